@@ -1,0 +1,165 @@
+"""Actor processes: the actor's side. Runs in a spawned process that knows only plain data."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from dqnspeed.actors.stepper import EnvStepper, env_seeds
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import EnvSpec, make_vector_env
+from dqnspeed.learners.policy import EpsilonGreedy, epsilon_at
+from dqnspeed.replay import Rows, SharedBuffers, UniformReplay
+
+PAUSE_S = 0.0005
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The actor's environments are made and wait for the signal to go."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The traceback of what an actor raised."""
+
+    traceback: str
+
+
+class Controls:
+    """Counters and flags that the learner and all actors share, a slot for each actor where there are several."""
+
+    def __init__(self, context: Any, num_actors: int):
+        self.stop, self.go = context.Event(), context.Event()
+        self.updates = context.Value("q", 0, lock=False)
+        self._shape = (num_actors,)
+        self._steps = context.RawArray("q", num_actors)
+        self._beats = context.RawArray("d", num_actors)
+        self._seconds = context.RawArray("d", 2 * num_actors)
+
+    @property
+    def agent_steps(self) -> np.ndarray:
+        """Agent steps each actor has collected, ``(num_actors,) int64``."""
+        return np.frombuffer(self._steps, np.int64)
+
+    @property
+    def heartbeat(self) -> np.ndarray:
+        """``time.monotonic()`` of each actor's last sign of life, ``(num_actors,) float64``."""
+        return np.frombuffer(self._beats, np.float64)
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Seconds each actor spent acting and stepping, ``(num_actors, 2) float64``."""
+        return np.frombuffer(self._seconds, np.float64).reshape(-1, 2)
+
+
+@dataclass(frozen=True)
+class ActorJob:
+    """All that an actor process is given."""
+
+    run: RunConfig
+    spec: EnvSpec
+    index: int
+    network: nn.Module
+    device: torch.device
+    buffers: SharedBuffers | None  # the replay's memory with transport=shared_memory
+    lock: Any
+    controls: Controls
+    dump_path: str
+
+
+def act(job: ActorJob, pipe: Any) -> None:
+    """Entry point of an actor process: acts until told to stop; what it raises goes to the learner."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    dump = open(job.dump_path, "w")  # noqa: SIM115  held open for a crash of the interpreter itself
+    faulthandler.enable(dump)
+    faulthandler.register(signal.SIGUSR1, dump)
+    torch.set_num_threads(1)
+    try:
+        _loop(job, pipe)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the learner has closed its end: the run is over
+    except Exception:
+        with contextlib.suppress(OSError):
+            pipe.send(Failure(traceback.format_exc()))
+    finally:
+        pipe.close()
+
+
+def _loop(job: ActorJob, pipe: Any) -> None:
+    run, controls, index = job.run, job.controls, job.index
+    rng = np.random.default_rng([run.seed, index, 1])
+    policy = EpsilonGreedy(job.network, job.spec.num_actions, run.execution, job.device, rng)
+    stepper = EnvStepper(make_vector_env(run), job.spec, policy, env_seeds(run.seed, index, run.num_envs))
+    deliver = _writer(job) if job.buffers is not None else _sender(pipe)
+    agent_steps, heartbeat = controls.agent_steps, controls.heartbeat
+    pipe.send(Ready())
+    try:
+        while not controls.go.wait(1.0):
+            _check_parent()
+        may_step = _throttle(run, controls)
+        heartbeat[index] = time.monotonic()
+        beats = 0
+        while not controls.stop.is_set():
+            heartbeat[index] = time.monotonic()
+            beats += 1
+            if beats % 256 == 0:
+                _check_parent()
+            if not may_step():
+                time.sleep(PAUSE_S)
+                continue
+            stepper.start(epsilon_at(int(agent_steps.sum()), run.exploration))
+            rows, episodes = stepper.finish()
+            deliver(rows)
+            agent_steps[index] += int(rows.transition.sum())
+            controls.seconds[index] = stepper.seconds["acting"], stepper.seconds["stepping"]
+            for episode in episodes:
+                pipe.send(replace(episode, env=index * run.num_envs + episode.env))
+    finally:
+        stepper.close()
+
+
+def _throttle(run: RunConfig, controls: Controls) -> Callable[[], bool]:
+    """Whether an actor may step: always where the ratio is free, else while the learner keeps up."""
+    ratio = run.replay_ratio
+    if ratio is None:
+        return lambda: True
+    steps_per_update = run.algo.batch_size / ratio
+    ahead = run.algo.learning_starts + max(2 * steps_per_update, 2 * run.num_lanes)
+    return lambda: int(controls.agent_steps.sum()) < ahead + controls.updates.value * steps_per_update
+
+
+def _writer(job: ActorJob) -> Callable[[Rows], None]:
+    """Rows go straight into the lanes of the replay that belong to this actor."""
+    assert job.buffers is not None
+    replay = UniformReplay(job.buffers, job.spec.stack, job.run.algo.n_step, job.run.algo.gamma, lock=job.lock)
+    lane = job.index * job.run.num_envs
+    return lambda rows: replay.append(rows, lane)
+
+
+def _sender(pipe: Any) -> Callable[[Rows], None]:
+    """Rows go through the pipe one transition at a time, pickled, as through the chapter's queue."""
+
+    def send(rows: Rows) -> None:
+        for i in range(len(rows.actions)):
+            pipe.send((i, rows.one(i)))
+
+    return send
+
+
+def _check_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        os._exit(1)  # the learner was killed; nobody is left to tell

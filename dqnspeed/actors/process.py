@@ -1,0 +1,197 @@
+"""Actor processes: the learner's side."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing.connection
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing
+from torch import nn
+
+from dqnspeed.actors.child import ActorJob, Controls, Failure, Ready, act
+from dqnspeed.actors.stepper import Collected
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import EnvSpec, Episode
+from dqnspeed.replay import SharedBuffers, UniformReplay
+from dqnspeed.signals import children_ignore_interrupts
+
+START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
+STACK_TIMEOUT_S = 3.0
+
+
+class ActorError(RuntimeError):
+    """An actor process died, hung or raised; the message holds its own traceback where there is one."""
+
+
+class ProcessActors:
+    """Actor processes with N environments each, and the pipes and shared memory between them and the learner.
+
+    Every actor has a pipe of its own, whose other end is closed here: a dead actor reads as the end of its
+    pipe at once, which a shared queue would hide. Over it travel whole-game results and, with
+    ``transport=queue``, single pickled transitions; a pipe holds about as many as the chapter's queue of 8.
+    With ``transport=shared_memory`` actors write their rows straight into the replay.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        spec: EnvSpec,
+        network: nn.Module,
+        replay: UniformReplay,
+        lock: Any,
+        epsilon_at: Callable[[int], float],
+        device: torch.device,
+    ):
+        self._run, self._replay, self._epsilon_at = run, replay, epsilon_at
+        self._timeout = run.parallelism.timeout_s
+        self._count = run.parallelism.num_actors
+        self._drained = 0
+        self._looked_at = self._attentive_since = 0.0
+        self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
+        self._processes: list[Any] = []
+        self._pipes: list[Any] = []
+        self._dumps = tempfile.TemporaryDirectory(prefix="dqnspeed-actors-")
+        context = torch.multiprocessing.get_context("spawn")
+        self._controls = Controls(context, self._count)
+        network.share_memory()
+        shared = replay.buffers if isinstance(replay.buffers, SharedBuffers) else None
+        try:
+            for index in range(self._count):
+                here, there = context.Pipe(duplex=False)
+                job = ActorJob(run, spec, index, network, device, shared, lock, self._controls, self._dump(index))
+                process = context.Process(target=act, args=(job, there), name=f"actor-{index}", daemon=True)
+                with children_ignore_interrupts():
+                    process.start()
+                there.close()
+                self._processes.append(process)
+                self._pipes.append(here)
+            self._await_ready()
+        except BaseException:
+            self.close()
+            raise
+        if shared is not None:
+            shared.unlink()
+
+    def begin(self) -> None:
+        """Let the actors go: they step from now on."""
+        self._controls.heartbeat[:] = time.monotonic()
+        self._controls.go.set()
+
+    def dispatch(self) -> None:
+        """Actors need no call to go on."""
+
+    def collect(self, updates: int, wait: bool) -> Collected:
+        """Take in what has come. With ``wait`` there is nothing to learn, so wait a little for more.
+
+        Raises:
+            ActorError: an actor died, hung or raised.
+        """
+        self._controls.updates.value = updates
+        collected = Collected()
+        if wait:
+            begin = time.perf_counter()
+            multiprocessing.connection.wait(self._pipes, timeout=0.01)
+            self.seconds["waiting"] += time.perf_counter() - begin
+        for index, pipe in enumerate(self._pipes):
+            self._drain(index, pipe, collected)
+        self._watch()
+        total = int(self._controls.agent_steps.sum())
+        collected.agent_steps = total - self._drained
+        self._drained = total
+        collected.epsilon = self._epsilon_at(total)
+        for i, name in enumerate(("acting", "stepping")):
+            self.seconds[name] = float(self._controls.seconds[:, i].sum())
+        return collected
+
+    def close(self) -> None:
+        """Stop every actor, kindly at first; none is left when this returns."""
+        self._controls.stop.set()
+        self._controls.go.set()
+        for pipe in self._pipes:
+            pipe.close()  # an actor that is blocked in a write gets an error and ends
+        deadline = time.monotonic() + 5
+        for process in self._processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            for kill in (process.terminate, process.kill):
+                if process.is_alive():
+                    kill()
+                    process.join(2)
+            process.close()
+        self._processes, self._pipes = [], []
+        self._dumps.cleanup()
+
+    def _drain(self, index: int, pipe: Any, collected: Collected) -> None:
+        try:
+            # A bounded number, so that a fast actor cannot keep the learner here.
+            for _ in range(256):
+                if not pipe.poll():
+                    return
+                message = pipe.recv()
+                if isinstance(message, tuple):
+                    env, row = message
+                    self._replay.append(row, lane=index * self._run.num_envs + env)
+                elif isinstance(message, Episode):
+                    collected.episodes.append(message)
+                elif isinstance(message, Failure):
+                    raise ActorError(f"actor {index} raised:\n{message.traceback}")
+        except (EOFError, OSError) as error:
+            raise ActorError(self._obituary(index)) from error
+
+    def _watch(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at > 1.0:
+            self._attentive_since = now  # busy elsewhere: an actor may just have waited for its pipe to be read
+        self._looked_at = now
+        for index in range(self._count):
+            silent = now - max(self._controls.heartbeat[index], self._attentive_since)
+            if silent > self._timeout:
+                raise ActorError(
+                    f"actor {index} has been silent for {silent:.0f} s (parallelism.timeout_s={self._timeout}); "
+                    f"it hangs at:\n{self._stack_of(index)}"
+                )
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for index, pipe in enumerate(self._pipes):
+            try:
+                if not pipe.poll(max(0.0, deadline - time.monotonic())):
+                    raise ActorError(f"actor {index} did not start within {START_TIMEOUT_S:.0f} s.")
+                message = pipe.recv()
+            except (EOFError, OSError) as error:
+                raise ActorError(self._obituary(index)) from error
+            if isinstance(message, Failure):
+                raise ActorError(f"actor {index} raised while starting:\n{message.traceback}")
+            assert isinstance(message, Ready)
+
+    def _obituary(self, index: int) -> str:
+        self._processes[index].join(STACK_TIMEOUT_S)
+        code = self._processes[index].exitcode
+        how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"
+        text = self._read_dump(index)
+        return f"actor {index} {how}" + (f":\n{text}" if text else ".")
+
+    def _stack_of(self, index: int) -> str:
+        """The Python stack of an actor that hangs, also where it hangs in C."""
+        pid = self._processes[index].pid
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+        deadline = time.monotonic() + STACK_TIMEOUT_S
+        while not (text := self._read_dump(index)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return text or "(no stack: the process does not answer signals)"
+
+    def _dump(self, index: int) -> str:
+        return str(Path(self._dumps.name) / f"actor-{index}.txt")
+
+    def _read_dump(self, index: int) -> str:
+        with contextlib.suppress(OSError):
+            return Path(self._dump(index)).read_text().strip()
+        return ""

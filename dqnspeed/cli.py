@@ -1,0 +1,168 @@
+"""What the entry points share: where ``conf/`` is, checks before anything is made, errors as one sentence."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from dqnspeed import config, envs
+from dqnspeed.config import ConfigError
+from dqnspeed.learners import check_execution
+from dqnspeed.models import check_network
+from dqnspeed.replay import check_fits
+
+_PACKAGE = Path(__file__).resolve().parent
+CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf")
+
+USAGE_EXIT_CODE = 2
+USER_ERRORS = (ConfigError, HydraException, OmegaConfBaseException)
+
+
+class Preflight(Callback):
+    """Checks every job of a run or a sweep before Hydra makes the first folder."""
+
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        with one_sentence():
+            _check_job(config)
+            _check_folder_is_new(Path(config.hydra.run.dir))
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        with one_sentence():
+            loader = GlobalHydra.instance().config_loader()
+            for overrides in sweep_jobs(config):
+                _check_job(loader.load_sweep_config(config, overrides))
+
+
+def sweep_jobs(cfg: DictConfig) -> Iterator[list[str]]:
+    """The overrides of each job that Hydra's basic sweeper is going to run."""
+    given = list(cfg.hydra.overrides.task)
+    params = cfg.hydra.sweeper.get("params") or {}
+    given += [f"{key}={value}" for key, value in params.items()]
+    choices = []
+    for override in OverridesParser.create().parse_overrides(given):
+        if override.is_sweep_override():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        else:
+            choices.append([override.input_line])
+    return (list(job) for job in itertools.product(*choices))
+
+
+def _check_job(cfg: DictConfig) -> None:
+    run = config.from_hydra(cfg)
+    check_execution(run)
+    spec = envs.describe(run)
+    check_network(run.model, spec.observation_shape)
+    check_fits(run, spec)
+
+
+def _check_folder_is_new(folder: Path) -> None:
+    if (folder / "metrics.jsonl").exists():
+        raise ConfigError(f"hydra.run.dir={folder}: holds another run already; name a new folder.")
+
+
+class one_sentence:
+    """Turns the mistakes of a user into one sentence on stderr and exit code 2.
+
+    ``HYDRA_FULL_ERROR=1`` shows the traceback instead.
+    """
+
+    def __init__(self) -> None:
+        self.full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
+
+    def __enter__(self) -> one_sentence:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, USER_ERRORS) and not self.full_error:
+            fail(explain(error))
+
+
+def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
+    print(f"dqnspeed: {sentence}", file=sys.stderr)
+    sys.exit(code)
+
+
+def run_app(job: Callable[..., Any]) -> None:
+    """Run a ``hydra.main`` function; its user errors come out as one sentence."""
+    with one_sentence() as guard:
+        if not guard.full_error:
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors over instead of printing them
+        try:
+            job()
+        finally:
+            if not guard.full_error:
+                os.environ.pop("HYDRA_FULL_ERROR", None)
+
+
+def explain(error: BaseException) -> str:
+    """One sentence for a composition error, with the nearest names where a name was mistyped."""
+    if isinstance(error, ConfigError):
+        return str(error)
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    text = str(error)
+    if isinstance(error, MissingConfigException):
+        return _explain_missing_option(error, text)
+    unknown = re.search(r"Could not (?:override|append to config)\.? ?'?([\w.@/]+)'?", text)
+    not_in = re.search(r"Key '([\w.]+)' (?:is )?not in", f"{text}\n{cause}")
+    if unknown and not_in:
+        key = unknown.group(1)
+        return f"{key}: there is no such option{_nearest(key, _all_keys())}."
+    if unknown and "already at" in text:
+        return f"+{unknown.group(1)}: is an option already; drop the +."
+    if isinstance(cause, OmegaConfBaseException) and cause.full_key:
+        return f"{cause.full_key}: {_first_line(cause)}."
+    group = re.search(r"Could not override '([\w./]+)'", text)
+    if group and "No match in the defaults list" in text:
+        return f"{group.group(1)}: there is no such option{_nearest(group.group(1), _all_keys())}."
+    return f"{_first_line(error)}."
+
+
+def _explain_missing_option(error: MissingConfigException, text: str) -> str:
+    missing = error.missing_cfg_file
+    group, _, name = str(missing).rpartition("/")
+    allowed = list(error.options or [])
+    if not group:
+        return f"{_first_line(error)}."
+    return f"{group}={name}: there is no such option{_nearest(name, allowed)}; choose one of {', '.join(allowed)}."
+
+
+def _nearest(word: str, words: list[str]) -> str:
+    near = difflib.get_close_matches(word, words, n=3, cutoff=0.6)
+    if not near:
+        near = [w for w in words if w.rpartition(".")[2] == word.rpartition(".")[2]][:3]
+    return f" (nearest: {', '.join(near)})" if near else ""
+
+
+def _all_keys() -> list[str]:
+    schema = config.schema()
+    keys: list[str] = []
+    for name in schema:
+        keys.append(str(name))
+        node = schema._get_node(name)
+        if isinstance(node, DictConfig):
+            keys += [f"{name}.{child}" for child in node]
+    return keys
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")
+
+
+__all__ = ["CONF_DIR", "ConfigCompositionException", "Preflight", "explain", "fail", "one_sentence", "run_app"]

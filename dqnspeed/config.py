@@ -1,0 +1,344 @@
+"""The schema of ``conf/``: frozen dataclasses, their ranges, and every check of what a user typed.
+
+The YAML files hold the values and this module holds the types, so a default is written once. Code below the
+entry points sees only :class:`RunConfig`, never Hydra or OmegaConf.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Dict, List, Optional, Union, get_type_hints  # noqa: UP035  OmegaConf reads these at run time
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
+
+
+class ConfigError(ValueError):
+    """What the user asked for cannot be done; the message is one sentence for the user."""
+
+
+def option(
+    about: str,
+    *,
+    choices: Sequence[str] | None = None,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+) -> Any:
+    """A field of the schema: what it means and which values it takes."""
+    return field(metadata={"about": about, "choices": choices, "ge": ge, "gt": gt, "le": le, "lt": lt})
+
+
+@dataclass(frozen=True)
+class AlgoConfig:
+    name: str = option("the learning algorithm", choices=("dqn",))
+    gamma: float = option("discount of one agent step", ge=0, le=1)
+    n_step: int = option("agent steps summed before bootstrapping", ge=1)
+    double: bool = option("double DQN: the online network chooses, the target network values")
+    loss: str = option("loss on the TD error", choices=("mse", "huber"))
+    max_grad_norm: Optional[float] = option("clip the gradient's global norm, null: never", gt=0)
+    batch_size: int = option("transitions in one update", ge=1)
+    steps_per_update: int = option("agent steps collected for one update", ge=1)
+    learning_starts: int = option("agent steps collected before the first update", ge=1)
+    target_sync: int = option("updates between copies into the target network", ge=1)
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    id: str = option("a Gymnasium id, 'module:Id-v0' for your own, or the name of an ALE ROM")
+    reward_bound: Optional[float] = option("mean of 100 games at which this game counts as solved")
+    sticky_actions: Optional[float] = option("chance that ALE repeats the last action, null: as the id says", ge=0, lt=1)
+    full_action_space: Optional[bool] = option("all 18 joystick actions, null: as the id says")
+    max_episode_frames: Optional[int] = option("emulated frames before truncation, null: as the id says", ge=1)
+    kwargs: Dict[str, Any] = option("keyword arguments for gymnasium.make (not for ALE games)")  # noqa: UP006
+
+
+@dataclass(frozen=True)
+class WrappersConfig:
+    backend: str = option("who does the stages", choices=("gymnasium", "native"))
+    noop_max: int = option("no-ops drawn from 1..noop_max at a game's start, 0: none", ge=0)
+    fire_reset: bool = option("press FIRE at a game's start and after a lost life")
+    frame_skip: int = option("frames an action lasts", ge=1)
+    max_pool: bool = option("pixel maximum of the last two frames of a skip")
+    episodic_life: bool = option("a lost life ends the learner's episode, not the game")
+    grayscale: bool = option("one channel instead of three")
+    resize: Optional[int] = option("side of the square image, null: as it is", ge=8)
+    resizer: str = option("library that resizes", choices=("cv2", "pillow"))
+    interpolation: str = option("filter of the resize", choices=("area", "bilinear", "bicubic", "nearest"))
+    clip_reward: bool = option("clip the learner's rewards to [-1, 1]")
+    stack: int = option("frames the network sees", ge=1)
+
+
+@dataclass(frozen=True)
+class ParallelismConfig:
+    name: str = option("where experience comes from", choices=("serial", "overlap", "process"))
+    num_actors: int = option("actor processes (process only)", ge=1)
+    transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
+    replay_ratio: Optional[Union[int, float, str]] = option(  # noqa: UP007
+        "process only: 'free', or samples trained on per agent step, held on both sides"
+    )
+    env_threads: int = option("threads of wrappers=native, 0: one for each environment up to the cores", ge=0)
+    timeout_s: float = option("seconds of silence after which an actor counts as hung (process only)", gt=0)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    name: str = option("label of the network")
+    conv: List[List[int]] = option("convolutions as [filters, kernel, stride]")  # noqa: UP006
+    hidden: List[int] = option("units of the fully connected layers")  # noqa: UP006
+    dueling: bool = option("separate value and advantage streams")
+    layer_norm: bool = option("layer norm before every activation")
+    input_scale: float = option("observations are divided by this", gt=0)
+    background: bool = option("subtract the median of the first random frames")
+    background_frames: int = option("frames the median is taken over", ge=1)
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    name: str = option("the optimizer", choices=("adam", "adamw", "rmsprop", "radam"))
+    lr: float = option("learning rate", gt=0)
+    eps: float = option("term that keeps the division finite", gt=0)
+    weight_decay: float = option("weight decay", ge=0)
+    beta1: float = option("decay of the first moment (Adam family)", ge=0, lt=1)
+    beta2: float = option("decay of the second moment (Adam family)", ge=0, lt=1)
+    alpha: float = option("decay of the squared gradient (RMSprop)", ge=0, lt=1)
+    momentum: float = option("momentum (RMSprop)", ge=0, lt=1)
+    centered: bool = option("divide by the variance, not the second moment (RMSprop)")
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    name: str = option("how transitions are drawn", choices=("uniform",))
+    capacity: int = option("transitions kept, all environments together", ge=2)
+
+
+@dataclass(frozen=True)
+class ExplorationConfig:
+    name: str = option("how actions are explored", choices=("linear",))
+    start: float = option("epsilon at first", ge=0, le=1)
+    final: float = option("epsilon at last", ge=0, le=1)
+    decay_start: int = option("agent step at which epsilon begins to fall", ge=0)
+    decay_steps: int = option("agent steps it takes from start to final", ge=1)
+
+
+@dataclass(frozen=True)
+class ExecutionConfig:
+    name: str = option("label of the way updates are executed")
+    no_grad: bool = option("build no graph where no gradient is needed")
+    precision: str = option("arithmetic of the networks", choices=("fp32", "bf16"))
+    channels_last: bool = option("NHWC memory layout of the convolutions")
+    compile: bool = option("torch.compile of the update (needs a C++ compiler)")
+    threads: int = option("torch threads of the learner, 0: the cores left over by the actors", ge=0)
+    pin_memory: bool = option("page-locked, asynchronous copies to a CUDA device")
+
+
+@dataclass(frozen=True)
+class TrackingConfig:
+    report_every_s: float = option("seconds between lines of metrics.jsonl", gt=0)
+    progress: str = option("what the terminal shows", choices=("auto", "rich", "plain", "off"))
+    tensorboard: bool = option("write TensorBoard events")
+    wandb: str = option("Weights & Biases", choices=("offline", "online", "disabled"))
+    project: str = option("W&B project")
+    group: Optional[str] = option("W&B group, null: the sweep's folder in a sweep, else none")
+    run_name: Optional[str] = option("W&B run name, null: rung and seed")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    best: bool = option("keep the weights of the best mean return")
+    final: bool = option("keep the weights of the end")
+    every_minutes: float = option("minutes between saved weights, 0: never", ge=0)
+    keep: int = option("how many of the periodic ones to keep", ge=1)
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    name: str = option("name of the rung")
+    kind: List[str] = option("what the rung changes against the baseline", choices=KINDS)  # noqa: UP006
+    about: str = option("one sentence on the rung")
+    book_fps: Optional[float] = option("agent steps per second in the book, on a GTX 1080 Ti")
+    book_minutes: Optional[float] = option("minutes to a mean of 17 in the book")
+
+
+@dataclass(frozen=True)
+class StopConfig:
+    reward_bound: Optional[float] = option("solved at this mean return, null: never")
+    window: int = option("finished games the mean is taken over", ge=1)
+    max_steps: Optional[int] = option("agent steps at most, null: no limit", ge=1)
+    max_minutes: Optional[float] = option("minutes at most, null: no limit", gt=0)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    algo: AlgoConfig
+    env: EnvConfig
+    wrappers: WrappersConfig
+    parallelism: ParallelismConfig
+    model: ModelConfig
+    optimizer: OptimizerConfig
+    replay: ReplayConfig
+    exploration: ExplorationConfig
+    execution: ExecutionConfig
+    tracking: TrackingConfig
+    checkpoint: CheckpointConfig
+    experiment: ExperimentConfig
+    stop: StopConfig
+    num_envs: int = option("environments (in each actor)", ge=1, le=4096)
+    seed: int = option("seed of everything random", ge=0, lt=2**32)
+    device: str = option("where the learner runs", choices=("auto", "cpu", "cuda", "mps"))
+
+    @property
+    def num_lanes(self) -> int:
+        """Environments of all actors together; each writes a lane of the replay."""
+        return self.num_envs * self.parallelism.num_actors
+
+    @property
+    def replay_ratio(self) -> float | None:
+        """Samples trained on for each agent step; ``None`` where it is left free."""
+        ratio = self.parallelism.replay_ratio
+        if ratio == "free":
+            return None
+        return self.algo.batch_size / self.algo.steps_per_update if ratio is None else float(ratio)
+
+
+def register() -> None:
+    """Give Hydra the schema and the ``${mul:a,b}`` resolver that the YAML files use."""
+    OmegaConf.register_new_resolver("mul", lambda *factors: math.prod(factors), replace=True)
+    ConfigStore.instance().store(name="schema", node=schema())
+
+
+def schema() -> DictConfig:
+    """The schema as OmegaConf sees it, with every value missing."""
+    root = _writable(RunConfig)
+    for name, kind in get_type_hints(RunConfig).items():
+        if is_dataclass(kind):
+            root[name] = _writable(kind)
+    return root
+
+
+def _writable(kind: Any) -> DictConfig:
+    # OmegaConf makes the node of a frozen dataclass read-only, which would stop Hydra from composing it.
+    node: DictConfig = OmegaConf.structured(kind)
+    OmegaConf.set_readonly(node, None)
+    return node
+
+
+def from_hydra(cfg: DictConfig) -> RunConfig:
+    """Turn a composed configuration into plain frozen dataclasses, checked.
+
+    Raises:
+        ConfigError: a value is missing, out of range, or at odds with another.
+    """
+    own = copy.copy(cfg)
+    with open_dict(own):
+        own.pop("hydra", None)
+    run = OmegaConf.to_object(own)
+    assert isinstance(run, RunConfig)
+    check(run)
+    return run
+
+
+def check(run: RunConfig) -> None:
+    """Raise :class:`ConfigError` at the first value or combination that cannot work."""
+    for key, value, meta in _leaves(run):
+        _check_value(key, value, meta)
+    _check_combinations(run)
+
+
+def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    for f in fields(node):
+        value = getattr(node, f.name)
+        if is_dataclass(value):
+            yield from _leaves(value, f"{prefix}{f.name}.")
+        else:
+            yield f"{prefix}{f.name}", value, f.metadata
+
+
+def _check_value(key: str, value: Any, meta: Any) -> None:
+    for chosen in value if isinstance(value, list) else [value]:
+        if meta["choices"] is not None and chosen not in meta["choices"]:
+            raise ConfigError(f"{key}={chosen}: choose one of {', '.join(meta['choices'])}.")
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return
+    if not math.isfinite(value):
+        raise ConfigError(f"{key}={value}: must be a finite number.")
+    bounds = {
+        "at least": (meta["ge"], lambda bound: value >= bound),
+        "more than": (meta["gt"], lambda bound: value > bound),
+        "at most": (meta["le"], lambda bound: value <= bound),
+        "less than": (meta["lt"], lambda bound: value < bound),
+    }
+    for words, (bound, holds) in bounds.items():
+        if bound is not None and not holds(bound):
+            raise ConfigError(f"{key}={value}: must be {words} {bound}.")
+
+
+def _check_combinations(run: RunConfig) -> None:
+    algo, parallelism, wrappers = run.algo, run.parallelism, run.wrappers
+    ratio = parallelism.replay_ratio
+    if parallelism.name == "process":
+        if ratio is None or (isinstance(ratio, str) and ratio != "free"):
+            raise ConfigError(f"parallelism.replay_ratio={ratio}: must be 'free' or a positive number.")
+        if isinstance(ratio, (int, float)) and not (math.isfinite(ratio) and ratio > 0):
+            raise ConfigError(f"parallelism.replay_ratio={ratio}: must be 'free' or a positive number.")
+        if run.device == "mps":
+            raise ConfigError("device=mps: parallelism=process shares weights on cpu or cuda only.")
+    else:
+        if ratio is not None:
+            raise ConfigError(
+                f"parallelism.replay_ratio={ratio}: belongs to parallelism=process; with "
+                f"parallelism={parallelism.name} the ratio is algo.batch_size / algo.steps_per_update."
+            )
+        if parallelism.num_actors != 1:
+            raise ConfigError(
+                f"parallelism.num_actors={parallelism.num_actors}: belongs to parallelism=process; "
+                f"use num_envs for more environments with parallelism={parallelism.name}."
+            )
+    if wrappers.backend == "native" and (wrappers.resize is None or wrappers.resizer != "cv2"):
+        raise ConfigError(
+            "wrappers=native: ALE resizes by itself, so wrappers.resize must be a number and "
+            "wrappers.resizer must be cv2."
+        )
+    if wrappers.backend == "native" and wrappers.interpolation != "area":
+        raise ConfigError(
+            f"wrappers.interpolation={wrappers.interpolation}: wrappers=native resizes with area only."
+        )
+    _check_sizes(run)
+    for layer in run.model.conv:
+        if len(layer) != 3 or min(layer) < 1:
+            raise ConfigError(f"model.conv={run.model.conv}: each layer is [filters, kernel, stride], all at least 1.")
+    if any(units < 1 for units in run.model.hidden):
+        raise ConfigError(f"model.hidden={run.model.hidden}: every layer needs at least 1 unit.")
+    if run.model.dueling and not run.model.hidden:
+        raise ConfigError("model.dueling=true: needs at least one layer in model.hidden.")
+    if algo.n_step > 1000:
+        raise ConfigError(f"algo.n_step={algo.n_step}: must be at most 1000.")
+
+
+def _check_sizes(run: RunConfig) -> None:
+    algo, capacity = run.algo, run.replay.capacity
+    if algo.batch_size > capacity:
+        raise ConfigError(f"algo.batch_size={algo.batch_size}: must be at most replay.capacity={capacity}.")
+    if algo.learning_starts > capacity:
+        raise ConfigError(f"algo.learning_starts={algo.learning_starts}: must be at most replay.capacity={capacity}.")
+    # A lane needs room for a stack and an n-step window, and must hold them before the first update.
+    needed = run.num_lanes * (run.wrappers.stack + algo.n_step + 2)
+    if capacity < 2 * needed:
+        raise ConfigError(
+            f"replay.capacity={capacity}: must be at least {2 * needed} for {run.num_lanes} environments, "
+            f"{run.wrappers.stack} frames and {algo.n_step} steps."
+        )
+    if algo.learning_starts < needed:
+        raise ConfigError(
+            f"algo.learning_starts={algo.learning_starts}: must be at least {needed} for {run.num_lanes} "
+            f"environments, {run.wrappers.stack} frames and {algo.n_step} steps."
+        )
+
+
+register()

@@ -1,0 +1,202 @@
+"""Builds environments from the configuration: one frame environment, or a vector of them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+from ale_py.env import AtariEnv
+from gymnasium import spaces
+from gymnasium.wrappers import GrayscaleObservation, ResizeObservation
+
+from dqnspeed.config import ConfigError, EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
+from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend
+from dqnspeed.envs.games import AtariGame, atari_game, check_id
+from dqnspeed.envs.vector import VectorEnv
+from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize
+from dqnspeed.signals import children_ignore_interrupts
+
+AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What networks and replay need to know of an environment."""
+
+    frame_shape: tuple[int, ...]  # one frame, channels first: (1, 84, 84) or (D,)
+    frame_dtype: np.dtype
+    num_actions: int
+    stack: int
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of what the network sees: ``stack`` frames joined along the first axis."""
+        return (self.stack * self.frame_shape[0], *self.frame_shape[1:])
+
+
+def describe(run: RunConfig) -> EnvSpec:
+    """The shapes a configuration leads to, read off one real environment that is closed again.
+
+    Raises:
+        ConfigError: the environment does not exist or does not suit the wrappers.
+    """
+    _check(run.env, run.wrappers)
+    env = make_env(run.env, run.wrappers)
+    try:
+        return _spec(env.observation_space, env.action_space, run)
+    finally:
+        env.close()
+
+
+def make_env(env: EnvConfig, wrappers: WrappersConfig) -> gymnasium.Env:
+    """One environment with every stage that works on one environment; its observations are single frames."""
+    cv2_threads_off()
+    game = atari_game(env)
+    made = _make_atari(game, wrappers) if game else _make_registered(env)
+    if wrappers.noop_max:
+        made = NoopReset(made, wrappers.noop_max)
+    if wrappers.fire_reset and (fire := fire_action(made)) is not None:
+        made = FireReset(made, fire)
+    if wrappers.frame_skip > 1:
+        made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool)
+    if wrappers.grayscale and not game:  # ALE draws gray by itself
+        made = GrayscaleObservation(made)
+    if wrappers.resize and wrappers.resizer == "pillow":
+        made = PillowResize(made, wrappers.resize, wrappers.interpolation)
+    elif wrappers.resize:
+        made = _cv2_resize(made, wrappers.resize, wrappers.interpolation)
+    shape = made.observation_space.shape
+    return ChannelsFirst(made) if shape is not None and len(shape) in (2, 3) else made
+
+
+def make_vector_env(run: RunConfig, overlap: bool = False) -> VectorEnv:
+    """``num_envs`` environments behind the one interface; with ``overlap`` they step while the caller works."""
+    game = atari_game(run.env)
+    backend: Backend
+    if run.wrappers.backend == "native":
+        assert game is not None
+        backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism))
+    else:
+        makers: list[Callable[[], gymnasium.Env]] = [functools.partial(make_env, run.env, run.wrappers)] * run.num_envs
+        if overlap:
+            with children_ignore_interrupts():
+                workers = gymnasium.vector.AsyncVectorEnv(
+                    makers, copy=False, context="spawn", autoreset_mode=AUTORESET
+                )
+            backend = AsyncBackend(workers, run.parallelism.timeout_s)
+        else:
+            backend = SyncBackend(gymnasium.vector.SyncVectorEnv(makers, copy=False, autoreset_mode=AUTORESET))
+    fire = (fire_index(game) or 0) if run.wrappers.fire_reset and game else 0
+    return VectorEnv(
+        backend,
+        clip_reward=run.wrappers.clip_reward,
+        episodic_life=run.wrappers.episodic_life,
+        life_action=fire,
+    )
+
+
+def fire_action(env: gymnasium.Env) -> int | None:
+    """The action that presses FIRE, or ``None``."""
+    meanings = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
+    return meanings.index("FIRE") if "FIRE" in meanings else None
+
+
+@functools.cache
+def fire_index(game: AtariGame) -> int | None:
+    env = _make_atari(game, None)
+    try:
+        return fire_action(env)
+    finally:
+        env.close()
+
+
+def cv2_threads_off() -> None:
+    """An 84x84 resize is too small to share; OpenCV's threads would only take the learner's cores."""
+    import cv2
+
+    cv2.setNumThreads(1)
+
+
+def _make_atari(game: AtariGame, wrappers: WrappersConfig | None) -> gymnasium.Env:
+    return AtariEnv(
+        game=game.rom,
+        obs_type="grayscale" if wrappers is None or wrappers.grayscale else "rgb",
+        frameskip=1,
+        repeat_action_probability=game.sticky_actions,
+        full_action_space=game.full_action_space,
+        max_num_frames_per_episode=game.max_episode_frames,
+    )
+
+
+def _make_registered(env: EnvConfig) -> gymnasium.Env:
+    try:
+        return gymnasium.make(env.id, disable_env_checker=True, **env.kwargs)
+    except (gymnasium.error.Error, ImportError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(f"env.id={env.id}: could not be made: {reason}") from error
+
+
+def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.Env:
+    if interpolation == "area":
+        return ResizeObservation(env, (side, side))
+    import cv2
+
+    flag = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "nearest": cv2.INTER_NEAREST}[interpolation]
+    assert env.observation_space.shape is not None
+    space = spaces.Box(0, 255, (side, side, *env.observation_space.shape[2:]), np.uint8)
+    return gymnasium.wrappers.TransformObservation(
+        env, lambda image: cv2.resize(image, (side, side), interpolation=flag), space
+    )
+
+
+def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelism: ParallelismConfig) -> object:
+    from ale_py.vector_env import AtariVectorEnv
+
+    return AtariVectorEnv(
+        game.rom,
+        num_envs,
+        num_threads=parallelism.env_threads or min(num_envs, os.cpu_count() or 1),
+        max_num_frames_per_episode=game.max_episode_frames,
+        repeat_action_probability=game.sticky_actions,
+        full_action_space=game.full_action_space,
+        autoreset_mode=AUTORESET,
+        img_height=wrappers.resize,
+        img_width=wrappers.resize,
+        grayscale=wrappers.grayscale,
+        stack_num=1,  # stacks are built from single frames, the same for every backend
+        frameskip=wrappers.frame_skip,
+        maxpool=wrappers.max_pool,
+        noop_max=wrappers.noop_max,
+        episodic_life=False,  # ALE's own restarts the whole game at a lost life
+        reward_clipping=False,  # returns are of the unclipped game
+        use_fire_reset=wrappers.fire_reset,
+    )
+
+
+def _check(env: EnvConfig, wrappers: WrappersConfig) -> None:
+    check_id(env)
+    if atari_game(env) is not None:
+        return
+    if wrappers.backend == "native":
+        raise ConfigError(f"wrappers=native: needs an ALE game, and {env.id} is not one.")
+    for key in ("noop_max", "fire_reset", "episodic_life"):
+        if getattr(wrappers, key):
+            raise ConfigError(
+                f"wrappers.{key}={getattr(wrappers, key)}: needs an ALE game, and {env.id} is not one; "
+                f"use wrappers=none, or switch this stage off."
+            )
+
+
+def _spec(observations: spaces.Space, actions: spaces.Space, run: RunConfig) -> EnvSpec:
+    if not isinstance(actions, spaces.Discrete):
+        raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
+    if not isinstance(observations, spaces.Box) or not observations.shape:
+        raise ConfigError(f"env.id={run.env.id}: its observations are {observations}; a Box of at least one axis is needed.")
+    return EnvSpec(observations.shape, np.dtype(observations.dtype), int(actions.n), run.wrappers.stack)
+
+
+__all__ = ["EnvSpec", "describe", "make_env", "make_vector_env"]

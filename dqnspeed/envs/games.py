@@ -1,0 +1,81 @@
+"""Which ALE game an id means, and what the game's rules are."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cache
+
+import ale_py
+import gymnasium
+from ale_py import roms
+
+from dqnspeed.config import ConfigError, EnvConfig
+
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner from every process
+gymnasium.register_envs(ale_py)
+
+MAX_EPISODE_FRAMES = 108_000  # 30 minutes of play; Machado et al. 2018, section 3
+
+
+@dataclass(frozen=True)
+class AtariGame:
+    """A ROM and the rules it is played by."""
+
+    rom: str
+    sticky_actions: float
+    full_action_space: bool
+    max_episode_frames: int
+
+
+@cache
+def _registered() -> dict[str, dict[str, object]]:
+    return {
+        name: dict(spec.kwargs)
+        for name, spec in gymnasium.registry.items()
+        if str(spec.entry_point).startswith("ale_py")
+    }
+
+
+def atari_game(env: EnvConfig) -> AtariGame | None:
+    """The ALE game an id names (registered id or ROM name), or ``None`` where it is not an ALE game."""
+    if env.id in _registered():
+        rules = _registered()[env.id]
+    elif env.id in roms.get_all_rom_ids():
+        rules = {"game": env.id, "repeat_action_probability": 0.0, "full_action_space": False}
+    else:
+        return None
+    sticky, full, frames = env.sticky_actions, env.full_action_space, env.max_episode_frames
+    return AtariGame(
+        rom=str(rules["game"]),
+        sticky_actions=float(str(rules["repeat_action_probability"])) if sticky is None else sticky,
+        full_action_space=bool(rules["full_action_space"]) if full is None else full,
+        max_episode_frames=MAX_EPISODE_FRAMES if frames is None else frames,
+    )
+
+
+def check_id(env: EnvConfig) -> None:
+    """Raise :class:`ConfigError`, naming the nearest ids, where ``env.id`` is neither ALE's nor Gymnasium's."""
+    if atari_game(env) is not None:
+        if env.kwargs:
+            raise ConfigError(
+                f"env.kwargs={dict(env.kwargs)}: ALE games take env.sticky_actions, env.full_action_space and "
+                f"env.max_episode_frames instead."
+            )
+        return
+    for key in ("sticky_actions", "full_action_space", "max_episode_frames"):
+        if getattr(env, key) is not None:
+            raise ConfigError(f"env.{key}={getattr(env, key)}: {env.id} is not an ALE game.")
+    if ":" in env.id or env.id in gymnasium.registry:
+        return
+    # Ids are compared by their bare, lower-case names, so that "Pnog-v4" finds Pong.
+    known = {_bare(name): name for name in (*gymnasium.registry, *roms.get_all_rom_ids())}
+    known |= {_bare(name): name for name in gymnasium.registry if name.endswith("NoFrameskip-v4")}
+    near = difflib.get_close_matches(_bare(env.id), known, n=3, cutoff=0.5)
+    hint = f"; nearest: {', '.join(known[name] for name in near)}" if near else ""
+    raise ConfigError(f"env.id={env.id}: no ALE game and no registered Gymnasium environment has this name{hint}.")
+
+
+def _bare(name: str) -> str:
+    name = name.removeprefix("ALE/").split("-v")[0].lower().replace("_", "")
+    return name.removesuffix("noframeskip").removesuffix("deterministic")

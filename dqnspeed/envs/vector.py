@@ -1,0 +1,109 @@
+"""N environments behind one interface, with one meaning of episodes, lives, returns and rewards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dqnspeed.envs.backends import Backend
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A whole game that ended: its unclipped return and its length in agent steps, all lives together."""
+
+    env: int
+    episode_return: float
+    length: int
+
+
+@dataclass(slots=True)
+class Step:
+    """What one step of N environments brought; every array leads with N.
+
+    Where ``first`` is true the frame opens an episode: the action sent was ignored, no transition ended, and
+    rewards and ends are zero.
+    """
+
+    frames: np.ndarray  # (N, C, ...) the newest frame of each environment
+    rewards: np.ndarray  # (N,) float32, as the learner sees them
+    terminated: np.ndarray  # (N,) bool, the learner's episode ended for good: do not bootstrap
+    truncated: np.ndarray  # (N,) bool, the episode was cut: bootstrap from these frames
+    first: np.ndarray  # (N,) bool
+    episodes: list[Episode]  # whole games that ended with this step
+
+
+class VectorEnv:
+    """Steps N environments; :meth:`send` may return while they still step, :meth:`recv` waits for them.
+
+    After a step with ``terminated`` or ``truncated`` the next one ignores its action and opens the next
+    episode (``first``). With ``episodic_life`` a lost life ends the learner's episode in the same way while
+    the game goes on: the ignored action is replaced by ``life_action``, so that games which wait for FIRE get it.
+    """
+
+    def __init__(self, backend: Backend, clip_reward: bool, episodic_life: bool, life_action: int = 0):
+        self.num_envs = backend.num_envs
+        self._backend = backend
+        self._clip_reward = clip_reward
+        self._episodic_life = episodic_life
+        self._life_action = life_action
+        self._lives: np.ndarray | None = None
+        self._game_over = np.zeros(self.num_envs, bool)
+        self._life_lost = np.zeros(self.num_envs, bool)
+        self._returns = np.zeros(self.num_envs)
+        self._lengths = np.zeros(self.num_envs, np.int64)
+
+    def reset(self, seeds: list[int]) -> np.ndarray:
+        """Begin N games, each with a seed of its own; returns their first frames ``(N, C, ...)``."""
+        raw = self._backend.reset(seeds)
+        self._lives = self._copy(raw.lives)
+        for state in (self._game_over, self._life_lost, self._returns, self._lengths):
+            state[:] = 0
+        return raw.frames
+
+    def send(self, actions: np.ndarray) -> None:
+        """Begin a step with ``actions`` ``(N,) int64``."""
+        if self._life_lost.any():
+            actions = np.where(self._life_lost, self._life_action, actions)
+        self._backend.send(actions)
+
+    def recv(self) -> Step:
+        """Wait for the step begun by :meth:`send`. Frames may be overwritten by the next step."""
+        raw = self._backend.recv()
+        reset = self._game_over
+        first = reset | self._life_lost
+        self._returns += raw.rewards
+        self._lengths += ~reset
+        self._game_over = raw.terminated | raw.truncated
+        self._life_lost = self._lost_lives(raw.lives, reset)
+
+        rewards = raw.rewards.astype(np.float32)
+        if self._clip_reward:
+            np.clip(rewards, -1, 1, out=rewards)
+        terminated = raw.terminated | self._life_lost
+        truncated = raw.truncated
+        if first.any():
+            rewards[first] = 0
+            terminated, truncated = terminated & ~first, truncated & ~first
+        return Step(raw.frames, rewards, terminated, truncated, first, self._finished_games())
+
+    def close(self) -> None:
+        self._backend.close()
+
+    def _lost_lives(self, lives: np.ndarray | None, reset: np.ndarray) -> np.ndarray:
+        before, self._lives = self._lives, self._copy(lives)
+        if not self._episodic_life or lives is None or before is None:
+            return np.zeros(self.num_envs, bool)
+        return (lives < before) & ~self._game_over & ~reset
+
+    def _finished_games(self) -> list[Episode]:
+        finished = []
+        for i in np.flatnonzero(self._game_over):
+            finished.append(Episode(int(i), float(self._returns[i]), int(self._lengths[i])))
+            self._returns[i] = self._lengths[i] = 0
+        return finished
+
+    @staticmethod
+    def _copy(lives: np.ndarray | None) -> np.ndarray | None:
+        return None if lives is None else np.array(lives)

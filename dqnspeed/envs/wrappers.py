@@ -1,0 +1,107 @@
+"""Wrappers of one environment, each one stage of a stack.
+
+Reward clipping, lost lives and the frame stack are not here: :mod:`dqnspeed.envs.vector` and
+:class:`dqnspeed.envs.frame_stack.FrameStack` do them for a whole batch, the same for every backend.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from PIL import Image
+
+
+class NoopReset(gymnasium.Wrapper):
+    """Begins a game with 1 to ``noop_max`` no-ops, one frame each (Mnih et al. 2015, Methods)."""
+
+    def __init__(self, env: gymnasium.Env, noop_max: int):
+        super().__init__(env)
+        self.noop_max = noop_max
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        frame, info = self.env.reset(**kwargs)
+        for _ in range(int(self.unwrapped.np_random.integers(1, self.noop_max + 1))):
+            frame, _, terminated, truncated, info = self.env.step(0)
+            if terminated or truncated:
+                frame, info = self.env.reset()
+        return frame, info
+
+
+class FireReset(gymnasium.Wrapper):
+    """Presses FIRE for one frame at a game's start, where the game knows FIRE, as ALE's vector environment does."""
+
+    def __init__(self, env: gymnasium.Env, fire: int):
+        super().__init__(env)
+        self.fire = fire
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        frame, info = self.env.reset(**kwargs)
+        frame, _, terminated, truncated, fired = self.env.step(self.fire)
+        return self.env.reset() if terminated or truncated else (frame, fired)
+
+
+class FrameSkip(gymnasium.Wrapper):
+    """Repeats an action for ``skip`` frames and sums the rewards.
+
+    With ``max_pool`` the observation is the pixel maximum of the last two frames, which removes the flicker of
+    sprites drawn on every other frame (Mnih et al. 2015, Methods). A game that ends in the middle of a skip
+    leaves the frames of the step before it in the maximum, as Gymnasium's ``AtariPreprocessing`` does.
+    """
+
+    def __init__(self, env: gymnasium.Env, skip: int, max_pool: bool):
+        super().__init__(env)
+        self.skip = skip
+        self.max_pool = max_pool and skip > 1
+        self._last_two: list[np.ndarray] = []
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        frame, info = self.env.reset(**kwargs)
+        if self.max_pool:
+            self._last_two = [np.zeros_like(frame), np.array(frame)]
+        return frame, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        total = 0.0
+        for i in range(self.skip):
+            frame, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+            if self.max_pool and i >= self.skip - 2:
+                self._last_two[i - self.skip + 2] = frame
+        if self.max_pool:
+            frame = self._last_two[1] = np.maximum(*self._last_two)
+        return frame, total, terminated, truncated, info
+
+
+class PillowResize(gymnasium.ObservationWrapper):
+    """Resizes (H, W) or (H, W, C) uint8 images to a square with Pillow (or Pillow-SIMD, where installed)."""
+
+    FILTERS = {"area": "BOX", "bilinear": "BILINEAR", "bicubic": "BICUBIC", "nearest": "NEAREST"}
+
+    def __init__(self, env: gymnasium.Env, side: int, interpolation: str):
+        super().__init__(env)
+        assert env.observation_space.shape is not None
+        self.size = (side, side)
+        self.filter = Image.Resampling[self.FILTERS[interpolation]]
+        self.observation_space = spaces.Box(0, 255, (side, side, *env.observation_space.shape[2:]), np.uint8)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        return np.asarray(Image.fromarray(observation).resize(self.size, self.filter))
+
+
+class ChannelsFirst(gymnasium.ObservationWrapper):
+    """Turns (H, W) into (1, H, W) and (H, W, C) into (C, H, W)."""
+
+    def __init__(self, env: gymnasium.Env):
+        super().__init__(env)
+        low, high = (self.observation(getattr(env.observation_space, bound)) for bound in ("low", "high"))
+        self.observation_space = spaces.Box(low, high, dtype=env.observation_space.dtype)  # type: ignore[arg-type]
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        if observation.ndim == 2:
+            return observation[None]
+        return np.ascontiguousarray(observation.transpose(2, 0, 1))

@@ -1,0 +1,100 @@
+"""How the arithmetic of a learner is run: threads, precision, memory layout, and the way to the device."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from contextlib import AbstractContextManager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dqnspeed import machine
+from dqnspeed.config import ConfigError, ExecutionConfig, OptimizerConfig, RunConfig
+
+log = logging.getLogger(__name__)
+
+
+def check_execution(run: RunConfig) -> None:
+    """Raise :class:`ConfigError` for a device or an execution that this machine cannot give."""
+    if not machine.device_available(run.device):
+        raise ConfigError(f"device={run.device}: torch {torch.__version__} finds no such device here; use auto or cpu.")
+    device = machine.pick_device(run.device)
+    if run.execution.compile and device.type == "cpu" and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        raise ConfigError("execution.compile=true: on a CPU this needs a C++ compiler, and none is on the PATH.")
+
+
+def set_threads(run: RunConfig) -> None:
+    """Give torch the cores that the actors leave."""
+    taken = run.parallelism.num_actors if run.parallelism.name == "process" else 0
+    torch.set_num_threads(run.execution.threads or max(1, machine.cores() - taken))
+
+
+def graphs(execution: ExecutionConfig) -> AbstractContextManager[object]:
+    """``torch.no_grad()``, or nothing in the rung that shows what leaving it out costs."""
+    return torch.no_grad() if execution.no_grad else contextlib.nullcontext()
+
+
+def precision(execution: ExecutionConfig, device: torch.device) -> AbstractContextManager[object]:
+    """Autocast to bf16, or nothing."""
+    if execution.precision == "bf16":
+        return torch.autocast(device.type, torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def place(network: nn.Module, execution: ExecutionConfig, device: torch.device) -> nn.Module:
+    """Move a network to its device and memory layout."""
+    layout = torch.channels_last if execution.channels_last else torch.contiguous_format
+    return network.to(device=device, memory_format=layout)  # type: ignore[call-overload, no-any-return]
+
+
+def make_optimizer(optimizer: OptimizerConfig, network: nn.Module, device: torch.device) -> torch.optim.Optimizer:
+    """The optimizer of ``conf/optimizer``; fused where torch has it for the device."""
+    parameters = list(network.parameters())
+    lr, eps, decay = optimizer.lr, optimizer.eps, optimizer.weight_decay
+    betas = (optimizer.beta1, optimizer.beta2)
+    fused = device.type in ("cpu", "cuda")
+    if optimizer.name == "adam":
+        return torch.optim.Adam(parameters, lr, betas, eps, decay, fused=fused)
+    if optimizer.name == "adamw":
+        return torch.optim.AdamW(parameters, lr, betas, eps, decay, fused=fused)
+    if optimizer.name == "radam":
+        return torch.optim.RAdam(parameters, lr, betas, eps, decay)
+    return torch.optim.RMSprop(parameters, lr, optimizer.alpha, eps, decay, optimizer.momentum, optimizer.centered)
+
+
+class ToDevice:
+    """Hands arrays to the learner's device.
+
+    On a CPU a tensor shares the array's memory. On CUDA the copy goes through page-locked buffers and does not
+    wait; two sets of buffers take turns, and one is only refilled once its last copy has finished.
+    """
+
+    def __init__(self, device: torch.device, pin_memory: bool):
+        self._device = device
+        self._pinned = pin_memory and device.type == "cuda"
+        self._buffers: list[dict[str, Tensor]] = [{}, {}]
+        self._copied: list[torch.cuda.Event | None] = [None, None]
+        self._turn = 0
+
+    def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if self._device.type == "cpu":
+            return tensors
+        if not self._pinned:
+            return {name: tensor.to(self._device) for name, tensor in tensors.items()}
+        self._turn ^= 1
+        done = self._copied[self._turn]
+        if done is not None:
+            done.synchronize()
+        buffers, moved = self._buffers[self._turn], {}
+        for name, tensor in tensors.items():
+            if name not in buffers or buffers[name].shape != tensor.shape:
+                buffers[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            moved[name] = buffers[name].copy_(tensor).to(self._device, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        self._copied[self._turn] = event
+        return moved

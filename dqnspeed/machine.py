@@ -1,0 +1,104 @@
+"""What this machine is and how much of it is free."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+PACKAGES = ("dqnspeed", "torch", "numpy", "gymnasium", "ale-py", "opencv-python-headless", "hydra-core", "wandb")
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes that can be allocated without swapping, within the container's limit where there is one."""
+    free = psutil.virtual_memory().available
+    limit, used = (_read_int(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if limit is not None and used is not None:
+        free = min(free, limit - used)
+    return max(0, free)
+
+
+def peak_rss_mib() -> float:
+    """Peak resident memory of this process, MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def pick_device(name: str) -> torch.device:
+    """The device ``auto`` means here: CUDA, else the CPU. MPS is used when asked for by name."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def device_available(name: str) -> bool:
+    if name == "cuda":
+        return torch.cuda.is_available()
+    return name != "mps" or torch.backends.mps.is_available()
+
+
+def describe(device: torch.device) -> dict[str, Any]:
+    """Processor, cores, memory and accelerator, for ``summary.json``."""
+    return {
+        "platform": platform.platform(),
+        "cpu": _cpu_name(),
+        "cores": cores(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "device": str(device),
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that matter to speed; Pillow-SIMD ends in ``.postN``."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    import PIL
+
+    found["pillow"] = PIL.__version__
+    return found
+
+
+def git_commit() -> str | None:
+    """Commit of the source tree this package runs from, with ``+changes`` when it is dirty; None for a wheel."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip() or None
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _cpu_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _read_int(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,48 @@
+"""What a tracker is, and how one that fails is kept from ending a training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dqnspeed.envs import Episode
+
+log = logging.getLogger(__name__)
+
+
+class Tracker:
+    """Receives what happens in a run; each method does nothing unless a tracker needs it."""
+
+    def episode(self, number: int, episode: Episode, step: int, seconds: float) -> None:
+        """A whole game ended: the ``number``-th of the run, at agent step ``step`` after ``seconds``."""
+
+    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        """Metrics of the last window, at agent step ``step`` after ``seconds`` of wall clock."""
+
+    def close(self, summary: Mapping[str, Any]) -> None:
+        """The run ended with this summary."""
+
+
+class Trackers(Tracker):
+    """Hands everything to several trackers. One that fails is named once and left out from then on."""
+
+    def __init__(self, trackers: Sequence[Tracker]):
+        self._trackers = list(trackers)
+
+    def episode(self, number: int, episode: Episode, step: int, seconds: float) -> None:
+        self._each(lambda tracker: tracker.episode(number, episode, step, seconds))
+
+    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        self._each(lambda tracker: tracker.report(metrics, step, seconds))
+
+    def close(self, summary: Mapping[str, Any]) -> None:
+        self._each(lambda tracker: tracker.close(summary))
+
+    def _each(self, call: Callable[[Tracker], None]) -> None:
+        for tracker in list(self._trackers):
+            try:
+                call(tracker)
+            except Exception as error:  # training goes on whatever a tracker does
+                self._trackers.remove(tracker)
+                log.warning("%s failed and is off for the rest of this run: %s", type(tracker).__name__, error)

@@ -1,0 +1,73 @@
+"""TensorBoard and Weights & Biases, under the same metric names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dqnspeed.config import TrackingConfig
+from dqnspeed.envs import Episode
+from dqnspeed.tracking.base import Tracker
+
+
+class TensorBoard(Tracker):
+    """Event files against agent step; TensorBoard itself shows them against wall clock too."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]):
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self._writer.add_text("config", _markdown(config))  # type: ignore[no-untyped-call]
+
+    def episode(self, number: int, episode: Episode, step: int, seconds: float) -> None:
+        self._write({"episode/return": episode.episode_return, "episode/length": episode.length}, step)
+
+    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        self._write({k: v for k, v in metrics.items() if k not in ("episode/return", "episode/length")}, step)
+
+    def close(self, summary: Mapping[str, Any]) -> None:
+        self._writer.close()  # type: ignore[no-untyped-call]
+
+    def _write(self, metrics: Mapping[str, float], step: int) -> None:
+        for name, value in metrics.items():
+            if math.isfinite(value):
+                self._writer.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+
+
+class WandB(Tracker):
+    """Weights & Biases, offline unless asked; every metric against agent step and ``time/wall_s``."""
+
+    def __init__(self, tracking: TrackingConfig, folder: Path, config: Mapping[str, Any], name: str, group: str | None):
+        import wandb
+
+        self._run = wandb.init(
+            project=tracking.project,
+            name=tracking.run_name or name,
+            group=tracking.group or group,
+            dir=str(folder),
+            mode=tracking.wandb,  # type: ignore[arg-type]
+            config=dict(config),
+            reinit="finish_previous",
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        self._run.define_metric("*", step_metric="agent_step")
+
+    def episode(self, number: int, episode: Episode, step: int, seconds: float) -> None:
+        metrics = {"episode/return": episode.episode_return, "episode/length": episode.length}
+        self._run.log({**metrics, "agent_step": step, "time/wall_s": seconds})
+
+    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        numbers = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        self._run.log({**numbers, "agent_step": step, "time/wall_s": seconds})
+
+    def close(self, summary: Mapping[str, Any]) -> None:
+        self._run.summary.update(dict(summary))
+        self._run.finish()
+
+
+def _markdown(config: Mapping[str, Any]) -> str:
+    import json
+
+    return "\n".join(f"    {line}" for line in json.dumps(config, indent=2, default=str).splitlines())

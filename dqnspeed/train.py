@@ -1,0 +1,58 @@
+"""``python -m dqnspeed.train``: compose a configuration, check it, train."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from dqnspeed import config, envs
+from dqnspeed.actors import ActorError
+from dqnspeed.cli import CONF_DIR, fail, run_app
+from dqnspeed.learners import NotFiniteError
+from dqnspeed.trainer import train
+
+
+@hydra.main(version_base="1.3", config_path=CONF_DIR, config_name="config")
+def _job(cfg: DictConfig) -> float | None:
+    run = config.from_hydra(cfg)
+    spec = envs.describe(run)
+    hydra_config = HydraConfig.get()
+    folder = Path(hydra_config.runtime.output_dir)
+    group = str(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
+    plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
+    try:
+        summary = train(run, spec, folder, plain, group)
+    except (ActorError, NotFiniteError) as error:
+        fail(str(error), code=1)
+    _print_result(summary, folder)
+    if summary["stopped_by"] in ("SIGINT", "SIGTERM"):
+        # Ends a whole sweep, and tells the shell (or the cluster) which signal it was.
+        sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
+    return cast("float | None", summary["return_mean_100"])
+
+
+def _print_result(summary: dict[str, Any], folder: Path) -> None:
+    mean = summary["return_mean_100"]
+    shown = "no game finished" if mean is None else f"mean return {mean:.2f} over the last 100 games"
+    how = f"solved in {summary['time_to_solve_s']:.0f} s" if summary["solved"] else f"stopped by {summary['stopped_by']}"
+    print(
+        f"{summary['experiment']}: {how}; {shown}; {summary['agent_steps']:,} agent steps, "
+        f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
+        f"replay ratio {summary['replay_ratio']:.1f}\n{folder}"
+    )
+
+
+def main() -> None:
+    """Console entry point."""
+    run_app(_job)
+
+
+if __name__ == "__main__":
+    main()
