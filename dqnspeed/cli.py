@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -28,6 +30,7 @@ _PACKAGE = Path(__file__).resolve().parent
 CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf")
 
 USAGE_EXIT_CODE = 2
+FULL_ERROR = os.environ.get("HYDRA_FULL_ERROR") == "1"  # as the user set it
 USER_ERRORS = (ConfigError, HydraException, OmegaConfBaseException)
 
 
@@ -57,7 +60,7 @@ def sweep_jobs(cfg: DictConfig) -> Iterator[list[str]]:
             key = override.get_key_element()
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
         else:
-            choices.append([override.input_line])
+            choices.append([str(override.input_line)])
     return (list(job) for job in itertools.product(*choices))
 
 
@@ -74,21 +77,18 @@ def _check_folder_is_new(folder: Path) -> None:
         raise ConfigError(f"hydra.run.dir={folder}: holds another run already; name a new folder.")
 
 
-class one_sentence:
+@contextlib.contextmanager
+def one_sentence() -> Iterator[None]:
     """Turns the mistakes of a user into one sentence on stderr and exit code 2.
 
-    ``HYDRA_FULL_ERROR=1`` shows the traceback instead.
+    ``HYDRA_FULL_ERROR=1`` shows the traceback before it.
     """
-
-    def __init__(self) -> None:
-        self.full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
-
-    def __enter__(self) -> one_sentence:
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, USER_ERRORS) and not self.full_error:
-            fail(explain(error))
+    try:
+        yield
+    except USER_ERRORS as error:
+        if FULL_ERROR:
+            traceback.print_exc()
+        fail(explain(error))
 
 
 def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
@@ -98,14 +98,9 @@ def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
 
 def run_app(job: Callable[..., Any]) -> None:
     """Run a ``hydra.main`` function; its user errors come out as one sentence."""
-    with one_sentence() as guard:
-        if not guard.full_error:
-            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors over instead of printing them
-        try:
-            job()
-        finally:
-            if not guard.full_error:
-                os.environ.pop("HYDRA_FULL_ERROR", None)
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors over instead of printing them
+    with one_sentence():
+        job()
 
 
 def explain(error: BaseException) -> str:
@@ -118,13 +113,13 @@ def explain(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, MissingConfigException):
         return _explain_missing_option(error, text)
-    unknown = re.search(r"Could not (?:override|append to config)\.? ?'?([\w.@/]+)'?", text)
+    unknown = re.search(r"Could not (?:override|append to config\. An item is already at) '([\w.@/]+)'", text)
     not_in = re.search(r"Key '([\w.]+)' (?:is )?not in", f"{text}\n{cause}")
+    if unknown and "already at" in text:
+        return f"+{unknown.group(1)}: is an option already; drop the +."
     if unknown and not_in:
         key = unknown.group(1)
         return f"{key}: there is no such option{_nearest(key, _all_keys())}."
-    if unknown and "already at" in text:
-        return f"+{unknown.group(1)}: is an option already; drop the +."
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return f"{cause.full_key}: {_first_line(cause)}."
     group = re.search(r"Could not override '([\w./]+)'", text)
@@ -152,17 +147,14 @@ def _nearest(word: str, words: list[str]) -> str:
 def _all_keys() -> list[str]:
     schema = config.schema()
     keys: list[str] = []
-    for name in schema:
-        keys.append(str(name))
+    for name in map(str, schema):
+        keys.append(name)
         node = schema._get_node(name)
         if isinstance(node, DictConfig):
-            keys += [f"{name}.{child}" for child in node]
+            keys += [f"{name}.{key}" for key in map(str, node)]
     return keys
 
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")
-
-
-__all__ = ["CONF_DIR", "ConfigCompositionException", "Preflight", "explain", "fail", "one_sentence", "run_app"]

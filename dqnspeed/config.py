@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Dict, List, Optional, Union, get_type_hints  # noqa: UP035  OmegaConf reads these at run time
+from typing import Any, Dict, List, Union, get_type_hints  # noqa: UP035  OmegaConf reads these at run time
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -42,7 +42,7 @@ class AlgoConfig:
     n_step: int = option("agent steps summed before bootstrapping", ge=1)
     double: bool = option("double DQN: the online network chooses, the target network values")
     loss: str = option("loss on the TD error", choices=("mse", "huber"))
-    max_grad_norm: Optional[float] = option("clip the gradient's global norm, null: never", gt=0)
+    max_grad_norm: float | None = option("clip the gradient's global norm, null: never", gt=0)
     batch_size: int = option("transitions in one update", ge=1)
     steps_per_update: int = option("agent steps collected for one update", ge=1)
     learning_starts: int = option("agent steps collected before the first update", ge=1)
@@ -52,10 +52,10 @@ class AlgoConfig:
 @dataclass(frozen=True)
 class EnvConfig:
     id: str = option("a Gymnasium id, 'module:Id-v0' for your own, or the name of an ALE ROM")
-    reward_bound: Optional[float] = option("mean of 100 games at which this game counts as solved")
-    sticky_actions: Optional[float] = option("chance that ALE repeats the last action, null: as the id says", ge=0, lt=1)
-    full_action_space: Optional[bool] = option("all 18 joystick actions, null: as the id says")
-    max_episode_frames: Optional[int] = option("emulated frames before truncation, null: as the id says", ge=1)
+    reward_bound: float | None = option("mean of 100 games at which this game counts as solved")
+    sticky_actions: float | None = option("chance that ALE repeats the last action, null: as the id says", ge=0, lt=1)
+    full_action_space: bool | None = option("all 18 joystick actions, null: as the id says")
+    max_episode_frames: int | None = option("emulated frames before truncation, null: as the id says", ge=1)
     kwargs: Dict[str, Any] = option("keyword arguments for gymnasium.make (not for ALE games)")  # noqa: UP006
 
 
@@ -68,7 +68,7 @@ class WrappersConfig:
     max_pool: bool = option("pixel maximum of the last two frames of a skip")
     episodic_life: bool = option("a lost life ends the learner's episode, not the game")
     grayscale: bool = option("one channel instead of three")
-    resize: Optional[int] = option("side of the square image, null: as it is", ge=8)
+    resize: int | None = option("side of the square image, null: as it is", ge=8)
     resizer: str = option("library that resizes", choices=("cv2", "pillow"))
     interpolation: str = option("filter of the resize", choices=("area", "bilinear", "bicubic", "nearest"))
     clip_reward: bool = option("clip the learner's rewards to [-1, 1]")
@@ -80,7 +80,7 @@ class ParallelismConfig:
     name: str = option("where experience comes from", choices=("serial", "overlap", "process"))
     num_actors: int = option("actor processes (process only)", ge=1)
     transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
-    replay_ratio: Optional[Union[int, float, str]] = option(  # noqa: UP007
+    replay_ratio: Union[int, float, str] | None = option(  # noqa: UP007
         "process only: 'free', or samples trained on per agent step, held on both sides"
     )
     env_threads: int = option("threads of wrappers=native, 0: one for each environment up to the cores", ge=0)
@@ -145,8 +145,8 @@ class TrackingConfig:
     tensorboard: bool = option("write TensorBoard events")
     wandb: str = option("Weights & Biases", choices=("offline", "online", "disabled"))
     project: str = option("W&B project")
-    group: Optional[str] = option("W&B group, null: the sweep's folder in a sweep, else none")
-    run_name: Optional[str] = option("W&B run name, null: rung and seed")
+    group: str | None = option("W&B group, null: the sweep's folder in a sweep, else none")
+    run_name: str | None = option("W&B run name, null: rung and seed")
 
 
 @dataclass(frozen=True)
@@ -162,16 +162,16 @@ class ExperimentConfig:
     name: str = option("name of the rung")
     kind: List[str] = option("what the rung changes against the baseline", choices=KINDS)  # noqa: UP006
     about: str = option("one sentence on the rung")
-    book_fps: Optional[float] = option("agent steps per second in the book, on a GTX 1080 Ti")
-    book_minutes: Optional[float] = option("minutes to a mean of 17 in the book")
+    book_fps: float | None = option("agent steps per second in the book, on a GTX 1080 Ti")
+    book_minutes: float | None = option("minutes to a mean of 17 in the book")
 
 
 @dataclass(frozen=True)
 class StopConfig:
-    reward_bound: Optional[float] = option("solved at this mean return, null: never")
+    reward_bound: float | None = option("solved at this mean return, null: never")
     window: int = option("finished games the mean is taken over", ge=1)
-    max_steps: Optional[int] = option("agent steps at most, null: no limit", ge=1)
-    max_minutes: Optional[float] = option("minutes at most, null: no limit", gt=0)
+    max_steps: int | None = option("agent steps at most, null: no limit", ge=1)
+    max_minutes: float | None = option("minutes at most, null: no limit", gt=0)
 
 
 @dataclass(frozen=True)
@@ -219,6 +219,8 @@ def schema() -> DictConfig:
     for name, kind in get_type_hints(RunConfig).items():
         if is_dataclass(kind):
             root[name] = _writable(kind)
+    root.env.kwargs = {}
+    OmegaConf.set_struct(root.env.kwargs, False)  # any keyword an environment of the user's own may take
     return root
 
 
@@ -252,7 +254,8 @@ def check(run: RunConfig) -> None:
 
 
 def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    for f in fields(node):
+    """Key, value and bounds of every option; the scalars first, since other values are computed from them."""
+    for f in sorted(fields(node), key=lambda f: is_dataclass(getattr(node, f.name))):
         value = getattr(node, f.name)
         if is_dataclass(value):
             yield from _leaves(value, f"{prefix}{f.name}.")
@@ -306,9 +309,7 @@ def _check_combinations(run: RunConfig) -> None:
             "wrappers.resizer must be cv2."
         )
     if wrappers.backend == "native" and wrappers.interpolation != "area":
-        raise ConfigError(
-            f"wrappers.interpolation={wrappers.interpolation}: wrappers=native resizes with area only."
-        )
+        raise ConfigError(f"wrappers.interpolation={wrappers.interpolation}: wrappers=native resizes with area only.")
     _check_sizes(run)
     for layer in run.model.conv:
         if len(layer) != 3 or min(layer) < 1:

@@ -14,7 +14,16 @@ from typing import Any
 import psutil
 import torch
 
-PACKAGES = ("dqnspeed", "torch", "numpy", "gymnasium", "ale-py", "opencv-python-headless", "hydra-core", "wandb")
+PACKAGES = (
+    "dqnspeed",
+    "torch",
+    "numpy",
+    "gymnasium",
+    "ale-py",
+    "opencv-python-headless",
+    "hydra-core",
+    "wandb",
+)
 
 
 def cores() -> int:
@@ -82,7 +91,16 @@ def git_commit() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
+        command = [
+            "git",
+            "-C",
+            str(root),
+            "describe",
+            "--always",
+            "--abbrev=40",
+            "--exclude=*",
+            "--dirty=+changes",
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip() or None
     except (OSError, subprocess.SubprocessError):
         return None

@@ -73,9 +73,7 @@ class Progress:
     def speed_while_learning(self, updates: int) -> dict[str, float]:
         """``perf/*`` from the first update to now; from the first step where nothing was learnt."""
         then, steps = self.learning_began
-        return rates(
-            self.clock.now() - then, self.agent_steps - steps, updates, self._batch_size, self._frame_skip
-        )
+        return rates(self.clock.now() - then, self.agent_steps - steps, updates, self._batch_size, self._frame_skip)
 
 
 def summarize(

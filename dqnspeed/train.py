@@ -41,7 +41,9 @@ def _job(cfg: DictConfig) -> float | None:
 def _print_result(summary: dict[str, Any], folder: Path) -> None:
     mean = summary["return_mean_100"]
     shown = "no game finished" if mean is None else f"mean return {mean:.2f} over the last 100 games"
-    how = f"solved in {summary['time_to_solve_s']:.0f} s" if summary["solved"] else f"stopped by {summary['stopped_by']}"
+    how = (
+        f"solved in {summary['time_to_solve_s']:.0f} s" if summary["solved"] else f"stopped by {summary['stopped_by']}"
+    )
     print(
         f"{summary['experiment']}: {how}; {shown}; {summary['agent_steps']:,} agent steps, "
         f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "

@@ -84,9 +84,7 @@ def make_vector_env(run: RunConfig, overlap: bool = False) -> VectorEnv:
         makers: list[Callable[[], gymnasium.Env]] = [functools.partial(make_env, run.env, run.wrappers)] * run.num_envs
         if overlap:
             with children_ignore_interrupts():
-                workers = gymnasium.vector.AsyncVectorEnv(
-                    makers, copy=False, context="spawn", autoreset_mode=AUTORESET
-                )
+                workers = gymnasium.vector.AsyncVectorEnv(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
             backend = AsyncBackend(workers, run.parallelism.timeout_s)
         else:
             backend = SyncBackend(gymnasium.vector.SyncVectorEnv(makers, copy=False, autoreset_mode=AUTORESET))
@@ -135,9 +133,9 @@ def _make_atari(game: AtariGame, wrappers: WrappersConfig | None) -> gymnasium.E
 def _make_registered(env: EnvConfig) -> gymnasium.Env:
     try:
         return gymnasium.make(env.id, disable_env_checker=True, **env.kwargs)
-    except (gymnasium.error.Error, ImportError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(f"env.id={env.id}: could not be made: {reason}") from error
+    except Exception as error:  # whatever an environment of the user's own may raise
+        reason = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+        raise ConfigError(f"env.id={env.id}: could not be made ({type(error).__name__}: {reason}).") from error
 
 
 def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.Env:
@@ -195,7 +193,9 @@ def _spec(observations: spaces.Space, actions: spaces.Space, run: RunConfig) -> 
     if not isinstance(actions, spaces.Discrete):
         raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
     if not isinstance(observations, spaces.Box) or not observations.shape:
-        raise ConfigError(f"env.id={run.env.id}: its observations are {observations}; a Box of at least one axis is needed.")
+        raise ConfigError(
+            f"env.id={run.env.id}: its observations are {observations}; a Box of at least one axis is needed."
+        )
     return EnvSpec(observations.shape, np.dtype(observations.dtype), int(actions.n), run.wrappers.stack)
 
 

@@ -8,7 +8,6 @@ from functools import cache
 
 import ale_py
 import gymnasium
-from ale_py import roms
 
 from dqnspeed.config import ConfigError, EnvConfig
 
@@ -37,11 +36,17 @@ def _registered() -> dict[str, dict[str, object]]:
     }
 
 
+@cache
+def _roms() -> set[str]:
+    # ALE ships a few more ROMs, of games for several players, and leaves the process when asked to play one.
+    return {str(rules["game"]) for rules in _registered().values()}
+
+
 def atari_game(env: EnvConfig) -> AtariGame | None:
     """The ALE game an id names (registered id or ROM name), or ``None`` where it is not an ALE game."""
     if env.id in _registered():
         rules = _registered()[env.id]
-    elif env.id in roms.get_all_rom_ids():
+    elif env.id in _roms():
         rules = {"game": env.id, "repeat_action_probability": 0.0, "full_action_space": False}
     else:
         return None
@@ -69,7 +74,7 @@ def check_id(env: EnvConfig) -> None:
     if ":" in env.id or env.id in gymnasium.registry:
         return
     # Ids are compared by their bare, lower-case names, so that "Pnog-v4" finds Pong.
-    known = {_bare(name): name for name in (*gymnasium.registry, *roms.get_all_rom_ids())}
+    known = {_bare(name): name for name in (*gymnasium.registry, *_roms())}
     known |= {_bare(name): name for name in gymnasium.registry if name.endswith("NoFrameskip-v4")}
     near = difflib.get_close_matches(_bare(env.id), known, n=3, cutoff=0.5)
     hint = f"; nearest: {', '.join(known[name] for name in near)}" if near else ""

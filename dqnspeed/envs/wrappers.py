@@ -38,7 +38,7 @@ class FireReset(gymnasium.Wrapper):
         self.fire = fire
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        frame, info = self.env.reset(**kwargs)
+        frame, _info = self.env.reset(**kwargs)
         frame, _, terminated, truncated, fired = self.env.step(self.fire)
         return self.env.reset() if terminated or truncated else (frame, fired)
 

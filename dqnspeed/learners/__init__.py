@@ -4,4 +4,12 @@ from dqnspeed.learners.dqn import DQN, LearnerStats, NotFiniteError
 from dqnspeed.learners.execution import check_execution, set_threads
 from dqnspeed.learners.policy import EpsilonGreedy, epsilon_at
 
-__all__ = ["DQN", "EpsilonGreedy", "LearnerStats", "NotFiniteError", "check_execution", "epsilon_at", "set_threads"]
+__all__ = [
+    "DQN",
+    "EpsilonGreedy",
+    "LearnerStats",
+    "NotFiniteError",
+    "check_execution",
+    "epsilon_at",
+    "set_threads",
+]

@@ -106,7 +106,12 @@ class DQN:
         return LearnerStats(loss, q_mean)
 
     def _loss(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        rewards: Tensor,
+        next_observations: Tensor,
+        discounts: Tensor,
     ) -> tuple[Tensor, Tensor]:
         with precision(self._execution, self.device):
             q = self.network(observations)

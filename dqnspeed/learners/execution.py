@@ -47,7 +47,7 @@ def precision(execution: ExecutionConfig, device: torch.device) -> AbstractConte
 def place(network: nn.Module, execution: ExecutionConfig, device: torch.device) -> nn.Module:
     """Move a network to its device and memory layout."""
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format
-    return network.to(device=device, memory_format=layout)  # type: ignore[call-overload, no-any-return]
+    return network.to(device=device, memory_format=layout)  # type: ignore[call-overload]
 
 
 def make_optimizer(optimizer: OptimizerConfig, network: nn.Module, device: torch.device) -> torch.optim.Optimizer:

@@ -27,13 +27,20 @@ def make_replay(run: RunConfig, spec: EnvSpec, lock: Any = None) -> UniformRepla
     shared = _is_shared(run)
     layout = run_layout(run, spec)
     buffers = SharedBuffers(layout) if shared else LocalBuffers(layout)
-    return UniformReplay(
-        buffers, spec.stack, run.algo.n_step, run.algo.gamma, run.seed, concurrent=shared, lock=lock
-    )
+    return UniformReplay(buffers, spec.stack, run.algo.n_step, run.algo.gamma, run.seed, concurrent=shared, lock=lock)
 
 
 def _is_shared(run: RunConfig) -> bool:
     return run.parallelism.name == "process" and run.parallelism.transport == "shared_memory"
 
 
-__all__ = ["Batch", "LocalBuffers", "Rows", "SharedBuffers", "UniformReplay", "check_fits", "make_replay", "replay_layout"]
+__all__ = [
+    "Batch",
+    "LocalBuffers",
+    "Rows",
+    "SharedBuffers",
+    "UniformReplay",
+    "check_fits",
+    "make_replay",
+    "replay_layout",
+]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -85,7 +84,7 @@ class UniformReplay:
         self._frames, self._written = arrays["frames"], arrays["written"]
         self._columns = {name: arrays[name] for name in arrays if name != "written"}
         self._flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in self._columns.items()}
-        self._lanes, self._rows = self._frames.shape[:2]
+        self._rows: int = self._frames.shape[1]
         self._gammas = (gamma ** np.arange(n_step + 1)).astype(np.float32)
         self._rng = np.random.default_rng(seed)
         self._margin = CONCURRENT_MARGIN if concurrent else 0
@@ -185,5 +184,3 @@ class UniformReplay:
 
     def _index(self, lane: np.ndarray, row: np.ndarray) -> np.ndarray:
         return lane * self._rows + row % self._rows
-
-

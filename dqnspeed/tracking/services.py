@@ -18,8 +18,8 @@ class TensorBoard(Tracker):
     def __init__(self, folder: Path, config: Mapping[str, Any]):
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
-        self._writer.add_text("config", _markdown(config))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(folder))
+        self._writer.add_text("config", _markdown(config))
 
     def episode(self, number: int, episode: Episode, step: int, seconds: float) -> None:
         self._write({"episode/return": episode.episode_return, "episode/length": episode.length}, step)
@@ -28,12 +28,12 @@ class TensorBoard(Tracker):
         self._write({k: v for k, v in metrics.items() if k not in ("episode/return", "episode/length")}, step)
 
     def close(self, summary: Mapping[str, Any]) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()
 
     def _write(self, metrics: Mapping[str, float], step: int) -> None:
         for name, value in metrics.items():
             if math.isfinite(value):
-                self._writer.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+                self._writer.add_scalar(name, value, step)
 
 
 class WandB(Tracker):

@@ -62,7 +62,9 @@ class RichProgress(Tracker):
     def __init__(self, run: RunConfig):
         self._limit = Limit(run)
         self._progress = Progress(
-            TextColumn("[bold]{task.description}"), BarColumn(bar_width=16), TextColumn("{task.fields[state]}")
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=16),
+            TextColumn("{task.fields[state]}"),
         )
         self._task = self._progress.add_task(run.experiment.name, total=1.0, state="starting")
         self._progress.start()

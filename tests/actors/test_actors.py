@@ -1,0 +1,173 @@
+"""The contract of every parallelism, and what happens when an actor breaks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_toy
+
+from dqnspeed.actors import ActorError, Actors, make_actors, replay_lock
+from dqnspeed.actors.stepper import env_seeds
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import Episode, describe
+from dqnspeed.learners import DQN
+from dqnspeed.replay import UniformReplay, make_replay
+
+KINDS = {
+    "serial": ["num_envs=2"],
+    "overlap": ["parallelism=overlap", "num_envs=2"],
+    "process": ["parallelism=process", "num_envs=2"],
+    "process, two actors": ["parallelism=process", "parallelism.num_actors=2", "num_envs=2"],
+    "process, queue": ["parallelism=process", "parallelism.transport=queue", "num_envs=2"],
+    "process, held ratio": ["parallelism=process", "parallelism.replay_ratio=16", "num_envs=2"],
+}
+
+
+class Started:
+    """Actors with their replay, as the trainer would make them."""
+
+    def __init__(self, run: RunConfig):
+        spec = describe(run)
+        torch.manual_seed(0)
+        self.learner = DQN(run, spec, torch.device("cpu"))
+        lock = replay_lock(run)
+        self.replay: UniformReplay = make_replay(run, spec, lock)
+        self.actors: Actors = make_actors(run, spec, self.learner.network, self.replay, lock, torch.device("cpu"))
+        self.actors.begin()
+        self.agent_steps, self.episodes, self.updates = 0, list[Episode](), 1000
+
+    def collect(self, steps: int) -> None:
+        deadline = time.monotonic() + 60
+        while self.agent_steps < steps:
+            self.actors.dispatch()
+            collected = self.actors.collect(self.updates, wait=True)
+            self.agent_steps += collected.agent_steps
+            self.episodes += collected.episodes
+            assert time.monotonic() < deadline
+
+    def __enter__(self) -> Started:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.actors.close()
+        self.replay.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contract(kind: str) -> None:
+    """Frames say (seed, episode, step), so every sampled transition can be checked on its own."""
+    run = make_toy("algo.n_step=3", "exploration.decay_start=0", "exploration.decay_steps=100", *KINDS[kind])
+    with Started(run) as started:
+        started.collect(150)
+        batch = started.replay.sample(400)
+        games = list(started.episodes)
+
+    lanes = run.num_lanes
+    seeds = {s % 1000 for actor in range(run.parallelism.num_actors) for s in env_seeds(run.seed, actor, run.num_envs)}
+    before, after = batch.observations, batch.next_observations
+    assert len(seeds) == lanes and set(before[:, 0].astype(int)) == seeds
+    np.testing.assert_array_equal(before[:, :2], after[:, :2])  # no transition crosses an episode's end
+    taken = (after[:, 2] - before[:, 2]).astype(int)
+    left = 7 - before[:, 2].astype(int)
+    np.testing.assert_array_equal(taken, np.minimum(3, left))
+    terminated = (left <= 3) & (before[:, 1] % 2 == 0)
+    np.testing.assert_allclose(batch.discounts, np.where(terminated, 0, 0.99**taken), rtol=1e-5)
+    # The first reward is 10 * action + step, and later rewards lie within what any action gives.
+    rest = batch.rewards - (10 * batch.actions + before[:, 2] + 1)
+    lowest = sum(0.99**k * (before[:, 2] + k + 1) * (taken > k) for k in (1, 2))
+    assert (rest >= lowest - 1e-3).all() and (rest <= lowest + 20 * 2).all()
+
+    assert games and all(game.length == 7 for game in games)
+    assert {game.env for game in games} == set(range(lanes))
+
+
+def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
+    """One environment, the same seed, actions all random: the transport changes nothing."""
+    stored = []
+    for kind in (
+        ["parallelism=serial"],
+        ["parallelism=process", "parallelism.transport=queue"],
+        ["parallelism=process"],
+    ):
+        with Started(make_toy(*kind)) as started:
+            started.collect(60)
+            stored.append(started.replay._flat["frames"][:60].copy())
+            stored[-1][:, 0] *= 1
+            actions = started.replay._flat["actions"][:59].copy()
+            transition = started.replay._flat["transition"][:59].copy()
+            stored.append(np.where(transition, actions, -1))
+    for other in (stored[2:4], stored[4:6]):
+        np.testing.assert_array_equal(other[0], stored[0])
+        np.testing.assert_array_equal(other[1], stored[1])
+
+
+def test_a_held_replay_ratio_stops_actors_that_run_ahead() -> None:
+    run = make_toy("parallelism=process", "parallelism.replay_ratio=8", "algo.learning_starts=100")
+    with Started(run) as started:
+        started.updates = 0
+        started.collect(100)
+        time.sleep(1)
+        started.actors.collect(0, wait=True)
+        total = int(started.actors._controls.agent_steps.sum())  # type: ignore[attr-defined]
+        assert 100 <= total <= 120
+        started.updates = 10  # ten updates of 32 at ratio 8 pay for 40 steps
+        started.agent_steps = total
+        started.collect(total + 30)
+        time.sleep(0.5)
+        assert int(started.actors._controls.agent_steps.sum()) <= 160  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("how", ["raise", "hang", "die"])
+def test_a_broken_actor_stops_the_run_within_seconds_and_says_why(how: str) -> None:
+    run = make_toy(
+        "env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}", "parallelism=process", "parallelism.num_actors=2",
+        "parallelism.timeout_s=2",
+    )  # fmt: skip
+    expected = {"raise": "the toy broke", "hang": "hang_in_the_toy", "die": "was killed by SIGKILL"}[how]
+    with Started(run) as started, pytest.raises(ActorError, match=expected):
+        started.collect(10_000)
+
+
+def test_an_actor_that_cannot_start_says_why() -> None:
+    run = make_toy("parallelism=process")
+    spec = describe(run)
+    broken = make_toy("parallelism=process", "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise, nonsense: 1}")
+    replay = make_replay(run, spec, lock := replay_lock(run))
+    learner = DQN(run, spec, torch.device("cpu"))
+    with pytest.raises(ActorError, match="nonsense"):
+        make_actors(broken, spec, learner.network, replay, lock, torch.device("cpu"))
+    replay.close()
+
+
+def test_killing_an_actor_from_outside_is_noticed() -> None:
+    with Started(make_toy("parallelism=process")) as started:
+        started.collect(50)
+        os.kill(started.actors._processes[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        with pytest.raises(ActorError, match="SIGKILL"):
+            started.collect(10**9)
+
+
+def test_close_leaves_no_process_and_no_shared_memory() -> None:
+    shm = Path("/dev/shm")
+    before = set(shm.iterdir()) if shm.is_dir() else set()
+    with Started(make_toy("parallelism=process", "parallelism.num_actors=2")) as started:
+        started.collect(50)
+        pids = [process.pid for process in started.actors._processes]  # type: ignore[attr-defined]
+    del started
+    gc.collect()  # semaphores go with the objects that hold them
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert (set(shm.iterdir()) if shm.is_dir() else set()) <= before
+
+
+def test_seeds_differ_between_environments_actors_and_runs() -> None:
+    seeds = [s for run in range(5) for actor in range(4) for s in env_seeds(run, actor, 8)]
+    assert len(set(seeds)) == len(seeds)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+TESTS = Path(__file__).parent
+sys.path.insert(0, str(TESTS))
+
+from dqnspeed import config  # noqa: E402
+from dqnspeed.cli import CONF_DIR  # noqa: E402
+from dqnspeed.config import RunConfig  # noqa: E402
+
+# The counting environment with a tiny network, ready for a few steps of anything.
+TOY = [
+    "env.id=toy_envs:Counter-v0",
+    "env.reward_bound=null",
+    "wrappers=none",
+    "model=mlp",
+    "model.hidden=[8]",
+    "algo.learning_starts=40",
+    "replay.capacity=2000",
+    "tracking=local",
+    "tracking.progress=off",
+    "tracking.report_every_s=0.2",
+]
+
+
+def make_run(*overrides: str) -> RunConfig:
+    """The configuration that these overrides compose to."""
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(CONF_DIR, version_base="1.3"):
+        return config.from_hydra(compose("config", overrides=list(overrides)))
+
+
+def make_toy(*overrides: str) -> RunConfig:
+    return make_run(*TOY, *overrides)
+
+
+def command(*overrides: str) -> list[str]:
+    return [sys.executable, "-m", "dqnspeed.train", *overrides]
+
+
+def environment() -> dict[str, str]:
+    """For processes that need the toy environments; one thread each, so that tests do not fight for cores."""
+    return {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs ``python -m dqnspeed.train`` with these overrides in an empty folder."""
+
+    def run(*overrides: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(*overrides),
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """Every test ends with as many children as it began with."""
+    import multiprocessing
+
+    yield
+    assert multiprocessing.active_children() == []

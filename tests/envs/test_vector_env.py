@@ -1,0 +1,128 @@
+"""The contract of every vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from conftest import make_run, make_toy
+
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import Step, VectorEnv, describe, make_vector_env
+
+ATARI = ["env=breakout", "env.max_episode_frames=600", "num_envs=3"]
+BACKENDS = {
+    "toy in turn": (lambda: make_toy("num_envs=3"), False),
+    "toy in workers": (lambda: make_toy("num_envs=3"), True),
+    "deepmind in turn": (lambda: make_run(*ATARI), False),
+    "deepmind in workers": (lambda: make_run(*ATARI), True),
+    "tweaked in turn": (lambda: make_run("wrappers=tweaked", *ATARI), False),
+    "native": (lambda: make_run("wrappers=native", *ATARI), False),
+    "native without episodic life": (
+        lambda: make_run("wrappers=native", "wrappers.episodic_life=false", *ATARI),
+        True,
+    ),
+}
+SEEDS = [11, 22, 33]
+
+
+@pytest.fixture(params=BACKENDS)
+def made(request: pytest.FixtureRequest) -> Iterator[tuple[RunConfig, VectorEnv]]:
+    make, overlap = BACKENDS[request.param]
+    run = make()
+    env = make_vector_env(run, overlap)
+    yield run, env
+    env.close()
+
+
+def play(env: VectorEnv, num_actions: int, steps: int) -> list[Step]:
+    """Random steps, with the frames copied."""
+    rng = np.random.default_rng(0)
+    taken = []
+    for _ in range(steps):
+        env.send(rng.integers(num_actions, size=env.num_envs))
+        step = env.recv()
+        step.frames = np.array(step.frames)
+        taken.append(step)
+    return taken
+
+
+def test_contract(made: tuple[RunConfig, VectorEnv]) -> None:
+    run, env = made
+    spec = describe(run)
+    frames = np.array(env.reset(SEEDS))
+    assert frames.shape == (3, *spec.frame_shape) and frames.dtype == spec.frame_dtype
+    steps = play(env, spec.num_actions, 400)
+
+    ended = np.zeros(3, bool)  # whether the step before ended an episode of the learner
+    for step in steps:
+        assert step.frames.shape == frames.shape and step.frames.dtype == frames.dtype
+        assert [a.shape for a in (step.rewards, step.terminated, step.truncated, step.first)] == [(3,)] * 4
+        assert (step.rewards.dtype, step.terminated.dtype) == (np.float32, bool)
+        # The step after an end opens the next episode: no transition crosses it, nothing ends in it.
+        assert (step.first[ended]).all()
+        opened = step.first
+        assert not (step.rewards[opened].any() or step.terminated[opened].any() or step.truncated[opened].any())
+        if run.wrappers.clip_reward:
+            assert np.abs(step.rewards).max() <= 1
+        ended = step.terminated | step.truncated
+    assert any(step.truncated.any() for step in steps) and any(step.terminated.any() for step in steps)
+    episodes = [episode for step in steps for episode in step.episodes]
+    assert episodes and {episode.env for episode in episodes} == {0, 1, 2}
+
+    # The same seeds give the same games, and each environment plays another one than its neighbours.
+    if "Counter" not in run.env.id:
+        again = np.array(env.reset(SEEDS))
+        np.testing.assert_array_equal(again, frames)
+        for before, now in zip(steps[:50], play(env, spec.num_actions, 50), strict=True):
+            np.testing.assert_array_equal(before.frames, now.frames)
+
+
+def test_whole_games_are_counted_with_all_their_lives() -> None:
+    """A Breakout game is one episode with its real score, though the learner sees five clipped ones."""
+    totals = {}
+    for episodic in (True, False):
+        run = make_run(
+            "env=breakout", "wrappers=native", "wrappers.noop_max=0", "num_envs=2",
+            f"wrappers.episodic_life={episodic}", f"wrappers.clip_reward={episodic}",
+        )  # fmt: skip
+        env = make_vector_env(run)
+        env.reset(SEEDS[:2])
+        steps = play(env, 4, 600)
+        env.close()
+        games = [episode for step in steps for episode in step.episodes]
+        ends = sum(int(step.terminated.sum()) for step in steps)
+        totals[episodic] = (len(games), ends)
+        assert all(game.episode_return == int(game.episode_return) >= 0 for game in games)
+    assert totals[False][1] == totals[False][0] > 0
+    assert totals[True][1] >= 5 * totals[True][0] > 0
+
+
+def test_a_return_is_the_unclipped_sum_and_a_length_counts_agent_steps() -> None:
+    env = make_vector_env(make_toy("num_envs=1", "wrappers.clip_reward=true"))
+    env.reset([5])
+    actions = [0, 1, 2, 0, 1, 2, 0]
+    for action in actions:
+        env.send(np.array([action]))
+        step = env.recv()
+    (game,) = step.episodes
+    assert game.episode_return == sum(10 * a for a in actions) + sum(range(1, 8))
+    assert game.length == 7
+    env.close()
+
+
+def test_a_lost_life_is_followed_by_fire() -> None:
+    """Breakout waits for FIRE after a lost life; an agent that only does nothing still sees the ball again."""
+    run = make_run("env=breakout", "wrappers=native", "wrappers.noop_max=0")
+    env = make_vector_env(run)
+    env.reset([1])
+    lost = 0
+    for _ in range(400):
+        env.send(np.zeros(1, np.int64))
+        step = env.recv()
+        lost += int(step.terminated[0])
+        if step.episodes:
+            break
+    env.close()
+    assert step.episodes and lost == 5

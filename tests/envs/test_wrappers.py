@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from ale_py.vector_env import AtariVectorEnv
+from conftest import make_run
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from PIL import Image
+
+from dqnspeed.envs import FrameStack, make_env, make_vector_env
+
+GAMES = {"pong": "Pong", "breakout": "Breakout", "seaquest": "Seaquest", "enduro": "Enduro"}
+STEPS = 3000
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
+    """Thousands of random steps, resets included; Gymnasium has no FIRE reset and no lost-life ends."""
+    ours = make_run(
+        f"env={game}",
+        "wrappers.fire_reset=false",
+        "wrappers.episodic_life=false",
+        "wrappers.clip_reward=false",
+    )
+    env = make_env(ours.env, ours.wrappers)
+    plain = gymnasium.make(f"{GAMES[game]}NoFrameskip-v4", disable_env_checker=True)
+    theirs = FrameStackObservation(AtariPreprocessing(plain, noop_max=30, frame_skip=4), 4)
+    stack = FrameStack(1, 4, (1, 84, 84), np.dtype(np.uint8))
+
+    frame, _ = env.reset(seed=3)
+    expected, _ = theirs.reset(seed=3)
+    stack.push(frame[None], np.array([True]))
+    rng = np.random.default_rng(0)
+    ends = 0
+    for _ in range(STEPS):
+        np.testing.assert_array_equal(stack.observations[0], expected)
+        action = int(rng.integers(env.action_space.n))
+        frame, reward, *over, _ = env.step(action)
+        expected, their_reward, *their_over, _ = theirs.step(action)
+        assert (reward, over) == (their_reward, their_over)
+        if any(over):
+            ends += 1
+            np.testing.assert_array_equal(frame[0], expected[-1])
+            frame, _ = env.reset()
+            expected, _ = theirs.reset()
+        stack.push(frame[None], np.array([any(over)]))
+    assert ends > 0 or game == "enduro"
+    env.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_native_equals_deepmind_where_their_definitions_coincide(game: str) -> None:
+    """Frames, rewards, ends, lost lives and whole-game returns, without the random no-ops."""
+    common = [f"env={game}", "wrappers.noop_max=0", "num_envs=2"]
+    envs = [make_vector_env(make_run("wrappers=native", *common)), make_vector_env(make_run(*common))]
+    first = [env.reset([1, 2]).copy() for env in envs]
+    np.testing.assert_array_equal(*first)
+    rng = np.random.default_rng(0)
+    num_actions = {"pong": 6, "breakout": 4, "seaquest": 18, "enduro": 9}[game]
+    ends = 0
+    for _ in range(STEPS // 2):
+        actions = rng.integers(num_actions, size=2)
+        steps = []
+        for env in envs:
+            env.send(actions)
+            steps.append(env.recv())
+        native, ours = steps
+        for part in ("frames", "rewards", "terminated", "truncated", "first"):
+            np.testing.assert_array_equal(getattr(native, part), getattr(ours, part), err_msg=part)
+        assert native.episodes == ours.episodes
+        ends += native.terminated.sum()
+    assert ends > 0 or game == "enduro"
+    for env in envs:
+        env.close()
+
+
+def test_native_draws_its_noops_differently() -> None:
+    """The known difference: native draws 0..noop_max-1 and counts FIRE among them; deepmind draws 1..noop_max."""
+
+    def frames_at_start(native: bool, fire: bool) -> set[int]:
+        if native:
+            env = AtariVectorEnv("breakout", 30, num_threads=1, noop_max=3, use_fire_reset=fire)
+            frames = env.reset(seed=0)[1]["episode_frame_number"]
+            env.close()
+            return set(map(int, frames))
+        run = make_run("env=breakout", "wrappers.noop_max=3", f"wrappers.fire_reset={fire}")
+        env = make_env(run.env, run.wrappers)
+        seen = {int(env.reset(seed=seed)[1]["episode_frame_number"]) for seed in range(30)}
+        env.close()
+        return seen
+
+    assert frames_at_start(native=True, fire=False) == {0, 1, 2}
+    assert frames_at_start(native=False, fire=False) == {1, 2, 3}
+    assert frames_at_start(native=True, fire=True) == {1, 2}
+    assert frames_at_start(native=False, fire=True) == {2, 3, 4}
+
+
+class EndsMidSkip(gymnasium.Env):
+    """Frames hold their own number; the game ends at frame 6, in the middle of the second skip of four."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (2, 2), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, **_: object) -> tuple[np.ndarray, dict]:
+        self.number = 0
+        return np.zeros((2, 2), np.uint8), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.number += 1
+        return np.full((2, 2), self.number, np.uint8), 1.0, self.number == 6, False, {}
+
+
+def test_a_game_that_ends_mid_skip_shows_the_frames_before() -> None:
+    """Gymnasium's stale frame: the maximum keeps the last two frames of the step before (here 3 and 4)."""
+    from dqnspeed.envs.wrappers import FrameSkip
+
+    pooled, plain = FrameSkip(EndsMidSkip(), 4, max_pool=True), FrameSkip(EndsMidSkip(), 4, max_pool=False)
+    for env, last in ((pooled, 4), (plain, 6)):
+        env.reset()
+        assert env.step(0)[:3][1:] == (4.0, False)
+        frame, reward, terminated, _, _ = env.step(0)
+        assert (frame[0, 0], reward, terminated) == (last, 2.0, True)
+
+
+def test_tweaked_is_the_last_frame_resized_by_pillow() -> None:
+    run = make_run("wrappers=tweaked", "wrappers.fire_reset=false")
+    env = make_env(run.env, run.wrappers)
+    plain = gymnasium.make("PongNoFrameskip-v4", obs_type="grayscale", disable_env_checker=True)
+    env.reset(seed=1)
+    plain.reset(seed=1)
+    for action in (2, 3, 0, 5):
+        frame = env.step(action)[0]
+        for _ in range(4):
+            screen = plain.step(action)[0]
+        np.testing.assert_array_equal(frame[0], Image.fromarray(screen).resize((84, 84), Image.Resampling.BOX))
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "shape"),
+    [
+        (["wrappers.grayscale=false"], (3, 84, 84)),
+        (["wrappers.resize=null"], (1, 210, 160)),
+        (["wrappers.resize=42", "wrappers.interpolation=nearest"], (1, 42, 42)),
+        (["wrappers.frame_skip=1", "wrappers.noop_max=0"], (1, 84, 84)),
+        (["wrappers=native", "wrappers.grayscale=false"], (3, 84, 84)),
+        (["wrappers=native", "wrappers.resize=64", "wrappers.max_pool=false"], (1, 64, 64)),
+        (["wrappers=none"], (3, 210, 160)),
+    ],
+)
+def test_each_stage_can_be_switched_off_or_changed(overrides: list[str], shape: tuple[int, ...]) -> None:
+    env = make_vector_env(make_run(*overrides))
+    frames = env.reset([0])
+    assert frames.shape == (1, *shape) and frames.dtype == np.uint8
+    env.send(np.zeros(1, np.int64))
+    assert env.recv().frames.shape == (1, *shape)
+    env.close()
+
+
+def test_rules_of_the_game_follow_the_id_and_can_be_switched() -> None:
+    from dqnspeed.envs.games import atari_game
+
+    v4, v5 = make_run(), make_run("env.id=ALE/Pong-v5")
+    switched = make_run("env.sticky_actions=0.25", "env.full_action_space=true", "env.max_episode_frames=1000")
+    rules = [atari_game(run.env) for run in (v4, v5, switched)]
+    assert [game and game.sticky_actions for game in rules] == [0.0, 0.25, 0.25]
+    assert [game and game.full_action_space for game in rules] == [False, False, True]
+    assert [game and game.max_episode_frames for game in rules] == [108_000, 108_000, 1000]
+    assert make_env(switched.env, switched.wrappers).action_space.n == 18
