@@ -42,7 +42,7 @@ class Counter(gymnasium.Env):
 
 
 class Broken(Counter):
-    """Does ``how`` at its tenth step: raise, hang, die, or return NaN."""
+    """Does ``how`` at its tenth step: raise, hang, die, or spoil the reward with NaN."""
 
     def __init__(self, how: str):
         super().__init__(length=1000)
@@ -57,7 +57,7 @@ class Broken(Counter):
                 hang_in_the_toy()
             if self.how == "die":
                 os.kill(os.getpid(), 9)
-            if self.how == "nan":
+            if self.how == "spoil":
                 reward = float("nan")
         return frame, reward, terminated, truncated, info
 

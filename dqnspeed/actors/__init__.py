@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from dqnspeed.actors.local import OverlapActor, SerialActor
-from dqnspeed.actors.process import ActorError, ProcessActors
+from dqnspeed.actors.process import ProcessActors
 from dqnspeed.actors.stepper import Collected, EnvStepper, env_seeds
 from dqnspeed.config import RunConfig
-from dqnspeed.envs import EnvSpec, make_vector_env
+from dqnspeed.envs import ActorError, EnvSpec, make_vector_env
 from dqnspeed.learners.policy import EpsilonGreedy, epsilon_at
 from dqnspeed.replay import UniformReplay
 

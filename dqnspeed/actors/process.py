@@ -19,16 +19,12 @@ from torch import nn
 from dqnspeed.actors.child import ActorJob, Controls, Failure, Ready, act
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.config import RunConfig
-from dqnspeed.envs import EnvSpec, Episode
+from dqnspeed.envs import ActorError, EnvSpec, Episode
 from dqnspeed.replay import SharedBuffers, UniformReplay
 from dqnspeed.signals import children_ignore_interrupts
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
 STACK_TIMEOUT_S = 3.0
-
-
-class ActorError(RuntimeError):
-    """An actor process died, hung or raised; the message holds its own traceback where there is one."""
 
 
 class ProcessActors:

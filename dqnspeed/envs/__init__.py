@@ -1,7 +1,18 @@
 """Environments: wrappers, their stacks, and vectors of them behind one interface."""
 
+from dqnspeed.envs.backends import ActorError
 from dqnspeed.envs.build import EnvSpec, describe, make_env, make_vector_env
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.vector import Episode, Step, VectorEnv
 
-__all__ = ["EnvSpec", "Episode", "FrameStack", "Step", "VectorEnv", "describe", "make_env", "make_vector_env"]
+__all__ = [
+    "ActorError",
+    "EnvSpec",
+    "Episode",
+    "FrameStack",
+    "Step",
+    "VectorEnv",
+    "describe",
+    "make_env",
+    "make_vector_env",
+]

@@ -6,10 +6,30 @@ first frame of the next episode.
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import traceback
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import gymnasium
 import numpy as np
+
+CLOSE_TIMEOUT_S = 3.0
+
+
+class ActorError(RuntimeError):
+    """A process that steps environments died, hung or raised; the message holds its own traceback if there is one."""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Gymnasium's warnings, which only announce the errors it raises next."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @dataclass(slots=True)
@@ -63,7 +83,7 @@ class SyncBackend(_GymnasiumBackend):
 class AsyncBackend(_GymnasiumBackend):
     """``gymnasium.vector.AsyncVectorEnv``: each environment steps in a worker process after :meth:`send`.
 
-    A worker that hangs longer than ``timeout`` seconds ends the step with ``multiprocessing.TimeoutError``.
+    A worker that raises, dies, or hangs longer than ``timeout`` seconds ends the step with :class:`ActorError`.
     """
 
     def __init__(self, env: Any, timeout: float):
@@ -74,10 +94,46 @@ class AsyncBackend(_GymnasiumBackend):
         self.env.step_async(actions)
 
     def recv(self) -> RawStep:
-        return self._step(self.env.step_wait(self._timeout))
+        try:
+            with _quiet():
+                return self._step(self.env.step_wait(self._timeout))
+        except Exception as error:
+            self._kill()  # before anyone asks a worker that hangs or is gone to close
+            raise ActorError(self._explain(error)) from error
 
     def close(self) -> None:
-        self.env.close(terminate=True)  # a step that is still under way is not waited for
+        if not self.env.closed:
+            with _quiet():
+                self.env.close(timeout=CLOSE_TIMEOUT_S)
+
+    def _explain(self, error: Exception) -> str:
+        if isinstance(error, multiprocessing.TimeoutError):
+            return f"an environment has not answered for {self._timeout:g} s (parallelism.timeout_s)."
+        if isinstance(error, WorkerTraceback):
+            return f"an environment raised:\n{error}"
+        return f"an environment's process died ({type(error).__name__})."
+
+    def _kill(self) -> None:
+        for process in self.env.processes:
+            process.kill()
+            process.join()
+        for pipe in filter(None, self.env.parent_pipes):  # Gymnasium drops the pipe of a worker that raised
+            pipe.close()
+        self.env.closed = True
+
+
+class WorkerTraceback(Exception):
+    """What an environment raised in a worker process, as text."""
+
+
+class TracebackToParent(gymnasium.Wrapper):
+    """Sends the traceback of an environment in a worker process along with its error."""
+
+    def step(self, action: Any) -> Any:
+        try:
+            return self.env.step(action)
+        except Exception as error:
+            raise WorkerTraceback(traceback.format_exc()) from error
 
 
 class NativeBackend:

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import GrayscaleObservation, ResizeObservation
 
 from dqnspeed.config import ConfigError, EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
-from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend
+from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
 from dqnspeed.envs.games import AtariGame, atari_game, check_id
 from dqnspeed.envs.vector import VectorEnv
 from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize
@@ -83,6 +83,7 @@ def make_vector_env(run: RunConfig, overlap: bool = False) -> VectorEnv:
     else:
         makers: list[Callable[[], gymnasium.Env]] = [functools.partial(make_env, run.env, run.wrappers)] * run.num_envs
         if overlap:
+            makers = [functools.partial(_make_in_worker, run.env, run.wrappers)] * run.num_envs
             with children_ignore_interrupts():
                 workers = gymnasium.vector.AsyncVectorEnv(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
             backend = AsyncBackend(workers, run.parallelism.timeout_s)
@@ -136,6 +137,10 @@ def _make_registered(env: EnvConfig) -> gymnasium.Env:
     except Exception as error:  # whatever an environment of the user's own may raise
         reason = (str(error).strip().splitlines() or [""])[0].rstrip(".")
         raise ConfigError(f"env.id={env.id}: could not be made ({type(error).__name__}: {reason}).") from error
+
+
+def _make_in_worker(env: EnvConfig, wrappers: WrappersConfig) -> gymnasium.Env:
+    return TracebackToParent(make_env(env, wrappers))
 
 
 def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.Env:

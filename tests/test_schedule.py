@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from conftest import make_run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dqnspeed.envs import Episode
+from dqnspeed.schedule import FreeSchedule, RatioSchedule, make_schedule
+from dqnspeed.tracking.metrics import Returns, Speed
+
+
+@given(st.integers(1, 9), st.integers(1, 50), st.integers(1, 6))
+def test_a_held_ratio_is_kept_whatever_the_steps_come_in(steps_per_update: int, starts: int, stride: int) -> None:
+    schedule, updates = RatioSchedule(steps_per_update, starts), 0
+    for steps in range(0, 300, stride):
+        due = schedule.due(steps, updates)
+        assert due >= 0
+        updates += due
+        expected = 0 if steps < starts else (steps - starts) // steps_per_update + 1
+        assert updates == expected
+
+
+def test_a_free_ratio_updates_without_end_once_there_is_something_to_learn() -> None:
+    schedule = FreeSchedule(10)
+    assert [schedule.due(steps, updates) for steps, updates in ((9, 0), (10, 0), (10, 50))] == [0, 1, 1]
+
+
+def test_the_schedule_follows_the_parallelism() -> None:
+    assert isinstance(make_schedule(make_run("experiment=process")), FreeSchedule)
+    held = make_schedule(make_run("parallelism=process", "parallelism.replay_ratio=8", "algo.learning_starts=100"))
+    assert held.due(100 + 4 * 10, 0) == 11  # a batch of 32 at ratio 8 is paid for by 4 steps
+
+
+def test_returns_forget_what_is_older_than_the_window() -> None:
+    returns = Returns(window=3)
+    for value in (10.0, 1.0, 2.0, 3.0):
+        returns.add(Episode(0, value, 5))
+    assert (returns.mean, returns.count, returns.full) == (2.0, 4, True)
+
+
+def test_speed_is_that_of_the_last_seconds() -> None:
+    """The slow-down when learning starts shows at once, not averaged over the run."""
+    speed = Speed(batch_size=32, frame_skip=4)
+    for second in range(1, 101):
+        metrics = speed.metrics(float(second), 1000 * second, 0)
+    for second in range(1, 21):
+        metrics = speed.metrics(100.0 + second, 100_000 + 50 * second, 50 * second)
+    assert metrics["perf/steps_per_second"] == 50
+    assert metrics["perf/frames_per_second"] == 200
+    assert (metrics["perf/updates_per_second"], metrics["perf/replay_ratio"]) == (50, 32)

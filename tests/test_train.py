@@ -1,0 +1,294 @@
+"""Whole runs: every rung, the files they leave, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import TOY, command, environment, make_run, make_toy
+
+from dqnspeed import envs
+from dqnspeed.actors import ActorError
+from dqnspeed.cli import CONF_DIR
+from dqnspeed.config import RunConfig
+from dqnspeed.learners import NotFiniteError
+from dqnspeed.trainer import train
+
+ROOT = Path(CONF_DIR).parent
+RUNGS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
+SUMMARY_KEYS = set(
+    """experiment solved stopped_by time_to_solve_s startup_s wall_time_s agent_steps frames episodes updates
+    steps_per_second updates_per_second replay_ratio return_mean_100 peak_rss_mib seed machine versions
+    git_commit""".split()
+)
+METRICS = set(
+    """episode/return episode/return_mean_100 episode/return_avg episode/length train/loss train/loss_avg
+    train/epsilon train/q_mean perf/steps_per_second perf/frames_per_second perf/updates_per_second
+    perf/replay_ratio time/acting time/stepping time/sampling time/updating time/waiting""".split()
+)
+
+
+def run_in(folder: Path, run: RunConfig) -> dict[str, Any]:
+    return train(run, envs.describe(run), folder, {"seed": run.seed})
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("*")}
+
+
+def wait_until_nobody_is_left(group: int) -> None:
+    """Processes of a group end within seconds (multiprocessing's own tracker a moment after the others)."""
+    deadline = time.monotonic() + 20
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.killpg(group, 0)
+            assert time.monotonic() < deadline, "a process is left"
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> None:
+    run = make_run(
+        f"experiment={rung}", "algo.learning_starts=200", "stop.max_steps=260", "stop.max_minutes=2",
+        "tracking=local", "tracking.progress=off", "tracking.report_every_s=0.5", "model.background_frames=50",
+    )  # fmt: skip
+    summary = run_in(tmp_path, run)
+    assert summary["stopped_by"] == "max_steps" and not summary["solved"]
+    assert summary["updates"] > 0 and summary["agent_steps"] >= 260
+    if run.replay_ratio is not None:
+        assert summary["replay_ratio"] == pytest.approx(run.replay_ratio, rel=0.35)
+
+
+@pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
+def test_a_run_leaves_the_agreed_files(parallelism: str, tmp_path: Path) -> None:
+    summary = run_in(tmp_path, make_toy(f"parallelism={parallelism}", "stop.max_steps=3000", "tracking=default",
+                                        "tracking.progress=off", "tracking.report_every_s=0.1"))  # fmt: skip
+    assert set(summary) >= SUMMARY_KEYS
+    assert summary == json.loads((tmp_path / "summary.json").read_text())
+    assert summary["frames"] == summary["agent_steps"] >= 3000  # wrappers=none skips no frames
+
+    reports = lines_of(tmp_path)
+    assert len(reports) >= 2
+    assert [r["step"] for r in reports] == sorted(r["step"] for r in reports)
+    assert set(reports[-1]) >= METRICS
+
+    with (tmp_path / "episodes.csv").open() as file:
+        episodes = list(csv.DictReader(file))
+    assert [int(e["episode"]) for e in episodes] == list(range(1, summary["episodes"] + 1))
+    assert all(e["length"] == "7" and float(e["return"]) >= 28 for e in episodes)
+    assert (tmp_path / "checkpoints" / "final.safetensors").exists()
+    assert (tmp_path / "checkpoints" / "best.safetensors").exists()
+    assert list(tmp_path.glob("events.out.tfevents.*"))
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+
+
+def test_tensorboard_gets_the_same_names_and_values(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run_in(tmp_path, make_toy("stop.max_steps=2000", "tracking.tensorboard=true"))
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert set(events.Tags()["scalars"]) >= METRICS
+    report = next(r for r in lines_of(tmp_path) if "train/loss" in r)
+    losses = {event.step: event.value for event in events.Scalars("train/loss")}
+    assert losses[report["step"]] == pytest.approx(report["train/loss"], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_cartpole_is_solved(tmp_path: Path) -> None:
+    summary = run_in(tmp_path, make_run("experiment=cartpole", "stop.max_minutes=4", "tracking.progress=off"))
+    assert summary["solved"] and summary["stopped_by"] == "reward_bound"
+    assert summary["return_mean_100"] >= 475
+    assert 0 < summary["time_to_solve_s"] <= summary["wall_time_s"]
+
+
+def test_solved_is_the_mean_of_the_last_games_of_all_environments(tmp_path: Path) -> None:
+    run = make_toy("num_envs=3", "stop.reward_bound=28", "stop.window=10", "stop.max_steps=5000")
+    summary = run_in(tmp_path, run)
+    assert summary["solved"] and 10 <= summary["episodes"] <= 12  # every return is at least 28
+    assert summary["time_to_solve_s"] is not None
+
+
+@pytest.mark.parametrize("kind", [["num_envs=2"], ["algo.n_step=3", "algo.double=true"]])
+def test_the_same_seed_gives_the_same_run(kind: list[str], tmp_path: Path) -> None:
+    outcomes = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        run_in(tmp_path / name, make_toy("stop.max_steps=400", "checkpoint.best=false", *kind))
+        with (tmp_path / name / "episodes.csv").open() as file:
+            rows = [(e["return"], e["agent_step"]) for e in csv.DictReader(file)]
+        outcomes.append((rows, (tmp_path / name / "checkpoints" / "final.safetensors").read_bytes()))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_broken_environment_ends_the_run_with_a_summary(tmp_path: Path) -> None:
+    run = make_toy("parallelism=process", "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise}")
+    with pytest.raises(ActorError, match="the toy broke"):
+        run_in(tmp_path, run)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["stopped_by"] == "error" and "the toy broke" in summary["error"]
+
+
+@pytest.mark.parametrize("how", ["raise", "die", "hang"])
+def test_a_broken_worker_of_overlap_ends_the_run(how: str, tmp_path: Path) -> None:
+    run = make_toy(
+        "parallelism=overlap", "num_envs=2", "parallelism.timeout_s=2",
+        "env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}",
+    )  # fmt: skip
+    begin = time.monotonic()
+    with pytest.raises(
+        ActorError, match={"raise": "the toy broke", "die": "process died", "hang": "not answered for 2 s"}[how]
+    ):
+        run_in(tmp_path, run)
+    assert time.monotonic() - begin < 60
+
+
+def test_a_reward_of_nan_stops_the_run_and_is_explained(tmp_path: Path) -> None:
+    run = make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: spoil}", "stop.max_steps=100000")
+    with pytest.raises(NotFiniteError, match=r"update \d+: .*Likely causes"):
+        run_in(tmp_path, run)
+    assert not (tmp_path / "checkpoints" / "final.safetensors").exists()
+
+
+def test_trackers_that_fail_never_end_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from dqnspeed.tracking.base import Tracker, Trackers
+
+    class Full(Tracker):
+        calls = 0
+
+        def report(self, *_: Any) -> None:
+            Full.calls += 1
+            raise OSError(28, "No space left on device")
+
+    seen = []
+
+    class Good(Tracker):
+        def report(self, *_: Any) -> None:
+            seen.append(1)
+
+    trackers = Trackers([Full(), Good()])
+    for step in range(3):
+        trackers.report({}, step, 0.0)
+    assert (Full.calls, len(seen)) == (1, 3)
+    assert [r.message for r in caplog.records] == [
+        "Full failed and is off for the rest of this run: [Errno 28] No space left on device"
+    ]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_warns_once_and_training_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dqnspeed.tracking import files
+
+    def full(self: Any, path: Path) -> None:
+        self._file = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115
+
+    monkeypatch.setattr(files.JsonLines, "__init__", full)
+    summary = run_in(tmp_path, make_toy("stop.max_steps=2000"))
+    assert summary["stopped_by"] == "max_steps"
+    assert len([r for r in caplog.records if "JsonLines failed" in r.message]) == 1
+
+
+@pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, tmp_path: Path) -> None:
+    before = shared_memory()
+    run = subprocess.Popen(
+        command(*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run"),
+        cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.1)
+    os.killpg(run.pid, number)  # as a terminal sends Ctrl-C: to the children too
+    _, errors = run.communicate(timeout=30)
+    assert run.returncode == 128 + number
+    assert "Traceback" not in errors
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["stopped_by"] == number.name
+    wait_until_nobody_is_left(run.pid)
+    assert shared_memory() <= before
+
+
+@pytest.mark.parametrize("parallelism", ["overlap", "process"])
+def test_children_do_not_outlive_a_learner_that_was_killed(parallelism: str, tmp_path: Path) -> None:
+    before = shared_memory()
+    run = subprocess.Popen(
+        command(*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run"),
+        cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    run.kill()
+    run.wait()
+    wait_until_nobody_is_left(run.pid)
+    assert shared_memory() <= before
+
+
+def test_two_jobs_of_a_sweep_run_in_one_process(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    result = cli("-m", *TOY, "parallelism=serial,process", "stop.max_steps=500", "hydra.sweep.dir=sweep",
+                 "tracking.wandb=offline")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    summaries = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text()) for i in range(2)]
+    assert [s["stopped_by"] for s in summaries] == ["max_steps"] * 2
+    assert len(list(tmp_path.glob("sweep/*/wandb/offline-run-*/*.wandb"))) == 2
+
+
+def test_a_run_never_writes_into_another_runs_folder(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    assert cli(*TOY, "stop.max_steps=100", "hydra.run.dir=run").returncode == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    again = cli(*TOY, "stop.max_steps=100", "hydra.run.dir=run")
+    assert again.returncode == 2 and "holds another run already" in again.stderr
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_its_configuration_to_any_folder(tmp_path: Path) -> None:
+    wheel_dir, site = tmp_path / "wheel", tmp_path / "site"
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            str(wheel_dir),
+            str(ROOT),
+        ],
+        check=True,
+    )
+    (wheel,) = wheel_dir.glob("dqnspeed-*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    shipped = {path.relative_to(site / "dqnspeed" / "conf") for path in (site / "dqnspeed" / "conf").rglob("*.yaml")}
+    assert shipped == {path.relative_to(CONF_DIR) for path in Path(CONF_DIR).rglob("*.yaml")}
+    result = subprocess.run(
+        command(*TOY, "stop.max_steps=100"), cwd=tmp_path, capture_output=True, text=True,
+        env={**environment(), "PYTHONPATH": f"{site}:{environment()['PYTHONPATH']}"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
