@@ -34,8 +34,8 @@ train: install
 LADDER := baseline,no_torch_no_grad,n_envs,process,tweaked_n_envs,tweaked_process,chapter6_dqn
 ladder: install
 	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.5 tracking=local \
-	  hydra.sweep.dir=multirun/ladder $(ARGS)
-	$(BIN)/python -m dqnspeed.report multirun/ladder
+	  $(ARGS)
+	$(BIN)/python -m dqnspeed.report $$(ls -td multirun/*/*/ | head -n 1)
 
 test: lint
 	$(BIN)/python -m pytest

@@ -7,6 +7,7 @@ import difflib
 import itertools
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -40,10 +41,12 @@ class Preflight(Callback):
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
             _check_job(config)
-            _check_folder_is_new(Path(config.hydra.run.dir))
+            _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
+            for folder in Path(config.hydra.sweep.dir).glob("*"):
+                _check_folder_is_new("hydra.sweep.dir", folder)
             loader = GlobalHydra.instance().config_loader()
             for overrides in sweep_jobs(config):
                 _check_job(loader.load_sweep_config(config, overrides))
@@ -72,9 +75,9 @@ def _check_job(cfg: DictConfig) -> None:
     check_fits(run, spec)
 
 
-def _check_folder_is_new(folder: Path) -> None:
+def _check_folder_is_new(option: str, folder: Path) -> None:
     if (folder / "metrics.jsonl").exists():
-        raise ConfigError(f"hydra.run.dir={folder}: holds another run already; name a new folder.")
+        raise ConfigError(f"{option}: {folder} holds another run already; name a new folder.")
 
 
 @contextlib.contextmanager
@@ -99,8 +102,11 @@ def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
 def run_app(job: Callable[..., Any]) -> None:
     """Run a ``hydra.main`` function; its user errors come out as one sentence."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors over instead of printing them
-    with one_sentence():
-        job()
+    try:
+        with one_sentence():
+            job()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
 
 
 def explain(error: BaseException) -> str:

@@ -88,6 +88,24 @@ def test_contract(kind: str) -> None:
     assert {game.env for game in games} == set(range(lanes))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_actors_act_with_the_learners_newest_weights(kind: str) -> None:
+    run = make_toy("exploration.start=0", "exploration.final=0", *KINDS[kind])
+    with Started(run) as started:
+        for action in (2, 1):
+            with torch.no_grad():
+                started.learner.network.q[-1].bias[action] += 1000  # type: ignore[index, union-attr]
+            started.collect(started.agent_steps + 100)  # what was under way before the change
+            rows = started.replay._written.copy()
+            started.collect(started.agent_steps + 100)
+            actions = started.replay._columns["actions"]
+            for lane, begin in enumerate(rows):
+                taken = actions[lane, int(begin) : int(begin) + 10]
+                np.testing.assert_array_equal(taken, action)
+            with torch.no_grad():
+                started.learner.network.q[-1].bias[action] -= 1000  # type: ignore[index, union-attr]
+
+
 def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
     """One environment, the same seed, actions all random: the transport changes nothing."""
     stored = []
