@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException
@@ -48,17 +49,17 @@ class Preflight(Callback):
             for folder in Path(config.hydra.sweep.dir).glob("*"):
                 _check_folder_is_new("hydra.sweep.dir", folder)
             loader = GlobalHydra.instance().config_loader()
-            for overrides in sweep_jobs(config):
+            for overrides in sweep_jobs(config, loader):
                 _check_job(loader.load_sweep_config(config, overrides))
 
 
-def sweep_jobs(cfg: DictConfig) -> Iterator[list[str]]:
+def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
     """The overrides of each job that Hydra's basic sweeper is going to run."""
     given = list(cfg.hydra.overrides.task)
     params = cfg.hydra.sweeper.get("params") or {}
     given += [f"{key}={value}" for key, value in params.items()]
     choices = []
-    for override in OverridesParser.create().parse_overrides(given):
+    for override in OverridesParser.create(config_loader=loader).parse_overrides(given):
         if override.is_sweep_override():
             key = override.get_key_element()
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])

@@ -15,6 +15,8 @@ from typing import Any, Dict, List, Union, get_type_hints  # noqa: UP035  OmegaC
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are left alone while another process writes
+
 KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
 
 
@@ -62,13 +64,13 @@ class EnvConfig:
 @dataclass(frozen=True)
 class WrappersConfig:
     backend: str = option("who does the stages", choices=("gymnasium", "native"))
-    noop_max: int = option("no-ops drawn from 1..noop_max at a game's start, 0: none", ge=0)
+    noop_max: int = option("most no-ops at a game's start, 0: none", ge=0)
     fire_reset: bool = option("press FIRE at a game's start and after a lost life")
     frame_skip: int = option("frames an action lasts", ge=1)
     max_pool: bool = option("pixel maximum of the last two frames of a skip")
     episodic_life: bool = option("a lost life ends the learner's episode, not the game")
     grayscale: bool = option("one channel instead of three")
-    resize: int | None = option("side of the square image, null: as it is", ge=8)
+    resize: int | None = option("side of the square image, null: as it is", ge=8, le=1024)
     resizer: str = option("library that resizes", choices=("cv2", "pillow"))
     interpolation: str = option("filter of the resize", choices=("area", "bilinear", "bicubic", "nearest"))
     clip_reward: bool = option("clip the learner's rewards to [-1, 1]")
@@ -78,13 +80,13 @@ class WrappersConfig:
 @dataclass(frozen=True)
 class ParallelismConfig:
     name: str = option("where experience comes from", choices=("serial", "overlap", "process"))
-    num_actors: int = option("actor processes (process only)", ge=1)
+    num_actors: int = option("actor processes (process only)", ge=1, le=256)
     transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
     replay_ratio: Union[int, float, str] | None = option(  # noqa: UP007
         "process only: 'free', or samples trained on per agent step, held on both sides"
     )
     env_threads: int = option("threads of wrappers=native, 0: one for each environment up to the cores", ge=0)
-    timeout_s: float = option("seconds of silence after which an actor counts as hung (process only)", gt=0)
+    timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ class ModelConfig:
 class OptimizerConfig:
     name: str = option("the optimizer", choices=("adam", "adamw", "rmsprop", "radam"))
     lr: float = option("learning rate", gt=0)
+    lr_final: float | None = option("learning rate at last, null: constant", gt=0)
+    lr_decay_updates: int = option("updates it takes from lr to lr_final, in a straight line", ge=1)
     eps: float = option("term that keeps the division finite", gt=0)
     weight_decay: float = option("weight decay", ge=0)
     beta1: float = option("decay of the first moment (Adam family)", ge=0, lt=1)
@@ -197,6 +201,11 @@ class RunConfig:
     def num_lanes(self) -> int:
         """Environments of all actors together; each writes a lane of the replay."""
         return self.num_envs * self.parallelism.num_actors
+
+    @property
+    def shares_replay(self) -> bool:
+        """Whether actor processes write straight into the replay."""
+        return self.parallelism.name == "process" and self.parallelism.transport == "shared_memory"
 
     @property
     def replay_ratio(self) -> float | None:
@@ -330,9 +339,10 @@ def _check_sizes(run: RunConfig) -> None:
         raise ConfigError(f"algo.learning_starts={algo.learning_starts}: must be at most replay.capacity={capacity}.")
     # A lane needs room for a stack and an n-step window, and must hold them before the first update.
     needed = run.num_lanes * (run.wrappers.stack + algo.n_step + 2)
-    if capacity < 2 * needed:
+    least = 2 * needed + (run.num_lanes * CONCURRENT_MARGIN if run.shares_replay else 0)
+    if capacity < least:
         raise ConfigError(
-            f"replay.capacity={capacity}: must be at least {2 * needed} for {run.num_lanes} environments, "
+            f"replay.capacity={capacity}: must be at least {least} for {run.num_lanes} environments, "
             f"{run.wrappers.stack} frames and {algo.n_step} steps."
         )
     if algo.learning_starts < needed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import resource
@@ -40,8 +41,18 @@ def available_memory() -> int:
     return max(0, free)
 
 
+def reset_peak_rss() -> None:
+    """Forget the peak of the jobs before this one; where the system cannot, the peak is that of all jobs."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def peak_rss_mib() -> float:
-    """Peak resident memory of this process, MiB."""
+    """Peak resident memory of this process since :func:`reset_peak_rss`, MiB."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Protocol
 
 from dqnspeed.config import RunConfig, StopConfig
 from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress
 
-MOST_AT_ONCE = 64  # updates between two looks at the actors and the stop rule
+SIGNAL_GRACE_S = 0.2
 
 
 class UpdateSchedule(Protocol):
@@ -27,7 +28,7 @@ class RatioSchedule:
         if agent_steps < self._learning_starts:
             return 0
         owed = math.floor((agent_steps - self._learning_starts) / self._steps_per_update) + 1 - updates
-        return min(max(owed, 0), MOST_AT_ONCE)
+        return max(owed, 0)
 
 
 class FreeSchedule:
@@ -56,6 +57,13 @@ class StopRule:
         self._max_seconds = math.inf if stop.max_minutes is None else stop.max_minutes * 60
         self._signals = signals
         self.reason: str | None = None
+
+    def by_signal(self) -> bool:
+        """Whether a signal asked for the end; one sent to the whole group may reach us a moment after the actors."""
+        time.sleep(SIGNAL_GRACE_S)
+        if self._signals.received is not None:
+            self.reason = self._signals.received.name
+        return self._signals.received is not None
 
     def holds(self, progress: Progress) -> bool:
         """Whether the run is over; ``reason`` then says why."""

@@ -38,12 +38,12 @@ class StopSignals:
 
 @contextlib.contextmanager
 def children_ignore_interrupts() -> Iterator[None]:
-    """Processes started inside ignore Ctrl-C from their first instruction: the learner alone ends a run."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Processes started inside never see Ctrl-C, from their first instruction on: the learner alone ends a run.
+
+    They inherit a blocked signal; here it is only held back until the end of the block.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

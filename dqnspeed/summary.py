@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,14 +19,17 @@ from dqnspeed.envs import Episode
 from dqnspeed.learners import LearnerStats
 from dqnspeed.tracking.metrics import Clock, Ema, Returns, Speed, Timer, rates
 
+log = logging.getLogger(__name__)
+
 
 class Progress:
     """Counters, clocks and returns of a run."""
 
-    def __init__(self, run: RunConfig, startup_s: float):
+    def __init__(self, run: RunConfig):
         self.clock, self.timer = Clock(), Timer(("sampling", "updating"))
         self.returns = Returns(run.stop.window)
-        self.startup_s = startup_s
+        self.startup_s = 0.0
+        self._created = time.perf_counter()
         self.agent_steps = 0
         self.time_to_solve_s: float | None = None
         self.learning_began = (0.0, 0)  # seconds and agent steps at the first update
@@ -33,6 +38,11 @@ class Progress:
         self._every, self._next_report = run.tracking.report_every_s, 0.0
         self._batch_size, self._frame_skip = run.algo.batch_size, run.wrappers.frame_skip
         self._speed = Speed(self._batch_size, self._frame_skip)
+
+    def start(self) -> None:
+        """The first environment step begins."""
+        self.startup_s = time.perf_counter() - self._created
+        self.clock.start()
 
     def add(self, collected: Collected) -> None:
         self.agent_steps += collected.agent_steps
@@ -114,10 +124,13 @@ def summarize(
 
 
 def write_summary(path: Path, summary: dict[str, Any]) -> None:
-    """Write ``summary.json`` whole or not at all."""
+    """Write ``summary.json`` whole or not at all; a disk that refuses it is a warning."""
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(summary, indent=2) + "\n")
-    os.replace(partial, path)
+    try:
+        partial.write_text(json.dumps(summary, indent=2) + "\n")
+        os.replace(partial, path)
+    except OSError as error:
+        log.warning("%s could not be written: %s", path, error)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -7,8 +7,6 @@ the same place: its actors collect, its schedule says when an update is due, its
 from __future__ import annotations
 
 import contextlib
-import logging
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import numpy as np
 import torch
 
 from dqnspeed import machine
-from dqnspeed.actors import Actors, make_actors, replay_lock
+from dqnspeed.actors import ActorError, Actors, make_actors, replay_lock
 from dqnspeed.checkpoint import Checkpoints
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -28,8 +26,6 @@ from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress, summarize, write_summary
 from dqnspeed.tracking import Trackers, make_trackers
 from dqnspeed.tracking.metrics import times
-
-log = logging.getLogger(__name__)
 
 
 def train(
@@ -45,33 +41,36 @@ def train(
         ActorError: an actor process died, hung or raised.
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
     """
-    created = time.perf_counter()
+    machine.reset_peak_rss()
     torch.manual_seed(run.seed)
     np.random.seed(run.seed)  # noqa: NPY002  for environments of a user's own that draw from it
     set_threads(run)
     device = machine.pick_device(run.device)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
-        learner = DQN(run, spec, device)
-        lock = replay_lock(run)
-        replay = make_replay(run, spec, lock)
-        resources.callback(replay.close)
-        actors = make_actors(run, spec, learner.network, replay, lock, device)
-        resources.callback(actors.close)
-        trackers = make_trackers(run, folder, config, group)
-        checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint, run, spec)
-        progress = Progress(run, startup_s=time.perf_counter() - created)
-        stop = StopRule(run.stop, signals)
+        progress, stop = Progress(run), StopRule(run.stop, signals)
+        learner, trackers = DQN(run, spec, device), Trackers([])
         error: BaseException | None = None
         try:
-            _loop(run, learner, replay, actors, trackers, checkpoints, progress, stop)
+            lock = replay_lock(run)
+            replay = make_replay(run, spec, lock)
+            resources.callback(replay.close)
+            actors = make_actors(run, spec, learner.network, replay, lock, device)
+            resources.callback(actors.close)
+            trackers = make_trackers(run, folder, config, group)
+            checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint, run, spec)
+            try:
+                _loop(run, learner, replay, actors, trackers, checkpoints, progress, stop)
+            except ActorError:
+                if not stop.by_signal():  # a SIGTERM to the whole group ends the actors before the loop looks
+                    raise
             checkpoints.at_end(learner.network, progress.returns.mean, progress.agent_steps)
         except BaseException as raised:
             error = raised
             raise
         finally:
             summary = summarize(run, progress, device, learner.updates, stop.reason, error)
-            trackers.close(summary)
             write_summary(folder / "summary.json", summary)
+            trackers.close(summary)
     return summary
 
 
@@ -88,7 +87,7 @@ def _loop(
     schedule, batch_size = make_schedule(run), run.algo.batch_size
     timer, clock = progress.timer, progress.clock
     actors.begin()
-    clock.start()
+    progress.start()
     while not stop.holds(progress):
         actors.dispatch()
         due = schedule.due(progress.agent_steps, learner.updates)

@@ -22,4 +22,5 @@ def test_a_report_has_a_row_and_a_curve_for_each_run(tmp_path: Path) -> None:
     for summary in summaries:
         assert f"| `{summary['experiment']}` | exact | 0 | {summary['steps_per_second']:.0f} |" in shown
     curves(runs_below([tmp_path]), tmp_path / "curves.png")
-    assert Image.open(tmp_path / "curves.png").size == (960, 540)
+    with Image.open(tmp_path / "curves.png") as picture:
+        assert picture.size == (960, 540)

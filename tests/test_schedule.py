@@ -9,10 +9,10 @@ from dqnspeed.schedule import FreeSchedule, RatioSchedule, make_schedule
 from dqnspeed.tracking.metrics import Returns, Speed
 
 
-@given(st.integers(1, 9), st.integers(1, 50), st.integers(1, 6))
+@given(st.integers(1, 9), st.integers(1, 50), st.integers(1, 300))
 def test_a_held_ratio_is_kept_whatever_the_steps_come_in(steps_per_update: int, starts: int, stride: int) -> None:
     schedule, updates = RatioSchedule(steps_per_update, starts), 0
-    for steps in range(0, 300, stride):
+    for steps in range(0, 900, stride):
         due = schedule.due(steps, updates)
         assert due >= 0
         updates += due

@@ -195,8 +195,13 @@ def test_a_full_disk_warns_once_and_training_goes_on(
 ) -> None:
     from dqnspeed.tracking import files
 
+    class FullDisk:
+        def write(self, text: str) -> None:
+            with Path("/dev/full").open("wb", buffering=0) as file:
+                file.write(text.encode())
+
     def full(self: Any, path: Path) -> None:
-        self._file = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115
+        self._file = FullDisk()
 
     monkeypatch.setattr(files.JsonLines, "__init__", full)
     summary = run_in(tmp_path, make_toy("stop.max_steps=2000"))
@@ -209,7 +214,9 @@ def test_a_full_disk_warns_once_and_training_goes_on(
 def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, tmp_path: Path) -> None:
     before = shared_memory()
     run = subprocess.Popen(
-        command(*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run"),
+        # A large batch, so that the signal mostly falls into an update; and every tracker.
+        command(*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run", "algo.batch_size=2000",
+                "model.hidden=[512]", "tracking=default", "tracking.progress=off"),
         cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     metrics = tmp_path / "run" / "metrics.jsonl"

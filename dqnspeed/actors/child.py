@@ -89,9 +89,8 @@ def act(job: ActorJob, pipe: Any) -> None:
     torch.set_num_threads(1)
     try:
         _loop(job, pipe)
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # the learner has closed its end: the run is over
-    except Exception:
+    except (Exception, SystemExit):
+        # Once the run is over the learner has closed its end, and a message that was under way is lost.
         with contextlib.suppress(OSError):
             pipe.send(Failure(traceback.format_exc()))
     finally:

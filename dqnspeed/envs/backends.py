@@ -58,9 +58,11 @@ class _GymnasiumBackend:
         self.num_envs: int = env.num_envs
 
     def reset(self, seeds: list[int]) -> RawStep:
-        frames, info = self.env.reset(seed=seeds)
+        return self._begun(*self.env.reset(seed=seeds))
+
+    def _begun(self, frames: np.ndarray, info: dict[str, Any]) -> RawStep:
         nothing = np.zeros(self.num_envs, bool)
-        return RawStep(frames, nothing.astype(np.float64), nothing, nothing, info.get("lives"))
+        return RawStep(frames, np.zeros(self.num_envs), nothing, nothing, info.get("lives"))
 
     def _step(self, step: tuple[Any, ...]) -> RawStep:
         frames, rewards, terminated, truncated, info = step
@@ -90,13 +92,25 @@ class AsyncBackend(_GymnasiumBackend):
         super().__init__(env)
         self._timeout = timeout
 
+    def reset(self, seeds: list[int]) -> RawStep:
+        with self._watched():
+            self.env.reset_async(seed=seeds)
+            frames, info = self.env.reset_wait(self._timeout)
+            return self._begun(frames, info)
+
     def send(self, actions: np.ndarray) -> None:
-        self.env.step_async(actions)
+        with self._watched():
+            self.env.step_async(actions)
 
     def recv(self) -> RawStep:
+        with self._watched():
+            return self._step(self.env.step_wait(self._timeout))
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
         try:
             with _quiet():
-                return self._step(self.env.step_wait(self._timeout))
+                yield
         except Exception as error:
             self._kill()  # before anyone asks a worker that hangs or is gone to close
             raise ActorError(self._explain(error)) from error
@@ -130,24 +144,31 @@ class TracebackToParent(gymnasium.Wrapper):
     """Sends the traceback of an environment in a worker process along with its error."""
 
     def step(self, action: Any) -> Any:
-        try:
+        with self._told():
             return self.env.step(action)
+
+    def reset(self, **kwargs: Any) -> Any:
+        with self._told():
+            return self.env.reset(**kwargs)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:
             raise WorkerTraceback(traceback.format_exc()) from error
 
 
-class NativeBackend:
+class NativeBackend(_GymnasiumBackend):
     """``ale_py.vector_env.AtariVectorEnv``: environments step on C++ threads after :meth:`send`."""
 
     def __init__(self, env: Any):
-        self.env = env
-        self.num_envs: int = env.num_envs
+        super().__init__(env)
         self._channels_last = len(env.single_observation_space.shape) == 4
 
     def reset(self, seeds: list[int]) -> RawStep:
-        frames, info = self.env.reset(seed=np.array([seed % 2**31 for seed in seeds]))
-        nothing = np.zeros(self.num_envs, bool)
-        return RawStep(self._frames(frames), nothing.astype(np.float64), nothing, nothing, info["lives"])
+        frames, info = self.env.reset(seed=np.array(seeds))
+        return self._begun(self._frames(frames), info)
 
     def send(self, actions: np.ndarray) -> None:
         self.env.send(actions)
@@ -158,6 +179,3 @@ class NativeBackend:
 
     def _frames(self, frames: np.ndarray) -> np.ndarray:
         return frames[:, 0].transpose(0, 3, 1, 2) if self._channels_last else frames
-
-    def close(self) -> None:
-        self.env.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from ale_py.env import AtariEnv
 from gymnasium import spaces
 from gymnasium.wrappers import GrayscaleObservation, ResizeObservation
 
+from dqnspeed import machine
 from dqnspeed.config import ConfigError, EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
 from dqnspeed.envs.games import AtariGame, atari_game, check_id
@@ -45,7 +45,12 @@ def describe(run: RunConfig) -> EnvSpec:
         ConfigError: the environment does not exist or does not suit the wrappers.
     """
     _check(run.env, run.wrappers)
-    env = make_env(run.env, run.wrappers)
+    try:
+        env = make_env(run.env, run.wrappers)
+    except ConfigError:
+        raise
+    except Exception as error:  # stages that do not fit each other or the observations
+        raise ConfigError(f"wrappers: do not fit {run.env.id} ({type(error).__name__}: {_reason(error)}).") from error
     try:
         return _spec(env.observation_space, env.action_space, run)
     finally:
@@ -135,8 +140,11 @@ def _make_registered(env: EnvConfig) -> gymnasium.Env:
     try:
         return gymnasium.make(env.id, disable_env_checker=True, **env.kwargs)
     except Exception as error:  # whatever an environment of the user's own may raise
-        reason = (str(error).strip().splitlines() or [""])[0].rstrip(".")
-        raise ConfigError(f"env.id={env.id}: could not be made ({type(error).__name__}: {reason}).") from error
+        raise ConfigError(f"env.id={env.id}: could not be made ({type(error).__name__}: {_reason(error)}).") from error
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0].rstrip(".")
 
 
 def _make_in_worker(env: EnvConfig, wrappers: WrappersConfig) -> gymnasium.Env:
@@ -162,7 +170,7 @@ def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelis
     return AtariVectorEnv(
         game.rom,
         num_envs,
-        num_threads=parallelism.env_threads or min(num_envs, os.cpu_count() or 1),
+        num_threads=parallelism.env_threads or min(num_envs, machine.cores()),
         max_num_frames_per_episode=game.max_episode_frames,
         repeat_action_probability=game.sticky_actions,
         full_action_space=game.full_action_space,
@@ -197,6 +205,8 @@ def _check(env: EnvConfig, wrappers: WrappersConfig) -> None:
 def _spec(observations: spaces.Space, actions: spaces.Space, run: RunConfig) -> EnvSpec:
     if not isinstance(actions, spaces.Discrete):
         raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
+    if actions.start != 0:
+        raise ConfigError(f"env.id={run.env.id}: its actions begin at {actions.start}, and must begin at 0.")
     if not isinstance(observations, spaces.Box) or not observations.shape:
         raise ConfigError(
             f"env.id={run.env.id}: its observations are {observations}; a Box of at least one axis is needed."

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.learners.execution import ToDevice, graphs, make_optimizer, place, precision
+from dqnspeed.learners.execution import ToDevice, graphs, lr_at, make_optimizer, place, precision
 from dqnspeed.models import QNetwork, frozen_copy
 from dqnspeed.replay import Batch
 
@@ -38,7 +38,7 @@ class DQN:
     """
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
-        self._algo, self._execution, self._model = run.algo, run.execution, run.model
+        self._algo, self._execution, self._lr = run.algo, run.execution, run.optimizer
         self.device = device
         self.updates = 0
         network = QNetwork(run.model, spec.observation_shape, spec.num_actions)
@@ -74,6 +74,8 @@ class DQN:
         loss.backward()
         if self._algo.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.network.parameters(), self._algo.max_grad_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr_at(self.updates, self._lr)
         self.optimizer.step()
         slot = self._history[self.updates % HISTORY]
         slot[0], slot[1] = loss.detach(), q_mean

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import shutil
 from contextlib import AbstractContextManager
 
@@ -13,8 +12,6 @@ from torch import Tensor, nn
 
 from dqnspeed import machine
 from dqnspeed.config import ConfigError, ExecutionConfig, OptimizerConfig, RunConfig
-
-log = logging.getLogger(__name__)
 
 
 def check_execution(run: RunConfig) -> None:
@@ -63,6 +60,14 @@ def make_optimizer(optimizer: OptimizerConfig, network: nn.Module, device: torch
     if optimizer.name == "radam":
         return torch.optim.RAdam(parameters, lr, betas, eps, decay)
     return torch.optim.RMSprop(parameters, lr, optimizer.alpha, eps, decay, optimizer.momentum, optimizer.centered)
+
+
+def lr_at(update: int, optimizer: OptimizerConfig) -> float:
+    """Learning rate of the ``update``-th update: from ``lr`` to ``lr_final`` in a straight line, then constant."""
+    if optimizer.lr_final is None:
+        return optimizer.lr
+    progress = min(1.0, update / optimizer.lr_decay_updates)
+    return optimizer.lr + progress * (optimizer.lr_final - optimizer.lr)
 
 
 class ToDevice:

@@ -18,20 +18,17 @@ def run_layout(run: RunConfig, spec: EnvSpec) -> Layout:
 
 def check_fits(run: RunConfig, spec: EnvSpec) -> None:
     """Raise :class:`ConfigError` where the replay asked for does not fit into the memory that is free."""
-    check_memory(run_layout(run, spec), run.replay.capacity, _is_shared(run))
+    check_memory(run_layout(run, spec), run.replay.capacity, run.shares_replay)
 
 
 def make_replay(run: RunConfig, spec: EnvSpec, lock: Any = None) -> UniformReplay:
     """A replay for ``run``; in shared memory where actor processes write into it."""
     check_fits(run, spec)
-    shared = _is_shared(run)
     layout = run_layout(run, spec)
-    buffers = SharedBuffers(layout) if shared else LocalBuffers(layout)
-    return UniformReplay(buffers, spec.stack, run.algo.n_step, run.algo.gamma, run.seed, concurrent=shared, lock=lock)
-
-
-def _is_shared(run: RunConfig) -> bool:
-    return run.parallelism.name == "process" and run.parallelism.transport == "shared_memory"
+    buffers = SharedBuffers(layout) if run.shares_replay else LocalBuffers(layout)
+    return UniformReplay(
+        buffers, spec.stack, run.algo.n_step, run.algo.gamma, run.seed, concurrent=run.shares_replay, lock=lock
+    )
 
 
 __all__ = [

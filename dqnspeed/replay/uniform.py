@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from dqnspeed.config import CONCURRENT_MARGIN
+from dqnspeed.envs import ActorError
 from dqnspeed.replay.buffers import Layout, LocalBuffers, SharedBuffers
 
-CONCURRENT_MARGIN = 32  # oldest rows left alone while another process writes
+LOCK_TIMEOUT_S = 10.0
 
 
 @dataclass(slots=True)
@@ -88,7 +91,7 @@ class UniformReplay:
         self._gammas = (gamma ** np.arange(n_step + 1)).astype(np.float32)
         self._rng = np.random.default_rng(seed)
         self._margin = CONCURRENT_MARGIN if concurrent else 0
-        self._lock = lock or contextlib.nullcontext()
+        self._lock = lock
 
     def append(self, rows: Rows, lane: int = 0) -> None:
         """Write one step of ``N`` environments to the lanes ``lane .. lane + N - 1``, which share a cursor."""
@@ -96,7 +99,7 @@ class UniformReplay:
         at = int(self._written[lane]) % self._rows
         for name, column in self._columns.items():
             column[lanes, at] = getattr(rows, name)
-        with self._lock:
+        with self._locked():
             self._written[lanes] += 1
 
     def __len__(self) -> int:
@@ -128,8 +131,21 @@ class UniformReplay:
         self.buffers.close()
 
     def _cursors(self) -> np.ndarray:
-        with self._lock:
+        with self._locked():
             return self._written.copy()
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Holds the lock; an actor that died while holding it must not stop the learner for ever."""
+        if self._lock is None:
+            yield
+        elif self._lock.acquire(timeout=LOCK_TIMEOUT_S):
+            try:
+                yield
+            finally:
+                self._lock.release()
+        else:
+            raise ActorError(f"the replay has been locked for {LOCK_TIMEOUT_S:g} s by a process that died or hangs.")
 
     def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Lanes and absolute row numbers of ``count`` transitions."""

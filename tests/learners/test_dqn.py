@@ -157,6 +157,15 @@ def test_the_background_is_the_median_of_the_first_frames(layer_norm: bool) -> N
     assert dqn.network.preprocess(still)[0, :, 1, 1].abs().max() == 0  # type: ignore[operator]
 
 
+def test_the_learning_rate_falls_in_a_straight_line() -> None:
+    dqn = make_dqn(mlp("optimizer.lr=1e-3", "optimizer.lr_final=2e-4", "optimizer.lr_decay_updates=4"), VECTOR)
+    rates = []
+    for i in range(6):
+        dqn.update(make_batch(VECTOR, seed=i))
+        rates.append(dqn.optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([1e-3, 8e-4, 6e-4, 4e-4, 2e-4, 2e-4])
+
+
 def test_epsilon_falls_in_a_straight_line() -> None:
     exploration = make_run(
         "exploration.decay_start=100", "exploration.decay_steps=200", "exploration.final=0.1"
