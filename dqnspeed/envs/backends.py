@@ -116,9 +116,13 @@ class AsyncBackend(_GymnasiumBackend):
             raise ActorError(self._explain(error)) from error
 
     def close(self) -> None:
-        if not self.env.closed:
+        if self.env.closed:
+            return
+        try:
             with _quiet():
                 self.env.close(timeout=CLOSE_TIMEOUT_S)
+        except Exception:  # workers that a signal to the whole group has ended already
+            self._kill()
 
     def _explain(self, error: Exception) -> str:
         if isinstance(error, multiprocessing.TimeoutError):
