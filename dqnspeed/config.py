@@ -41,7 +41,7 @@ def option(
 class AlgoConfig:
     name: str = option("the learning algorithm", choices=("dqn",))
     gamma: float = option("discount of one agent step", ge=0, le=1)
-    n_step: int = option("agent steps summed before bootstrapping", ge=1)
+    n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
     double: bool = option("double DQN: the online network chooses, the target network values")
     loss: str = option("loss on the TD error", choices=("mse", "huber"))
     max_grad_norm: float | None = option("clip the gradient's global norm, null: never", gt=0)
@@ -292,12 +292,11 @@ def _check_value(key: str, value: Any, meta: Any) -> None:
 
 
 def _check_combinations(run: RunConfig) -> None:
-    algo, parallelism, wrappers = run.algo, run.parallelism, run.wrappers
+    parallelism, wrappers = run.parallelism, run.wrappers
     ratio = parallelism.replay_ratio
     if parallelism.name == "process":
-        if ratio is None or (isinstance(ratio, str) and ratio != "free"):
-            raise ConfigError(f"parallelism.replay_ratio={ratio}: must be 'free' or a positive number.")
-        if isinstance(ratio, (int, float)) and not (math.isfinite(ratio) and ratio > 0):
+        number = isinstance(ratio, (int, float)) and math.isfinite(ratio) and ratio > 0
+        if ratio != "free" and not number:
             raise ConfigError(f"parallelism.replay_ratio={ratio}: must be 'free' or a positive number.")
         if run.device == "mps":
             raise ConfigError("device=mps: parallelism=process shares weights on cpu or cuda only.")
@@ -325,10 +324,6 @@ def _check_combinations(run: RunConfig) -> None:
             raise ConfigError(f"model.conv={run.model.conv}: each layer is [filters, kernel, stride], all at least 1.")
     if any(units < 1 for units in run.model.hidden):
         raise ConfigError(f"model.hidden={run.model.hidden}: every layer needs at least 1 unit.")
-    if run.model.dueling and not run.model.hidden:
-        raise ConfigError("model.dueling=true: needs at least one layer in model.hidden.")
-    if algo.n_step > 1000:
-        raise ConfigError(f"algo.n_step={algo.n_step}: must be at most 1000.")
 
 
 def _check_sizes(run: RunConfig) -> None:

@@ -38,6 +38,7 @@ def train(
         config: the same configuration as plain data, for the trackers; ``group`` names the sweep it belongs to.
 
     Raises:
+        ConfigError: the folder holds another run already.
         ActorError: an actor process died, hung or raised.
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
     """
@@ -48,7 +49,8 @@ def train(
     device = machine.pick_device(run.device)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         progress, stop = Progress(run), StopRule(run.stop, signals)
-        learner, trackers = DQN(run, spec, device), Trackers([])
+        learner = DQN(run, spec, device)
+        trackers = make_trackers(run, folder, config, group)
         error: BaseException | None = None
         try:
             lock = replay_lock(run)
@@ -56,7 +58,6 @@ def train(
             resources.callback(replay.close)
             actors = make_actors(run, spec, learner.network, replay, lock, device)
             resources.callback(actors.close)
-            trackers = make_trackers(run, folder, config, group)
             checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint, run, spec)
             try:
                 _loop(run, learner, replay, actors, trackers, checkpoints, progress, stop)
@@ -86,6 +87,11 @@ def _loop(
 ) -> None:
     schedule, batch_size = make_schedule(run), run.algo.batch_size
     timer, clock = progress.timer, progress.clock
+
+    def report() -> None:
+        metrics = progress.metrics(learner.stats(), learner.updates) | times(timer.seconds, actors.seconds)
+        trackers.report(metrics, progress.agent_steps, clock.now())
+
     actors.begin()
     progress.start()
     while not stop.holds(progress):
@@ -105,8 +111,6 @@ def _loop(
             trackers.episode(number, episode, progress.agent_steps, clock.now())
             checkpoints.at_mean(learner.network, progress.returns.mean, number, progress.agent_steps)
         if progress.report_is_due():
-            stats = learner.stats()
+            report()
             checkpoints.at_time(learner.network, clock.now(), progress.returns.mean, progress.agent_steps)
-            metrics = progress.metrics(stats, learner.updates) | times(timer.seconds, actors.seconds)
-            trackers.report(metrics, progress.agent_steps, clock.now())
-    learner.stats()  # a last look at the losses
+    report()

@@ -42,9 +42,9 @@ class Controls:
     """Counters and flags that the learner and all actors share, a slot for each actor where there are several."""
 
     def __init__(self, context: Any, num_actors: int):
-        self.stop, self.go = context.Event(), context.Event()
+        # Plain flags: an event has a lock, which an actor that is killed may take with it.
+        self.go, self.stop = context.Value("b", 0, lock=False), context.Value("b", 0, lock=False)
         self.updates = context.Value("q", 0, lock=False)
-        self._shape = (num_actors,)
         self._steps = context.RawArray("q", num_actors)
         self._beats = context.RawArray("d", num_actors)
         self._seconds = context.RawArray("d", 2 * num_actors)
@@ -106,12 +106,13 @@ def _loop(job: ActorJob, pipe: Any) -> None:
     agent_steps, heartbeat = controls.agent_steps, controls.heartbeat
     pipe.send(Ready())
     try:
-        while not controls.go.wait(1.0):
+        while not controls.go.value:
+            time.sleep(PAUSE_S)
             _check_parent()
         may_step = _throttle(run, controls)
         heartbeat[index] = time.monotonic()
         beats = 0
-        while not controls.stop.is_set():
+        while not controls.stop.value:
             heartbeat[index] = time.monotonic()
             beats += 1
             if beats % 256 == 0:

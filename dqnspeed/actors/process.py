@@ -79,7 +79,7 @@ class ProcessActors:
     def begin(self) -> None:
         """Let the actors go: they step from now on."""
         self._controls.heartbeat[:] = time.monotonic()
-        self._controls.go.set()
+        self._controls.go.value = 1
 
     def dispatch(self) -> None:
         """Actors need no call to go on."""
@@ -107,8 +107,8 @@ class ProcessActors:
 
     def close(self) -> None:
         """Stop every actor, kindly at first; none is left when this returns."""
-        self._controls.stop.set()
-        self._controls.go.set()
+        self._controls.stop.value = 1
+        self._controls.go.value = 1
         for pipe in self._pipes:
             pipe.close()  # an actor that is blocked in a write gets an error and ends
         deadline = time.monotonic() + 5

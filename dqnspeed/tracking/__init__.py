@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.config import RunConfig
+from dqnspeed.config import ConfigError, RunConfig
 from dqnspeed.tracking.base import Tracker, Trackers
 from dqnspeed.tracking.files import EpisodesCsv, JsonLines
 from dqnspeed.tracking.services import TensorBoard, WandB
@@ -17,8 +17,15 @@ log = logging.getLogger(__name__)
 
 
 def make_trackers(run: RunConfig, folder: Path, config: Mapping[str, Any], group: str | None) -> Trackers:
-    """The trackers of a run. TensorBoard or W&B that cannot start are named in a warning and left out."""
-    trackers: list[Tracker] = [JsonLines(folder / "metrics.jsonl"), EpisodesCsv(folder / "episodes.csv")]
+    """The trackers of a run. TensorBoard or W&B that cannot start are named in a warning and left out.
+
+    Raises:
+        ConfigError: the folder holds another run already.
+    """
+    try:
+        trackers: list[Tracker] = [JsonLines(folder / "metrics.jsonl"), EpisodesCsv(folder / "episodes.csv")]
+    except FileExistsError as error:
+        raise ConfigError(f"{folder} holds another run already; name a new folder.") from error
     services: list[tuple[str, Callable[[], Tracker]]] = []
     if run.tracking.tensorboard:
         services.append(("TensorBoard", lambda: TensorBoard(folder, config)))
