@@ -12,7 +12,7 @@ help:
 	@echo 'make train      set everything up and train Pong (ARGS="num_envs=3" passes overrides)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
 	@echo 'make install    the shared first step: $(VENV) with dqnspeed in it'
-	@echo 'make ladder     every rung for 90 seconds, then the table (ARGS as above)'
+	@echo 'make ladder     every rung for 75 seconds, then the table (ARGS as above)'
 	@echo 'make lint       ruff and mypy        make format   ruff, mending what it can'
 
 install: $(VENV)/.installed
@@ -33,7 +33,7 @@ train: install
 
 LADDER := baseline,no_torch_no_grad,n_envs,process,tweaked_n_envs,tweaked_process,chapter6_dqn
 ladder: install
-	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.5 tracking=local \
+	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.25 tracking=local \
 	  $(ARGS)
 	$(BIN)/python -m dqnspeed.report $$(ls -td multirun/*/*/ | head -n 1)
 
