@@ -10,10 +10,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
+# Overrides that change neither what is learnt nor how fast.
+UNTOLD = ("experiment=", "seed=", "tracking", "checkpoint", "stop.", "hydra.")
+
 
 def runs_below(folders: Sequence[Path]) -> list[Path]:
     """Folders of finished runs at or below ``folders``."""
     return sorted({path.parent for folder in folders for path in folder.rglob("summary.json")})
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """A run's summary, with ``label``: its rung and whatever the command line changed besides."""
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    given = folder / ".hydra" / "overrides.yaml"
+    overrides = [str(line) for line in OmegaConf.load(given)] if given.exists() else []
+    changes = [line for line in overrides if not line.startswith(UNTOLD)]
+    return {**summary, "label": " ".join([summary["experiment"], *changes])}
 
 
 def table(summaries: Sequence[dict[str, Any]]) -> str:
@@ -22,14 +36,14 @@ def table(summaries: Sequence[dict[str, Any]]) -> str:
         "| rung | kind | seed | agent steps/s | updates/s | replay ratio | mean return | solved after |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    baseline = next((s["steps_per_second"] for s in summaries if s["experiment"] == "baseline"), None)
+    baseline = next((s["steps_per_second"] for s in summaries if s["label"] == "baseline"), None)
     for summary in sorted(summaries, key=lambda s: s["steps_per_second"]):
         steps = summary["steps_per_second"]
         relative = f" ({steps / baseline:.2f}×)" if baseline else ""
         mean = summary["return_mean_100"]
         cells = [
-            f"`{summary['experiment']}`",
-            ", ".join(summary["kind"]),
+            f"`{summary['label']}`",
+            ", ".join(summary["kind"]) + (" (of the rung)" if summary["label"] != summary["experiment"] else ""),
             str(summary["seed"]),
             f"{steps:.0f}{relative}",
             f"{summary['updates_per_second']:.1f}",
@@ -50,14 +64,14 @@ def curves(folders: Sequence[Path], picture: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     for folder in folders:
-        summary = json.loads((folder / "summary.json").read_text())
+        summary = load(folder)
         with (folder / "episodes.csv").open() as file:
             episodes = [(float(e["wall_time_s"]) / 60, float(e["return"])) for e in csv.DictReader(file)]
         reports = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         means = [(r["time"] / 60, r["episode/return_mean_100"]) for r in reports if "episode/return_mean_100" in r]
         if not means:
             continue
-        (line,) = axes.plot(*zip(*means, strict=True), label=f"{summary['experiment']}, seed {summary['seed']}")
+        (line,) = axes.plot(*zip(*means, strict=True), label=f"{summary['label']}, seed {summary['seed']}")
         minutes, returns = zip(*episodes, strict=True)
         axes.scatter(minutes, returns, s=4, alpha=0.35, color=line.get_color(), linewidths=0)
     axes.set(xlabel="minutes since the first environment step", ylabel="unclipped return")
@@ -76,7 +90,7 @@ def main() -> None:
     folders = runs_below(arguments.folders)
     if not folders:
         sys.exit(f"dqnspeed: no finished run (summary.json) in {', '.join(map(str, arguments.folders))}.")
-    print(table([json.loads((folder / "summary.json").read_text()) for folder in folders]))
+    print(table([load(folder) for folder in folders]))
     if arguments.curves:
         curves(folders, arguments.curves)
 
