@@ -23,9 +23,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from dqnspeed import config, envs
-from dqnspeed.config import ConfigError
 from dqnspeed.learners import check_execution
 from dqnspeed.models import check_network
+from dqnspeed.options import ConfigError
 from dqnspeed.replay import check_fits
 
 _PACKAGE = Path(__file__).resolve().parent

@@ -1,4 +1,4 @@
-"""The schema of ``conf/``: frozen dataclasses, their ranges, and every check of what a user typed.
+"""The schema of ``conf/``: frozen dataclasses, their ranges, and how values must go together.
 
 The YAML files hold the values and this module holds the types, so a default is written once. Code below the
 entry points sees only :class:`RunConfig`, never Hydra or OmegaConf.
@@ -8,33 +8,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, Dict, List, Union, get_type_hints  # noqa: UP035  OmegaConf reads these at run time
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from dqnspeed.options import ConfigError, check_values, option
+
 CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are left alone while another process writes
 
 KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
-
-
-class ConfigError(ValueError):
-    """What the user asked for cannot be done; the message is one sentence for the user."""
-
-
-def option(
-    about: str,
-    *,
-    choices: Sequence[str] | None = None,
-    ge: float | None = None,
-    gt: float | None = None,
-    le: float | None = None,
-    lt: float | None = None,
-) -> Any:
-    """A field of the schema: what it means and which values it takes."""
-    return field(metadata={"about": about, "choices": choices, "ge": ge, "gt": gt, "le": le, "lt": lt})
 
 
 @dataclass(frozen=True)
@@ -257,38 +241,8 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
 
 def check(run: RunConfig) -> None:
     """Raise :class:`ConfigError` at the first value or combination that cannot work."""
-    for key, value, meta in _leaves(run):
-        _check_value(key, value, meta)
+    check_values(run)
     _check_combinations(run)
-
-
-def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Key, value and bounds of every option; the scalars first, since other values are computed from them."""
-    for f in sorted(fields(node), key=lambda f: is_dataclass(getattr(node, f.name))):
-        value = getattr(node, f.name)
-        if is_dataclass(value):
-            yield from _leaves(value, f"{prefix}{f.name}.")
-        else:
-            yield f"{prefix}{f.name}", value, f.metadata
-
-
-def _check_value(key: str, value: Any, meta: Any) -> None:
-    for chosen in value if isinstance(value, list) else [value]:
-        if meta["choices"] is not None and chosen not in meta["choices"]:
-            raise ConfigError(f"{key}={chosen}: choose one of {', '.join(meta['choices'])}.")
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return
-    if not math.isfinite(value):
-        raise ConfigError(f"{key}={value}: must be a finite number.")
-    bounds = {
-        "at least": (meta["ge"], lambda bound: value >= bound),
-        "more than": (meta["gt"], lambda bound: value > bound),
-        "at most": (meta["le"], lambda bound: value <= bound),
-        "less than": (meta["lt"], lambda bound: value < bound),
-    }
-    for words, (bound, holds) in bounds.items():
-        if bound is not None and not holds(bound):
-            raise ConfigError(f"{key}={value}: must be {words} {bound}.")
 
 
 def _check_combinations(run: RunConfig) -> None:

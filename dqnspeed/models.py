@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dqnspeed.config import ConfigError, ModelConfig
+from dqnspeed.config import ModelConfig
+from dqnspeed.options import ConfigError
 
 
 class Preprocess(nn.Module):

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from dqnspeed import config, envs
+from dqnspeed import envs, options
 from dqnspeed.cli import CONF_DIR, USER_ERRORS, explain
 from dqnspeed.config import KINDS
 from dqnspeed.learners import check_execution
@@ -183,5 +183,5 @@ def test_options_of_a_users_own_are_found(cli: Callable[..., subprocess.Complete
 
 
 def test_every_option_of_the_schema_says_what_it_is() -> None:
-    for key, _, meta in config._leaves(make_run()):
+    for key, _, meta in options.leaves(make_run()):
         assert meta["about"], key

@@ -6,9 +6,9 @@ import torch
 from conftest import make_run
 
 from dqnspeed.checkpoint import Checkpoints, load
-from dqnspeed.config import ConfigError
 from dqnspeed.envs import EnvSpec
 from dqnspeed.models import QNetwork
+from dqnspeed.options import ConfigError
 
 IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 6, 4)
 

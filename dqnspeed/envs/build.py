@@ -13,11 +13,12 @@ from gymnasium import spaces
 from gymnasium.wrappers import GrayscaleObservation, ResizeObservation
 
 from dqnspeed import machine
-from dqnspeed.config import ConfigError, EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
+from dqnspeed.config import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
 from dqnspeed.envs.games import AtariGame, atari_game, check_id
 from dqnspeed.envs.vector import VectorEnv
 from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize
+from dqnspeed.options import ConfigError
 from dqnspeed.signals import children_ignore_interrupts
 
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP

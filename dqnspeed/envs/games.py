@@ -9,7 +9,8 @@ from functools import cache
 import ale_py
 import gymnasium
 
-from dqnspeed.config import ConfigError, EnvConfig
+from dqnspeed.config import EnvConfig
+from dqnspeed.options import ConfigError
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner from every process
 gymnasium.register_envs(ale_py)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from dqnspeed import machine
-from dqnspeed.config import ConfigError, ExecutionConfig, OptimizerConfig, RunConfig
+from dqnspeed.config import ExecutionConfig, OptimizerConfig, RunConfig
+from dqnspeed.options import ConfigError
 
 
 def check_execution(run: RunConfig) -> None:

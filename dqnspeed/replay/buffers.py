@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dqnspeed import machine
-from dqnspeed.config import ConfigError
+from dqnspeed.options import ConfigError
 
 Layout = Mapping[str, tuple[tuple[int, ...], np.dtype]]
 ALIGNMENT = 64

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.config import ConfigError, RunConfig
+from dqnspeed.config import RunConfig
+from dqnspeed.options import ConfigError
 from dqnspeed.tracking.base import Tracker, Trackers
 from dqnspeed.tracking.files import EpisodesCsv, JsonLines
 from dqnspeed.tracking.services import TensorBoard, WandB

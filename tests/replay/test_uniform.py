@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dqnspeed.config import ConfigError
+from dqnspeed.options import ConfigError
 from dqnspeed.replay import LocalBuffers, Rows, SharedBuffers, UniformReplay, replay_layout
 from dqnspeed.replay.buffers import check_memory
 

@@ -1,0 +1,61 @@
+"""Fields of a schema that say what they mean and which values they take, and the check of those ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import field, fields, is_dataclass
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """What the user asked for cannot be done; the message is one sentence for the user."""
+
+
+def option(
+    about: str,
+    *,
+    choices: Sequence[str] | None = None,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    **default: Any,
+) -> Any:
+    """A field of a schema: what it means, which values it takes, and its ``default`` where no file holds one."""
+    return field(metadata={"about": about, "choices": choices, "ge": ge, "gt": gt, "le": le, "lt": lt}, **default)
+
+
+def check_values(node: Any) -> None:
+    """Raise :class:`ConfigError` at the first value of a (nested) dataclass that is out of range."""
+    for key, value, meta in leaves(node):
+        _check_value(key, value, meta)
+
+
+def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Key, value and bounds of every option; the scalars first, since other values are computed from them."""
+    for f in sorted(fields(node), key=lambda f: is_dataclass(getattr(node, f.name))):
+        value = getattr(node, f.name)
+        if is_dataclass(value):
+            yield from leaves(value, f"{prefix}{f.name}.")
+        else:
+            yield f"{prefix}{f.name}", value, f.metadata
+
+
+def _check_value(key: str, value: Any, meta: Any) -> None:
+    for chosen in value if isinstance(value, list) else [value]:
+        if meta["choices"] is not None and chosen not in meta["choices"]:
+            raise ConfigError(f"{key}={chosen}: choose one of {', '.join(meta['choices'])}.")
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return
+    if not math.isfinite(value):
+        raise ConfigError(f"{key}={value}: must be a finite number.")
+    bounds = {
+        "at least": (meta["ge"], lambda bound: value >= bound),
+        "more than": (meta["gt"], lambda bound: value > bound),
+        "at most": (meta["le"], lambda bound: value <= bound),
+        "less than": (meta["lt"], lambda bound: value < bound),
+    }
+    for words, (bound, holds) in bounds.items():
+        if bound is not None and not holds(bound):
+            raise ConfigError(f"{key}={value}: must be {words} {bound}.")
