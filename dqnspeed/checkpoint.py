@@ -1,87 +1,193 @@
-"""Saved weights: safetensors files with the facts needed to rebuild the network, written atomically.
+"""Checkpoints: everything a run needs to go on, in one safetensors file written whole or not at all.
 
-A checkpoint holds weights only for now; whatever else a run needs to go on belongs into the same file.
+Arrays and weights are tensors of the file, everything else is JSON in its header, and a SHA-256 over both tells a
+damaged file from a good one. Nothing in it is unpickled.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import hashlib
 import json
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from safetensors.numpy import save_file
+from torch import Tensor
 
-from dqnspeed.config import CheckpointConfig, RunConfig
-from dqnspeed.envs import EnvSpec
+from dqnspeed.config import CheckpointConfig
 
 log = logging.getLogger(__name__)
 
+State = dict[str, Any]  # nested dicts with string keys; leaves are arrays, tensors or JSON values
+_SEPARATOR = "/"
+
+
+class DamagedError(Exception):
+    """A checkpoint file is cut short, changed, or no checkpoint at all; the message says which file and why."""
+
 
 class Checkpoints:
-    """The ``checkpoints/`` folder of a run: ``best``, ``final`` and the last few periodic ones.
+    """The ``checkpoints/`` folder of a run: ``best``, the last few periodic ones, and ``final`` once it has ended.
+
+    ``best`` holds the learner alone, to be played; the others hold all that a run needs to go on. A disk that
+    refuses one is a warning, and the checkpoints before it stay whole.
 
     Args:
         min_episodes: games that must have finished before a mean counts as a best one.
     """
 
-    def __init__(self, folder: Path, config: CheckpointConfig, run: RunConfig, spec: EnvSpec, min_episodes: int = 10):
-        self._folder, self._config = folder, config
-        self._facts = {
-            "model": dataclasses.asdict(run.model),
-            "env": run.env.id,
-            "observation_shape": spec.observation_shape,
-            "num_actions": spec.num_actions,
-            "seed": run.seed,
-        }
-        self._min_episodes = min_episodes
+    def __init__(self, folder: Path, config: CheckpointConfig, min_episodes: int = 10):
+        self._folder, self._config, self._min_episodes = folder, config, min_episodes
         self._best = float("-inf")
         self._due_s = config.every_minutes * 60
 
-    def at_mean(self, network: nn.Module, mean: float, episodes: int, step: int) -> None:
-        """Save ``best`` where the mean return has improved."""
-        if self._config.best and episodes >= self._min_episodes and mean > self._best:
-            self._best = mean
-            self.save("best", network, step, mean)
+    def is_best(self, mean: float, episodes: int) -> bool:
+        """Whether ``mean`` return is the best so far and ``best`` is to be kept."""
+        return self._config.best and episodes >= self._min_episodes and mean > self._best
 
-    def at_time(self, network: nn.Module, seconds: float, mean: float, step: int) -> None:
-        """Save a periodic checkpoint where one is due after ``seconds`` of training, and drop the oldest."""
-        if self._config.every_minutes and seconds >= self._due_s:
-            self._due_s += self._config.every_minutes * 60
-            self.save(f"step_{step:010d}", network, step, mean)
+    def save_best(self, state: State, mean: float) -> None:
+        self._best = mean
+        self._save("best", state)
+
+    def is_due(self, seconds: float) -> bool:
+        """Whether a periodic checkpoint is due after ``seconds`` of training."""
+        return self._config.every_minutes > 0 and seconds >= self._due_s
+
+    def save_periodic(self, state: State, step: int, seconds: float) -> None:
+        """Save ``step_<step>`` and drop the oldest; a ``final`` from before the run was resumed is outdated now."""
+        self._due_s = seconds + self._config.every_minutes * 60
+        if self._save(f"step_{step:010d}", state):
+            (self._folder / "final.safetensors").unlink(missing_ok=True)
             for old in sorted(self._folder.glob("step_*.safetensors"))[: -self._config.keep]:
                 old.unlink()
 
-    def at_end(self, network: nn.Module, mean: float, step: int) -> None:
-        """Save ``final``."""
+    def save_final(self, state: State) -> None:
         if self._config.final:
-            self.save("final", network, step, mean)
+            self._save("final", state)
 
-    def save(self, name: str, network: nn.Module, step: int, mean: float) -> None:
-        """Write ``<name>.safetensors`` whole or not at all; a disk that refuses it is a warning, not the end."""
+    @property
+    def keeps_final(self) -> bool:
+        return self._config.final
+
+    def state_dict(self) -> State:
+        return {"best": None if self._best == float("-inf") else self._best}
+
+    def load_state_dict(self, state: State, seconds: float) -> None:
+        self._best = float("-inf") if state["best"] is None else state["best"]
+        self._due_s = seconds + self._config.every_minutes * 60
+
+    def _save(self, name: str, state: State) -> bool:
         try:
-            self._write(self._folder / f"{name}.safetensors", network, step, mean)
+            save(self._folder / f"{name}.safetensors", state)
         except (OSError, SafetensorError) as error:
-            log.warning("checkpoint %s could not be saved: %s", name, error)
+            log.warning("checkpoint %s could not be saved, training goes on: %s", name, error)
+            return False
+        return True
 
-    def _write(self, path: Path, network: nn.Module, step: int, mean: float) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        facts = {**self._facts, "agent_steps": step, "return_mean": mean}
-        tensors = {key: value.detach().cpu().contiguous() for key, value in network.state_dict().items()}
-        partial = path.with_suffix(".partial")
+
+def save(path: Path, state: State) -> None:
+    """Write ``state`` to ``path`` whole or not at all, also where the machine loses power.
+
+    Raises:
+        OSError, SafetensorError: the disk refused it; what was there before is untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, np.ndarray] = {}
+    facts = json.dumps(_take_arrays(state, "", arrays))
+    partial = path.with_suffix(".partial")
+    try:
+        save_file(arrays, partial, metadata={"facts": facts, "sha256": _checksum(facts, arrays)})
+        _flush(partial)
+        os.replace(partial, path)
+        _flush(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load(path: Path) -> State:
+    """The state in ``path``; tensors come back as arrays.
+
+    Raises:
+        DamagedError: the file is cut short, changed, or no checkpoint.
+    """
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no mapping
+        facts = metadata["facts"]
+        if _checksum(facts, arrays) != metadata["sha256"]:
+            raise DamagedError(f"{path} is damaged: its contents do not match its checksum.")
+        state: State = json.loads(facts)
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise DamagedError(f"{path} is damaged or no checkpoint ({type(error).__name__}: {error}).") from error
+    for name, array in arrays.items():
+        *parents, key = name.split(_SEPARATOR)
+        node = state
+        for parent in parents:
+            node = node[parent]
+        node[key] = array
+    return state
+
+
+def newest(folder: Path) -> tuple[Path, State] | None:
+    """The newest checkpoint of ``checkpoints/`` that can be read; damaged ones are named in warnings.
+
+    Returns:
+        Its path and state, or ``None`` where there is none at all.
+
+    Raises:
+        DamagedError: there are some and none can be read.
+    """
+    paths = candidates(folder)
+    for path in paths:
         try:
-            save_file(tensors, partial, metadata={"dqnspeed": json.dumps(facts)})
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+            return path, load(path)
+        except DamagedError as error:
+            damage = error
+            log.warning("%s The one before it is used.", error) if path != paths[-1] else None
+    if paths:
+        raise damage
+    return None
 
 
-def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights (on the CPU) and facts of a checkpoint."""
-    with safe_open(path, framework="pt") as file:
-        facts = json.loads(file.metadata()["dqnspeed"])
-    return load_file(path), facts
+def candidates(folder: Path) -> list[Path]:
+    """Files a run can be resumed from, newest first: a ``final`` is only kept while nothing newer is there."""
+    return [*folder.glob("final.safetensors"), *sorted(folder.glob("step_*.safetensors"), reverse=True)]
+
+
+def _take_arrays(node: Mapping[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> State:
+    """``node`` without its arrays, which go to ``arrays`` under their path."""
+    rest: State = {}
+    for key, value in node.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            rest[key] = _take_arrays(value, f"{name}{_SEPARATOR}", arrays)
+        elif isinstance(value, Tensor):
+            arrays[name] = np.ascontiguousarray(value.detach().cpu().numpy())
+        elif isinstance(value, np.ndarray):
+            arrays[name] = np.ascontiguousarray(value)
+        else:
+            rest[key] = value
+    return rest
+
+
+def _checksum(facts: str, arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

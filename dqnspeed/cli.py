@@ -23,6 +23,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from dqnspeed import config, envs
+from dqnspeed.config import RunConfig, from_hydra
+from dqnspeed.envs import EnvSpec
 from dqnspeed.learners import check_execution
 from dqnspeed.models import check_network
 from dqnspeed.options import ConfigError
@@ -41,7 +43,7 @@ class Preflight(Callback):
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
-            _check_job(config)
+            check_run(from_hydra(config))
             _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
@@ -50,7 +52,7 @@ class Preflight(Callback):
                 _check_folder_is_new("hydra.sweep.dir", folder)
             loader = GlobalHydra.instance().config_loader()
             for overrides in sweep_jobs(config, loader):
-                _check_job(loader.load_sweep_config(config, overrides))
+                check_run(from_hydra(loader.load_sweep_config(config, overrides)))
 
 
 def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
@@ -68,12 +70,17 @@ def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
     return (list(job) for job in itertools.product(*choices))
 
 
-def _check_job(cfg: DictConfig) -> None:
-    run = config.from_hydra(cfg)
+def check_run(run: RunConfig) -> EnvSpec:
+    """Everything that can be wrong with a run before it begins; returns the shapes of its environment.
+
+    Raises:
+        ConfigError: the environment, the network, the execution and the memory of this machine do not go together.
+    """
     check_execution(run)
     spec = envs.describe(run)
     check_network(run.model, spec.observation_shape)
     check_fits(run, spec)
+    return spec
 
 
 def _check_folder_is_new(option: str, folder: Path) -> None:
@@ -126,12 +133,12 @@ def explain(error: BaseException) -> str:
         return f"+{unknown.group(1)}: is an option already; drop the +."
     if unknown and not_in:
         key = unknown.group(1)
-        return f"{key}: there is no such option{_nearest(key, _all_keys())}."
+        return f"{key}: there is no such option{_nearest(key, config.keys())}."
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return f"{cause.full_key}: {_first_line(cause)}."
     group = re.search(r"Could not override '([\w./]+)'", text)
     if group and "No match in the defaults list" in text:
-        return f"{group.group(1)}: there is no such option{_nearest(group.group(1), _all_keys())}."
+        return f"{group.group(1)}: there is no such option{_nearest(group.group(1), config.keys())}."
     return f"{_first_line(error)}."
 
 
@@ -149,17 +156,6 @@ def _nearest(word: str, words: list[str]) -> str:
     if not near:
         near = [w for w in words if w.rpartition(".")[2] == word.rpartition(".")[2]][:3]
     return f" (nearest: {', '.join(near)})" if near else ""
-
-
-def _all_keys() -> list[str]:
-    schema = config.schema()
-    keys: list[str] = []
-    for name in map(str, schema):
-        keys.append(name)
-        node = schema._get_node(name)
-        if isinstance(node, DictConfig):
-            keys += [f"{name}.{key}" for key in map(str, node)]
-    return keys
 
 
 def _first_line(error: BaseException) -> str:

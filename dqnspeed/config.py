@@ -140,9 +140,10 @@ class TrackingConfig:
 @dataclass(frozen=True)
 class CheckpointConfig:
     best: bool = option("keep the weights of the best mean return")
-    final: bool = option("keep the weights of the end")
-    every_minutes: float = option("minutes between saved weights, 0: never", ge=0)
+    final: bool = option("save a checkpoint at the end")
+    every_minutes: float = option("minutes between checkpoints a run can be resumed from, 0: never", ge=0)
     keep: int = option("how many of the periodic ones to keep", ge=1)
+    replay: bool = option("save the replay too, so that a resumed run need not fill it anew")
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,15 @@ class ExperimentConfig:
 
 
 @dataclass(frozen=True)
+class EvalConfig:
+    every_steps: int | None = option("agent steps between evaluations, null: none", ge=1)
+    episodes: int = option("games of one evaluation", ge=1)
+    epsilon: float = option("chance of a random action in them, 0: greedy", ge=0, le=1)
+
+
+@dataclass(frozen=True)
 class StopConfig:
+    on: str = option("whose mean return counts: training's, or that of the last evaluation", choices=("train", "eval"))
     reward_bound: float | None = option("solved at this mean return, null: never")
     window: int = option("finished games the mean is taken over", ge=1)
     max_steps: int | None = option("agent steps at most, null: no limit", ge=1)
@@ -177,6 +186,7 @@ class RunConfig:
     checkpoint: CheckpointConfig
     experiment: ExperimentConfig
     stop: StopConfig
+    eval: EvalConfig
     num_envs: int = option("environments (in each actor)", ge=1, le=4096)
     seed: int = option("seed of everything random", ge=0, lt=2**32)
     device: str = option("where the learner runs", choices=("auto", "cpu", "cuda", "mps"))
@@ -215,6 +225,15 @@ def schema() -> DictConfig:
     root.env.kwargs = {}
     OmegaConf.set_struct(root.env.kwargs, False)  # any keyword an environment of the user's own may take
     return root
+
+
+def keys() -> list[str]:
+    """Every group, scalar and ``group.key`` of the schema."""
+    root, found = schema(), list[str]()
+    for name in map(str, root):
+        node = root._get_node(name)
+        found += [name, *(f"{name}.{key}" for key in map(str, node))] if isinstance(node, DictConfig) else [name]
+    return found
 
 
 def _writable(kind: Any) -> DictConfig:
@@ -272,6 +291,8 @@ def _check_combinations(run: RunConfig) -> None:
         )
     if wrappers.backend == "native" and wrappers.interpolation != "area":
         raise ConfigError(f"wrappers.interpolation={wrappers.interpolation}: wrappers=native resizes with area only.")
+    if run.stop.on == "eval" and run.eval.every_steps is None:
+        raise ConfigError("stop.on=eval: needs evaluations; set eval.every_steps.")
     _check_sizes(run)
     for layer in run.model.conv:
         if len(layer) != 3 or min(layer) < 1:

@@ -3,49 +3,66 @@
 from __future__ import annotations
 
 import math
-import time
+from dataclasses import dataclass
 from typing import Protocol
 
 from dqnspeed.config import RunConfig, StopConfig
 from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress
 
-SIGNAL_GRACE_S = 0.2
+
+@dataclass(frozen=True)
+class LearningStart:
+    """Where a schedule counts from: agent ``steps``, and ``updates`` done before in a run that was resumed."""
+
+    steps: int
+    updates: int
 
 
 class UpdateSchedule(Protocol):
     def due(self, agent_steps: int, updates: int) -> int:
         """Updates to do now, given the agent steps collected and the updates done."""
 
+    def limit(self, updates: int) -> float:
+        """Agent steps that actors may have collected after so many updates."""
+
 
 class RatioSchedule:
-    """One update for ``steps_per_update`` agent steps, from ``learning_starts`` on."""
+    """One update for ``steps_per_update`` agent steps, from ``start`` on; actors may be ``ahead`` by some steps."""
 
-    def __init__(self, steps_per_update: float, learning_starts: int):
-        self._steps_per_update, self._learning_starts = steps_per_update, learning_starts
+    def __init__(self, steps_per_update: float, start: LearningStart, ahead: float = 0):
+        self._steps_per_update, self._start, self._ahead = steps_per_update, start, ahead
 
     def due(self, agent_steps: int, updates: int) -> int:
-        if agent_steps < self._learning_starts:
+        late = agent_steps - self._start.steps
+        if late < 0:
             return 0
-        owed = math.floor((agent_steps - self._learning_starts) / self._steps_per_update) + 1 - updates
+        owed = math.floor(late / self._steps_per_update) + 1 - (updates - self._start.updates)
         return max(owed, 0)
+
+    def limit(self, updates: int) -> float:
+        return self._start.steps + self._ahead + (updates - self._start.updates) * self._steps_per_update
 
 
 class FreeSchedule:
-    """One update after another from ``learning_starts`` on, however fast steps come in."""
+    """One update after another from ``start`` on, however fast steps come in."""
 
-    def __init__(self, learning_starts: int):
-        self._learning_starts = learning_starts
+    def __init__(self, start: LearningStart):
+        self._start = start
 
     def due(self, agent_steps: int, updates: int) -> int:
-        return int(agent_steps >= self._learning_starts)
+        return int(agent_steps >= self._start.steps)
+
+    def limit(self, updates: int) -> float:
+        return math.inf
 
 
-def make_schedule(run: RunConfig) -> UpdateSchedule:
+def make_schedule(run: RunConfig, start: LearningStart) -> UpdateSchedule:
     """The schedule that ``algo`` and ``parallelism.replay_ratio`` ask for."""
     if run.replay_ratio is None:
-        return FreeSchedule(run.algo.learning_starts)
-    return RatioSchedule(run.algo.batch_size / run.replay_ratio, run.algo.learning_starts)
+        return FreeSchedule(start)
+    steps_per_update = run.algo.batch_size / run.replay_ratio
+    return RatioSchedule(steps_per_update, start, ahead=max(2 * steps_per_update, 2 * run.num_lanes))
 
 
 class StopRule:
@@ -55,21 +72,22 @@ class StopRule:
         self._bound = math.inf if stop.reward_bound is None else stop.reward_bound
         self._max_steps = math.inf if stop.max_steps is None else stop.max_steps
         self._max_seconds = math.inf if stop.max_minutes is None else stop.max_minutes * 60
-        self._signals = signals
+        self._on, self._signals = stop.on, signals
         self.reason: str | None = None
 
-    def by_signal(self) -> bool:
-        """Whether a signal asked for the end; one sent to the whole group may reach us a moment after the actors."""
-        time.sleep(SIGNAL_GRACE_S)
-        if self._signals.received is not None:
-            self.reason = self._signals.received.name
+    def is_asked(self) -> bool:
+        """Whether a signal asked for the end."""
         return self._signals.received is not None
 
-    def holds(self, progress: Progress) -> bool:
-        """Whether the run is over; ``reason`` then says why."""
+    def holds(self, progress: Progress, eval_mean: float | None = None) -> bool:
+        """Whether the run is over; ``reason`` then says why.
+
+        Args:
+            eval_mean: mean return of the last evaluation, which counts in place of training's with ``stop.on=eval``.
+        """
         if self._signals.received is not None:
             self.reason = self._signals.received.name
-        elif progress.returns.full and progress.returns.mean >= self._bound:
+        elif self._solved(progress, eval_mean):
             self.reason = "reward_bound"
             progress.solved()
         elif progress.agent_steps >= self._max_steps:
@@ -77,3 +95,8 @@ class StopRule:
         elif progress.clock.now() >= self._max_seconds:
             self.reason = "max_minutes"
         return self.reason is not None
+
+    def _solved(self, progress: Progress, eval_mean: float | None) -> bool:
+        if self._on == "eval":
+            return eval_mean is not None and eval_mean >= self._bound
+        return progress.returns.full and progress.returns.mean >= self._bound

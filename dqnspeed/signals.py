@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
@@ -37,12 +38,14 @@ class StopSignals:
 
 
 @contextlib.contextmanager
-def children_ignore_interrupts() -> Iterator[None]:
-    """Processes started inside never see Ctrl-C, from their first instruction on: the learner alone ends a run.
+def children_ignore_signals() -> Iterator[None]:
+    """Processes started inside never see Ctrl-C or SIGTERM, from their first instruction on: the learner alone ends
+    a run, and saves it with what they know.
 
-    They inherit a blocked signal; here it is only held back until the end of the block.
+    They inherit blocked signals; here these are only held back until the end of the block.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    resource_tracker.ensure_running()  # starting it later, with the first child, would unblock them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:

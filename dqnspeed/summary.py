@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,14 @@ class Progress:
         self._created = time.perf_counter()
         self.agent_steps = 0
         self.time_to_solve_s: float | None = None
-        self.learning_began = (0.0, 0)  # seconds and agent steps at the first update
+        self.resumed_at: list[int] = []  # agent steps
+        self.learning_began: tuple[float, int, int] | None = None  # seconds, agent steps and updates
         self._epsilon = 1.0
         self._loss = Ema()
         self._every, self._next_report = run.tracking.report_every_s, 0.0
         self._batch_size, self._frame_skip = run.algo.batch_size, run.wrappers.frame_skip
         self._speed = Speed(self._batch_size, self._frame_skip)
+        self._began = (0.0, 0, 0)
 
     def start(self) -> None:
         """The first environment step begins."""
@@ -54,8 +56,10 @@ class Progress:
             self.returns.add(episode)
             yield self.returns.count, episode
 
-    def learning_started(self) -> None:
-        self.learning_began = (self.clock.now(), self.agent_steps)
+    def learning(self, updates: int) -> None:
+        """An update is about to be done; remembers when this stretch of the run began to learn."""
+        if self.learning_began is None:
+            self.learning_began = (self.clock.now(), self.agent_steps, updates)
 
     def solved(self) -> None:
         self.time_to_solve_s = self.clock.now()
@@ -81,9 +85,31 @@ class Progress:
         }
 
     def speed_while_learning(self, updates: int) -> dict[str, float]:
-        """``perf/*`` from the first update to now; from the first step where nothing was learnt."""
-        then, steps = self.learning_began
-        return rates(self.clock.now() - then, self.agent_steps - steps, updates, self._batch_size, self._frame_skip)
+        """``perf/*`` since this stretch of the run began to learn; since its first step where it did not."""
+        then, steps, before = self.learning_began or self._began
+        seconds, collected = self.clock.now() - then, self.agent_steps - steps
+        return rates(seconds, collected, updates - before, self._batch_size, self._frame_skip)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "agent_steps": self.agent_steps,
+            "epsilon": self._epsilon,
+            "seconds": self.clock.now(),
+            "timer": dict(self.timer.seconds),
+            "returns": self.returns.state_dict(),
+            "loss": self._loss.value,
+            "resumed_at": self.resumed_at,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], updates: int) -> None:
+        self.agent_steps, self._epsilon, self._loss.value = state["agent_steps"], state["epsilon"], state["loss"]
+        self.clock.set(state["seconds"])
+        self.timer.seconds.update(state["timer"])
+        self.returns.load_state_dict(state["returns"])
+        self.resumed_at = [*state["resumed_at"], self.agent_steps]
+        self._next_report = self.clock.now() + self._every
+        self._began = (self.clock.now(), self.agent_steps, updates)
+        self._speed = Speed(self._batch_size, self._frame_skip, *self._began)
 
 
 def summarize(
@@ -91,10 +117,14 @@ def summarize(
     progress: Progress,
     device: torch.device,
     updates: int,
+    eval_mean: float | None,
     reason: str | None,
     error: BaseException | None,
 ) -> dict[str, Any]:
-    """The contents of ``summary.json``. Speeds and the replay ratio leave the warm-up out."""
+    """The contents of ``summary.json``.
+
+    Speeds and the replay ratio leave the warm-up out; in a run that was resumed they are those of its last stretch.
+    """
     speed = progress.speed_while_learning(updates)
     mean = progress.returns.mean
     return {
@@ -115,6 +145,8 @@ def summarize(
         "updates_per_second": _rounded(speed["perf/updates_per_second"]),
         "replay_ratio": _rounded(speed["perf/replay_ratio"]),
         "return_mean_100": _rounded(mean) if progress.returns.count else None,
+        "eval_return_mean": _rounded(eval_mean),
+        "resumed_at": progress.resumed_at,
         "peak_rss_mib": _rounded(machine.peak_rss_mib()),
         "seed": run.seed,
         "machine": machine.describe(device),

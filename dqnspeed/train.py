@@ -1,9 +1,11 @@
-"""``python -m dqnspeed.train``: compose a configuration, check it, train."""
+"""``python -m dqnspeed.train``: compose a configuration, check it, train; or go on with a run that was ended."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,30 +14,48 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from dqnspeed import config, envs
+from dqnspeed import config, resuming
 from dqnspeed.actors import ActorError
-from dqnspeed.cli import CONF_DIR, fail, run_app
+from dqnspeed.checkpoint import State
+from dqnspeed.cli import CONF_DIR, check_run, fail, run_app
+from dqnspeed.config import RunConfig
 from dqnspeed.learners import NotFiniteError
 from dqnspeed.trainer import train
 
 
 @hydra.main(version_base="1.3", config_path=CONF_DIR, config_name="config")
 def _job(cfg: DictConfig) -> float | None:
-    run = config.from_hydra(cfg)
-    spec = envs.describe(run)
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
     group = str(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
+    return _train(config.from_hydra(cfg), folder, plain, group)
+
+
+def _resume() -> float | None:
+    logging.basicConfig(level=logging.INFO, format="[%(asctime)s %(levelname)s] %(message)s", datefmt="%H:%M:%S")
+    resumed = resuming.prepare(sys.argv[1:])
+    return _train(resumed.run, resumed.folder, resumed.plain, resumed.group, resumed.state)
+
+
+def _train(
+    run: RunConfig, folder: Path, plain: Mapping[str, Any], group: str | None, state: State | None = None
+) -> float | None:
+    spec = check_run(run)
     try:
-        summary = train(run, spec, folder, plain, group)
+        summary = train(run, spec, folder, plain, group, state)
     except (ActorError, NotFiniteError) as error:
-        fail(str(error), code=1)
-    _print_result(summary, folder)
+        fail(f"{error}\nTo go on from the last checkpoint: {resuming.line(_shown(folder))}", code=1)
+    _print_result(summary, _shown(folder))
     if summary["stopped_by"] in ("SIGINT", "SIGTERM"):
+        print(f"To go on: {resuming.line(_shown(folder))}")
         # Ends a whole sweep, and tells the shell (or the cluster) which signal it was.
         sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
     return cast("float | None", summary["return_mean_100"])
+
+
+def _shown(folder: Path) -> Path:
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def _print_result(summary: dict[str, Any], folder: Path) -> None:
@@ -53,7 +73,7 @@ def _print_result(summary: dict[str, Any], folder: Path) -> None:
 
 def main() -> None:
     """Console entry point."""
-    run_app(_job)
+    run_app(_resume if resuming.asked_for(sys.argv[1:]) else _job)
 
 
 if __name__ == "__main__":

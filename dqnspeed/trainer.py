@@ -1,4 +1,4 @@
-"""The one training loop: collect, store, learn, report.
+"""The one training loop: collect, store, learn, report, save.
 
 It knows its parts by what they do, not by which option made them. A learner that is not replay-based fits in
 the same place: its actors collect, its schedule says when an update is due, its learner takes what they brought.
@@ -8,109 +8,183 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from dqnspeed import machine
-from dqnspeed.actors import ActorError, Actors, make_actors, replay_lock
-from dqnspeed.checkpoint import Checkpoints
+from dqnspeed import machine, seeding
+from dqnspeed.actors import Actors, Collected, make_actors, replay_lock
+from dqnspeed.checkpoint import Checkpoints, State
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
+from dqnspeed.evaluation import Evaluator, evaluation_metrics
 from dqnspeed.learners import DQN, set_threads
 from dqnspeed.replay import UniformReplay, make_replay
-from dqnspeed.schedule import StopRule, make_schedule
+from dqnspeed.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress, summarize, write_summary
-from dqnspeed.tracking import Trackers, make_trackers
+from dqnspeed.tracking import Trackers, file_sizes, make_trackers
 from dqnspeed.tracking.metrics import times
 
 
 def train(
-    run: RunConfig, spec: EnvSpec, folder: Path, config: Mapping[str, Any], group: str | None = None
+    run: RunConfig,
+    spec: EnvSpec,
+    folder: Path,
+    config: Mapping[str, Any],
+    group: str | None = None,
+    state: State | None = None,
 ) -> dict[str, Any]:
     """Train one agent in ``folder`` and return its summary.
 
     Args:
         run: the checked configuration; ``spec``: the shapes of its environment.
         config: the same configuration as plain data, for the trackers; ``group`` names the sweep it belongs to.
+        state: the checkpoint to go on from, empty where the run was killed before its first; ``None`` for a new run.
 
     Raises:
-        ConfigError: the folder holds another run already.
+        ConfigError: the folder holds another run already, or this one is still running.
         ActorError: an actor process died, hung or raised.
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
     """
     machine.reset_peak_rss()
-    torch.manual_seed(run.seed)
-    np.random.seed(run.seed)  # noqa: NPY002  for environments of a user's own that draw from it
+    seeding.seed_everything(run.seed)
     set_threads(run)
     device = machine.pick_device(run.device)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         progress, stop = Progress(run), StopRule(run.stop, signals)
         learner = DQN(run, spec, device)
-        trackers = make_trackers(run, folder, config, group)
+        evaluator = Evaluator(run, spec, learner.network, device)
+        resources.callback(evaluator.close)
+        checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint)
+        start = LearningStart(run.algo.learning_starts, updates=0)
+        if state:
+            learner.load_state_dict(state["learner"])
+            progress.load_state_dict(state["progress"], learner.updates)
+            evaluator.load_state_dict(state["evaluation"])
+            checkpoints.load_state_dict(state["checkpoints"], progress.clock.now())
+            start = LearningStart(**state["learning_start"])
+        resumed_at = None if state is None else progress.agent_steps
+        trackers = make_trackers(run, folder, config, group, resumed_at, state and state["files"])
         error: BaseException | None = None
         try:
             lock = replay_lock(run)
             replay = make_replay(run, spec, lock)
             resources.callback(replay.close)
-            actors = make_actors(run, spec, learner.network, replay, lock, device)
+            if state and state["replay"]:
+                replay.load_state_dict(state["replay"])
+            elif state:  # filled anew before learning goes on
+                start = LearningStart(progress.agent_steps + run.algo.learning_starts, learner.updates)
+            actors_state, stretch = (state["actors"] if state else None), len(progress.resumed_at)
+            actors = make_actors(run, spec, learner.network, replay, lock, device, actors_state, stretch)
             resources.callback(actors.close)
-            checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint, run, spec)
-            try:
-                _loop(run, learner, replay, actors, trackers, checkpoints, progress, stop)
-            except ActorError:
-                if not stop.by_signal():  # a SIGTERM to the whole group ends the actors before the loop looks
-                    raise
-            checkpoints.at_end(learner.network, progress.returns.mean, progress.agent_steps)
+            if state:
+                seeding.load_state_dict(state["random"])
+            Training(
+                run, folder, learner, replay, actors, evaluator, trackers, checkpoints, progress, stop, start,
+                make_schedule(run, start),
+            ).loop()  # fmt: skip
         except BaseException as raised:
             error = raised
             raise
         finally:
-            summary = summarize(run, progress, device, learner.updates, stop.reason, error)
+            summary = summarize(run, progress, device, learner.updates, evaluator.mean, stop.reason, error)
             write_summary(folder / "summary.json", summary)
             trackers.close(summary)
     return summary
 
 
-def _loop(
-    run: RunConfig,
-    learner: DQN,
-    replay: UniformReplay,
-    actors: Actors,
-    trackers: Trackers,
-    checkpoints: Checkpoints,
-    progress: Progress,
-    stop: StopRule,
-) -> None:
-    schedule, batch_size = make_schedule(run), run.algo.batch_size
-    timer, clock = progress.timer, progress.clock
+@dataclass
+class Training:
+    """The parts of a run, and the loop that they go round in."""
 
-    def report() -> None:
-        metrics = progress.metrics(learner.stats(), learner.updates) | times(timer.seconds, actors.seconds)
-        trackers.report(metrics, progress.agent_steps, clock.now())
+    run: RunConfig
+    folder: Path
+    learner: DQN
+    replay: UniformReplay
+    actors: Actors
+    evaluator: Evaluator
+    trackers: Trackers
+    checkpoints: Checkpoints
+    progress: Progress
+    stop: StopRule
+    start: LearningStart
+    schedule: UpdateSchedule
 
-    actors.begin()
-    progress.start()
-    while not stop.holds(progress):
-        actors.dispatch()
-        due = schedule.due(progress.agent_steps, learner.updates)
-        if due and not learner.updates:
-            learner.begin(replay.recent_frames(run.model.background_frames))
-            progress.learning_started()
-        for _ in range(due):
-            with timer("sampling"):
-                batch = replay.sample(batch_size)
-            with timer("updating"):
-                learner.update(batch)
-        collected = actors.collect(learner.updates, wait=not due)
-        progress.add(collected)
-        for number, episode in progress.new_episodes(collected):
-            trackers.episode(number, episode, progress.agent_steps, clock.now())
-            checkpoints.at_mean(learner.network, progress.returns.mean, number, progress.agent_steps)
-        if progress.report_is_due():
-            report()
-            checkpoints.at_time(learner.network, clock.now(), progress.returns.mean, progress.agent_steps)
-    report()
+    def loop(self) -> None:
+        learner, actors, progress = self.learner, self.actors, self.progress
+        actors.begin()
+        progress.start()
+        while not self.stop.holds(progress, self.evaluator.mean):
+            actors.dispatch()
+            due = self.schedule.due(progress.agent_steps, learner.updates)
+            self.learn(due)
+            self.absorb(actors.collect(self.schedule.limit(learner.updates), wait=not due))
+            if self.evaluator.is_due(progress.agent_steps):
+                self.evaluate()
+            if progress.report_is_due():
+                self.report()
+            if self.checkpoints.is_due(progress.clock.now()):
+                self.pause()
+                self.checkpoints.save_periodic(self.snapshot(), progress.agent_steps, progress.clock.now())
+                actors.proceed()
+        self.pause()
+        if self.checkpoints.keeps_final:
+            self.checkpoints.save_final(self.snapshot())
+
+    def learn(self, updates: int) -> None:
+        if updates and not self.learner.updates:
+            self.learner.begin(self.replay.recent_frames(self.run.model.background_frames))
+        if updates:
+            self.progress.learning(self.learner.updates)
+        for _ in range(updates):
+            with self.progress.timer("sampling"):
+                batch = self.replay.sample(self.run.algo.batch_size)
+            with self.progress.timer("updating"):
+                self.learner.update(batch)
+
+    def absorb(self, collected: Collected) -> None:
+        """Count what came in."""
+        self.progress.add(collected)
+        for number, episode in self.progress.new_episodes(collected):
+            self.trackers.episode(number, episode, self.progress.agent_steps, self.progress.clock.now())
+
+    def pause(self) -> None:
+        """Bring the actors to rest and report what came of them; a loss that is not finite raises here, unsaved."""
+        self.absorb(self.actors.pause())
+        self.report()
+
+    def evaluate(self) -> None:
+        """Play an evaluation while the clock and the actors stand still."""
+        progress, evaluator = self.progress, self.evaluator
+        self.pause()
+        with progress.clock.stopped():
+            episodes = evaluator.play(progress.agent_steps, give_up=self.stop.is_asked)
+        self.actors.proceed()
+        if episodes:
+            self.trackers.evaluation(evaluator.count, episodes, progress.agent_steps, progress.clock.now())
+            self.report(evaluation_metrics(episodes))
+
+    def report(self, more: Mapping[str, float] | None = None) -> None:
+        progress, mean = self.progress, self.progress.returns.mean
+        metrics = progress.metrics(self.learner.stats(), self.learner.updates)
+        metrics = {**metrics, **times(progress.timer.seconds, self.actors.seconds), **(more or {})}
+        self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
+        if self.checkpoints.is_best(mean, progress.returns.count):
+            network = {"network": self.learner.network.state_dict()}
+            facts = {"agent_steps": progress.agent_steps, "return_mean": mean}
+            self.checkpoints.save_best({"learner": network, "progress": facts}, mean)
+
+    def snapshot(self) -> State:
+        """All that the run needs to go on; the actors must be at rest."""
+        return {
+            "learner": self.learner.state_dict(),
+            "progress": self.progress.state_dict(),
+            "evaluation": self.evaluator.state_dict(),
+            "checkpoints": self.checkpoints.state_dict(),
+            "learning_start": {"steps": self.start.steps, "updates": self.start.updates},
+            "replay": self.replay.state_dict() if self.run.checkpoint.replay else None,
+            "actors": self.actors.state_dict(),
+            "random": seeding.state_dict(),
+            "files": file_sizes(self.folder),
+        }

@@ -5,7 +5,6 @@ import pytest
 import torch
 from conftest import make_run
 
-from dqnspeed.checkpoint import Checkpoints, load
 from dqnspeed.envs import EnvSpec
 from dqnspeed.models import QNetwork
 from dqnspeed.options import ConfigError
@@ -54,37 +53,3 @@ def test_a_network_that_cannot_take_the_shape_says_so() -> None:
         QNetwork(make_run().model, (4, 20, 20), 6)
     with pytest.raises(ConfigError, match="use model=mlp"):
         QNetwork(make_run().model, (4,), 6)
-
-
-def test_checkpoints_keep_the_best_and_the_last_few(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    run = make_run("checkpoint.every_minutes=1", "checkpoint.keep=2", "model=small", "model.background=true")
-    network = QNetwork(run.model, IMAGE.observation_shape, 6)
-    network.preprocess.background += 7
-    checkpoints = Checkpoints(tmp_path, run.checkpoint, run, IMAGE)
-    for mean, games in [(-20.0, 5), (-19.0, 20), (-20.0, 30), (-18.0, 40), (-18.5, 50)]:
-        checkpoints.at_mean(network, mean, games, step=games)
-    for minute in range(5):
-        checkpoints.at_time(network, 61.0 * minute, mean=0.0, step=minute)
-        checkpoints.at_time(network, 61.0 * minute + 1, mean=0.0, step=minute)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["best.safetensors", "step_0000000003.safetensors", "step_0000000004.safetensors"]
-    tensors, facts = load(tmp_path / "best.safetensors")
-    assert (facts["agent_steps"], facts["return_mean"], facts["num_actions"]) == (40, -18.0, 6)
-    again = QNetwork(run.model, IMAGE.observation_shape, 6)
-    again.load_state_dict(tensors)
-    assert again.preprocess.background.min() == 7
-
-
-def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, caplog, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    run = make_run("model=small")
-    network = QNetwork(run.model, IMAGE.observation_shape, 6)
-    checkpoints = Checkpoints(tmp_path, run.checkpoint, run, IMAGE)
-    checkpoints.save("best", network, 1, 0.0)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("dqnspeed.checkpoint.save_file", full)
-    checkpoints.save("best", network, 2, 0.0)
-    assert "could not be saved" in caplog.text
-    assert load(tmp_path / "best.safetensors")[1]["agent_steps"] == 1

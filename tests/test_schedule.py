@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import math
+
 from conftest import make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dqnspeed.envs import Episode
-from dqnspeed.schedule import FreeSchedule, RatioSchedule, make_schedule
+from dqnspeed.schedule import FreeSchedule, LearningStart, RatioSchedule, make_schedule
 from dqnspeed.tracking.metrics import Returns, Speed
 
 
 @given(st.integers(1, 9), st.integers(1, 50), st.integers(1, 300))
 def test_a_held_ratio_is_kept_whatever_the_steps_come_in(steps_per_update: int, starts: int, stride: int) -> None:
-    schedule, updates = RatioSchedule(steps_per_update, starts), 0
+    schedule, updates = RatioSchedule(steps_per_update, LearningStart(starts, 0)), 0
     for steps in range(0, 900, stride):
         due = schedule.due(steps, updates)
         assert due >= 0
@@ -21,14 +23,23 @@ def test_a_held_ratio_is_kept_whatever_the_steps_come_in(steps_per_update: int, 
 
 
 def test_a_free_ratio_updates_without_end_once_there_is_something_to_learn() -> None:
-    schedule = FreeSchedule(10)
+    schedule = FreeSchedule(LearningStart(10, 0))
     assert [schedule.due(steps, updates) for steps, updates in ((9, 0), (10, 0), (10, 50))] == [0, 1, 1]
 
 
 def test_the_schedule_follows_the_parallelism() -> None:
-    assert isinstance(make_schedule(make_run("experiment=process")), FreeSchedule)
-    held = make_schedule(make_run("parallelism=process", "parallelism.replay_ratio=8", "algo.learning_starts=100"))
+    start = LearningStart(100, 0)
+    free = make_schedule(make_run("experiment=process"), start)
+    assert isinstance(free, FreeSchedule) and free.limit(0) == math.inf
+    held = make_schedule(make_run("parallelism=process", "parallelism.replay_ratio=8"), start)
     assert held.due(100 + 4 * 10, 0) == 11  # a batch of 32 at ratio 8 is paid for by 4 steps
+    assert 100 <= held.limit(0) <= 120 and held.limit(10) == held.limit(0) + 40
+
+
+def test_a_resumed_run_owes_no_updates_for_the_steps_that_fill_its_replay_anew() -> None:
+    schedule = RatioSchedule(2, LearningStart(steps=5000, updates=700))
+    assert [schedule.due(steps, 700) for steps in (4000, 4999, 5000, 5002)] == [0, 0, 1, 2]
+    assert schedule.due(5002, 702) == 0
 
 
 def test_returns_forget_what_is_older_than_the_window() -> None:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TOY, command, environment, make_run, make_toy
+from conftest import TOY, command, environment, make_run, make_toy, untimed
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
+from dqnspeed.checkpoint import load
 from dqnspeed.cli import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.learners import NotFiniteError
@@ -131,7 +132,7 @@ def test_the_same_seed_gives_the_same_run(kind: list[str], tmp_path: Path) -> No
         run_in(tmp_path / name, make_toy("stop.max_steps=400", "checkpoint.best=false", *kind))
         with (tmp_path / name / "episodes.csv").open() as file:
             rows = [(e["return"], e["agent_step"]) for e in csv.DictReader(file)]
-        outcomes.append((rows, (tmp_path / name / "checkpoints" / "final.safetensors").read_bytes()))
+        outcomes.append((rows, untimed(load(tmp_path / name / "checkpoints" / "final.safetensors"))))
     assert outcomes[0] == outcomes[1]
 
 
@@ -217,7 +218,8 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
         # A large batch, so that the signal mostly falls into an update; and every tracker.
         command(*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run", "algo.batch_size=2000",
                 "model.hidden=[512]", "tracking=default", "tracking.progress=off"),
-        cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path, env=environment(), start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
     )  # fmt: skip
     metrics = tmp_path / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 60
@@ -225,10 +227,16 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
         assert time.monotonic() < deadline and run.poll() is None
         time.sleep(0.1)
     os.killpg(run.pid, number)  # as a terminal sends Ctrl-C: to the children too
-    _, errors = run.communicate(timeout=30)
+    out, errors = run.communicate(timeout=30)
     assert run.returncode == 128 + number
     assert "Traceback" not in errors
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["stopped_by"] == number.name
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["stopped_by"] == number.name
+    assert (
+        load(tmp_path / "run" / "checkpoints" / "final.safetensors")["progress"]["agent_steps"]
+        == (summary["agent_steps"])
+    )
+    assert "To go on: python -m dqnspeed.train resume=run" in out
     wait_until_nobody_is_left(run.pid)
     assert shared_memory() <= before
 

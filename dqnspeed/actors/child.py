@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from dqnspeed.actors.stepper import EnvStepper, env_seeds
+from dqnspeed.actors.stepper import make_stepper
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec, make_vector_env
-from dqnspeed.learners.policy import EpsilonGreedy, epsilon_at
+from dqnspeed.learners.policy import epsilon_at
 from dqnspeed.replay import Rows, SharedBuffers, UniformReplay
 
 PAUSE_S = 0.0005
@@ -28,7 +28,16 @@ PAUSE_S = 0.0005
 
 @dataclass(frozen=True)
 class Ready:
-    """The actor's environments are made and wait for the signal to go."""
+    """The actor's environments are made and wait for the signal to go; ``goes_on`` where they have saved games."""
+
+    goes_on: bool
+
+
+@dataclass(frozen=True)
+class Paused:
+    """All that the actor needs to go on; it rests until it is told to."""
+
+    state: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,8 @@ class Controls:
 
     def __init__(self, context: Any, num_actors: int):
         # Plain flags: an event has a lock, which an actor that is killed may take with it.
-        self.go, self.stop = context.Value("b", 0, lock=False), context.Value("b", 0, lock=False)
-        self.updates = context.Value("q", 0, lock=False)
+        self.go, self.stop, self.pause = (context.Value("b", 0, lock=False) for _ in range(3))
+        self.limit = context.Value("d", 0, lock=False)  # agent steps of all actors together
         self._steps = context.RawArray("q", num_actors)
         self._beats = context.RawArray("d", num_actors)
         self._seconds = context.RawArray("d", 2 * num_actors)
@@ -78,11 +87,14 @@ class ActorJob:
     lock: Any
     controls: Controls
     dump_path: str
+    state: Any  # what Paused held when the run was saved, or None
+    stretch: int
 
 
 def act(job: ActorJob, pipe: Any) -> None:
     """Entry point of an actor process: acts until told to stop; what it raises goes to the learner."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for ignored in (signal.SIGINT, signal.SIGTERM):  # the learner alone ends a run
+        signal.signal(ignored, signal.SIG_IGN)
     dump = open(job.dump_path, "w")  # noqa: SIM115  held open for a crash of the interpreter itself
     faulthandler.enable(dump)
     faulthandler.register(signal.SIGUSR1, dump)
@@ -99,28 +111,33 @@ def act(job: ActorJob, pipe: Any) -> None:
 
 def _loop(job: ActorJob, pipe: Any) -> None:
     run, controls, index = job.run, job.controls, job.index
-    rng = np.random.default_rng([run.seed, index, 1])
-    policy = EpsilonGreedy(job.network, job.spec.num_actions, run.execution, job.device, rng)
-    stepper = EnvStepper(make_vector_env(run), job.spec, policy, env_seeds(run.seed, index, run.num_envs))
+    env = make_vector_env(run)
+    stepper = make_stepper(run, job.spec, job.network, job.device, env, index, job.state, job.stretch)
     deliver = _writer(job) if job.buffers is not None else _sender(pipe)
     agent_steps, heartbeat = controls.agent_steps, controls.heartbeat
-    pipe.send(Ready())
+    pipe.send(Ready(stepper.goes_on))
     try:
         while not controls.go.value:
             time.sleep(PAUSE_S)
             _check_parent()
-        may_step = _throttle(run, controls)
-        heartbeat[index] = time.monotonic()
-        beats = 0
+        beats, resting = 0, False
         while not controls.stop.value:
             heartbeat[index] = time.monotonic()
             beats += 1
             if beats % 256 == 0:
                 _check_parent()
-            if not may_step():
+            if controls.pause.value:
+                if not resting:
+                    pipe.send(Paused({**stepper.state_dict(), "agent_steps": int(agent_steps[index])}))
+                resting = True
                 time.sleep(PAUSE_S)
                 continue
-            stepper.start(epsilon_at(int(agent_steps.sum()), run.exploration))
+            resting = False
+            total = int(agent_steps.sum())
+            if total >= controls.limit.value:
+                time.sleep(PAUSE_S)
+                continue
+            stepper.start(epsilon_at(total, run.exploration))
             rows, episodes = stepper.finish()
             deliver(rows)
             agent_steps[index] += int(rows.transition.sum())
@@ -129,16 +146,6 @@ def _loop(job: ActorJob, pipe: Any) -> None:
                 pipe.send(replace(episode, env=index * run.num_envs + episode.env))
     finally:
         stepper.close()
-
-
-def _throttle(run: RunConfig, controls: Controls) -> Callable[[], bool]:
-    """Whether an actor may step: always where the ratio is free, else while the learner keeps up."""
-    ratio = run.replay_ratio
-    if ratio is None:
-        return lambda: True
-    steps_per_update = run.algo.batch_size / ratio
-    ahead = run.algo.learning_starts + max(2 * steps_per_update, 2 * run.num_lanes)
-    return lambda: int(controls.agent_steps.sum()) < ahead + controls.updates.value * steps_per_update
 
 
 def _writer(job: ActorJob) -> Callable[[Rows], None]:

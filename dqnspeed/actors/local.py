@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from dqnspeed.actors.stepper import Collected, EnvStepper
 from dqnspeed.replay import UniformReplay
@@ -11,9 +12,11 @@ from dqnspeed.replay import UniformReplay
 class SerialActor:
     """Environments and learner take turns."""
 
-    def __init__(self, stepper: EnvStepper, replay: UniformReplay, epsilon_at: Callable[[int], float]):
+    def __init__(
+        self, stepper: EnvStepper, replay: UniformReplay, epsilon_at: Callable[[int], float], agent_steps: int = 0
+    ):
         self._stepper, self._replay, self._epsilon_at = stepper, replay, epsilon_at
-        self._agent_steps = 0
+        self._agent_steps = agent_steps
         self.seconds = stepper.seconds
 
     def begin(self) -> None:
@@ -22,10 +25,20 @@ class SerialActor:
     def dispatch(self) -> None:
         """Called before the learner's updates; environments wait until they are done."""
 
-    def collect(self, updates: int, wait: bool) -> Collected:
+    def collect(self, limit: float, wait: bool) -> Collected:
         """Act once in every environment and store the rows."""
         self._start()
         return self._finish()
+
+    def pause(self) -> Collected:
+        """Environments rest between two calls of :meth:`collect` anyway."""
+        return Collected(epsilon=self._epsilon_at(self._agent_steps))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"0": {**self._stepper.state_dict(), "agent_steps": self._agent_steps}}
+
+    def proceed(self) -> None:
+        """Environments move with the next :meth:`collect`."""
 
     def close(self) -> None:
         self._stepper.close()
@@ -51,5 +64,5 @@ class OverlapActor(SerialActor):
     def dispatch(self) -> None:
         self._start()
 
-    def collect(self, updates: int, wait: bool) -> Collected:
+    def collect(self, limit: float, wait: bool) -> Collected:
         return self._finish()

@@ -8,7 +8,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ import torch
 import torch.multiprocessing
 from torch import nn
 
-from dqnspeed.actors.child import ActorJob, Controls, Failure, Ready, act
+from dqnspeed.actors.child import ActorJob, Controls, Failure, Paused, Ready, act
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode
 from dqnspeed.replay import SharedBuffers, UniformReplay
-from dqnspeed.signals import children_ignore_interrupts
+from dqnspeed.signals import children_ignore_signals
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
 STACK_TIMEOUT_S = 3.0
@@ -45,11 +45,12 @@ class ProcessActors:
         lock: Any,
         epsilon_at: Callable[[int], float],
         device: torch.device,
+        state: Mapping[str, Any] | None = None,
+        stretch: int = 0,
     ):
         self._run, self._replay, self._epsilon_at = run, replay, epsilon_at
         self._timeout = run.parallelism.timeout_s
         self._count = run.parallelism.num_actors
-        self._drained = 0
         self._looked_at = self._attentive_since = 0.0
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self._processes: list[Any] = []
@@ -57,14 +58,22 @@ class ProcessActors:
         self._dumps = tempfile.TemporaryDirectory(prefix="dqnspeed-actors-")
         context = torch.multiprocessing.get_context("spawn")
         self._controls = Controls(context, self._count)
+        self._states: dict[str, Any] = dict(state or {})
+        for actor, kept in self._states.items():
+            self._controls.agent_steps[int(actor)] = kept["agent_steps"]
+            self.seconds["waiting"] += kept["seconds"]["waiting"]
+        self._drained = int(self._controls.agent_steps.sum())
         network.share_memory()
         shared = replay.buffers if isinstance(replay.buffers, SharedBuffers) else None
         try:
             for index in range(self._count):
                 here, there = context.Pipe(duplex=False)
-                job = ActorJob(run, spec, index, network, device, shared, lock, self._controls, self._dump(index))
+                job = ActorJob(
+                    run, spec, index, network, device, shared, lock, self._controls, self._dump(index),
+                    self._states.get(str(index)), stretch,
+                )  # fmt: skip
                 process = context.Process(target=act, args=(job, there), name=f"actor-{index}", daemon=True)
-                with children_ignore_interrupts():
+                with children_ignore_signals():
                     process.start()
                 there.close()
                 self._processes.append(process)
@@ -84,26 +93,41 @@ class ProcessActors:
     def dispatch(self) -> None:
         """Actors need no call to go on."""
 
-    def collect(self, updates: int, wait: bool) -> Collected:
+    def collect(self, limit: float, wait: bool) -> Collected:
         """Take in what has come. With ``wait`` there is nothing to learn, so wait a little for more.
 
         Raises:
             ActorError: an actor died, hung or raised.
         """
-        self._controls.updates.value = updates
+        self._controls.limit.value = limit
         collected = Collected()
         if wait:
             self._wait_for_more()
         for index, pipe in enumerate(self._pipes):
             self._drain(index, pipe, collected)
         self._watch()
-        total = int(self._controls.agent_steps.sum())
-        collected.agent_steps = total - self._drained
-        self._drained = total
-        collected.epsilon = self._epsilon_at(total)
-        for i, name in enumerate(("acting", "stepping")):
-            self.seconds[name] = float(self._controls.seconds[:, i].sum())
-        return collected
+        return self._counted(collected)
+
+    def pause(self) -> Collected:
+        """Bring the actors to rest; each sends its state after everything it had under way."""
+        self._states = {}
+        self._controls.pause.value = 1
+        collected = Collected()
+        while len(self._states) < self._count:
+            multiprocessing.connection.wait(self._pipes, timeout=0.05)
+            for index, pipe in enumerate(self._pipes):
+                self._drain(index, pipe, collected)
+            self._watch()
+        return self._counted(collected)
+
+    def state_dict(self) -> dict[str, Any]:
+        for kept in self._states.values():
+            kept["seconds"]["waiting"] = self.seconds["waiting"] / self._count
+        return self._states
+
+    def proceed(self) -> None:
+        """Wake the actors up."""
+        self._controls.pause.value = 0
 
     def close(self) -> None:
         """Stop every actor, kindly at first; none is left when this returns."""
@@ -114,13 +138,20 @@ class ProcessActors:
         deadline = time.monotonic() + 5
         for process in self._processes:
             process.join(max(0.0, deadline - time.monotonic()))
-            for kill in (process.terminate, process.kill):
-                if process.is_alive():
-                    kill()
-                    process.join(2)
+            process.kill()
+            process.join()
             process.close()
         self._processes, self._pipes = [], []
         self._dumps.cleanup()
+
+    def _counted(self, collected: Collected) -> Collected:
+        total = int(self._controls.agent_steps.sum())
+        collected.agent_steps = total - self._drained
+        self._drained = total
+        collected.epsilon = self._epsilon_at(total)
+        for i, name in enumerate(("acting", "stepping")):
+            self.seconds[name] = float(self._controls.seconds[:, i].sum())
+        return collected
 
     def _wait_for_more(self) -> None:
         """At most 10 ms, and less where a message comes or the actors' counters move."""
@@ -142,6 +173,8 @@ class ProcessActors:
                     self._replay.append(row, lane=index * self._run.num_envs + env)
                 elif isinstance(message, Episode):
                     collected.episodes.append(message)
+                elif isinstance(message, Paused):
+                    self._states[str(index)] = message.state
                 elif isinstance(message, Failure):
                     raise ActorError(f"actor {index} raised:\n{message.traceback}")
         except (EOFError, OSError) as error:
@@ -172,6 +205,8 @@ class ProcessActors:
             if isinstance(message, Failure):
                 raise ActorError(f"actor {index} raised while starting:\n{message.traceback}")
             assert isinstance(message, Ready)
+            if not message.goes_on:
+                self._replay.cut(index * self._run.num_envs, self._run.num_envs)
 
     def _obituary(self, index: int) -> str:
         self._processes[index].join(STACK_TIMEOUT_S)

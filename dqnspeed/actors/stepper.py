@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
+from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
+from dqnspeed.learners.policy import EpsilonGreedy
 from dqnspeed.replay import Rows
-
-Policy = Callable[[np.ndarray, float], np.ndarray]
 
 
 @dataclass(slots=True)
@@ -28,15 +31,33 @@ class EnvStepper:
 
     :meth:`start` chooses actions and lets the environments go, :meth:`finish` waits for them. ``seconds`` holds
     the time spent in ``acting`` and ``stepping``.
+
+    With the ``state`` of :meth:`state_dict` it goes on from there; ``goes_on`` tells whether the games do too, or new
+    ones were begun with ``seeds`` because the old ones could not be brought back.
     """
 
-    def __init__(self, env: VectorEnv, spec: EnvSpec, policy: Policy, seeds: list[int]):
+    _frames: np.ndarray  # (N, C, ...) acted on next
+    _first: np.ndarray  # (N,) bool
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        spec: EnvSpec,
+        policy: EpsilonGreedy,
+        seeds: list[int],
+        state: Mapping[str, Any] | None = None,
+    ):
         self._env, self._policy = env, policy
         self._stack = FrameStack(env.num_envs, spec.stack, spec.frame_shape, spec.frame_dtype)
-        self._frames = np.array(env.reset(seeds))
-        self._first = np.ones(env.num_envs, bool)
-        self._stack.push(self._frames, self._first)
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
+        self._begin(seeds)
+        self.goes_on = False
+        if state is not None:
+            self._policy.load_state_dict(state["policy"])
+            self.seconds.update(state["seconds"])
+            self.goes_on = self._load_games(state)
+            if not self.goes_on:
+                self._begin(seeds)
 
     def start(self, epsilon: float) -> None:
         begin = time.perf_counter()
@@ -64,10 +85,54 @@ class EnvStepper:
         self.seconds["stepping"] += time.perf_counter() - begin
         return rows, step.episodes
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything between two steps; not to be asked for between :meth:`start` and :meth:`finish`."""
+        return {
+            "env": self._env.state_dict(),
+            "policy": self._policy.state_dict(),
+            "stack": self._stack.state_dict(),
+            "frames": self._frames,
+            "first": self._first,
+            "seconds": dict(self.seconds),
+        }
+
     def close(self) -> None:
         self._env.close()
 
+    def _begin(self, seeds: list[int]) -> None:
+        self._frames = np.array(self._env.reset(seeds))
+        self._first = np.ones(self._env.num_envs, bool)
+        self._stack.push(self._frames, self._first)
 
-def env_seeds(seed: int, actor: int, num_envs: int) -> list[int]:
-    """Seeds for one actor's environments: all different, also between actors and neighbouring run seeds."""
-    return [int(s) for s in np.random.SeedSequence([seed, actor]).generate_state(num_envs) % 2**31]
+    def _load_games(self, state: Mapping[str, Any]) -> bool:
+        if not self._env.load_state_dict(state["env"]):
+            return False
+        self._stack.load_state_dict(state["stack"])
+        self._frames, self._first = state["frames"], state["first"]
+        return True
+
+
+def make_stepper(
+    run: RunConfig,
+    spec: EnvSpec,
+    network: nn.Module,
+    device: torch.device,
+    env: VectorEnv,
+    actor: int,
+    state: Mapping[str, Any] | None,
+    stretch: int,
+) -> EnvStepper:
+    """The stepper of the ``actor``-th actor, which goes on from ``state`` where there is one."""
+    rng = np.random.default_rng([run.seed, actor, 1])
+    policy = EpsilonGreedy(network, spec.num_actions, run.execution, device, rng)
+    return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, run.num_envs, stretch), state)
+
+
+def env_seeds(seed: int, actor: int, num_envs: int, stretch: int = 0) -> list[int]:
+    """Seeds for one actor's environments: all different, also between actors and neighbouring run seeds.
+
+    Args:
+        stretch: how often the run was resumed; games that are then begun anew are not those of its start.
+    """
+    entropy = [seed, actor, stretch] if stretch else [seed, actor]
+    return [int(s) for s in np.random.SeedSequence(entropy).generate_state(num_envs) % 2**31]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -49,6 +50,12 @@ class Backend(Protocol):
     def reset(self, seeds: list[int]) -> RawStep: ...
     def send(self, actions: np.ndarray) -> None: ...
     def recv(self) -> RawStep: ...
+    def games(self) -> list[dict[str, Any]] | None:
+        """The games in progress, or ``None`` where the library cannot give them."""
+
+    def set_games(self, games: list[dict[str, Any]]) -> bool:
+        """Go on with saved games; False where that failed for one of them, and new ones have begun."""
+
     def close(self) -> None: ...
 
 
@@ -59,6 +66,13 @@ class _GymnasiumBackend:
 
     def reset(self, seeds: list[int]) -> RawStep:
         return self._begun(*self.env.reset(seed=seeds))
+
+    def games(self) -> list[dict[str, Any]] | None:
+        return list(self.env.get_attr("game"))
+
+    def set_games(self, games: list[dict[str, Any]]) -> bool:
+        self.env.set_attr("game", games)
+        return all(self.env.get_attr("goes_on"))
 
     def _begun(self, frames: np.ndarray, info: dict[str, Any]) -> RawStep:
         nothing = np.zeros(self.num_envs, bool)
@@ -115,14 +129,24 @@ class AsyncBackend(_GymnasiumBackend):
             self._kill()  # before anyone asks a worker that hangs or is gone to close
             raise ActorError(self._explain(error)) from error
 
+    def games(self) -> list[dict[str, Any]] | None:
+        with self._watched():
+            return super().games()
+
+    def set_games(self, games: list[dict[str, Any]]) -> bool:
+        with self._watched():
+            return super().set_games(games)
+
     def close(self) -> None:
         if self.env.closed:
             return
-        try:
-            with _quiet():
-                self.env.close(timeout=CLOSE_TIMEOUT_S)
-        except Exception:  # workers that a signal to the whole group has ended already
-            self._kill()
+        for pipe in filter(None, self.env.parent_pipes):
+            with contextlib.suppress(OSError):  # the worker is gone already
+                pipe.send(("close", None))
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        for process in self.env.processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+        self._kill()
 
     def _explain(self, error: Exception) -> str:
         if isinstance(error, multiprocessing.TimeoutError):
@@ -173,6 +197,9 @@ class NativeBackend(_GymnasiumBackend):
     def reset(self, seeds: list[int]) -> RawStep:
         frames, info = self.env.reset(seed=np.array(seeds))
         return self._begun(self._frames(frames), info)
+
+    def games(self) -> list[dict[str, Any]] | None:
+        return None  # ALE's vector environment keeps its games to itself
 
     def send(self, actions: np.ndarray) -> None:
         self.env.send(actions)

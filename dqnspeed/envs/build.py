@@ -16,10 +16,11 @@ from dqnspeed import machine
 from dqnspeed.config import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
 from dqnspeed.envs.games import AtariGame, atari_game, check_id
+from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.vector import VectorEnv
 from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize
 from dqnspeed.options import ConfigError
-from dqnspeed.signals import children_ignore_interrupts
+from dqnspeed.signals import children_ignore_signals
 
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
 
@@ -87,10 +88,10 @@ def make_vector_env(run: RunConfig, overlap: bool = False) -> VectorEnv:
         assert game is not None
         backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism))
     else:
-        makers: list[Callable[[], gymnasium.Env]] = [functools.partial(make_env, run.env, run.wrappers)] * run.num_envs
+        make: Callable[..., gymnasium.Env] = _make_in_worker if overlap else _make_resumable
+        makers = [functools.partial(make, run.env, run.wrappers)] * run.num_envs
         if overlap:
-            makers = [functools.partial(_make_in_worker, run.env, run.wrappers)] * run.num_envs
-            with children_ignore_interrupts():
+            with children_ignore_signals():
                 workers = gymnasium.vector.AsyncVectorEnv(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
             backend = AsyncBackend(workers, run.parallelism.timeout_s)
         else:
@@ -148,8 +149,12 @@ def _reason(error: Exception) -> str:
     return (str(error).strip().splitlines() or [""])[0].rstrip(".")
 
 
+def _make_resumable(env: EnvConfig, wrappers: WrappersConfig) -> gymnasium.Env:
+    return Resumable(make_env(env, wrappers))
+
+
 def _make_in_worker(env: EnvConfig, wrappers: WrappersConfig) -> gymnasium.Env:
-    return TracebackToParent(make_env(env, wrappers))
+    return TracebackToParent(_make_resumable(env, wrappers))
 
 
 def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.Env:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 
@@ -22,3 +25,9 @@ class FrameStack:
         self._stacks[:, -1] = frames
         if first.any():
             self._stacks[first] = frames[first, None]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"stacks": self._stacks.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._stacks[:] = state["stacks"]

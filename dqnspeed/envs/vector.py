@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -88,8 +90,34 @@ class VectorEnv:
             terminated, truncated = terminated & ~first, truncated & ~first
         return Step(raw.frames, rewards, terminated, truncated, first, self._finished_games())
 
+    def state_dict(self) -> dict[str, Any]:
+        """The games in progress, where the backend can give them, and what is counted of them."""
+        games = self._backend.games()
+        state: dict[str, Any] = {name: array.copy() for name, array in self._counted().items()}
+        return {**state, "games": None if games is None else {str(i): game for i, game in enumerate(games)}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
+        """Go on with saved games after a reset; False where they are lost and the new ones of the reset count."""
+        if state["games"] is None or not self._backend.set_games(
+            [state["games"][str(i)] for i in range(self.num_envs)]
+        ):
+            return False
+        for name, array in self._counted().items():
+            array[:] = state[name]
+        return True
+
     def close(self) -> None:
         self._backend.close()
+
+    def _counted(self) -> dict[str, np.ndarray]:
+        lives = {} if self._lives is None else {"lives": self._lives}
+        return {
+            **lives,
+            "game_over": self._game_over,
+            "life_lost": self._life_lost,
+            "returns": self._returns,
+            "lengths": self._lengths,
+        }
 
     def _lost_lives(self, lives: np.ndarray | None, reset: np.ndarray) -> np.ndarray:
         before, self._lives = self._lives, self._copy(lives)

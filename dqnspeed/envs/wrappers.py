@@ -55,12 +55,12 @@ class FrameSkip(gymnasium.Wrapper):
         super().__init__(env)
         self.skip = skip
         self.max_pool = max_pool and skip > 1
-        self._last_two: list[np.ndarray] = []
+        self.last_two: list[np.ndarray] = []
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         frame, info = self.env.reset(**kwargs)
         if self.max_pool:
-            self._last_two = [np.zeros_like(frame), np.array(frame)]
+            self.last_two = [np.zeros_like(frame), np.array(frame)]
         return frame, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -71,9 +71,9 @@ class FrameSkip(gymnasium.Wrapper):
             if terminated or truncated:
                 break
             if self.max_pool and i >= self.skip - 2:
-                self._last_two[i - self.skip + 2] = frame
+                self.last_two[i - self.skip + 2] = frame
         if self.max_pool:
-            frame = self._last_two[1] = np.maximum(*self._last_two)
+            frame = self.last_two[1] = np.maximum(*self.last_two)
         return frame, total, terminated, truncated, info
 
 

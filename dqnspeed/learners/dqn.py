@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +18,10 @@ from dqnspeed.learners.execution import ToDevice, graphs, lr_at, make_optimizer,
 from dqnspeed.models import QNetwork, frozen_copy
 from dqnspeed.replay import Batch
 
+CAUSES = (
+    "Likely causes: optimizer.lr too high, algo.loss=mse with unclipped rewards (try huber, algo.max_grad_norm=10 or "
+    "wrappers.clip_reward=true), or an environment that returns NaN."
+)
 HISTORY = 4096  # losses kept on the device between two looks at them
 
 
@@ -53,6 +59,30 @@ class DQN:
         self._history = torch.zeros(HISTORY, 2, device=device)
         self._seen = 0
 
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, target, optimizer and the count of updates; the learning rate follows from the count."""
+        return {
+            "network": self.network.state_dict(),
+            "target": self.target.state_dict(),
+            "optimizer": {str(key): dict(slots) for key, slots in self.optimizer.state_dict()["state"].items()},
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from :meth:`state_dict`, saved as arrays. The network keeps its memory, which actors may share."""
+        for network, kept in ((self.network, state["network"]), (self.target, state["target"])):
+            network.load_state_dict({name: torch.from_numpy(array) for name, array in kept.items()})
+        slots = {
+            int(key): {n: torch.from_numpy(a) for n, a in slot.items()} for key, slot in state["optimizer"].items()
+        }
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        for parameter, slot in self.optimizer.state.items():
+            for name, value in slot.items():
+                if value.shape == parameter.shape:
+                    slot[name] = torch.empty_like(parameter).copy_(value)  # in the parameter's memory layout
+        self.updates = self._seen = state["updates"]
+
     def begin(self, frames: np.ndarray) -> None:
         """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
         for network in (self.network, self.target):
@@ -87,7 +117,7 @@ class DQN:
         """Mean loss and Q-value of the updates since the last call.
 
         Raises:
-            NotFiniteError: one of them is infinite or NaN.
+            NotFiniteError: one of them, or a weight, is infinite or NaN.
         """
         count = min(self.updates - self._seen, HISTORY)
         if not count:
@@ -99,11 +129,9 @@ class DQN:
         if bad.any():
             first = self.updates - count + int(bad.nonzero()[0])
             loss, q_mean = history[bad][0].tolist()
-            raise NotFiniteError(
-                f"update {first + 1}: loss {loss}, mean Q {q_mean} is not finite. Likely causes: optimizer.lr "
-                f"too high, algo.loss=mse with unclipped rewards (try huber, algo.max_grad_norm=10 or "
-                f"wrappers.clip_reward=true), or an environment that returns NaN."
-            )
+            raise NotFiniteError(f"update {first + 1}: loss {loss}, mean Q {q_mean} is not finite. {CAUSES}")
+        if not all(torch.isfinite(parameter).all() for parameter in self.network.parameters()):
+            raise NotFiniteError(f"update {self.updates}: a weight of the network is not finite. {CAUSES}")
         loss, q_mean = history.mean(dim=0).tolist()
         return LearnerStats(loss, q_mean)
 
@@ -129,3 +157,8 @@ class DQN:
             return target_q.max(dim=1).values
         best = self.network(next_observations).argmax(dim=1, keepdim=True)  # van Hasselt et al. 2016, equation 4
         return target_q.gather(1, best)[:, 0]
+
+
+def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """Arrays of a checkpoint as tensors on the CPU."""
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
@@ -23,6 +26,12 @@ class EpsilonGreedy:
     ):
         self._network, self._num_actions = network, num_actions
         self._execution, self._device, self._rng = execution, device, rng
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._rng.bit_generator.state = state["rng"]
 
     def __call__(self, observations: np.ndarray, epsilon: float) -> np.ndarray:
         """Actions ``(N,) int64`` for observations ``(N, stack * C, ...)``."""

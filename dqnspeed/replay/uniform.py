@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -125,6 +125,35 @@ class UniformReplay:
         chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
         return self._flat["frames"][chosen]
 
+    def cut(self, lane: int, count: int) -> None:
+        """Close the episodes that lanes ``lane .. lane + count - 1`` are in the middle of: nobody will go on with them.
+
+        The newest row of each lane becomes its episode's last frame, and the episode counts as truncated there.
+        """
+        for i in range(lane, lane + count):
+            written = int(self._written[i])
+            if not written:
+                continue
+            last, before = (int(self._index(np.int64(i), np.int64(written - k))) for k in (1, 2))
+            for name in ("transition", "terminated", "truncated"):
+                self._flat[name][last] = False
+            ended = self._flat["terminated"][before] or not self._flat["transition"][before]
+            if written > 1 and not self._flat["first"][last] and not ended:
+                self._flat["truncated"][before] = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is stored, oldest rows included, and the state of the draw."""
+        held = min(int(self._written.max(initial=0)), self._rows)
+        columns = {name: column[:, :held] for name, column in self._columns.items()}
+        return {"columns": columns, "written": self._written.copy(), "rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave; the rings must be as long as they were."""
+        for name, stored in state["columns"].items():
+            self._columns[name][:, : stored.shape[1]] = stored
+        self._written[:] = state["written"]
+        self._rng.bit_generator.state = state["rng"]
+
     def close(self) -> None:
         self._frames = self._written = np.empty(0)
         self._columns, self._flat = {}, {}
@@ -198,5 +227,5 @@ class UniformReplay:
         shape = self._frames.shape[2:]
         return stacks.reshape(len(row), self.stack * shape[0], *shape[1:]), row
 
-    def _index(self, lane: np.ndarray, row: np.ndarray) -> np.ndarray:
+    def _index(self, lane: Any, row: Any) -> Any:
         return lane * self._rows + row % self._rows

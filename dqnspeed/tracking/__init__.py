@@ -10,26 +10,46 @@ from typing import Any
 from dqnspeed.config import RunConfig
 from dqnspeed.options import ConfigError
 from dqnspeed.tracking.base import Tracker, Trackers
-from dqnspeed.tracking.files import EpisodesCsv, JsonLines
+from dqnspeed.tracking.files import EpisodesCsv, EvaluationsCsv, JsonLines, claim, file_sizes, shorten
 from dqnspeed.tracking.services import TensorBoard, WandB
 from dqnspeed.tracking.terminal import make_progress
 
 log = logging.getLogger(__name__)
 
 
-def make_trackers(run: RunConfig, folder: Path, config: Mapping[str, Any], group: str | None) -> Trackers:
+def make_trackers(
+    run: RunConfig,
+    folder: Path,
+    config: Mapping[str, Any],
+    group: str | None,
+    resumed_at: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Trackers:
     """The trackers of a run. TensorBoard or W&B that cannot start are named in a warning and left out.
 
+    Args:
+        resumed_at: agent step at which a run is resumed, whose files are there already; ``None`` for a new run.
+        sizes: bytes of those files at that step; what was written later is taken back.
+
     Raises:
-        ConfigError: the folder holds another run already.
+        ConfigError: the folder holds another run already, or the run that is to be resumed is still running.
     """
     try:
-        trackers: list[Tracker] = [JsonLines(folder / "metrics.jsonl"), EpisodesCsv(folder / "episodes.csv")]
+        metrics = claim(folder / "metrics.jsonl", resumed=resumed_at is not None)
     except FileExistsError as error:
         raise ConfigError(f"{folder} holds another run already; name a new folder.") from error
+    except BlockingIOError as error:
+        raise ConfigError(f"resume={folder}: this run is still running.") from error
+    if resumed_at is not None:
+        shorten(folder, sizes or {})
+    trackers: list[Tracker] = [
+        JsonLines(metrics),
+        EpisodesCsv(folder / "episodes.csv"),
+        EvaluationsCsv(folder / "evaluations.csv"),
+    ]
     services: list[tuple[str, Callable[[], Tracker]]] = []
     if run.tracking.tensorboard:
-        services.append(("TensorBoard", lambda: TensorBoard(folder, config)))
+        services.append(("TensorBoard", lambda: TensorBoard(folder, config, resumed_at)))
     if run.tracking.wandb != "disabled":
         name = f"{run.experiment.name}-seed{run.seed}"
         services.append(("W&B", lambda: WandB(run.tracking, folder, config, name, group)))
@@ -41,4 +61,4 @@ def make_trackers(run: RunConfig, folder: Path, config: Mapping[str, Any], group
     return Trackers([*trackers, make_progress(run)])
 
 
-__all__ = ["Tracker", "Trackers", "make_trackers"]
+__all__ = ["Tracker", "Trackers", "file_sizes", "make_trackers"]

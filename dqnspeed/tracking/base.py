@@ -14,8 +14,14 @@ log = logging.getLogger(__name__)
 class Tracker:
     """Receives what happens in a run; each method does nothing unless a tracker needs it."""
 
-    def episode(self, number: int, episode: Episode, step: int, seconds: float) -> None:
-        """A whole game ended: the ``number``-th of the run, at agent step ``step`` after ``seconds``."""
+    def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
+        """A whole game ended: the ``number``-th of the run, at agent step ``step`` after ``seconds``.
+
+        ``video`` is its file in the run's folder, or empty.
+        """
+
+    def evaluation(self, number: int, episodes: Sequence[Episode], step: int, seconds: float) -> None:
+        """The ``number``-th evaluation was played."""
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         """Metrics of the last window, at agent step ``step`` after ``seconds`` of wall clock."""
@@ -30,8 +36,11 @@ class Trackers(Tracker):
     def __init__(self, trackers: Sequence[Tracker]):
         self._trackers = list(trackers)
 
-    def episode(self, number: int, episode: Episode, step: int, seconds: float) -> None:
-        self._each(lambda tracker: tracker.episode(number, episode, step, seconds))
+    def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
+        self._each(lambda tracker: tracker.episode(number, episode, step, seconds, video))
+
+    def evaluation(self, number: int, episodes: Sequence[Episode], step: int, seconds: float) -> None:
+        self._each(lambda tracker: tracker.evaluation(number, episodes, step, seconds))
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         self._each(lambda tracker: tracker.report(metrics, step, seconds))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from dqnspeed.envs import Episode
 
@@ -13,16 +15,30 @@ ALPHA = 0.98  # of the exponential means
 
 
 class Clock:
-    """Seconds since :meth:`start`, which is the first environment step."""
+    """Seconds of training: since :meth:`start`, which is the first environment step, but for what was left out."""
 
     def __init__(self) -> None:
         self._started: float | None = None
+        self._before = 0.0
 
     def start(self) -> None:
         self._started = time.perf_counter()
 
     def now(self) -> float:
-        return 0.0 if self._started is None else time.perf_counter() - self._started
+        return self._before + (0.0 if self._started is None else time.perf_counter() - self._started)
+
+    def set(self, seconds: float) -> None:
+        """Seconds trained before :meth:`start`, in a run that was resumed."""
+        self._before = seconds
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """What happens inside takes no time."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._before -= time.perf_counter() - begin
 
 
 class Timer:
@@ -73,6 +89,14 @@ class Returns:
     def full(self) -> bool:
         return len(self.last) == self.last.maxlen
 
+    def state_dict(self) -> dict[str, Any]:
+        last = [[e.env, e.episode_return, e.length] for e in self.last]
+        return {"last": last, "count": self.count, "average": self.average.value}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.last.extend(Episode(*values) for values in state["last"])
+        self.count, self.average.value = state["count"], state["average"]
+
     def metrics(self) -> dict[str, float]:
         if not self.last:
             return {"episode/count": 0}
@@ -89,9 +113,9 @@ class Returns:
 class Speed:
     """Current steps, updates and replay ratio, over the last :data:`WINDOW_S` seconds."""
 
-    def __init__(self, batch_size: int, frame_skip: int):
+    def __init__(self, batch_size: int, frame_skip: int, seconds: float = 0, steps: int = 0, updates: int = 0):
         self._batch_size, self._frame_skip = batch_size, frame_skip
-        self._samples: deque[tuple[float, int, int]] = deque([(0.0, 0, 0)])
+        self._samples: deque[tuple[float, int, int]] = deque([(seconds, steps, updates)])
 
     def metrics(self, seconds: float, steps: int, updates: int) -> dict[str, float]:
         """Metrics at this moment; also remembers it."""

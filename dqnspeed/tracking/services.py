@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from dqnspeed.tracking.base import Tracker
 class TensorBoard(Tracker):
     """Event files against agent step; TensorBoard itself shows them against wall clock too."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]):
+    def __init__(self, folder: Path, config: Mapping[str, Any], resumed_at: int | None = None):
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder))
+        purge = None if resumed_at is None else resumed_at + 1  # later steps are trained again
+        self._writer = SummaryWriter(str(folder), purge_step=purge)
         self._writer.add_text("config", _markdown(config))
 
-    def episode(self, number: int, episode: Episode, step: int, seconds: float) -> None:
+    def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
         self._write({"episode/return": episode.episode_return, "episode/length": episode.length}, step)
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
@@ -37,11 +39,18 @@ class TensorBoard(Tracker):
 
 
 class WandB(Tracker):
-    """Weights & Biases, offline unless asked; every metric against agent step and ``time/wall_s``."""
+    """Weights & Biases, offline unless asked; every metric against agent step and ``time/wall_s``.
+
+    A resumed run keeps the id of its first stretch, so that W&B shows both as one.
+    """
 
     def __init__(self, tracking: TrackingConfig, folder: Path, config: Mapping[str, Any], name: str, group: str | None):
         import wandb
 
+        id_file = folder / "wandb" / "id.txt"
+        if not id_file.exists():
+            id_file.parent.mkdir(exist_ok=True)
+            id_file.write_text(uuid.uuid4().hex[:8])
         self._run = wandb.init(
             project=tracking.project,
             name=tracking.run_name or name,
@@ -50,11 +59,13 @@ class WandB(Tracker):
             mode=tracking.wandb,  # type: ignore[arg-type]
             config=dict(config),
             reinit="finish_previous",
+            id=id_file.read_text(),
+            resume="allow" if tracking.wandb == "online" else None,
             settings=wandb.Settings(silent=True, console="off"),
         )
         self._run.define_metric("*", step_metric="agent_step")
 
-    def episode(self, number: int, episode: Episode, step: int, seconds: float) -> None:
+    def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
         metrics = {"episode/return": episode.episode_return, "episode/length": episode.length}
         self._run.log({**metrics, "agent_step": step, "time/wall_s": seconds})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import time
@@ -41,13 +42,13 @@ class Started:
         self.replay: UniformReplay = make_replay(run, spec, lock)
         self.actors: Actors = make_actors(run, spec, self.learner.network, self.replay, lock, torch.device("cpu"))
         self.actors.begin()
-        self.agent_steps, self.episodes, self.updates = 0, list[Episode](), 1000
+        self.agent_steps, self.episodes, self.limit = 0, list[Episode](), math.inf
 
     def collect(self, steps: int) -> None:
         deadline = time.monotonic() + 60
         while self.agent_steps < steps:
             self.actors.dispatch()
-            collected = self.actors.collect(self.updates, wait=True)
+            collected = self.actors.collect(self.limit, wait=True)
             self.agent_steps += collected.agent_steps
             self.episodes += collected.episodes
             assert time.monotonic() < deadline
@@ -125,20 +126,16 @@ def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
         np.testing.assert_array_equal(other[1], stored[1])
 
 
-def test_a_held_replay_ratio_stops_actors_that_run_ahead() -> None:
-    run = make_toy("parallelism=process", "parallelism.replay_ratio=8", "algo.learning_starts=100")
-    with Started(run) as started:
-        started.updates = 0
+def test_actors_stop_at_the_limit() -> None:
+    with Started(make_toy("parallelism=process", "parallelism.replay_ratio=8")) as started:
+        started.limit = 110
         started.collect(100)
         time.sleep(1)
-        started.actors.collect(0, wait=True)
-        total = int(started.actors._controls.agent_steps.sum())  # type: ignore[attr-defined]
-        assert 100 <= total <= 120
-        started.updates = 10  # ten updates of 32 at ratio 8 pay for 40 steps
-        started.agent_steps = total
-        started.collect(total + 30)
+        assert int(started.actors._controls.agent_steps.sum()) == 110  # type: ignore[attr-defined]
+        started.limit = 150
+        started.collect(150)
         time.sleep(0.5)
-        assert int(started.actors._controls.agent_steps.sum()) <= 160  # type: ignore[attr-defined]
+        assert int(started.actors._controls.agent_steps.sum()) == 150  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("how", ["raise", "hang", "die"])

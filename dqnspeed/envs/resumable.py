@@ -1,0 +1,108 @@
+"""Games in progress that can be saved and gone on with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gymnasium
+import numpy as np
+from ale_py import ALEState
+from ale_py.env import AtariEnv
+
+from dqnspeed.envs.wrappers import FrameSkip
+
+
+class Resumable(gymnasium.Wrapper):
+    """The outermost wrapper of an environment: its ``game`` can be read, and set on another copy of it.
+
+    An ALE game is saved as ALE's own state, random numbers included. Any other environment is brought back by
+    beginning its episode again from the same seed or random state and repeating the actions; where that does not
+    lead to the same observation, ``goes_on`` is False and the environment waits for a reset.
+
+    A game that is over needs its reset on the next step, as in Gymnasium's NEXT_STEP autoreset.
+    """
+
+    def __init__(self, env: gymnasium.Env):
+        super().__init__(env)
+        self.goes_on = False
+        self._over = False
+        self._reset_next = False
+        self._actions: list[int] = []
+        self._begun: dict[str, Any] = {}
+        self._frame: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._over = self._reset_next = False
+        self._begun = {"seed": seed, "rng": None if seed is not None else self._rng_state()}
+        self._actions = []
+        self._frame, info = self.env.reset(seed=seed, options=options)
+        return self._frame, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        if self._reset_next:
+            frame, info = self.reset()
+            return frame, 0.0, False, False, info
+        self._actions.append(int(action))
+        self._frame, reward, terminated, truncated, info = self.env.step(action)
+        self._over = bool(terminated or truncated)
+        return self._frame, reward, terminated, truncated, info
+
+    @property
+    def game(self) -> dict[str, Any]:
+        """The game in progress: arrays and JSON values."""
+        state = {"over": self._over, "rng": self._rng_state()}
+        if isinstance(self.unwrapped, AtariEnv):
+            ale = np.frombuffer(self.unwrapped.clone_state(include_rng=True).serialize(), np.uint8)
+            return {**state, "ale": ale, "frames": self._pooled_frames()}
+        return {**state, "begun": self._begun, "actions": np.array(self._actions), "frame": np.array(self._frame)}
+
+    @game.setter
+    def game(self, state: dict[str, Any]) -> None:
+        if isinstance(self.unwrapped, AtariEnv):
+            self.unwrapped.restore_state(ALEState(state["ale"].tobytes()))
+            for i, frame in state["frames"].items():
+                self._frame_skip().last_two[int(i)][:] = frame  # type: ignore[union-attr]
+            self._set_rng(state["rng"])
+            self.goes_on = True
+        elif state["over"]:
+            self._set_rng(state["rng"])
+            self.goes_on = True
+        else:
+            self.goes_on = self._repeat(state)
+        self._over = self._reset_next = bool(state["over"]) and self.goes_on
+
+    def _repeat(self, state: dict[str, Any]) -> bool:
+        begun = state["begun"]
+        if begun["rng"] is not None:
+            self._set_rng(begun["rng"])
+        self.reset(seed=begun["seed"])
+        self._begun = begun
+        for action in state["actions"].tolist():
+            _, _, terminated, truncated, _ = self.step(action)
+            if terminated or truncated:
+                break
+        same = np.array_equal(np.asarray(self._frame), state["frame"])
+        return same and not self._over and len(self._actions) == len(state["actions"])
+
+    def _pooled_frames(self) -> dict[str, np.ndarray]:
+        skip = self._frame_skip()
+        return {} if skip is None else {str(i): frame.copy() for i, frame in enumerate(skip.last_two)}
+
+    def _frame_skip(self) -> FrameSkip | None:
+        layer: gymnasium.Env = self.env
+        while isinstance(layer, gymnasium.Wrapper):
+            if isinstance(layer, FrameSkip):
+                return layer
+            layer = layer.env
+        return None
+
+    def _rng_state(self) -> str:
+        return json.dumps(self.unwrapped.np_random.bit_generator.state, default=_listed)
+
+    def _set_rng(self, state: str) -> None:
+        self.unwrapped.np_random.bit_generator.state = json.loads(state)
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist()  # MT19937 keeps an array

@@ -1,0 +1,112 @@
+"""Games played for their results: evaluation apart from training, and whoever else plays a trained network."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from dqnspeed.actors.stepper import env_seeds
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import EnvSpec, Episode, FrameStack, Step, VectorEnv, make_vector_env
+from dqnspeed.learners import EpsilonGreedy
+
+AT_ONCE = 8  # environments that play an evaluation side by side
+SEEDS = 2**31  # evaluation's seeds are those of actors nobody has
+
+
+def play_games(
+    env: VectorEnv,
+    spec: EnvSpec,
+    act: Callable[[np.ndarray], np.ndarray],
+    seeds: list[int],
+    games: int,
+    watch: Callable[[np.ndarray, np.ndarray, Step], None] = lambda *_: None,
+    give_up: Callable[[], bool] = lambda: False,
+) -> Iterator[Episode]:
+    """Play ``games`` whole games, shared out over the environments so that short ones count no more than long ones.
+
+    Args:
+        act: actions ``(N,)`` for observations ``(N, stack * C, ...)``.
+        watch: called after each step with the observations acted on, the actions, and the step.
+        give_up: asked before each step; True ends the play.
+    """
+    count = env.num_envs
+    left = [games // count + (i < games % count) for i in range(count)]
+    stack = FrameStack(count, spec.stack, spec.frame_shape, spec.frame_dtype)
+    stack.push(env.reset(seeds), np.ones(count, bool))
+    while any(left) and not give_up():
+        actions = act(stack.observations)
+        env.send(actions)
+        step = env.recv()
+        watch(stack.observations, actions, step)
+        stack.push(step.frames, step.first)
+        for episode in step.episodes:
+            if left[episode.env]:
+                left[episode.env] -= 1
+                yield episode
+
+
+class Evaluator:
+    """Every ``eval.every_steps`` agent steps: ``eval.episodes`` games by the greedy policy.
+
+    Its environments and seeds are its own, so that training goes on as if it had not been; each evaluation has new
+    seeds. ``mean`` is the mean return of the last one.
+    """
+
+    def __init__(self, run: RunConfig, spec: EnvSpec, network: nn.Module, device: torch.device):
+        self._config, self._seed, self._spec = run.eval, run.seed, spec
+        self._run = dataclasses.replace(run, num_envs=min(run.eval.episodes, AT_ONCE))
+        self._policy = lambda rng: EpsilonGreedy(network, spec.num_actions, run.execution, device, rng)
+        self._env: VectorEnv | None = None
+        self._next = run.eval.every_steps
+        self.mean: float | None = None
+        self.count = 0
+
+    def is_due(self, agent_steps: int) -> bool:
+        return self._next is not None and agent_steps >= self._next
+
+    def play(self, agent_steps: int, give_up: Callable[[], bool]) -> list[Episode]:
+        """The games of one evaluation; none where it was given up."""
+        assert self._config.every_steps is not None
+        if self._env is None:
+            self._env = make_vector_env(self._run)
+        number = self.count + 1
+        policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
+        seeds = env_seeds(self._seed, SEEDS, self._env.num_envs, stretch=number)
+        act = lambda observations: policy(observations, self._config.epsilon)  # noqa: E731
+        games = play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=give_up)
+        episodes = list(games)
+        if give_up():
+            return []
+        self._next = agent_steps + self._config.every_steps
+        self.count = number
+        self.mean = statistics.fmean(e.episode_return for e in episodes)
+        return episodes
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"next": self._next, "mean": self.mean, "count": self.count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if state["next"] is not None and self._next is not None:
+            self._next = state["next"]
+        self.mean, self.count = state["mean"], state["count"]
+
+    def close(self) -> None:
+        if self._env is not None:
+            self._env.close()
+
+
+def evaluation_metrics(episodes: list[Episode]) -> dict[str, float]:
+    """``eval/*`` of one evaluation."""
+    returns = [e.episode_return for e in episodes]
+    return {
+        "eval/return_mean": statistics.fmean(returns),
+        "eval/return_std": statistics.pstdev(returns),
+        "eval/length_mean": statistics.fmean(e.length for e in episodes),
+    }

@@ -1,0 +1,286 @@
+"""A run that was ended goes on: nothing lost, nothing twice, and for `serial` bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import TOY, command, environment, make_run, make_toy, untimed
+
+from dqnspeed import envs, resuming
+from dqnspeed.checkpoint import State, load, newest
+from dqnspeed.cli import USER_ERRORS, explain
+from dqnspeed.config import RunConfig
+from dqnspeed.trainer import train
+
+SMALL_ATARI = [
+    "env=breakout", "env.sticky_actions=0.25", "model=small", "model.hidden=[16]", "algo.batch_size=16",
+    "algo.learning_starts=150", "algo.n_step=3", "replay.capacity=1000", "exploration.decay_steps=300",
+    "tracking=local", "tracking.progress=off", "algo.target_sync=20",
+]  # fmt: skip
+
+
+def go(folder: Path, run: RunConfig, resumed: bool = False) -> State:
+    """Train in ``folder``, from its newest checkpoint if there is one; returns the final state."""
+    found = newest(folder / "checkpoints") if resumed else None
+    train(run, envs.describe(run), folder, {}, state=found and found[1])
+    return load(folder / "checkpoints" / "final.safetensors")
+
+
+def episodes(folder: Path) -> list[dict[str, str]]:
+    with (folder / "episodes.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        [*SMALL_ATARI, "num_envs=2", "algo.batch_size=16"],
+        [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16"],
+        [*SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",
+         "env.max_episode_frames=300"],
+        [*TOY, "env.id=CartPole-v1", "num_envs=2"],
+    ],
+    ids=["serial", "overlap", "tweaked with evaluations", "an environment without states of its own"],
+)  # fmt: skip
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], tmp_path: Path) -> None:
+    def run(steps: int) -> RunConfig:
+        return make_run(*kind, "checkpoint.replay=true", f"stop.max_steps={steps}")
+
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "parts").mkdir()
+    whole = go(tmp_path / "whole", run(600))
+    for i, steps in enumerate((90, 250, 251, 600)):
+        parts = go(tmp_path / "parts", run(steps), resumed=i > 0)
+
+    assert parts["progress"]["resumed_at"] and parts["learner"]["updates"] > 50
+    expected, got = untimed(whole), untimed(parts)
+    assert expected.keys() == got.keys()
+    assert [name for name, value in expected.items() if value != got[name]] == []
+
+    def told(folder: str) -> list[list[str]]:
+        return [[v for k, v in e.items() if k != "wall_time_s"] for e in episodes(tmp_path / folder)]
+
+    assert told("whole") == told("parts") and (told("whole") or "CartPole" not in str(kind))
+
+
+@pytest.mark.parametrize("kind", [["wrappers=native", "env=breakout", "model=small"], ["parallelism=process"]])
+def test_games_that_cannot_be_saved_begin_anew_and_no_transition_crosses_the_gap(
+    kind: list[str], tmp_path: Path
+) -> None:
+    toy = TOY if "parallelism=process" in kind else SMALL_ATARI
+    overrides = [*toy, *kind, "num_envs=2", "checkpoint.replay=true", "algo.batch_size=16", "algo.learning_starts=150"]
+    before = go(tmp_path, make_run(*overrides, "stop.max_steps=200"))
+    more = before["progress"]["agent_steps"] + 30
+    after = go(tmp_path, make_run(*overrides, f"stop.max_steps={more}"), resumed=True)
+    for lane, cut in enumerate(before["replay"]["written"]):
+        columns = {name: column[lane] for name, column in after["replay"]["columns"].items()}
+        assert columns["first"][cut] and not columns["transition"][cut - 1]
+        ended = columns["truncated"][cut - 2] or columns["terminated"][cut - 2] or not columns["transition"][cut - 2]
+        assert ended or columns["first"][cut - 1]
+
+
+def test_without_the_replay_it_is_filled_anew_before_learning_goes_on(tmp_path: Path) -> None:
+    toy = ["algo.learning_starts=100", "algo.batch_size=8", "algo.steps_per_update=2"]
+    before = go(tmp_path, make_toy(*toy, "stop.max_steps=500"))
+    after = go(tmp_path, make_toy(*toy, "stop.max_steps=590"), resumed=True)
+    assert after["learner"]["updates"] == before["learner"]["updates"]
+    later = go(tmp_path, make_toy(*toy, "stop.max_steps=800"), resumed=True)
+    assert later["learner"]["updates"] == before["learner"]["updates"] + (800 - 690) // 2
+    assert later["progress"]["resumed_at"] == [500, 590]
+
+
+@contextlib.contextmanager
+def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A training in a process group of its own, of which nothing is left afterwards."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(
+        command(*arguments), cwd=folder, env=environment(), start_new_session=True, text=True, **pipes
+    ) as run:
+        try:
+            yield run
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+
+
+def wait_for(condition: Callable[[], bool], run: subprocess.Popen[str], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.02)
+
+
+def check_files(folder: Path, steps_per_episode: int) -> dict[str, Any]:
+    """The files of a run tell one story without a gap or a double line; returns its last report."""
+    reports = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for earlier, later in itertools.pairwise(reports):
+        for key in ("step", "time", "train/updates", "episode/count"):
+            assert later.get(key, 0) >= earlier.get(key, 0), key
+        assert later["train/epsilon"] <= earlier["train/epsilon"] + 1e-9
+    rows = episodes(folder)
+    assert [int(row["episode"]) for row in rows] == list(range(1, len(rows) + 1))
+    times = [float(row["wall_time_s"]) for row in rows]
+    assert times == sorted(times)
+    assert all(int(row["length"]) == steps_per_episode for row in rows)
+    return reports[-1] if reports else {}
+
+
+def newest_step(folder: Path) -> int:
+    return max((int(path.stem[5:]) for path in folder.glob("checkpoints/step_*.safetensors")), default=-1)
+
+
+KILLS = int(os.environ.get("DQNSPEED_KILLS", "2"))  # 20 for the long form of the test
+EVERY_KIND = {
+    "serial": ["parallelism=serial"],
+    "overlap": ["parallelism=overlap"],
+    "process": ["parallelism=process", "parallelism.num_actors=2"],
+    "process, queue": ["parallelism=process", "parallelism.transport=queue"],
+    "process, held ratio": ["parallelism=process", "parallelism.replay_ratio=16"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    toy = [*TOY, *EVERY_KIND[kind], "num_envs=2", "checkpoint.every_minutes=0.005", "checkpoint.replay=true",
+           "tracking.report_every_s=0.05", "exploration.decay_steps=20000", "hydra.run.dir=run"]  # fmt: skip
+    rng = random.Random(kind)
+    arguments = toy
+    for _ in range(KILLS):
+        steps = newest_step(folder)
+        with started(tmp_path, *arguments) as run:
+            if rng.random() < 0.8:  # else the moment may lie before the first step or checkpoint
+                wait_for(lambda steps=steps: newest_step(folder) > steps, run)
+                time.sleep(rng.random() * 0.6)
+            else:
+                wait_for((folder / "metrics.jsonl").exists, run)
+                time.sleep(rng.random() * 3)
+            run.kill()
+            assert "dqnspeed:" not in run.communicate()[1]
+        arguments = ["resume=run"]
+
+    found = newest(folder / "checkpoints")
+    assert found is not None
+    steps = found[1]["progress"]["agent_steps"]
+    last = subprocess.run(
+        command("resume=run", f"stop.max_steps={steps + 3000}"), cwd=tmp_path, env=environment(),
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert last.returncode == 0, last.stderr
+    report = check_files(folder, steps_per_episode=7)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["stopped_by"] == "max_steps" and summary["agent_steps"] == report["step"] >= steps + 3000
+    assert summary["episodes"] == len(episodes(folder))
+    assert summary["resumed_at"] == sorted(summary["resumed_at"])
+    # Every game is there: all agent steps but those of the games in progress, and those cut off when games began
+    # anew (toy games cannot be brought back), are in some row.
+    told = sum(int(row["length"]) for row in episodes(folder))
+    lanes = 4 if "two" in kind or kind == "process" else 2
+    assert 0 <= summary["agent_steps"] - told <= 7 * lanes * (len(summary["resumed_at"]) + 1)
+
+
+def test_ctrl_c_twice_leaves_at_once_without_harm(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    # A hundred updates between two looks at the stop rule, so that the second Ctrl-C comes before the first has worked.
+    slow = ["num_envs=100", "parallelism.replay_ratio=256", "algo.batch_size=256", "model.hidden=[512,512]",
+            "replay.capacity=20000", "algo.learning_starts=3000"]  # fmt: skip
+    with started(
+        tmp_path, *TOY, "parallelism=process", *slow, "hydra.run.dir=run", "checkpoint.every_minutes=0.001"
+    ) as run:
+        wait_for(lambda: newest_step(folder) > 3000, run)
+        time.sleep(1)
+        os.killpg(run.pid, signal.SIGINT)
+        time.sleep(0.2)
+        os.killpg(run.pid, signal.SIGINT)
+        _, errors = run.communicate(timeout=20)
+    assert json.loads((folder / "summary.json").read_text())["error"] == "KeyboardInterrupt: "
+    assert run.returncode == 128 + signal.SIGINT and "Traceback" not in errors
+    assert newest(folder / "checkpoints") is not None
+    assert not list(folder.rglob("*.partial"))
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    assert cli(*TOY, "hydra.run.dir=run", "stop.max_steps=6000", "checkpoint.every_minutes=0.005").returncode == 0
+    final = tmp_path / "run" / "checkpoints" / "final.safetensors"
+    final.write_bytes(final.read_bytes()[:-100])
+    before = newest(tmp_path / "run" / "checkpoints")
+    assert before is not None and before[0].stem.startswith("step_")
+    result = cli("resume=run", "stop.max_steps=7000")
+    assert result.returncode == 0 and "final.safetensors is damaged" in result.stderr
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["resumed_at"] == [
+        before[1]["progress"]["agent_steps"]
+    ]
+    check_files(tmp_path / "run", steps_per_episode=7)
+
+
+def test_a_loss_that_is_not_finite_leaves_a_good_checkpoint_and_the_line_that_resumes(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    result = cli(*TOY, "hydra.run.dir=run", "stop.max_steps=3000", "checkpoint.every_minutes=0.001")
+    assert result.returncode == 0
+    result = cli("resume=run", "stop.max_steps=200000", "optimizer.lr=1e30", "checkpoint.every_minutes=0.001")
+    assert result.returncode == 1 and "is not finite" in result.stderr and "Traceback" not in result.stderr
+    assert "python -m dqnspeed.train resume=run" in result.stderr
+    found = newest(tmp_path / "run" / "checkpoints")
+    assert found is not None
+    assert all(np.isfinite(weights).all() for weights in found[1]["learner"]["network"].values())
+
+
+def test_what_cannot_be_resumed_says_so_in_one_sentence(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert cli(*TOY, "hydra.run.dir=run", "stop.max_steps=100").returncode == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    finished = (
+        "resume=run: this run is finished (stop.max_steps=100 was reached after 100 agent steps); raise "
+        "stop.max_steps to go on."
+    )
+    bad = {
+        "resume=nowhere": "nowhere: there is no such folder.",
+        "resume=empty": "empty: holds no run (no .hydra/config.yaml).",
+        "resume=run": finished,
+        "resume=run num_envs=3": "num_envs: is no option that a resumed run can change",
+        "resume=run tracking=local": "tracking: is no option that a resumed run can change",
+        "resume=run stop.max_step=3": "stop.max_step: is no option that a resumed run can change",
+        "resume=run stop.max_steps=-3": "stop.max_steps=-3: must be at least 1.",
+        "resume=run stop.max_steps=abc": "stop.max_steps: Value 'abc'",
+        "resume=run -m": "-m: does not go with resume=",
+        "resume=": "resume: name one folder of a run.",
+    }
+    monkeypatch.chdir(tmp_path)
+    for line, sentence in bad.items():
+        with pytest.raises(USER_ERRORS) as raised:
+            resuming.prepare(line.split())
+        assert explain(raised.value).startswith(sentence), explain(raised.value)
+    result = cli("resume=run")
+    assert (result.returncode, result.stderr) == (2, f"dqnspeed: {finished}\n")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_two_processes_never_go_on_with_the_same_run(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    with started(tmp_path, *TOY, "hydra.run.dir=run") as run:
+        wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists(), run)
+        result = cli("resume=run")
+        run.terminate()
+        run.communicate(timeout=30)
+    assert result.returncode == 2 and "this run is still running" in result.stderr
+    check_files(tmp_path / "run", steps_per_episode=7)
