@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import itertools
+import logging
 import os
 import re
 import signal
@@ -29,9 +30,9 @@ from dqnspeed.learners import check_execution
 from dqnspeed.models import check_network
 from dqnspeed.options import ConfigError
 from dqnspeed.replay import check_fits
+from dqnspeed.tracking.video import check_video
 
-_PACKAGE = Path(__file__).resolve().parent
-CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf")
+log = logging.getLogger(__name__)
 
 USAGE_EXIT_CODE = 2
 FULL_ERROR = os.environ.get("HYDRA_FULL_ERROR") == "1"  # as the user set it
@@ -80,6 +81,9 @@ def check_run(run: RunConfig) -> EnvSpec:
     spec = envs.describe(run)
     check_network(run.model, spec.observation_shape)
     check_fits(run, spec)
+    check_video(run, spec)
+    for doubt in envs.probe(run.env):
+        log.warning("%s", doubt)
     return spec
 
 

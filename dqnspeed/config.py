@@ -9,12 +9,16 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, is_dataclass
+from pathlib import Path
 from typing import Any, Dict, List, Union, get_type_hints  # noqa: UP035  OmegaConf reads these at run time
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed.options import ConfigError, check_values, option
+
+_PACKAGE = Path(__file__).resolve().parent
+CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf")
 
 CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are left alone while another process writes
 
@@ -42,6 +46,8 @@ class EnvConfig:
     sticky_actions: float | None = option("chance that ALE repeats the last action, null: as the id says", ge=0, lt=1)
     full_action_space: bool | None = option("all 18 joystick actions, null: as the id says")
     max_episode_frames: int | None = option("emulated frames before truncation, null: as the id says", ge=1)
+    observation_key: str | None = option("the entry to look at, where observations are a Dict")
+    channels: str = option("where an image has its channels", choices=("auto", "first", "last"))
     kwargs: Dict[str, Any] = option("keyword arguments for gymnasium.make (not for ALE games)")  # noqa: UP006
 
 
@@ -80,7 +86,7 @@ class ModelConfig:
     hidden: List[int] = option("units of the fully connected layers")  # noqa: UP006
     dueling: bool = option("separate value and advantage streams")
     layer_norm: bool = option("layer norm before every activation")
-    input_scale: float = option("observations are divided by this", gt=0)
+    input_scale: float | None = option("observations are divided by this, null: by the most their space allows", gt=0)
     background: bool = option("subtract the median of the first random frames")
     background_frames: int = option("frames the median is taken over", ge=1)
 
@@ -132,6 +138,7 @@ class TrackingConfig:
     progress: str = option("what the terminal shows", choices=("auto", "rich", "plain", "off"))
     tensorboard: bool = option("write TensorBoard events")
     wandb: str = option("Weights & Biases", choices=("offline", "online", "disabled"))
+    video_every: int = option("training games between videos of what the agent saw, 0: none", ge=0)
     project: str = option("W&B project")
     group: str | None = option("W&B group, null: the sweep's folder in a sweep, else none")
     run_name: str | None = option("W&B run name, null: rung and seed")

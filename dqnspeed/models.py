@@ -46,12 +46,15 @@ class QNetwork(nn.Module):
     """Action values ``(B, num_actions) float32`` of observations ``(B, C, H, W)`` or ``(B, D)``.
 
     Convolutions and layers as in Mnih et al. (2015); ``dueling`` as in Wang et al. (2016), equation 9.
+
+    Args:
+        largest: magnitude that observations can have; they are divided by it unless ``model.input_scale`` is set.
     """
 
-    def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int):
+    def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
         super().__init__()
-        _check_shape(model, observation_shape)
-        self.preprocess = Preprocess(observation_shape, model.input_scale, model.background)
+        check_network(model, observation_shape)
+        self.preprocess = Preprocess(observation_shape, model.input_scale or largest, model.background)
         layers: list[nn.Module] = []
         shape = tuple(observation_shape)
         for filters, kernel, stride in model.conv:
@@ -91,10 +94,6 @@ def _mlp(units: Sequence[int], outputs: int, layer_norm: bool) -> nn.Sequential:
 
 def check_network(model: ModelConfig, observation_shape: Sequence[int]) -> None:
     """Raise :class:`ConfigError` where the network cannot take observations of this shape."""
-    _check_shape(model, observation_shape)
-
-
-def _check_shape(model: ModelConfig, observation_shape: Sequence[int]) -> None:
     if not model.conv:
         return
     shown = "x".join(map(str, observation_shape))
@@ -105,6 +104,6 @@ def _check_shape(model: ModelConfig, observation_shape: Sequence[int]) -> None:
         sides = [(side - kernel) // stride + 1 for side in sides]
         if min(sides) < 1:
             raise ConfigError(
-                f"model={model.name}: its convolutions do not fit observations of {shown}; "
-                f"use another model or wrappers.resize."
+                f"model={model.name}: its convolutions do not fit observations of {shown}; use model=board (for small "
+                f"images), wrappers.resize=84 or a model of your own."
             )

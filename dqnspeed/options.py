@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from typing import Any
 
 
@@ -59,3 +59,14 @@ def _check_value(key: str, value: Any, meta: Any) -> None:
     for words, (bound, holds) in bounds.items():
         if bound is not None and not holds(bound):
             raise ConfigError(f"{key}={value}: must be {words} {bound}.")
+
+
+def usage(line: str, about: str, schema: type) -> str:
+    """What ``--help`` of a small entry point prints: ``line`` to call it, and every field of ``schema``."""
+    rows = []
+    for f in fields(schema):
+        meta = f.metadata
+        allowed = f" ({', '.join(meta['choices'])})" if meta["choices"] else ""
+        default = "" if f.default is MISSING else f" [{'null' if f.default is None else f.default}]"
+        rows.append(f"  {f.name:<12} {meta['about']}{allowed}{default}")
+    return "\n".join([about, "", f"  {line}", "", *rows])

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed import checkpoint, config
 from dqnspeed.checkpoint import DamagedError, State
-from dqnspeed.config import RunConfig
+from dqnspeed.config import CONF_DIR, RunConfig
 from dqnspeed.options import ConfigError
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,9 @@ def load_run(folder: Path) -> DictConfig:
         raise ConfigError(f"{folder}: is a sweep; name the folder of one of its runs, such as {folder / '0'}.")
     if not path.exists():
         raise ConfigError(f"{folder}: holds no run (no .hydra/config.yaml).")
-    return cast("DictConfig", OmegaConf.merge(config.schema(), OmegaConf.load(path)))
+    with initialize_config_dir(CONF_DIR, version_base="1.3"):
+        defaults = compose("config")  # for options that are newer than the run
+    return cast("DictConfig", OmegaConf.merge(defaults, OmegaConf.load(path)))
 
 
 def line(folder: Path) -> str:

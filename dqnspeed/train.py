@@ -14,11 +14,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from dqnspeed import config, resuming
+from dqnspeed import config, envs, resuming
 from dqnspeed.actors import ActorError
 from dqnspeed.checkpoint import State
-from dqnspeed.cli import CONF_DIR, check_run, fail, run_app
-from dqnspeed.config import RunConfig
+from dqnspeed.cli import check_run, fail, run_app
+from dqnspeed.config import CONF_DIR, RunConfig
+from dqnspeed.envs import EnvSpec
 from dqnspeed.learners import NotFiniteError
 from dqnspeed.trainer import train
 
@@ -29,19 +30,25 @@ def _job(cfg: DictConfig) -> float | None:
     folder = Path(hydra_config.runtime.output_dir)
     group = str(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
-    return _train(config.from_hydra(cfg), folder, plain, group)
+    run = config.from_hydra(cfg)
+    return _train(run, envs.describe(run), folder, plain, group)
 
 
 def _resume() -> float | None:
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s %(levelname)s] %(message)s", datefmt="%H:%M:%S")
     resumed = resuming.prepare(sys.argv[1:])
-    return _train(resumed.run, resumed.folder, resumed.plain, resumed.group, resumed.state)
+    spec = check_run(resumed.run)
+    return _train(resumed.run, spec, resumed.folder, resumed.plain, resumed.group, resumed.state)
 
 
 def _train(
-    run: RunConfig, folder: Path, plain: Mapping[str, Any], group: str | None, state: State | None = None
+    run: RunConfig,
+    spec: EnvSpec,
+    folder: Path,
+    plain: Mapping[str, Any],
+    group: str | None,
+    state: State | None = None,
 ) -> float | None:
-    spec = check_run(run)
     try:
         summary = train(run, spec, folder, plain, group, state)
     except (ActorError, NotFiniteError) as error:

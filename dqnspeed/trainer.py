@@ -25,6 +25,7 @@ from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress, summarize, write_summary
 from dqnspeed.tracking import Trackers, file_sizes, make_trackers
 from dqnspeed.tracking.metrics import times
+from dqnspeed.tracking.video import EpisodeVideos
 
 
 def train(
@@ -56,6 +57,8 @@ def train(
         learner = DQN(run, spec, device)
         evaluator = Evaluator(run, spec, learner.network, device)
         resources.callback(evaluator.close)
+        videos = EpisodeVideos(folder, run, spec)
+        resources.callback(videos.close)
         checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint)
         start = LearningStart(run.algo.learning_starts, updates=0)
         if state:
@@ -81,7 +84,7 @@ def train(
             if state:
                 seeding.load_state_dict(state["random"])
             Training(
-                run, folder, learner, replay, actors, evaluator, trackers, checkpoints, progress, stop, start,
+                run, folder, learner, replay, actors, evaluator, trackers, videos, checkpoints, progress, stop, start,
                 make_schedule(run, start),
             ).loop()  # fmt: skip
         except BaseException as raised:
@@ -105,6 +108,7 @@ class Training:
     actors: Actors
     evaluator: Evaluator
     trackers: Trackers
+    videos: EpisodeVideos
     checkpoints: Checkpoints
     progress: Progress
     stop: StopRule
@@ -147,7 +151,8 @@ class Training:
         """Count what came in."""
         self.progress.add(collected)
         for number, episode in self.progress.new_episodes(collected):
-            self.trackers.episode(number, episode, self.progress.agent_steps, self.progress.clock.now())
+            video = self.videos.film(number, episode, self.replay)
+            self.trackers.episode(number, episode, self.progress.agent_steps, self.progress.clock.now(), video)
 
     def pause(self) -> None:
         """Bring the actors to rest and report what came of them; a loss that is not finite raises here, unsaved."""

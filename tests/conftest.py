@@ -16,8 +16,7 @@ TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS))
 
 from dqnspeed import config  # noqa: E402
-from dqnspeed.cli import CONF_DIR  # noqa: E402
-from dqnspeed.config import RunConfig  # noqa: E402
+from dqnspeed.config import CONF_DIR, RunConfig  # noqa: E402
 
 # The counting environment with a tiny network, ready for a few steps of anything.
 TOY = [

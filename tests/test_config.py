@@ -11,8 +11,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from dqnspeed import envs, options
-from dqnspeed.cli import CONF_DIR, USER_ERRORS, explain
-from dqnspeed.config import KINDS
+from dqnspeed.cli import USER_ERRORS, explain
+from dqnspeed.config import CONF_DIR, KINDS
 from dqnspeed.learners import check_execution
 from dqnspeed.models import check_network
 from dqnspeed.replay import check_fits
@@ -133,7 +133,7 @@ BAD = {
     "wrappers.resize=9": "model=nature: its convolutions do not fit observations of 4x9x9",
     "model.conv=[[1,2]]": "model.conv=[[1, 2]]: each layer is [filters, kernel, stride]",
     "stop.reward_bond=3": "stop.reward_bond: there is no such option (nearest: stop.reward_bound",
-    "env=cartpole wrappers=none model=mlp wrappers.resize=84": "wrappers: do not fit CartPole-v1 (",
+    "env=cartpole wrappers=none model=mlp wrappers.resize=84": "wrappers.resize=84: resizes images, and observations",
     "parallelism=process num_envs=16 replay.capacity=512 algo.learning_starts=200": "replay.capacity=512: must be",
     "num_envs==3": "Error parsing override 'num_envs==3'.",
 }

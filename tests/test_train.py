@@ -21,8 +21,7 @@ from conftest import TOY, command, environment, make_run, make_toy, untimed
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
 from dqnspeed.checkpoint import load
-from dqnspeed.cli import CONF_DIR
-from dqnspeed.config import RunConfig
+from dqnspeed.config import CONF_DIR, RunConfig
 from dqnspeed.learners import NotFiniteError
 from dqnspeed.trainer import train
 

@@ -66,5 +66,72 @@ def hang_in_the_toy() -> None:
     time.sleep(600)
 
 
+SPACES = {
+    "hw": spaces.Box(0, 255, (20, 24), np.uint8),
+    "hwc": spaces.Box(0, 255, (20, 24, 3), np.uint8),
+    "hw1": spaces.Box(0, 255, (20, 24, 1), np.uint8),
+    "chw": spaces.Box(0, 255, (3, 20, 24), np.uint8),
+    "float": spaces.Box(0, 1, (20, 24, 3), np.float64),
+    "many": spaces.Box(0, 1, (10, 10, 7), bool),
+    "board": spaces.MultiBinary((15, 15)),
+    "int_board": spaces.Box(-1, 1, (15, 15), np.int8),
+    "bits": spaces.MultiBinary(6),
+    "vector": spaces.Box(-5, 5, (4,), np.float64),
+    "number": spaces.Box(-5, 5, (), np.float32),
+    "discrete": spaces.Discrete(9),
+    "shifted": spaces.Discrete(9, start=3),
+    "several": spaces.MultiDiscrete([2, 3]),
+    "tuple": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(5)]),
+    "dict": spaces.Dict({"image": spaces.Box(0, 255, (20, 24, 3), np.uint8), "mission": spaces.Text(9)}),
+    "text": spaces.Text(9),
+    "cube": spaces.Box(0, 255, (2, 4, 4, 4), np.uint8),
+    "continuous": spaces.Box(-5, 5, (4,), np.float32),
+}
+
+
+class Anything(gymnasium.Env):
+    """Observations drawn from the space ``kind``; ``wrong`` names a mistake in them. Actions are 5, 6 and 7."""
+
+    action_space = spaces.Discrete(3, start=5)
+
+    def __init__(self, kind: str, wrong: str = ""):
+        self.observation_space, self.wrong = SPACES[kind], wrong
+        self.steps = 0
+        if kind == "continuous":
+            self.action_space = self.observation_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self.steps = 0
+        observation = self._observe()
+        return observation if self.wrong == "no info" else (observation, {})
+
+    def step(self, action: int) -> Any:
+        assert action in (5, 6, 7)
+        self.steps += 1
+        if self.wrong == "raises":
+            raise RuntimeError("the toy broke")
+        reward = float("nan") if self.wrong == "nan reward" else 1.0
+        result = self._observe(), reward, self.steps == 10, False, {}
+        return result[:4] if self.wrong == "four values" else result
+
+    def _observe(self) -> Any:
+        observation = self.observation_space.sample()
+        if self.wrong == "divided":
+            return observation / 255
+        if self.wrong == "divided and cast":
+            return (observation / 255).round().astype(np.uint8)
+        if self.wrong == "nan":
+            return np.full_like(observation, np.nan)
+        if self.wrong == "beyond":
+            return observation * 3
+        if self.wrong == "turned":
+            return observation.T
+        return 99 if self.wrong == "outside" else observation
+
+
+gymnasium.register("Anything-v0", Anything)
 gymnasium.register("Counter-v0", Counter)
 gymnasium.register("Broken-v0", Broken)

@@ -113,7 +113,8 @@ def _loop(job: ActorJob, pipe: Any) -> None:
     run, controls, index = job.run, job.controls, job.index
     env = make_vector_env(run)
     stepper = make_stepper(run, job.spec, job.network, job.device, env, index, job.state, job.stretch)
-    deliver = _writer(job) if job.buffers is not None else _sender(pipe)
+    written = _replay(job)
+    deliver = _sender(pipe) if written is None else lambda rows: written.append(rows, index * run.num_envs)
     agent_steps, heartbeat = controls.agent_steps, controls.heartbeat
     pipe.send(Ready(stepper.goes_on))
     try:
@@ -143,17 +144,17 @@ def _loop(job: ActorJob, pipe: Any) -> None:
             agent_steps[index] += int(rows.transition.sum())
             controls.seconds[index] = stepper.seconds["acting"], stepper.seconds["stepping"]
             for episode in episodes:
-                pipe.send(replace(episode, env=index * run.num_envs + episode.env))
+                lane = index * run.num_envs + episode.env
+                pipe.send(replace(episode, env=lane, end_row=0 if written is None else written.rows(lane)))
     finally:
         stepper.close()
 
 
-def _writer(job: ActorJob) -> Callable[[Rows], None]:
-    """Rows go straight into the lanes of the replay that belong to this actor."""
-    assert job.buffers is not None
-    replay = UniformReplay(job.buffers, job.spec.stack, job.run.algo.n_step, job.run.algo.gamma, lock=job.lock)
-    lane = job.index * job.run.num_envs
-    return lambda rows: replay.append(rows, lane)
+def _replay(job: ActorJob) -> UniformReplay | None:
+    """The learner's replay, into whose lanes the rows go straight, or ``None`` where they go through the pipe."""
+    if job.buffers is None:
+        return None
+    return UniformReplay(job.buffers, job.spec.stack, job.run.algo.n_step, job.run.algo.gamma, lock=job.lock)
 
 
 def _sender(pipe: Any) -> Callable[[Rows], None]:

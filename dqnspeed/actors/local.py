@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dqnspeed.actors.stepper import Collected, EnvStepper
@@ -50,6 +51,7 @@ class SerialActor:
         epsilon = self._epsilon_at(self._agent_steps)
         rows, episodes = self._stepper.finish()
         self._replay.append(rows)
+        episodes = [replace(episode, end_row=self._replay.rows(episode.env)) for episode in episodes]
         steps = int(rows.transition.sum())
         self._agent_steps += steps
         return Collected(steps, episodes, epsilon)

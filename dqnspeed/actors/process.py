@@ -9,6 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,8 @@ class ProcessActors:
                     env, row = message
                     self._replay.append(row, lane=index * self._run.num_envs + env)
                 elif isinstance(message, Episode):
-                    collected.episodes.append(message)
+                    end_row = message.end_row or self._replay.rows(message.env)
+                    collected.episodes.append(replace(message, end_row=end_row))
                 elif isinstance(message, Paused):
                     self._states[str(index)] = message.state
                 elif isinstance(message, Failure):

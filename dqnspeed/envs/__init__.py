@@ -1,7 +1,7 @@
 """Environments: wrappers, their stacks, and vectors of them behind one interface."""
 
 from dqnspeed.envs.backends import ActorError
-from dqnspeed.envs.build import EnvSpec, describe, make_env, make_vector_env
+from dqnspeed.envs.build import EnvSpec, describe, make_env, make_vector_env, probe
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.vector import Episode, Step, VectorEnv
 
@@ -15,4 +15,5 @@ __all__ = [
     "describe",
     "make_env",
     "make_vector_env",
+    "probe",
 ]

@@ -56,6 +56,9 @@ class Backend(Protocol):
     def set_games(self, games: list[dict[str, Any]]) -> bool:
         """Go on with saved games; False where that failed for one of them, and new ones have begun."""
 
+    def call(self, name: str) -> Any:
+        """Call a method of the first environment."""
+
     def close(self) -> None: ...
 
 
@@ -73,6 +76,9 @@ class _GymnasiumBackend:
     def set_games(self, games: list[dict[str, Any]]) -> bool:
         self.env.set_attr("game", games)
         return all(self.env.get_attr("goes_on"))
+
+    def call(self, name: str) -> Any:
+        return self.env.call(name)[0]
 
     def _begun(self, frames: np.ndarray, info: dict[str, Any]) -> RawStep:
         nothing = np.zeros(self.num_envs, bool)

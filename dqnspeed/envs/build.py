@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium
 import numpy as np
 from ale_py.env import AtariEnv
 from gymnasium import spaces
-from gymnasium.wrappers import GrayscaleObservation, ResizeObservation
+from gymnasium.wrappers import GrayscaleObservation, TransformAction, TransformObservation
 
 from dqnspeed import machine
 from dqnspeed.config import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
 from dqnspeed.envs.games import AtariGame, atari_game, check_id
+from dqnspeed.envs.observations import AsBox
+from dqnspeed.envs.probe import Probe
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.vector import VectorEnv
-from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize
+from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize, resized
 from dqnspeed.options import ConfigError
 from dqnspeed.signals import children_ignore_signals
 
@@ -33,11 +37,31 @@ class EnvSpec:
     frame_dtype: np.dtype
     num_actions: int
     stack: int
+    largest: float  # magnitude that a value of an image can have; 1 for vectors
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """Shape of what the network sees: ``stack`` frames joined along the first axis."""
         return (self.stack * self.frame_shape[0], *self.frame_shape[1:])
+
+
+def probe(config: EnvConfig) -> list[str]:
+    """Play an environment that is not ALE's at random for a moment; returns doubts about it, one sentence each.
+
+    Raises:
+        ConfigError: it cannot be made, or breaks its own spaces in a way that nothing could be learnt through.
+    """
+    if atari_game(config) is not None:
+        return []
+    env = _make_registered(config)
+    try:
+        return Probe(env, config).run()
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever an environment of the user's own may raise
+        raise ConfigError(f"env.id={config.id}: broke after a few steps ({_told(error)}).") from error
+    finally:
+        env.close()
 
 
 def describe(run: RunConfig) -> EnvSpec:
@@ -52,25 +76,25 @@ def describe(run: RunConfig) -> EnvSpec:
     except ConfigError:
         raise
     except Exception as error:  # stages that do not fit each other or the observations
-        raise ConfigError(f"wrappers: do not fit {run.env.id} ({type(error).__name__}: {_reason(error)}).") from error
+        raise ConfigError(f"wrappers: do not fit {run.env.id} ({_told(error)}).") from error
     try:
         return _spec(env.observation_space, env.action_space, run)
     finally:
         env.close()
 
 
-def make_env(env: EnvConfig, wrappers: WrappersConfig) -> gymnasium.Env:
+def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None = None) -> gymnasium.Env:
     """One environment with every stage that works on one environment; its observations are single frames."""
     cv2_threads_off()
     game = atari_game(env)
-    made = _make_atari(game, wrappers) if game else _make_registered(env)
+    made = _make_atari(game, wrappers, render_mode) if game else _make_own(env, render_mode)
     if wrappers.noop_max:
         made = NoopReset(made, wrappers.noop_max)
     if wrappers.fire_reset and (fire := fire_action(made)) is not None:
         made = FireReset(made, fire)
     if wrappers.frame_skip > 1:
         made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool)
-    if wrappers.grayscale and not game:  # ALE draws gray by itself
+    if wrappers.grayscale and not game and len(made.observation_space.shape or ()) == 3:  # ALE draws gray by itself
         made = GrayscaleObservation(made)
     if wrappers.resize and wrappers.resizer == "pillow":
         made = PillowResize(made, wrappers.resize, wrappers.interpolation)
@@ -80,8 +104,11 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig) -> gymnasium.Env:
     return ChannelsFirst(made) if shape is not None and len(shape) in (2, 3) else made
 
 
-def make_vector_env(run: RunConfig, overlap: bool = False) -> VectorEnv:
-    """``num_envs`` environments behind the one interface; with ``overlap`` they step while the caller works."""
+def make_vector_env(run: RunConfig, overlap: bool = False, render_mode: str | None = None) -> VectorEnv:
+    """``num_envs`` environments behind the one interface; with ``overlap`` they step while the caller works.
+
+    With a ``render_mode`` they can be drawn (not those of ``wrappers=native``).
+    """
     game = atari_game(run.env)
     backend: Backend
     if run.wrappers.backend == "native":
@@ -89,7 +116,7 @@ def make_vector_env(run: RunConfig, overlap: bool = False) -> VectorEnv:
         backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism))
     else:
         make: Callable[..., gymnasium.Env] = _make_in_worker if overlap else _make_resumable
-        makers = [functools.partial(make, run.env, run.wrappers)] * run.num_envs
+        makers = [functools.partial(make, run.env, run.wrappers, render_mode)] * run.num_envs
         if overlap:
             with children_ignore_signals():
                 workers = gymnasium.vector.AsyncVectorEnv(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
@@ -127,8 +154,9 @@ def cv2_threads_off() -> None:
     cv2.setNumThreads(1)
 
 
-def _make_atari(game: AtariGame, wrappers: WrappersConfig | None) -> gymnasium.Env:
+def _make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: str | None = None) -> gymnasium.Env:
     return AtariEnv(
+        render_mode=render_mode,
         game=game.rom,
         obs_type="grayscale" if wrappers is None or wrappers.grayscale else "rgb",
         frameskip=1,
@@ -138,35 +166,56 @@ def _make_atari(game: AtariGame, wrappers: WrappersConfig | None) -> gymnasium.E
     )
 
 
-def _make_registered(env: EnvConfig) -> gymnasium.Env:
+def _make_own(env: EnvConfig, render_mode: str | None) -> gymnasium.Env:
+    """An environment that is not ALE's, with observations as a Box and actions from 0."""
+    made = AsBox(_make_registered(env, render_mode), env)
+    actions = made.action_space
+    if isinstance(actions, spaces.Discrete) and actions.start != 0:
+        start = int(actions.start)
+        return TransformAction(made, lambda action: action + start, spaces.Discrete(actions.n))
+    return made
+
+
+def _make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium.Env:
     try:
-        return gymnasium.make(env.id, disable_env_checker=True, **env.kwargs)
+        _register(env.id)
+        rendering: dict[str, Any] = (
+            {} if render_mode is None else {"render_mode": render_mode}
+        )  # not every environment knows the word
+        return gymnasium.make(env.id, disable_env_checker=True, **rendering, **env.kwargs)
     except Exception as error:  # whatever an environment of the user's own may raise
-        raise ConfigError(f"env.id={env.id}: could not be made ({type(error).__name__}: {_reason(error)}).") from error
+        raise ConfigError(f"env.id={env.id}: could not be made ({_told(error)}).") from error
 
 
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0].rstrip(".")
+def _register(env_id: str) -> None:
+    """Import the module of a ``module:Id``; packages that register on demand do it in ``register_envs()``."""
+    module, _, name = env_id.rpartition(":")
+    if module and name not in gymnasium.registry:
+        register = getattr(importlib.import_module(module), "register_envs", None)
+        if register is not None and name not in gymnasium.registry:
+            register()
 
 
-def _make_resumable(env: EnvConfig, wrappers: WrappersConfig) -> gymnasium.Env:
-    return Resumable(make_env(env, wrappers))
+def _told(error: Exception) -> str:
+    first_line = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+    return f"{type(error).__name__}: {first_line}"
 
 
-def _make_in_worker(env: EnvConfig, wrappers: WrappersConfig) -> gymnasium.Env:
-    return TracebackToParent(_make_resumable(env, wrappers))
+def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None) -> gymnasium.Env:
+    return Resumable(make_env(env, wrappers, render_mode))
+
+
+def _make_in_worker(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None) -> gymnasium.Env:
+    return TracebackToParent(_make_resumable(env, wrappers, render_mode))
 
 
 def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.Env:
-    if interpolation == "area":
-        return ResizeObservation(env, (side, side))
     import cv2
 
-    flag = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "nearest": cv2.INTER_NEAREST}[interpolation]
-    assert env.observation_space.shape is not None
-    space = spaces.Box(0, 255, (side, side, *env.observation_space.shape[2:]), np.uint8)
-    return gymnasium.wrappers.TransformObservation(
-        env, lambda image: cv2.resize(image, (side, side), interpolation=flag), space
+    flags = {"area": "AREA", "bilinear": "LINEAR", "bicubic": "CUBIC", "nearest": "NEAREST"}
+    flag = getattr(cv2, f"INTER_{flags[interpolation]}")
+    return TransformObservation(
+        env, lambda image: cv2.resize(image, (side, side), interpolation=flag), resized(env.observation_space, side)
     )
 
 
@@ -211,13 +260,11 @@ def _check(env: EnvConfig, wrappers: WrappersConfig) -> None:
 def _spec(observations: spaces.Space, actions: spaces.Space, run: RunConfig) -> EnvSpec:
     if not isinstance(actions, spaces.Discrete):
         raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
-    if actions.start != 0:
-        raise ConfigError(f"env.id={run.env.id}: its actions begin at {actions.start}, and must begin at 0.")
-    if not isinstance(observations, spaces.Box) or not observations.shape:
-        raise ConfigError(
-            f"env.id={run.env.id}: its observations are {observations}; a Box of at least one axis is needed."
-        )
-    return EnvSpec(observations.shape, np.dtype(observations.dtype), int(actions.n), run.wrappers.stack)
+    assert isinstance(observations, spaces.Box)
+    bound = float(np.abs([observations.low.min(), observations.high.max()]).max())
+    largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0
+    dtype = np.dtype(observations.dtype)
+    return EnvSpec(observations.shape, dtype, int(actions.n), run.wrappers.stack, largest)
 
 
-__all__ = ["EnvSpec", "describe", "make_env", "make_vector_env"]
+__all__ = ["EnvSpec", "describe", "make_env", "make_vector_env", "probe"]

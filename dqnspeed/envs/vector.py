@@ -18,6 +18,7 @@ class Episode:
     env: int
     episode_return: float
     length: int
+    end_row: int = 0  # rows of the replay's lane when it ended; its frames are the ``length`` ones before
 
 
 @dataclass(slots=True)
@@ -105,6 +106,18 @@ class VectorEnv:
         for name, array in self._counted().items():
             array[:] = state[name]
         return True
+
+    def render(self) -> np.ndarray:
+        """A picture ``(h, w, 3) uint8`` of the first game, where the environments were made to draw."""
+        image = np.asarray(self._backend.call("render"))
+        return image if image.dtype == np.uint8 else (255 * np.clip(image, 0, 1)).astype(np.uint8)
+
+    def action_names(self) -> list[str] | None:
+        """What the actions are called, where the game says so."""
+        try:
+            return list(self._backend.call("get_action_meanings"))
+        except AttributeError:
+            return None
 
     def close(self) -> None:
         self._backend.close()

@@ -13,6 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from PIL import Image
 
+from dqnspeed.options import ConfigError
+
 
 class NoopReset(gymnasium.Wrapper):
     """Begins a game with 1 to ``noop_max`` no-ops, one frame each (Mnih et al. 2015, Methods)."""
@@ -84,13 +86,27 @@ class PillowResize(gymnasium.ObservationWrapper):
 
     def __init__(self, env: gymnasium.Env, side: int, interpolation: str):
         super().__init__(env)
-        assert env.observation_space.shape is not None
+        if env.observation_space.dtype != np.uint8:
+            raise ConfigError("wrappers.resizer=pillow: resizes uint8 images only; use wrappers.resizer=cv2.")
         self.size = (side, side)
         self.filter = Image.Resampling[self.FILTERS[interpolation]]
-        self.observation_space = spaces.Box(0, 255, (side, side, *env.observation_space.shape[2:]), np.uint8)
+        self.observation_space = resized(env.observation_space, side)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
         return np.asarray(Image.fromarray(observation).resize(self.size, self.filter))
+
+
+def resized(space: spaces.Space, side: int) -> spaces.Box:
+    """The space of (H, W) or (H, W, C) images after a resize to a square.
+
+    Raises:
+        ConfigError: these are no images.
+    """
+    assert isinstance(space, spaces.Box)
+    if len(space.shape) not in (2, 3):
+        raise ConfigError(f"wrappers.resize={side}: resizes images, and observations here are {space.shape}.")
+    shape = (side, side, *space.shape[2:])
+    return spaces.Box(space.low.min(), space.high.max(), shape, space.dtype)
 
 
 class ChannelsFirst(gymnasium.ObservationWrapper):

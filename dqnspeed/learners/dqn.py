@@ -47,7 +47,7 @@ class DQN:
         self._algo, self._execution, self._lr = run.algo, run.execution, run.optimizer
         self.device = device
         self.updates = 0
-        network = QNetwork(run.model, spec.observation_shape, spec.num_actions)
+        network = QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest)
         self.network = place(network, run.execution, device)
         self.target = frozen_copy(self.network)
         if not run.execution.no_grad:

@@ -125,6 +125,15 @@ class UniformReplay:
         chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
         return self._flat["frames"][chosen]
 
+    def rows(self, lane: int) -> int:
+        """Rows written to ``lane`` since it was made, those that were overwritten included."""
+        return int(self._cursors()[lane])
+
+    def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
+        """The frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of ``lane``, as far as they are still held."""
+        oldest = max(0, int(self._cursors()[lane]) - self._rows + self._margin)
+        return self._flat["frames"][self._index(lane, np.arange(max(begin, oldest), end))]
+
     def cut(self, lane: int, count: int) -> None:
         """Close the episodes that lanes ``lane .. lane + count - 1`` are in the middle of: nobody will go on with them.
 

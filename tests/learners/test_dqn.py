@@ -15,8 +15,8 @@ from dqnspeed.learners import DQN, NotFiniteError, epsilon_at
 from dqnspeed.replay import Batch
 
 CPU = torch.device("cpu")
-VECTOR = EnvSpec((5,), np.dtype(np.float32), 3, 1)
-IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 4, 2)
+VECTOR = EnvSpec((5,), np.dtype(np.float32), 3, 1, largest=1.0)
+IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 4, 2, largest=255.0)
 
 
 def make_batch(spec: EnvSpec, size: int = 16, seed: int = 0) -> Batch:

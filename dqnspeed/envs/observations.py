@@ -1,0 +1,99 @@
+"""Whatever an environment observes, as a Box: a vector, or an image with its channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from dqnspeed.config import EnvConfig
+from dqnspeed.options import ConfigError
+
+Convert = Callable[[Any], np.ndarray]
+
+
+class AsBox(gymnasium.ObservationWrapper):
+    """Observations as vectors ``(D,)`` or images ``(H, W)`` and ``(H, W, C)``, uint8 or float32.
+
+    Discrete and MultiDiscrete observations (and tuples of them) become one-hot vectors, MultiBinary ones become 0
+    and 1, a Dict gives the entry that ``env.observation_key`` names, and images with their channels first are turned.
+
+    Raises:
+        ConfigError: there is no such way to see these observations.
+    """
+
+    def __init__(self, env: gymnasium.Env, config: EnvConfig):
+        super().__init__(env)
+        pick, space = _entry(env.observation_space, config)
+        flatten, box = _box(space, config)
+        turn = _turns(box.shape, config)
+        dtype = np.uint8 if box.dtype in (bool, np.uint8) or _fits_a_byte(box) else np.float32
+
+        def arrange(array: np.ndarray) -> np.ndarray:
+            image = array.transpose(1, 2, 0) if turn else array
+            return image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image
+
+        self._convert = lambda observation: arrange(np.asarray(flatten(pick(observation)), dtype))
+        low, high = (arrange(bound.astype(dtype)) for bound in (box.low, box.high))
+        self.observation_space = spaces.Box(low, high, dtype=dtype)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        return self._convert(observation)
+
+
+def entry_of(space: spaces.Space, observation: Any, config: EnvConfig) -> tuple[spaces.Space, Any]:
+    """The part of an observation that is looked at, with its space."""
+    pick, picked = _entry(space, config)
+    return picked, pick(observation)
+
+
+def _entry(space: spaces.Space, config: EnvConfig) -> tuple[Callable[[Any], Any], spaces.Space]:
+    key = config.observation_key
+    if not isinstance(space, spaces.Dict):
+        if key is not None:
+            raise ConfigError(f"env.observation_key={key}: the observations of {config.id} are no Dict but {space}.")
+        return lambda observation: observation, space
+    if key not in space.spaces:
+        has = ", ".join(space.spaces)
+        given = "name one of them" if key is None else f"and not {key}"
+        raise ConfigError(f"env.observation_key: the observations of {config.id} are a Dict of {has}; {given}.")
+    return lambda observation: observation[key], space[key]
+
+
+def _box(space: spaces.Space, config: EnvConfig) -> tuple[Convert, spaces.Box]:
+    if isinstance(space, spaces.MultiBinary):
+        return np.asarray, spaces.Box(0, 1, space.shape, np.uint8)
+    parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
+    if all(isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) for part in parts):
+        flat = spaces.flatten_space(space)
+        assert isinstance(flat, spaces.Box)
+        return (lambda observation: spaces.flatten(space, observation)), flat  # type: ignore[return-value]
+    if not isinstance(space, spaces.Box):
+        raise ConfigError(
+            f"env.id={config.id}: its observations are {space}; Box, MultiBinary, Discrete and MultiDiscrete can be "
+            f"learnt from, or one such entry of a Dict (env.observation_key)."
+        )
+    if not space.shape:
+        return (lambda observation: np.reshape(observation, 1)), spaces.Box(
+            space.low.reshape(1), space.high.reshape(1), dtype=space.dtype
+        )
+    if len(space.shape) > 3:
+        raise ConfigError(
+            f"env.id={config.id}: its observations have the shape {space.shape}; vectors, (H, W), (H, W, C) and "
+            f"(C, H, W) can be learnt from, so flatten or split them in the environment."
+        )
+    return np.asarray, space
+
+
+def _turns(shape: tuple[int, ...], config: EnvConfig) -> bool:
+    """Whether an image has its channels first: as the configuration says, else where the first side is the shortest."""
+    if len(shape) != 3 or config.channels == "last":
+        return False
+    return config.channels == "first" or shape[0] < min(shape[1:])
+
+
+def _fits_a_byte(box: spaces.Box) -> bool:
+    return bool(np.issubdtype(box.dtype, np.integer) and box.low.min() >= 0 and box.high.max() <= 255)

@@ -1,0 +1,98 @@
+"""A minute's worth of mistakes, found in seconds: what an environment does against what its spaces say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from dqnspeed.config import EnvConfig
+from dqnspeed.envs.observations import entry_of
+from dqnspeed.options import ConfigError
+
+STEPS, SECONDS = 300, 2.0
+
+
+class Probe:
+    """Plays at random and compares every observation with its space.
+
+    Raises:
+        ConfigError: at a mistake that nothing could be learnt through.
+    """
+
+    def __init__(self, env: gymnasium.Env, config: EnvConfig):
+        self._env, self._config = env, config
+        self._space = env.observation_space
+        self._lowest, self._highest = np.inf, -np.inf
+        self._beyond = False
+
+    def run(self, seed: int = 0) -> list[str]:
+        """Play a little; returns the doubts, one sentence each."""
+        self._env.action_space.seed(seed)
+        self._reset(seed)
+        begin = time.monotonic()
+        for step in range(1, STEPS + 1):
+            result = self._env.step(self._env.action_space.sample())
+            if not isinstance(result, tuple) or len(result) != 5:
+                self._fail(f"step() must return five values (observation, reward, terminated, truncated, info), and "
+                           f"returned {_shown(result)}")  # fmt: skip
+            observation, reward, terminated, truncated, _ = result
+            self._look(observation, f"after {step} steps")
+            if not np.isfinite(float(reward)):
+                self._fail(f"its reward is {reward} after {step} steps")
+            if terminated or truncated:
+                self._reset(None)
+            if time.monotonic() - begin > SECONDS:
+                break
+        return [f"env.id={self._config.id}: {doubt}." for doubt in self._doubts()]
+
+    def _reset(self, seed: int | None) -> None:
+        result = self._env.reset(seed=seed)
+        if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
+            self._fail(f"reset() must return (observation, info), and returned {_shown(result)}")
+        self._look(result[0], "after a reset")
+
+    def _look(self, observation: Any, when: str) -> None:
+        space, seen = entry_of(self._env.observation_space, observation, self._config)
+        self._space = space
+        if not isinstance(space, (spaces.Box, spaces.MultiBinary)):
+            if not space.contains(seen):
+                self._fail(f"its observation {seen} {when} is not in its space {space}")
+            return
+        array = np.asarray(seen)
+        if array.shape != space.shape:
+            self._fail(f"its observation has the shape {array.shape} {when}, and its space says {space.shape}")
+        whole = np.issubdtype(space.dtype, np.integer) or space.dtype == bool
+        if whole and np.issubdtype(array.dtype, np.floating):
+            self._fail(f"its observation is {array.dtype} {when}, and its space says {space.dtype} (was it divided?)")
+        if not np.isfinite(array).all():
+            self._fail(f"its observation holds {array[~np.isfinite(array)].flat[0]} {when}")
+        low, high = (space.low, space.high) if isinstance(space, spaces.Box) else (0, 1)
+        slack = 0 if whole else 1e-5 * np.maximum(1, np.abs(np.where(np.isfinite(array), array, 0)))
+        self._beyond |= bool((array < low - slack).any() or (array > high + slack).any())
+        self._lowest, self._highest = min(self._lowest, array.min()), max(self._highest, array.max())
+
+    def _doubts(self) -> Iterator[str]:
+        if self._beyond:
+            yield f"its observations reach from {self._lowest:g} to {self._highest:g}, beyond what its space allows"
+        space = self._space
+        if not isinstance(space, spaces.Box) or len(space.shape) < 2:
+            return
+        allowed = float(np.abs([space.low.max(), space.high.max()]).max())
+        largest = max(abs(self._lowest), abs(self._highest))
+        if np.isfinite(allowed) and 0 < largest <= allowed / 16:
+            yield (
+                f"its observations reach {largest:g} where its space allows {allowed:g}; if they were divided already "
+                f"correct the space, else set model.input_scale={largest:g}"
+            )
+
+    def _fail(self, what: str) -> None:
+        raise ConfigError(f"env.id={self._config.id}: {what}.")
+
+
+def _shown(value: Any) -> str:
+    return f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"

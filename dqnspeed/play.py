@@ -1,0 +1,290 @@
+"""``python -m dqnspeed.play run=FOLDER``: plays a trained agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+
+from dqnspeed import checkpoint, config, envs, machine, resuming
+from dqnspeed.checkpoint import DamagedError
+from dqnspeed.cli import run_app
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import EnvSpec, Episode, Step, VectorEnv
+from dqnspeed.evaluation import play_games
+from dqnspeed.learners import check_execution
+from dqnspeed.learners.dqn import as_tensors
+from dqnspeed.learners.execution import precision
+from dqnspeed.models import QNetwork
+from dqnspeed.options import ConfigError, check_values, option, usage
+from dqnspeed.overlay import Overlay
+from dqnspeed.tracking.video import check_encoder, frame_rate, video_name, write_mp4
+
+ABOUT = "Watch a trained agent, record its games, and see what it scores."
+
+
+@dataclass(frozen=True)
+class PlayConfig:
+    run: str = option("the folder of a run")
+    checkpoint: str = option("best, final, the name of another file in checkpoints/, or a path", default="best")
+    episodes: int = option("games to play", ge=1, default=5)
+    epsilon: float = option("chance of a random action, 0: greedy", ge=0, le=1, default=0.0)
+    seed: int = option("seed of the games and of random actions", ge=0, lt=2**31, default=0)
+    window: bool | None = option("show the games, null: where there is a display", default=None)
+    record: bool = option("write an mp4 file a game into the run's videos/", default=False)
+    overlay: bool = option("draw the stack, the action values and the chosen action beside the game", default=False)
+    fps: float | None = option("agent steps shown in a second, null: the game's own speed", gt=0, default=None)
+    device: str = option("where the network runs", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+
+
+class Player:
+    """A trained network with an environment of its own to play in."""
+
+    def __init__(self, play: PlayConfig):
+        self.folder = Path(play.run)
+        trained = config.from_hydra(resuming.load_run(self.folder))
+        # Equivalent, and able to draw the game; what ran on a GPU need not play on one.
+        wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
+        self.run: RunConfig = dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device)
+        check_execution(dataclasses.replace(self.run, execution=dataclasses.replace(self.run.execution, compile=False)))
+        self.spec: EnvSpec = envs.describe(self.run)
+        self.device = machine.pick_device(play.device)
+        self.path, state = _load(self.folder / "checkpoints", play.checkpoint)
+        self.agent_steps: int = state["progress"]["agent_steps"]
+        self.network = QNetwork(self.run.model, self.spec.observation_shape, self.spec.num_actions, self.spec.largest)
+        self.network.load_state_dict(as_tensors(state["learner"]["network"]))
+        self.network.to(self.device).eval()
+        self._epsilon, self._rng = play.epsilon, np.random.default_rng(play.seed)
+        self.q = np.zeros(self.spec.num_actions, np.float32)  # of the observation acted on last
+
+    def act(self, observations: np.ndarray) -> np.ndarray:
+        """The action ``(1,)`` for one observation ``(1, stack * C, ...)``."""
+        with torch.inference_mode(), precision(self.run.execution, self.device):
+            self.q = self.network(torch.from_numpy(observations).to(self.device))[0].cpu().numpy()
+        if self._rng.random() < self._epsilon:
+            return self._rng.integers(self.spec.num_actions, size=1)
+        return np.array([self.q.argmax()])
+
+
+def _load(folder: Path, name: str) -> tuple[Path, checkpoint.State]:
+    """The checkpoint that is asked for; where ``best`` was not kept, the newest."""
+    path = folder / f"{name.removesuffix('.safetensors')}.safetensors"
+    if not path.exists() and Path(name).is_file():
+        path = Path(name)
+    if name == "best" and not path.exists():
+        path = next(iter(checkpoint.candidates(folder)), path)
+    if not path.exists():
+        there = ", ".join(sorted(file.stem for file in folder.glob("*.safetensors"))) or "none"
+        raise ConfigError(f"checkpoint={name}: is not in {folder}; there: {there}.")
+    try:
+        return path, checkpoint.load(path)
+    except DamagedError as error:
+        raise ConfigError(f"checkpoint={name}: {error}") from error
+
+
+def play(options: PlayConfig) -> dict[str, Any]:
+    """Play, show, record; returns what ``play.json`` gets."""
+    window = _wants_window(options)
+    if options.record:
+        check_encoder("record=true")
+    player = Player(options)
+    drawn = window or options.record
+    env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
+    with ExitStack() as resources:
+        resources.callback(env.close)
+        names = env.action_names() or [str(i) for i in range(player.spec.num_actions)]
+        fps = options.fps or frame_rate(player.run)
+        screen = resources.enter_context(Screen(fps)) if window else None
+        counts, film = Counter[str](), Film(env, player, names, options.overlay) if drawn else None
+
+        def watch(observations: np.ndarray, actions: np.ndarray, step: Step) -> None:
+            counts[names[actions[0]]] += int(not step.first[0])
+            image = film.see(observations[0], int(actions[0]), step) if film is not None else None
+            if image is not None and screen is not None:
+                screen.show(image)
+
+        games = []
+        results = play_games(env, player.spec, player.act, [options.seed], options.episodes, watch)
+        for number, episode in enumerate(results, start=1):
+            games.append(_told(number, episode))
+            images = film.cut() if film is not None else []
+            if options.record:
+                video = f"videos/play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
+                write_mp4(player.folder / video, images, fps)
+                games[-1]["video"] = video
+            print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
+                  + (f", {player.folder / games[-1]['video']}" if options.record else ""), flush=True)  # fmt: skip
+    returns = [game["return"] for game in games]
+    return {
+        "checkpoint": player.path.name,
+        "agent_steps": player.agent_steps,
+        "epsilon": options.epsilon,
+        "seed": options.seed,
+        "return_mean": statistics.fmean(returns),
+        "return_std": statistics.pstdev(returns),
+        "actions": dict(counts.most_common()),
+        "games": games,
+    }
+
+
+class Film:
+    """The pictures of a game, each drawn before the action that the agent then took."""
+
+    def __init__(self, env: VectorEnv, player: Player, names: list[str], overlay: bool):
+        self._env, self._player = env, player
+        self._overlay = Overlay(names, player.spec.stack, player.spec.largest) if overlay else None
+        self._images: list[np.ndarray] = []
+        self._before: np.ndarray | None = None  # the game before the step
+        self._total = 0.0
+
+    def see(self, observation: np.ndarray, action: int, step: Step) -> np.ndarray | None:
+        """The picture of a step that was just taken; ``None`` where it only began a game."""
+        image, self._before = self._before, self._env.render()
+        if image is None or (step.first[0] and not self._images):
+            return None
+        if self._overlay is not None:
+            told = f"step {len(self._images) + 1:,}   reward so far {self._total:g}"
+            image = self._overlay.draw(image, observation, self._player.q, action, told)
+        self._total += float(step.rewards[0])
+        self._images.append(image)
+        return image
+
+    def cut(self) -> list[np.ndarray]:
+        """The pictures of the game that ended; the next game begins without any."""
+        images, self._images, self._total = self._images, [], 0.0
+        return images
+
+
+def _told(number: int, episode: Episode) -> dict[str, Any]:
+    return {"game": number, "return": episode.episode_return, "length": episode.length}
+
+
+def _wants_window(options: PlayConfig) -> bool:
+    """Whether games are shown; says what to do where they cannot be."""
+    if options.window is False:
+        return False
+    needed = options.window is True
+    shows = sys.platform in ("darwin", "win32") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    )
+    if not shows and needed:
+        raise ConfigError("window=true: there is no display here; record=true writes videos instead.")
+    if not shows and not options.record:
+        print("There is no display here, so the games are played unseen; record=true writes videos of them.")
+    if shows and not _installed("pygame"):
+        if needed:
+            raise ConfigError("window=true: needs pygame; pip install 'dqnspeed[play]' brings it.")
+        return False
+    return shows
+
+
+def _installed(module: str) -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec(module) is not None
+
+
+class Screen:
+    """A window that shows pictures at a fixed rate; closing it ends the play."""
+
+    def __init__(self, fps: float):
+        self._period, self._next = 1 / fps, 0.0
+        self._window: Any = None
+
+    def __enter__(self) -> Screen:
+        import pygame
+
+        pygame.display.init()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import pygame
+
+        pygame.quit()
+
+    def show(self, image: np.ndarray) -> None:
+        """Show ``image`` ``(H, W, 3) uint8`` when its time has come.
+
+        Raises:
+            KeyboardInterrupt: the window was closed.
+        """
+        import pygame
+
+        scale = max(1, 420 // image.shape[0])
+        size = (image.shape[1] * scale, image.shape[0] * scale)
+        if self._window is None:
+            self._window = pygame.display.set_mode(size)
+            pygame.display.set_caption("dqnspeed")
+        for event in pygame.event.get():
+            if event.type == pygame.QUIT:
+                raise KeyboardInterrupt
+        surface = pygame.surfarray.make_surface(image.transpose(1, 0, 2))
+        self._window.blit(pygame.transform.scale(surface, size), (0, 0))
+        pygame.display.flip()
+        time.sleep(max(0.0, self._next - time.monotonic()))
+        self._next = time.monotonic() + self._period
+
+
+def keep(folder: Path, result: dict[str, Any]) -> None:
+    """Add ``result`` to the run's ``play.json``, a list with one entry a call."""
+    path = folder / "play.json"
+    earlier = json.loads(path.read_text()) if path.exists() else []
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps([*earlier, result], indent=2) + "\n")
+    os.replace(partial, path)
+
+
+def _main() -> None:
+    arguments = sys.argv[1:]
+    if not arguments or any(flag in arguments for flag in ("-h", "--help")):
+        print(usage("python -m dqnspeed.play run=FOLDER [KEY=VALUE...]", ABOUT, PlayConfig))
+        return
+    options = parse(arguments)
+    result = play(options)
+    keep(Path(options.run), result)
+    print(
+        f"{result['checkpoint']} after {result['agent_steps']:,} agent steps: mean return {result['return_mean']:.2f} "
+        f"± {result['return_std']:.2f} over {len(result['games'])} games\n"
+        f"actions: {', '.join(f'{name} {count:,}' for name, count in result['actions'].items())}"
+    )
+
+
+def parse(arguments: list[str]) -> PlayConfig:
+    """The options of a command line.
+
+    Raises:
+        ConfigError: one is unknown, missing or out of range.
+    """
+    known = [field.name for field in dataclasses.fields(PlayConfig)]
+    for argument in arguments:
+        key, equals, _ = argument.partition("=")
+        if not equals or key not in known:
+            raise ConfigError(f"{argument}: is no option; give KEY=VALUE, where KEY is one of {', '.join(known)}.")
+    cfg = OmegaConf.merge(OmegaConf.structured(PlayConfig), OmegaConf.from_dotlist(arguments))
+    if OmegaConf.is_missing(cfg, "run"):
+        raise ConfigError("run: name the folder of a run, as in run=outputs/2026-01-31/12-00-00.")
+    options = OmegaConf.to_object(cfg)
+    assert isinstance(options, PlayConfig)
+    check_values(options)
+    return options
+
+
+def main() -> None:
+    """Console entry point."""
+    run_app(_main)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Videos: mp4 files, and those of training games, cut from the replay."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import EnvSpec, Episode
+from dqnspeed.envs.games import atari_game
+from dqnspeed.options import ConfigError
+from dqnspeed.replay import UniformReplay
+
+log = logging.getLogger(__name__)
+
+CONSOLE_FPS, OTHER_FPS = 60, 30  # frames in a second of an Atari game, and of anything else
+WIDTH = 320  # pixels, at least, of a video made of observations
+# A colour for each channel of boards and symbolic images; where several are set the last one shows.
+PALETTE = np.array(
+    [(230, 230, 230), (76, 175, 80), (33, 150, 243), (255, 152, 0), (233, 30, 99), (156, 39, 176), (255, 235, 59),
+     (0, 188, 212), (121, 85, 72), (96, 125, 139)],
+    np.uint8,
+)  # fmt: skip
+
+
+def check_video(run: RunConfig, spec: EnvSpec) -> None:
+    """Raise :class:`ConfigError` where ``tracking.video_every`` asks for videos that cannot be made."""
+    if not run.tracking.video_every:
+        return
+    if len(spec.frame_shape) != 3:
+        raise ConfigError(
+            f"tracking.video_every={run.tracking.video_every}: films what the agent sees, and {run.env.id} shows it "
+            f"no images; record games with python -m dqnspeed.play record=true instead."
+        )
+    check_encoder(f"tracking.video_every={run.tracking.video_every}")
+
+
+def check_encoder(option: str) -> None:
+    """Raise :class:`ConfigError` where the library that writes mp4 files is not installed."""
+    if importlib.util.find_spec("imageio_ffmpeg") is None:
+        raise ConfigError(f"{option}: needs an encoder; pip install 'dqnspeed[play]' brings it.")
+
+
+def frame_rate(run: RunConfig) -> float:
+    """Agent steps in a second of video."""
+    return (CONSOLE_FPS if atari_game(run.env) else OTHER_FPS) / run.wrappers.frame_skip
+
+
+def write_mp4(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
+    """Write ``frames``, each ``(H, W, 3) uint8``, as H.264; odd sides lose their last row or column."""
+    import imageio_ffmpeg
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = None
+    try:
+        for frame in frames:
+            even = np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
+            if writer is None:
+                size = even.shape[1], even.shape[0]
+                writer = imageio_ffmpeg.write_frames(
+                    str(path), size, fps=fps, macro_block_size=2, output_params=["-preset", "veryfast"], quality=7
+                )
+                writer.send(None)
+            writer.send(even)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def picture(frame: np.ndarray, largest: float) -> np.ndarray:
+    """A frame ``(C, H, W)`` with values up to ``largest`` as ``(H, W, 3) uint8``."""
+    if frame.shape[0] not in (1, 3):
+        image = np.zeros((*frame.shape[1:], 3), np.uint8)
+        for channel, mask in enumerate(frame > 0):
+            image[mask] = PALETTE[channel % len(PALETTE)]
+        return image
+    scaled = np.clip(frame * (255 / largest), 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(np.broadcast_to(scaled.transpose(1, 2, 0), (*frame.shape[1:], 3)))
+
+
+def enlarge(image: np.ndarray, width: int) -> np.ndarray:
+    """``image`` with every pixel repeated until it is at least ``width`` wide."""
+    times = max(1, -(-width // image.shape[1]))
+    return image.repeat(times, axis=0).repeat(times, axis=1)
+
+
+class EpisodeVideos:
+    """Films every ``tracking.video_every``-th training game, as the agent saw it.
+
+    The frames are those of the replay, so that playing is not slowed down and every parallelism and backend can be
+    filmed; a game longer than its ring loses its beginning. Encoding happens in a thread.
+    """
+
+    def __init__(self, folder: Path, run: RunConfig, spec: EnvSpec):
+        self._folder, self._every = folder, run.tracking.video_every
+        self._fps, self._largest = frame_rate(run), spec.largest
+        self._encoder = ThreadPoolExecutor(1, "video")
+
+    def film(self, number: int, episode: Episode, replay: UniformReplay) -> str:
+        """The path, within the run's folder, of the video of the ``number``-th game; empty where it is not filmed."""
+        if not self._every or number % self._every:
+            return ""
+        frames = replay.frames_of(episode.env, episode.end_row - episode.length, episode.end_row)
+        name = f"videos/{video_name(number, episode)}"
+        job = self._encoder.submit(
+            write_mp4, self._folder / name, (enlarge(picture(f, self._largest), WIDTH) for f in frames), self._fps
+        )
+        job.add_done_callback(_warn)
+        return name
+
+    def close(self) -> None:
+        self._encoder.shutdown(wait=True)
+
+
+def video_name(number: int, episode: Episode) -> str:
+    """File name of a game's video: its number and its return."""
+    return f"episode_{number:06d}_return_{episode.episode_return:g}.mp4"
+
+
+def _warn(job: Future[None]) -> None:
+    if (error := job.exception()) is not None:
+        log.warning("a video could not be written: %s", error)

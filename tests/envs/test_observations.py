@@ -1,0 +1,176 @@
+"""Every kind of observation an environment may have, and the mistakes that are named before a run begins."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import make_run
+from toy_envs import SPACES
+
+from dqnspeed.cli import check_run
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import describe, make_env
+from dqnspeed.options import ConfigError
+from dqnspeed.trainer import train
+
+
+def run_of(kind: str, *overrides: str, wrong: str = "") -> RunConfig:
+    return make_run(
+        "env.id=toy_envs:Anything-v0", f"env.kwargs={{kind: {kind}, wrong: '{wrong}'}}", "env.reward_bound=null",
+        "wrappers=none", "model=mlp", "model.hidden=[8]", *overrides,
+    )  # fmt: skip
+
+
+SHAPES: dict[str, tuple[tuple[int, ...], Any, float]] = {
+    "hw": ((1, 20, 24), np.uint8, 255),
+    "hwc": ((3, 20, 24), np.uint8, 255),
+    "hw1": ((1, 20, 24), np.uint8, 255),
+    "chw": ((3, 20, 24), np.uint8, 255),
+    "float": ((3, 20, 24), np.float32, 1),
+    "many": ((7, 10, 10), np.uint8, 1),
+    "board": ((1, 15, 15), np.uint8, 1),
+    "int_board": ((1, 15, 15), np.float32, 1),
+    "bits": ((6,), np.uint8, 1),
+    "vector": ((4,), np.float32, 1),
+    "number": ((1,), np.float32, 1),
+    "discrete": ((9,), np.uint8, 1),
+    "shifted": ((9,), np.uint8, 1),
+    "several": ((5,), np.uint8, 1),
+    "tuple": ((7,), np.uint8, 1),
+}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_observations_reach_the_network_with_their_channels_first_and_nothing_lost(kind: str) -> None:
+    run = run_of(kind)
+    spec = check_run(run)
+    shape, dtype, largest = SHAPES[kind]
+    assert (spec.frame_shape, spec.frame_dtype, spec.largest) == (shape, dtype, largest)
+    env = make_env(run.env, run.wrappers)
+    frame, _ = env.reset(seed=3)
+    raw = gymnasium.make("Anything-v0", disable_env_checker=True, kind=kind).reset(seed=3)[0]
+    assert frame.shape == shape and frame.dtype == dtype
+    expected = {
+        "hwc": lambda: raw.transpose(2, 0, 1),
+        "hw1": lambda: raw.transpose(2, 0, 1),
+        "float": lambda: raw.transpose(2, 0, 1),
+        "many": lambda: raw.transpose(2, 0, 1),
+        "discrete": lambda: np.eye(9)[raw],
+        "shifted": lambda: np.eye(9)[raw - 3],
+        "several": lambda: np.concatenate([np.eye(2)[raw[0]], np.eye(3)[raw[1]]]),
+        "tuple": lambda: np.concatenate([np.eye(2)[raw[0]], np.eye(5)[raw[1]]]),
+    }.get(kind, lambda: raw)()
+    np.testing.assert_allclose(frame, np.reshape(expected, shape), rtol=1e-6)
+
+
+def test_a_dict_gives_the_entry_that_is_named() -> None:
+    assert check_run(run_of("dict", "env.observation_key=image")).frame_shape == (3, 20, 24)
+
+
+def test_the_stages_work_on_images_of_any_layout() -> None:
+    for kind in ("hw", "hwc", "chw"):
+        spec = check_run(run_of(kind, "wrappers.resize=16", "wrappers.grayscale=true", "wrappers.frame_skip=2",
+                                "wrappers.max_pool=true", "wrappers.stack=3"))  # fmt: skip
+        assert (spec.frame_shape, spec.observation_shape) == ((1, 16, 16), (3, 16, 16))
+    assert check_run(run_of("float", "wrappers.resize=16")).frame_shape == (3, 16, 16)
+    assert check_run(run_of("hwc", "env.channels=first")).frame_shape == (20, 24, 3)
+
+
+BAD = {
+    "dict": "env.observation_key: the observations of toy_envs:Anything-v0 are a Dict of image, mission; name one of",
+    "dict env.observation_key=picture": "are a Dict of image, mission; and not picture.",
+    "hw env.observation_key=image": "env.observation_key=image: the observations of toy_envs:Anything-v0 are no Dict",
+    "text": "its observations are Text(",
+    "cube": r"its observations have the shape (2, 4, 4, 4); vectors, (H, W), (H, W, C) and (C, H, W) can be learnt",
+    "board model=nature": "model=nature: its convolutions do not fit observations of 1x15x15; use model=board (for",
+    "vector model=nature": "model=nature: takes images, and observations here are 4; use model=mlp.",
+    "vector wrappers.resize=84": "wrappers.resize=84: resizes images, and observations here are (4,).",
+    "float wrappers.resize=84 wrappers.resizer=pillow": "wrappers.resizer=pillow: resizes uint8 images only",
+    "continuous": "its actions are Box(",
+    "hw|divided": "its observation is float64 after a reset, and its space says uint8 (was it divided?).",
+    "vector|nan": "its observation holds nan after a reset.",
+    "hw|turned": "its observation has the shape (24, 20) after a reset, and its space says (20, 24).",
+    "discrete|outside": "its observation 99 after a reset is not in its space Discrete(9).",
+    "hw|no info": "reset() must return (observation, info), and returned a ndarray.",
+    "hw|four values": "step() must return five values (observation, reward, terminated, truncated, info), and",
+    "hw|nan reward": "its reward is nan after 1 steps.",
+    "hw|raises": "broke after a few steps (RuntimeError: the toy broke).",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_what_cannot_be_learnt_from_is_named_with_the_way_out(line: str) -> None:
+    kind, _, wrong = line.partition("|")
+    with pytest.raises(ConfigError) as raised:
+        check_run(run_of(*kind.split(), wrong=wrong))
+    assert BAD[line] in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "doubt"),
+    [
+        (
+            "hw",
+            "divided and cast",
+            "reach 1 where its space allows 255; if they were divided already correct the space",
+        ),
+        ("vector", "beyond", "beyond what its space allows"),
+    ],
+)
+def test_doubts_are_told_before_the_run_and_do_not_stop_it(
+    kind: str, wrong: str, doubt: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_run(run_of(kind, wrong=wrong))
+    assert [r.levelno for r in caplog.records] == [logging.WARNING] and doubt in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "parallelism"),
+    [("board", "serial"), ("board", "overlap"), ("board", "process"), ("discrete", "serial")],
+)
+def test_they_train_with_every_parallelism(kind: str, parallelism: str, tmp_path: Path) -> None:
+    model = "board" if kind == "board" else "mlp"
+    run = run_of(kind, f"parallelism={parallelism}", f"model={model}", "num_envs=2", "algo.learning_starts=60",
+                 "replay.capacity=500", "stop.max_steps=120", "tracking=local", "tracking.progress=off")  # fmt: skip
+    assert train(run, describe(run), tmp_path, {})["updates"] > 0
+
+
+# Environments from the registry that nobody here wrote.
+THIRD_PARTY = {
+    "MinAtar": ["env.id=minatar.gym:MinAtar/Breakout-v1", "model=board"],
+    "MiniGrid": ["env.id=minigrid:MiniGrid-Empty-5x5-v0", "env.observation_key=image", "model=board"],
+    "Box2D": ["env.id=LunarLander-v3"],
+    "classic control": ["env.id=Acrobot-v1"],
+    "toy text": ["env.id=Taxi-v4"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "parallelism"),
+    [("MinAtar", "process"), ("MiniGrid", "overlap"), ("Box2D", "serial"), ("classic control", "overlap"),
+     ("toy text", "process")],
+)  # fmt: skip
+def test_third_party_environments_train(name: str, parallelism: str, tmp_path: Path) -> None:
+    run = make_run("experiment=own_env", *THIRD_PARTY[name], f"parallelism={parallelism}", "num_envs=2",
+                   "algo.learning_starts=100", "stop.max_steps=300", "tracking.progress=off")  # fmt: skip
+    summary = train(run, check_run(run), tmp_path, {})
+    assert summary["updates"] > 0 and summary["agent_steps"] >= 300
+
+
+@pytest.mark.slow
+def test_minigrid_is_learnt(cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    """A random agent's mean is about 0.2 there; the shortest way gives 0.95."""
+    result = cli("experiment=own_env", *THIRD_PARTY["MiniGrid"], "model.input_scale=8", "exploration.decay_steps=8000",
+                 "stop.reward_bound=0.9", "stop.max_minutes=3", "hydra.run.dir=run", timeout=240)  # fmt: skip
+    assert "solved in" in result.stdout, result.stdout + result.stderr
+
+
+def test_the_toys_cover_every_kind() -> None:
+    assert set(SPACES) == {*SHAPES, "dict", "text", "cube", "continuous"}

@@ -1,0 +1,78 @@
+"""Evaluation apart from training: its own games, not in the training clock, and a stop rule of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import make_toy
+
+from dqnspeed import envs
+from dqnspeed.envs import describe, make_vector_env
+from dqnspeed.evaluation import play_games
+from dqnspeed.tracking.metrics import Clock
+from dqnspeed.trainer import train
+
+
+@pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
+def test_evaluations_reach_the_metrics_and_files(parallelism: str, tmp_path: Path) -> None:
+    run = make_toy(f"parallelism={parallelism}", "eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000")
+    summary = train(run, envs.describe(run), tmp_path, {})
+    with (tmp_path / "evaluations.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    numbers = [int(row["evaluation"]) for row in rows]
+    assert numbers == [n for n in range(1, numbers[-1] + 1) for _ in range(3)]
+    assert all(row["length"] == "7" for row in rows)
+    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    told = [r for r in reports if "eval/return_mean" in r]
+    assert len(told) == numbers[-1] >= 2
+    for i, report in enumerate(told, start=1):
+        returns = [float(row["return"]) for row in rows if int(row["evaluation"]) == i]
+        assert report["eval/return_mean"] == pytest.approx(np.mean(returns))
+        assert report["eval/return_std"] == pytest.approx(np.std(returns))
+    assert summary["eval_return_mean"] == pytest.approx(told[-1]["eval/return_mean"], abs=1e-3)
+
+
+def test_training_goes_on_as_if_it_had_not_been_evaluated(tmp_path: Path) -> None:
+    outcomes = []
+    for name, overrides in (("with", ["eval.every_steps=100", "eval.episodes=2"]), ("without", [])):
+        (tmp_path / name).mkdir()
+        run = make_toy("num_envs=2", "stop.max_steps=500", *overrides)
+        train(run, envs.describe(run), tmp_path / name, {})
+        with (tmp_path / name / "episodes.csv").open() as file:
+            outcomes.append([(row["return"], row["agent_step"]) for row in csv.DictReader(file)])
+    assert outcomes[0] == outcomes[1] and outcomes[0]
+
+
+def test_an_evaluation_takes_no_time_of_the_training_clock() -> None:
+    clock = Clock()
+    clock.start()
+    with clock.stopped():
+        time.sleep(0.2)
+    assert clock.now() < 0.1
+
+
+def test_the_evaluations_mean_can_stop_a_run(tmp_path: Path) -> None:
+    run = make_toy(
+        "eval.every_steps=300", "eval.episodes=2", "stop.on=eval", "stop.reward_bound=28", "stop.max_steps=5000"
+    )
+    summary = train(run, envs.describe(run), tmp_path, {})
+    assert summary["solved"] and summary["agent_steps"] == 300 and summary["eval_return_mean"] >= 28
+
+
+def test_games_are_shared_out_so_that_short_ones_count_no_more_than_long_ones() -> None:
+    run = make_toy("num_envs=3")
+    env = make_vector_env(run)
+    spec = describe(run)
+    seen = list[int]()
+    games = list(
+        play_games(env, spec, lambda observations: np.zeros(len(observations), np.int64), [1, 2, 3], games=7,
+                   watch=lambda observations, actions, step: seen.append(len(actions)))
+    )  # fmt: skip
+    env.close()
+    assert sorted(game.env for game in games) == [0, 0, 0, 1, 1, 2, 2]
+    assert all(game.episode_return == 28 and game.length == 7 for game in games) and set(seen) == {3}
