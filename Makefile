@@ -1,15 +1,17 @@
 # make train   set everything up and train Pong (ARGS="num_envs=3 seed=1" passes overrides)
+# make play    play a trained agent (ARGS="run=outputs/2026-01-31/12-00-00 record=true")
 # make test    set everything up, then lint, type-check and run all tests
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help install train ladder test lint format clean
+.PHONY: help install train play ladder test lint format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make train      set everything up and train Pong (ARGS="num_envs=3" passes overrides)'
+	@echo 'make play       play a trained agent (ARGS="run=FOLDER record=true overlay=true")'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
 	@echo 'make install    the shared first step: $(VENV) with dqnspeed in it'
 	@echo 'make ladder     every rung for 75 seconds, then the table (ARGS as above)'
@@ -30,6 +32,13 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 train: install
 	$(BIN)/python -m dqnspeed.train $(ARGS)
+
+$(VENV)/.installed-play: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[play]'
+	@touch $@
+
+play: $(VENV)/.installed-play
+	$(BIN)/python -m dqnspeed.play $(ARGS)
 
 LADDER := baseline,no_torch_no_grad,n_envs,process,tweaked_n_envs,tweaked_process,chapter6_dqn
 ladder: install

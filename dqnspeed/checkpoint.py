@@ -6,6 +6,7 @@ damaged file from a good one. Nothing in it is unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -20,6 +21,7 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 from dqnspeed.config import CheckpointConfig
+from dqnspeed.options import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +68,13 @@ class Checkpoints:
             for old in sorted(self._folder.glob("step_*.safetensors"))[: -self._config.keep]:
                 old.unlink()
 
-    def save_final(self, state: State) -> None:
-        if self._config.final:
-            self._save("final", state)
-
     @property
     def keeps_final(self) -> bool:
+        """Whether a checkpoint is wanted at the end."""
         return self._config.final
+
+    def save_final(self, state: State) -> None:
+        self._save("final", state)
 
     def state_dict(self) -> State:
         return {"best": None if self._best == float("-inf") else self._best}
@@ -134,6 +136,34 @@ def load(path: Path) -> State:
     return state
 
 
+def to_go_on_from(folder: Path, config: CheckpointConfig) -> State:
+    """The state that the run in ``folder`` is resumed from; empty where it was killed before its first was due.
+
+    Raises:
+        ConfigError: there is none, or none that can be read.
+    """
+    try:
+        found = newest(folder / "checkpoints")
+    except DamagedError as error:
+        raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
+    if found is None:
+        if not config.every_minutes or _trained_s(folder) > 60 * (config.every_minutes + 1):
+            raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to go on from.")
+        log.warning("%s was ended before its first checkpoint, so it begins again from its first step.", folder)
+        return {}
+    path, state = found
+    discard_newer(folder / "checkpoints", path)
+    log.info("going on from %s", path)
+    return state
+
+
+def _trained_s(folder: Path) -> float:
+    """Seconds of training that ``metrics.jsonl`` tells of."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return float(json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["time"])
+    return 0.0
+
+
 def newest(folder: Path) -> tuple[Path, State] | None:
     """The newest checkpoint of ``checkpoints/`` that can be read; damaged ones are named in warnings.
 
@@ -143,16 +173,31 @@ def newest(folder: Path) -> tuple[Path, State] | None:
     Raises:
         DamagedError: there are some and none can be read.
     """
-    paths = candidates(folder)
-    for path in paths:
+    damage: list[DamagedError] = []
+    for path in candidates(folder):
         try:
-            return path, load(path)
+            state = load(path)
         except DamagedError as error:
-            damage = error
-            log.warning("%s The one before it is used.", error) if path != paths[-1] else None
-    if paths:
-        raise damage
+            damage.append(error)
+            continue
+        for found in damage:
+            log.warning("%s The one before it is used.", found)
+        return path, state
+    if damage:
+        raise DamagedError(" ".join(map(str, damage)))
     return None
+
+
+def discard_newer(folder: Path, used: Path | None) -> None:
+    """Set aside what is newer than ``used``, as ``*.damaged``, and what a kill left half written.
+
+    A run that goes on from ``used`` must not meet the checkpoints of a stretch that never was.
+    """
+    paths = candidates(folder)
+    for path in paths[: paths.index(used)] if used in paths else paths:
+        os.replace(path, path.with_suffix(".damaged"))
+    for partial in folder.glob("*.partial"):
+        partial.unlink()
 
 
 def candidates(folder: Path) -> list[Path]:
@@ -168,9 +213,9 @@ def _take_arrays(node: Mapping[str, Any], prefix: str, arrays: dict[str, np.ndar
         if isinstance(value, Mapping):
             rest[key] = _take_arrays(value, f"{name}{_SEPARATOR}", arrays)
         elif isinstance(value, Tensor):
-            arrays[name] = np.ascontiguousarray(value.detach().cpu().numpy())
+            arrays[name] = np.asarray(value.detach().cpu().numpy(), order="C")
         elif isinstance(value, np.ndarray):
-            arrays[name] = np.ascontiguousarray(value)
+            arrays[name] = np.asarray(value, order="C")
         else:
             rest[key] = value
     return rest

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,12 +13,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from dqnspeed import seeding
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, Step, VectorEnv, make_vector_env
 from dqnspeed.learners import EpsilonGreedy
 
+log = logging.getLogger(__name__)
+
 AT_ONCE = 8  # environments that play an evaluation side by side
+LONGEST = 200_000  # agent steps of an evaluation in each environment; a greedy policy may go in circles for ever
 SEEDS = 2**31  # evaluation's seeds are those of actors nobody has
 
 
@@ -80,13 +86,17 @@ class Evaluator:
         policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
         seeds = env_seeds(self._seed, SEEDS, self._env.num_envs, stretch=number)
         act = lambda observations: policy(observations, self._config.epsilon)  # noqa: E731
-        games = play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=give_up)
-        episodes = list(games)
+        steps = itertools.count(1)
+        enough = lambda: give_up() or next(steps) > LONGEST  # noqa: E731
+        with seeding.undisturbed():
+            episodes = list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=enough))
         if give_up():
             return []
         self._next = agent_steps + self._config.every_steps
-        self.count = number
-        self.mean = statistics.fmean(e.episode_return for e in episodes)
+        if len(episodes) < self._config.episodes:
+            log.warning("an evaluation was ended after %s steps with %d games finished.", f"{LONGEST:,}", len(episodes))
+        if episodes:
+            self.count, self.mean = number, statistics.fmean(e.episode_return for e in episodes)
         return episodes
 
     def state_dict(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class PlayConfig:
     window: bool | None = option("show the games, null: where there is a display", default=None)
     record: bool = option("write an mp4 file a game into the run's videos/", default=False)
     overlay: bool = option("draw the stack, the action values and the chosen action beside the game", default=False)
-    fps: float | None = option("agent steps shown in a second, null: the game's own speed", gt=0, default=None)
+    fps: float | None = option("agent steps shown in a second, null: 60 (Atari) or 30 frames", gt=0, default=None)
     device: str = option("where the network runs", choices=("auto", "cpu", "cuda", "mps"), default="auto")
 
 
@@ -64,7 +64,10 @@ class Player:
         self.path, state = _load(self.folder / "checkpoints", play.checkpoint)
         self.agent_steps: int = state["progress"]["agent_steps"]
         self.network = QNetwork(self.run.model, self.spec.observation_shape, self.spec.num_actions, self.spec.largest)
-        self.network.load_state_dict(as_tensors(state["learner"]["network"]))
+        try:
+            self.network.load_state_dict(as_tensors(state["learner"]["network"]))
+        except RuntimeError as error:
+            raise ConfigError(f"checkpoint={play.checkpoint}: is of another network than this run's.") from error
         self.network.to(self.device).eval()
         self._epsilon, self._rng = play.epsilon, np.random.default_rng(play.seed)
         self.q = np.zeros(self.spec.num_actions, np.float32)  # of the observation acted on last
@@ -115,8 +118,13 @@ def play(options: PlayConfig) -> dict[str, Any]:
             if image is not None and screen is not None:
                 screen.show(image)
 
+        def act(observations: np.ndarray) -> np.ndarray:
+            if film is not None:
+                film.look()
+            return player.act(observations)
+
         games = []
-        results = play_games(env, player.spec, player.act, [options.seed], options.episodes, watch)
+        results = play_games(env, player.spec, act, [options.seed], options.episodes, watch)
         for number, episode in enumerate(results, start=1):
             games.append(_told(number, episode))
             images = film.cut() if film is not None else []
@@ -148,6 +156,11 @@ class Film:
         self._images: list[np.ndarray] = []
         self._before: np.ndarray | None = None  # the game before the step
         self._total = 0.0
+
+    def look(self) -> None:
+        """See the very first picture, once the environment was reset."""
+        if self._before is None:
+            self._before = self._env.render()
 
     def see(self, observation: np.ndarray, action: int, step: Step) -> np.ndarray | None:
         """The picture of a step that was just taken; ``None`` where it only began a game."""
@@ -206,7 +219,10 @@ class Screen:
     def __enter__(self) -> Screen:
         import pygame
 
-        pygame.display.init()
+        try:
+            pygame.display.init()
+        except pygame.error as error:
+            raise ConfigError(f"window: cannot be opened ({error}); use window=false or record=true.") from error
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
+import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed import checkpoint, config
-from dqnspeed.checkpoint import DamagedError, State
+from dqnspeed.claim import claimed
+from dqnspeed.cli import check_run
 from dqnspeed.config import CONF_DIR, RunConfig
+from dqnspeed.envs import EnvSpec
 from dqnspeed.options import ConfigError
-
-log = logging.getLogger(__name__)
 
 PREFIX = "resume="
 # What may be set anew without making it another run; the rest is part of what was begun.
@@ -30,12 +31,12 @@ CHANGEABLE = (
 
 @dataclass(frozen=True)
 class Resumption:
-    """A run that is to go on; ``state`` is empty where it was killed before its first checkpoint."""
+    """A run that is to go on."""
 
     folder: Path
     run: RunConfig
+    spec: EnvSpec
     plain: dict[str, Any]
-    state: State
     group: str | None
 
 
@@ -44,23 +45,23 @@ def asked_for(arguments: Sequence[str]) -> bool:
 
 
 def prepare(arguments: Sequence[str]) -> Resumption:
-    """Read the run that the command line names.
+    """Read and check the run that the command line names; what it changes is kept for the next time.
 
     Raises:
-        ConfigError: there is no such run, it is finished, or it may not be changed in this way.
+        ConfigError: there is no such run, it is finished or still running, or it may not be changed in this way.
     """
     folder = _folder(arguments)
     overrides = [argument for argument in arguments if not argument.startswith(PREFIX)]
     cfg = _configuration(folder, overrides)
     run = config.from_hydra(cfg)
     _check_unfinished(run, folder)
-    state = _state(folder)
-    if overrides:
-        kept = folder / ".hydra" / "resumed.yaml"
-        kept.write_text(OmegaConf.to_yaml(OmegaConf.create([*_earlier(folder), *overrides])))
+    spec = check_run(run)
+    with claimed(folder, resumed=True):
+        if overrides:
+            _keep([*_earlier(folder), *overrides], folder)
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
     group = str(folder.parent) if (folder.parent / "multirun.yaml").exists() else None
-    return Resumption(folder, run, plain, state, group)
+    return Resumption(folder, run, spec, plain, group)
 
 
 def load_run(folder: Path) -> DictConfig:
@@ -81,9 +82,11 @@ def load_run(folder: Path) -> DictConfig:
     return cast("DictConfig", OmegaConf.merge(defaults, OmegaConf.load(path)))
 
 
-def line(folder: Path) -> str:
-    """The command that goes on with the run in ``folder``."""
-    return f"python -m dqnspeed.train {PREFIX}{folder}"
+def advice(folder: Path) -> str:
+    """The command that goes on with the run in ``folder``, where it left something to go on from."""
+    if not checkpoint.candidates(folder / "checkpoints"):
+        return "No checkpoint was saved to go on from."
+    return f"To go on: python -m dqnspeed.train {shlex.quote(f'{PREFIX}{folder}')}"
 
 
 def _folder(arguments: Sequence[str]) -> Path:
@@ -113,15 +116,24 @@ def _earlier(folder: Path) -> list[str]:
     return [str(line) for line in OmegaConf.load(path)] if path.exists() else []
 
 
+def _keep(overrides: list[str], folder: Path) -> None:
+    path = folder / ".hydra" / "resumed.yaml"
+    partial = path.with_suffix(".partial")
+    try:
+        partial.write_text(OmegaConf.to_yaml(OmegaConf.create(overrides)))
+        os.replace(partial, path)
+    except OSError as error:
+        raise ConfigError(f"resume={folder}: {path} cannot be written ({error.strerror}).") from error
+
+
 def _check_unfinished(run: RunConfig, folder: Path) -> None:
     try:
         summary = json.loads((folder / "summary.json").read_text())
     except (OSError, ValueError):
         return  # killed before it could write one
     stop, reason = run.stop, summary["stopped_by"]
-    mean = summary["eval_return_mean"] if stop.on == "eval" else summary["return_mean_100"]
     reached = {
-        "reward_bound": (stop.reward_bound, mean),
+        "reward_bound": (stop.reward_bound, summary["reward_bound"]),
         "max_steps": (stop.max_steps, summary["agent_steps"]),
         "max_minutes": (stop.max_minutes, summary["wall_time_s"] / 60),
     }
@@ -131,16 +143,3 @@ def _check_unfinished(run: RunConfig, folder: Path) -> None:
             f"resume={folder}: this run is finished (stop.{reason}={bound:g} was reached after "
             f"{summary['agent_steps']:,} agent steps); raise stop.{reason} to go on."
         )
-
-
-def _state(folder: Path) -> State:
-    try:
-        found = checkpoint.newest(folder / "checkpoints")
-    except DamagedError as error:
-        raise ConfigError(f"resume={folder}: no checkpoint can be read; {error}") from error
-    if found is None:
-        log.warning("%s was ended before its first checkpoint, so it begins again from its first step.", folder)
-        return {}
-    path, state = found
-    log.info("Going on from %s, agent step %s.", path, f"{state['progress']['agent_steps']:,}")
-    return state

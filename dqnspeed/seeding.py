@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,20 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Whatever is drawn inside, those outside draw as if it had not been."""
+    before = state_dict()
+    try:
+        yield
+    finally:
+        load_state_dict(before)
+
+
 def state_dict() -> dict[str, Any]:
     version, words, gauss = random.getstate()
     return {
-        "torch": torch.get_rng_state(),
+        "torch": torch.get_rng_state().numpy(),
         "numpy": np.random.get_state(legacy=False),  # noqa: NPY002
         "python": [version, list(words), gauss],
     }

@@ -132,6 +132,7 @@ def summarize(
         "kind": list(run.experiment.kind),
         "env": run.env.id,
         "solved": progress.time_to_solve_s is not None,
+        "reward_bound": run.stop.reward_bound,
         "stopped_by": "error" if error is not None else reason,
         "error": None if error is None else f"{type(error).__name__}: {error}",
         "time_to_solve_s": _rounded(progress.time_to_solve_s),

@@ -16,8 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed import config, envs, resuming
 from dqnspeed.actors import ActorError
-from dqnspeed.checkpoint import State
-from dqnspeed.cli import check_run, fail, run_app
+from dqnspeed.cli import fail, run_app
 from dqnspeed.config import CONF_DIR, RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.learners import NotFiniteError
@@ -37,8 +36,7 @@ def _job(cfg: DictConfig) -> float | None:
 def _resume() -> float | None:
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s %(levelname)s] %(message)s", datefmt="%H:%M:%S")
     resumed = resuming.prepare(sys.argv[1:])
-    spec = check_run(resumed.run)
-    return _train(resumed.run, spec, resumed.folder, resumed.plain, resumed.group, resumed.state)
+    return _train(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resume=True)
 
 
 def _train(
@@ -47,15 +45,15 @@ def _train(
     folder: Path,
     plain: Mapping[str, Any],
     group: str | None,
-    state: State | None = None,
+    resume: bool = False,
 ) -> float | None:
     try:
-        summary = train(run, spec, folder, plain, group, state)
+        summary = train(run, spec, folder, plain, group, resume)
     except (ActorError, NotFiniteError) as error:
-        fail(f"{error}\nTo go on from the last checkpoint: {resuming.line(_shown(folder))}", code=1)
+        fail(f"{error}\n{resuming.advice(_shown(folder))}", code=1)
     _print_result(summary, _shown(folder))
     if summary["stopped_by"] in ("SIGINT", "SIGTERM"):
-        print(f"To go on: {resuming.line(_shown(folder))}")
+        print(resuming.advice(_shown(folder)))
         # Ends a whole sweep, and tells the shell (or the cluster) which signal it was.
         sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
     return cast("float | None", summary["return_mean_100"])

@@ -14,7 +14,8 @@ from typing import Any
 
 from dqnspeed import machine, seeding
 from dqnspeed.actors import Actors, Collected, make_actors, replay_lock
-from dqnspeed.checkpoint import Checkpoints, State
+from dqnspeed.checkpoint import Checkpoints, State, to_go_on_from
+from dqnspeed.claim import claimed
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.evaluation import Evaluator, evaluation_metrics
@@ -34,17 +35,19 @@ def train(
     folder: Path,
     config: Mapping[str, Any],
     group: str | None = None,
-    state: State | None = None,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """Train one agent in ``folder`` and return its summary.
 
     Args:
         run: the checked configuration; ``spec``: the shapes of its environment.
         config: the same configuration as plain data, for the trackers; ``group`` names the sweep it belongs to.
-        state: the checkpoint to go on from, empty where the run was killed before its first; ``None`` for a new run.
+        resume: go on with the run in ``folder`` from its newest checkpoint; from its start where it was killed
+            before the first was due.
 
     Raises:
-        ConfigError: the folder holds another run already, or this one is still running.
+        ConfigError: the folder holds another run already; or the run to be resumed is still running, or left nothing
+            to go on from.
         ActorError: an actor process died, hung or raised.
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
     """
@@ -53,6 +56,8 @@ def train(
     set_threads(run)
     device = machine.pick_device(run.device)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
+        resources.enter_context(claimed(folder, resume))
+        state = to_go_on_from(folder, run.checkpoint) if resume else None
         progress, stop = Progress(run), StopRule(run.stop, signals)
         learner = DQN(run, spec, device)
         evaluator = Evaluator(run, spec, learner.network, device)
@@ -74,8 +79,9 @@ def train(
             lock = replay_lock(run)
             replay = make_replay(run, spec, lock)
             resources.callback(replay.close)
-            if state and state["replay"]:
-                replay.load_state_dict(state["replay"])
+            if state and (stored := state.pop("replay")):
+                replay.load_state_dict(stored)
+                del stored  # it may be half of the memory
             elif state:  # filled anew before learning goes on
                 start = LearningStart(progress.agent_steps + run.algo.learning_starts, learner.updates)
             actors_state, stretch = (state["actors"] if state else None), len(progress.resumed_at)
@@ -135,6 +141,7 @@ class Training:
         self.pause()
         if self.checkpoints.keeps_final:
             self.checkpoints.save_final(self.snapshot())
+        self.videos.finish()
 
     def learn(self, updates: int) -> None:
         if updates and not self.learner.updates:
@@ -182,6 +189,7 @@ class Training:
 
     def snapshot(self) -> State:
         """All that the run needs to go on; the actors must be at rest."""
+        self.videos.finish()  # those that the files name
         return {
             "learner": self.learner.state_dict(),
             "progress": self.progress.state_dict(),

@@ -13,7 +13,8 @@ from conftest import make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dqnspeed.checkpoint import Checkpoints, DamagedError, candidates, load, newest, save
+from dqnspeed.checkpoint import Checkpoints, DamagedError, candidates, load, newest, save, to_go_on_from
+from dqnspeed.options import ConfigError
 
 STATE = {
     "learner": {"network": {"features.0.weight": torch.arange(6.0).reshape(2, 3)}, "updates": 7},
@@ -31,7 +32,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert state["learner"]["updates"] == 7
     assert state["actors"]["0"]["rng"] == {"state": 2**127 + 1} and state["actors"]["0"]["none"] is None
     assert state["actors"]["0"]["frames"].dtype == np.uint8 and state["flags"].tolist() == [True, False]
-    assert state["empty"].shape == (0, 3) and state["scalar"] == 2.5
+    assert state["empty"].shape == (0, 3) and state["scalar"].shape == () and state["scalar"] == 2.5
     assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
 
 
@@ -91,6 +92,29 @@ def test_the_newest_whole_checkpoint_is_found_and_damaged_ones_are_named(
     (tmp_path / "step_0000000010.safetensors").write_bytes(b"")
     with pytest.raises(DamagedError, match="step_0000000010"):
         newest(tmp_path)
+
+
+def test_going_on_sets_aside_what_is_newer_and_what_was_half_written(tmp_path: Path) -> None:
+    """A checkpoint of a stretch that never was must not be met again, nor keep the next ones from being kept."""
+    folder, config = tmp_path / "checkpoints", make_run("checkpoint.keep=1").checkpoint
+    for name in ("step_0000005000", "step_0000006000"):
+        save(folder / f"{name}.safetensors", {"name": name})
+    (folder / "step_0000006000.safetensors").write_bytes(b"rubbish")
+    (folder / "step_0000007000.partial").write_bytes(b"half")
+    assert to_go_on_from(tmp_path, config) == {"name": "step_0000005000"}
+    Checkpoints(folder, config).save_periodic({"name": "new"}, step=5500, seconds=1)
+    assert sorted(path.name for path in folder.iterdir()) == ["step_0000005500.safetensors", "step_0000006000.damaged"]
+    assert to_go_on_from(tmp_path, config) == {"name": "new"}
+
+
+def test_a_run_without_any_checkpoint_is_not_begun_again_where_that_would_lose_it(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time": 50.0}\n')
+    assert to_go_on_from(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint) == {}
+    with pytest.raises(ConfigError, match="nothing to go on from"):
+        to_go_on_from(tmp_path, make_run("checkpoint=none").checkpoint)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time": 5000.0}\n')
+    with pytest.raises(ConfigError, match="nothing to go on from"):
+        to_go_on_from(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint)
 
 
 def test_a_final_checkpoint_is_outdated_once_a_resumed_run_saves_a_newer_one(tmp_path: Path) -> None:

@@ -34,8 +34,7 @@ SMALL_ATARI = [
 
 def go(folder: Path, run: RunConfig, resumed: bool = False) -> State:
     """Train in ``folder``, from its newest checkpoint if there is one; returns the final state."""
-    found = newest(folder / "checkpoints") if resumed else None
-    train(run, envs.describe(run), folder, {}, state=found and found[1])
+    train(run, envs.describe(run), folder, {}, resume=resumed)
     return load(folder / "checkpoints" / "final.safetensors")
 
 

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from dqnspeed.actors import ActorError
 from dqnspeed.checkpoint import load
 from dqnspeed.config import CONF_DIR, RunConfig
 from dqnspeed.learners import NotFiniteError
+from dqnspeed.tracking.files import Lines
 from dqnspeed.trainer import train
 
 ROOT = Path(CONF_DIR).parent
@@ -189,24 +191,21 @@ def test_trackers_that_fail_never_end_a_run(tmp_path: Path, caplog: pytest.LogCa
     ]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_warns_once_and_training_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dqnspeed.tracking import files
-
-    class FullDisk:
-        def write(self, text: str) -> None:
-            with Path("/dev/full").open("wb", buffering=0) as file:
-                file.write(text.encode())
-
-    def full(self: Any, path: Path) -> None:
-        self._file = FullDisk()
-
-    monkeypatch.setattr(files.JsonLines, "__init__", full)
-    summary = run_in(tmp_path, make_toy("stop.max_steps=2000"))
-    assert summary["stopped_by"] == "max_steps"
-    assert len([r for r in caplog.records if "JsonLines failed" in r.message]) == 1
+def test_a_full_disk_warns_once_and_leaves_whole_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The system itself refuses the write: no file of this process may grow beyond 1000 bytes."""
+    lines = Lines(tmp_path / "metrics.jsonl")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        for number in range(30):
+            lines.add(json.dumps({"number": number, "text": "x" * 60}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    lines.add(json.dumps({"number": 30}))  # there is room again
+    lines.close()
+    numbers = [json.loads(line)["number"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert numbers == [*range(11), 30]
+    assert len([r for r in caplog.records if "could not be written, training goes on" in r.message]) == 1
 
 
 @pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])

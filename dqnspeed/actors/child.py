@@ -35,8 +35,9 @@ class Ready:
 
 @dataclass(frozen=True)
 class Paused:
-    """All that the actor needs to go on; it rests until it is told to."""
+    """All that the actor needs to go on; it rests until pause ``number`` is over."""
 
+    number: int
     state: dict[str, Any]
 
 
@@ -52,7 +53,8 @@ class Controls:
 
     def __init__(self, context: Any, num_actors: int):
         # Plain flags: an event has a lock, which an actor that is killed may take with it.
-        self.go, self.stop, self.pause = (context.Value("b", 0, lock=False) for _ in range(3))
+        self.go, self.stop = context.Value("b", 0, lock=False), context.Value("b", 0, lock=False)
+        self.pause = context.Value("q", 0, lock=False)  # the number of this pause, 0 while actors may move
         self.limit = context.Value("d", 0, lock=False)  # agent steps of all actors together
         self._steps = context.RawArray("q", num_actors)
         self._beats = context.RawArray("d", num_actors)
@@ -121,19 +123,18 @@ def _loop(job: ActorJob, pipe: Any) -> None:
         while not controls.go.value:
             time.sleep(PAUSE_S)
             _check_parent()
-        beats, resting = 0, False
+        beats, paused = 0, 0
         while not controls.stop.value:
             heartbeat[index] = time.monotonic()
             beats += 1
             if beats % 256 == 0:
                 _check_parent()
-            if controls.pause.value:
-                if not resting:
-                    pipe.send(Paused({**stepper.state_dict(), "agent_steps": int(agent_steps[index])}))
-                resting = True
+            if pause := controls.pause.value:
+                if pause != paused:  # one pause may follow the other before this process has looked again
+                    pipe.send(Paused(pause, {**stepper.state_dict(), "agent_steps": int(agent_steps[index])}))
+                    paused = pause
                 time.sleep(PAUSE_S)
                 continue
-            resting = False
             total = int(agent_steps.sum())
             if total >= controls.limit.value:
                 time.sleep(PAUSE_S)

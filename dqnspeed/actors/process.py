@@ -64,6 +64,7 @@ class ProcessActors:
             self._controls.agent_steps[int(actor)] = kept["agent_steps"]
             self.seconds["waiting"] += kept["seconds"]["waiting"]
         self._drained = int(self._controls.agent_steps.sum())
+        self._pauses = 0
         network.share_memory()
         shared = replay.buffers if isinstance(replay.buffers, SharedBuffers) else None
         try:
@@ -112,7 +113,8 @@ class ProcessActors:
     def pause(self) -> Collected:
         """Bring the actors to rest; each sends its state after everything it had under way."""
         self._states = {}
-        self._controls.pause.value = 1
+        self._pauses += 1
+        self._controls.pause.value = self._pauses
         collected = Collected()
         while len(self._states) < self._count:
             multiprocessing.connection.wait(self._pipes, timeout=0.05)
@@ -175,7 +177,7 @@ class ProcessActors:
                 elif isinstance(message, Episode):
                     end_row = message.end_row or self._replay.rows(message.env)
                     collected.episodes.append(replace(message, end_row=end_row))
-                elif isinstance(message, Paused):
+                elif isinstance(message, Paused) and message.number == self._pauses:
                     self._states[str(index)] = message.state
                 elif isinstance(message, Failure):
                     raise ActorError(f"actor {index} raised:\n{message.traceback}")

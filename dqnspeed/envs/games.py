@@ -68,6 +68,11 @@ def check_id(env: EnvConfig) -> None:
                 f"env.kwargs={dict(env.kwargs)}: ALE games take env.sticky_actions, env.full_action_space and "
                 f"env.max_episode_frames instead."
             )
+        for key, usual in (("observation_key", None), ("channels", "auto")):
+            if getattr(env, key) != usual:
+                raise ConfigError(
+                    f"env.{key}={getattr(env, key)}: {env.id} is an ALE game, whose observations are known."
+                )
         return
     for key in ("sticky_actions", "full_action_space", "max_episode_frames"):
         if getattr(env, key) is not None:

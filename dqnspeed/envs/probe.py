@@ -82,7 +82,7 @@ class Probe:
         space = self._space
         if not isinstance(space, spaces.Box) or len(space.shape) < 2:
             return
-        allowed = float(np.abs([space.low.max(), space.high.max()]).max())
+        allowed = float(np.abs([space.low.min(), space.high.max()]).max())
         largest = max(abs(self._lowest), abs(self._highest))
         if np.isfinite(allowed) and 0 < largest <= allowed / 16:
             yield (

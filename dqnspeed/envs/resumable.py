@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import time
 from typing import Any
 
 import gymnasium
@@ -11,6 +13,10 @@ from ale_py import ALEState
 from ale_py.env import AtariEnv
 
 from dqnspeed.envs.wrappers import FrameSkip
+
+log = logging.getLogger(__name__)
+
+REPEAT_S = 30.0  # a game that takes longer to repeat is not worth it
 
 
 class Resumable(gymnasium.Wrapper):
@@ -73,17 +79,23 @@ class Resumable(gymnasium.Wrapper):
         self._over = self._reset_next = bool(state["over"]) and self.goes_on
 
     def _repeat(self, state: dict[str, Any]) -> bool:
-        begun = state["begun"]
+        try:
+            return self._repeated(state)
+        except Exception as error:  # an environment that does not do the same again may well refuse an action
+            log.info("a game could not be repeated: %s", error)
+            return False
+
+    def _repeated(self, state: dict[str, Any]) -> bool:
+        begun, begin = state["begun"], time.monotonic()
         if begun["rng"] is not None:
             self._set_rng(begun["rng"])
         self.reset(seed=begun["seed"])
         self._begun = begun
         for action in state["actions"].tolist():
-            _, _, terminated, truncated, _ = self.step(action)
-            if terminated or truncated:
-                break
-        same = np.array_equal(np.asarray(self._frame), state["frame"])
-        return same and not self._over and len(self._actions) == len(state["actions"])
+            self.step(action)
+            if self._over or time.monotonic() - begin > REPEAT_S:
+                return False
+        return np.array_equal(np.asarray(self._frame), state["frame"])
 
     def _pooled_frames(self) -> dict[str, np.ndarray]:
         skip = self._frame_skip()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.envs.backends import Backend
+from dqnspeed.options import ConfigError
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,8 @@ class VectorEnv:
     def render(self) -> np.ndarray:
         """A picture ``(h, w, 3) uint8`` of the first game, where the environments were made to draw."""
         image = np.asarray(self._backend.call("render"))
+        if image.ndim != 3:
+            raise ConfigError("this environment cannot draw itself (its render() gives no rgb_array).")
         return image if image.dtype == np.uint8 else (255 * np.clip(image, 0, 1)).astype(np.uint8)
 
     def action_names(self) -> list[str] | None:

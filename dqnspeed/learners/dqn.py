@@ -79,7 +79,7 @@ class DQN:
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         for parameter, slot in self.optimizer.state.items():
             for name, value in slot.items():
-                if value.shape == parameter.shape:
+                if name != "step" and value.shape == parameter.shape:
                     slot[name] = torch.empty_like(parameter).copy_(value)  # in the parameter's memory layout
         self.updates = self._seen = state["updates"]
 

@@ -96,9 +96,12 @@ class UniformReplay:
     def append(self, rows: Rows, lane: int = 0) -> None:
         """Write one step of ``N`` environments to the lanes ``lane .. lane + N - 1``, which share a cursor."""
         lanes = slice(lane, lane + len(rows.actions))
-        at = int(self._written[lane]) % self._rows
+        written = int(self._written[lane])
+        at = written % self._rows
         for name, column in self._columns.items():
             column[lanes, at] = getattr(rows, name)
+        if not written:  # a resumed game may begin in its middle, and no row before this one belongs to a stack
+            self._columns["first"][lanes, at] = True
         with self._locked():
             self._written[lanes] += 1
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dqnspeed.config import RunConfig
-from dqnspeed.options import ConfigError
 from dqnspeed.tracking.base import Tracker, Trackers
-from dqnspeed.tracking.files import EpisodesCsv, EvaluationsCsv, JsonLines, claim, file_sizes, shorten
+from dqnspeed.tracking.files import EpisodesCsv, EvaluationsCsv, JsonLines, file_sizes, shorten
 from dqnspeed.tracking.services import TensorBoard, WandB
 from dqnspeed.tracking.terminal import make_progress
 
@@ -30,20 +29,11 @@ def make_trackers(
     Args:
         resumed_at: agent step at which a run is resumed, whose files are there already; ``None`` for a new run.
         sizes: bytes of those files at that step; what was written later is taken back.
-
-    Raises:
-        ConfigError: the folder holds another run already, or the run that is to be resumed is still running.
     """
-    try:
-        metrics = claim(folder / "metrics.jsonl", resumed=resumed_at is not None)
-    except FileExistsError as error:
-        raise ConfigError(f"{folder} holds another run already; name a new folder.") from error
-    except BlockingIOError as error:
-        raise ConfigError(f"resume={folder}: this run is still running.") from error
     if resumed_at is not None:
         shorten(folder, sizes or {})
     trackers: list[Tracker] = [
-        JsonLines(metrics),
+        JsonLines(folder / "metrics.jsonl"),
         EpisodesCsv(folder / "episodes.csv"),
         EvaluationsCsv(folder / "evaluations.csv"),
     ]
@@ -52,7 +42,7 @@ def make_trackers(
         services.append(("TensorBoard", lambda: TensorBoard(folder, config, resumed_at)))
     if run.tracking.wandb != "disabled":
         name = f"{run.experiment.name}-seed{run.seed}"
-        services.append(("W&B", lambda: WandB(run.tracking, folder, config, name, group)))
+        services.append(("W&B", lambda: WandB(run.tracking, folder, config, name, group, resumed_at)))
     for label, make in services:
         try:
             trackers.append(make())

@@ -41,26 +41,37 @@ class TensorBoard(Tracker):
 class WandB(Tracker):
     """Weights & Biases, offline unless asked; every metric against agent step and ``time/wall_s``.
 
-    A resumed run keeps the id of its first stretch, so that W&B shows both as one.
+    Online, a resumed run goes on under its id, and shows the steps that were trained again twice. Offline runs cannot
+    be gone on with, so there each stretch is a run of its own, ``<id>-<step it was resumed at>``, in one group.
     """
 
-    def __init__(self, tracking: TrackingConfig, folder: Path, config: Mapping[str, Any], name: str, group: str | None):
+    def __init__(
+        self,
+        tracking: TrackingConfig,
+        folder: Path,
+        config: Mapping[str, Any],
+        name: str,
+        group: str | None,
+        resumed_at: int | None,
+    ):
         import wandb
 
         id_file = folder / "wandb" / "id.txt"
         if not id_file.exists():
             id_file.parent.mkdir(exist_ok=True)
             id_file.write_text(uuid.uuid4().hex[:8])
+        first = id_file.read_text()
+        online = tracking.wandb == "online"
         self._run = wandb.init(
             project=tracking.project,
             name=tracking.run_name or name,
-            group=tracking.group or group,
+            group=tracking.group or group or first,
             dir=str(folder),
             mode=tracking.wandb,  # type: ignore[arg-type]
             config=dict(config),
             reinit="finish_previous",
-            id=id_file.read_text(),
-            resume="allow" if tracking.wandb == "online" else None,
+            id=first if online or resumed_at is None else f"{first}-{resumed_at}",
+            resume="allow" if online else None,
             settings=wandb.Settings(silent=True, console="off"),
         )
         self._run.define_metric("*", step_metric="agent_step")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
+from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from dqnspeed.replay import UniformReplay
 log = logging.getLogger(__name__)
 
 CONSOLE_FPS, OTHER_FPS = 60, 30  # frames in a second of an Atari game, and of anything else
+PENDING = 4  # videos that may wait to be encoded
 WIDTH = 320  # pixels, at least, of a video made of observations
 # A colour for each channel of boards and symbolic images; where several are set the last one shows.
 PALETTE = np.array(
@@ -56,6 +59,7 @@ def write_mp4(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
     import imageio_ffmpeg
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial.mp4")
     writer = None
     try:
         for frame in frames:
@@ -63,13 +67,15 @@ def write_mp4(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
             if writer is None:
                 size = even.shape[1], even.shape[0]
                 writer = imageio_ffmpeg.write_frames(
-                    str(path), size, fps=fps, macro_block_size=2, output_params=["-preset", "veryfast"], quality=7
+                    str(partial), size, fps=fps, macro_block_size=2, output_params=["-preset", "veryfast"], quality=7
                 )
                 writer.send(None)
             writer.send(even)
     finally:
         if writer is not None:
             writer.close()
+    if writer is not None:
+        os.replace(partial, path)
 
 
 def picture(frame: np.ndarray, largest: float) -> np.ndarray:
@@ -100,21 +106,31 @@ class EpisodeVideos:
         self._folder, self._every = folder, run.tracking.video_every
         self._fps, self._largest = frame_rate(run), spec.largest
         self._encoder = ThreadPoolExecutor(1, "video")
+        self._pending: deque[Future[None]] = deque()
 
     def film(self, number: int, episode: Episode, replay: UniformReplay) -> str:
         """The path, within the run's folder, of the video of the ``number``-th game; empty where it is not filmed."""
         if not self._every or number % self._every:
             return ""
+        while len(self._pending) >= PENDING:
+            self._pending.popleft().exception()  # whole games wait in memory
         frames = replay.frames_of(episode.env, episode.end_row - episode.length, episode.end_row)
         name = f"videos/{video_name(number, episode)}"
         job = self._encoder.submit(
             write_mp4, self._folder / name, (enlarge(picture(f, self._largest), WIDTH) for f in frames), self._fps
         )
         job.add_done_callback(_warn)
+        self._pending.append(job)
         return name
 
+    def finish(self) -> None:
+        """Wait until every video so far is on disk."""
+        wait(self._pending)
+        self._pending.clear()
+
     def close(self) -> None:
-        self._encoder.shutdown(wait=True)
+        """Leave; what was not begun is not written."""
+        self._encoder.shutdown(wait=True, cancel_futures=True)
 
 
 def video_name(number: int, episode: Episode) -> str:
@@ -123,5 +139,5 @@ def video_name(number: int, episode: Episode) -> str:
 
 
 def _warn(job: Future[None]) -> None:
-    if (error := job.exception()) is not None:
+    if not job.cancelled() and (error := job.exception()) is not None:
         log.warning("a video could not be written: %s", error)

@@ -126,6 +126,21 @@ def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
         np.testing.assert_array_equal(other[1], stored[1])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_paused_actors_rest_and_tell_all_they_need_to_go_on(kind: str) -> None:
+    with Started(make_toy(*KINDS[kind])) as started:
+        started.collect(40)
+        for _ in range(20):  # one pause right after the other
+            started.agent_steps += started.actors.pause().agent_steps
+            state = started.actors.state_dict()
+            rows = len(started.replay)
+            assert sum(actor["agent_steps"] for actor in state.values()) == started.agent_steps
+            time.sleep(0.002)
+            assert len(started.replay) == rows
+            started.actors.proceed()
+        started.collect(started.agent_steps + 40)
+
+
 def test_actors_stop_at_the_limit() -> None:
     with Started(make_toy("parallelism=process", "parallelism.replay_ratio=8")) as started:
         started.limit = 110

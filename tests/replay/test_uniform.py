@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,18 +63,22 @@ def fill(streams: list[list[Event]], rows: int, stack: int, n_step: int, shared:
     layout = replay_layout(len(streams), rows, (2, 3), np.dtype(np.uint8))
     replay = UniformReplay((SharedBuffers if shared else LocalBuffers)(layout), stack, n_step, GAMMA, seed=1)
     for events in zip(*streams, strict=True):
-        replay.append(
-            Rows(
-                frames=np.array([np.full((2, 3), e.number, np.uint8) for e in events]),
-                actions=np.array([e.action for e in events]),
-                rewards=np.array([e.reward for e in events], np.float32),
-                terminated=np.array([e.terminated for e in events]),
-                truncated=np.array([e.truncated for e in events]),
-                first=np.array([e.first for e in events]),
-                transition=np.array([e.transition for e in events]),
-            )
-        )
+        append(replay, events)
     return replay
+
+
+def append(replay: UniformReplay, events: Sequence[Event]) -> None:
+    replay.append(
+        Rows(
+            frames=np.array([np.full((2, 3), e.number, np.uint8) for e in events]),
+            actions=np.array([e.action for e in events]),
+            rewards=np.array([e.reward for e in events], np.float32),
+            terminated=np.array([e.terminated for e in events]),
+            truncated=np.array([e.truncated for e in events]),
+            first=np.array([e.first for e in events]),
+            transition=np.array([e.transition for e in events]),
+        )
+    )
 
 
 def naive(stream: list[Event], rows: int, stack: int, n_step: int) -> dict[tuple, float]:
@@ -192,3 +198,25 @@ def test_too_large_a_replay_is_refused_with_the_size_that_fits(shared: bool) -> 
         check_memory(replay_layout(1, rows, (1, 84, 84), np.dtype(np.uint8)), rows, shared)
     fits = int(str(refused.value).split("at most ")[1].split(" ")[0])
     check_memory(replay_layout(1, int(fits * 0.95), (1, 84, 84), np.dtype(np.uint8)), fits, shared)
+
+
+@given(streams=lanes(), data=st.data())
+def test_a_cut_closes_the_episodes_in_progress_at_their_last_frames(
+    streams: list[list[Event]], data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(1, len(streams[0])))
+    before, after = [s[:at] for s in streams], [s[:5] for s in streams]  # every stream begins with an episode
+    cut = fill(before, rows=64, stack=2, n_step=3)
+    cut.cut(0, len(streams))
+    for events in zip(*after, strict=True):
+        append(cut, events)
+    expected = []
+    for stream, more in zip(before, after, strict=True):
+        *earlier, last = copy.deepcopy(stream)
+        if earlier and earlier[-1].transition and not earlier[-1].terminated and not last.first:
+            earlier[-1].truncated = True
+        last.transition = last.terminated = last.truncated = False
+        expected.append([*earlier, last, *more])
+    whole = fill(expected, rows=64, stack=2, n_step=3)
+    for name in ("frames", "transition", "terminated", "truncated", "first"):
+        np.testing.assert_array_equal(cut._columns[name], whole._columns[name], name)
