@@ -272,6 +272,23 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
     assert (result.returncode, result.stderr) == (2, f"dqnspeed: {finished}\n")
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
+    resuming.prepare(["resume=run", "stop.max_steps=200"])  # what is changed stays changed
+    assert resuming.prepare(["resume=run"]).run.stop.max_steps == 200
+
+
+def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    toy = ["tracking.tensorboard=true", "checkpoint.every_minutes=0.002", "checkpoint.keep=1000"]
+    go(tmp_path, make_toy(*toy, "stop.max_steps=2000"))
+    oldest, *newer = sorted((tmp_path / "checkpoints").glob("step_*"))
+    for path in [*newer, tmp_path / "checkpoints" / "final.safetensors"]:
+        path.unlink()
+    assert newer and int(oldest.stem[5:]) < 1900
+    go(tmp_path, make_toy(*toy, "stop.max_steps=2200"), resumed=True)
+    steps = [event.step for event in EventAccumulator(str(tmp_path)).Reload().Scalars("episode/length")]
+    assert steps == [int(row["agent_step"]) for row in episodes(tmp_path)] == sorted(set(steps))
+
 
 def test_two_processes_never_go_on_with_the_same_run(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
