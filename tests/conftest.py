@@ -48,7 +48,8 @@ def untimed(state: Any, path: str = "") -> dict[str, Any]:
     """Every leaf of a checkpoint but those that hold times."""
     if not isinstance(state, dict):
         return {path: state.tolist() if isinstance(state, np.ndarray) else state}
-    timed = {"seconds", "timer", "files", "resumed_at", "loss"}  # loss: its mean depends on when reports come
+    # The mean loss and the best mean are taken when a report comes, and reports come by the clock.
+    timed = {"seconds", "timer", "files", "resumed_at", "loss", "best"}
     return {k: v for key in state if key not in timed for k, v in untimed(state[key], f"{path}/{key}").items()}
 
 
