@@ -43,7 +43,7 @@ def play(folder: Path, *options: str, **more: str) -> subprocess.CompletedProces
 
 @pytest.fixture(scope="module")
 def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short training on a GPU-less ``device=auto`` with ALE's own threads; games of 100 agent steps."""
+    """A short training with ALE's own threads, in games of 100 agent steps, whose folder names a GPU."""
     folder = tmp_path_factory.mktemp("atari")
     result = subprocess.run(
         [sys.executable, "-m", "dqnspeed.train", "env=breakout", "wrappers=native", "model=small", "num_envs=2",
@@ -52,6 +52,8 @@ def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=folder, env=environment(), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
+    composed = folder / "run" / ".hydra" / "config.yaml"
+    composed.write_text(composed.read_text().replace("device: auto", "device: cuda"))  # as if trained on a GPU
     return folder
 
 

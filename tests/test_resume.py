@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from conftest import TOY, command, environment, make_run, make_toy, untimed
 
 from dqnspeed import envs, resuming
@@ -113,6 +114,18 @@ def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(run.pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("kind", [["parallelism=serial"], ["parallelism=process"]])
+def test_a_run_on_a_gpu_goes_on_there_and_on_a_cpu(kind: list[str], tmp_path: Path) -> None:
+    steps = 0
+    for i, device in enumerate(("cuda", "cuda", "cpu")):
+        run = make_run(*SMALL_ATARI, *kind, f"device={device}", f"stop.max_steps={steps + 250}")
+        state = go(tmp_path, run, resumed=i > 0)
+        assert state["progress"]["agent_steps"] >= steps + 250 and state["learner"]["updates"] > 0
+        assert all(np.isfinite(weights).all() for weights in state["learner"]["network"].values())
+        steps = state["progress"]["agent_steps"]
 
 
 def wait_for(condition: Callable[[], bool], run: subprocess.Popen[str], seconds: float = 60) -> None:
