@@ -110,7 +110,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
         names = env.action_names() or [str(i) for i in range(player.spec.num_actions)]
         fps = options.fps or frame_rate(player.run)
         screen = resources.enter_context(Screen(fps)) if window else None
-        counts, film = Counter[str](), Film(env, player, names, options.overlay) if drawn else None
+        counts, film = Counter[str](), Film(env, player, names, options) if drawn else None
 
         def watch(observations: np.ndarray, actions: np.ndarray, step: Step) -> None:
             counts[names[actions[0]]] += int(not step.first[0])
@@ -150,12 +150,12 @@ def play(options: PlayConfig) -> dict[str, Any]:
 class Film:
     """The pictures of a game, each drawn before the action that the agent then took."""
 
-    def __init__(self, env: VectorEnv, player: Player, names: list[str], overlay: bool):
-        self._env, self._player = env, player
-        self._overlay = Overlay(names, player.spec.stack, player.spec.largest) if overlay else None
+    def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig):
+        self._env, self._player, self._keep = env, player, options.record
+        self._overlay = Overlay(names, player.spec.stack, player.spec.largest) if options.overlay else None
         self._images: list[np.ndarray] = []
         self._before: np.ndarray | None = None  # the game before the step
-        self._total = 0.0
+        self._steps, self._total = 0, 0.0
 
     def look(self) -> None:
         """See the very first picture, once the environment was reset."""
@@ -165,18 +165,21 @@ class Film:
     def see(self, observation: np.ndarray, action: int, step: Step) -> np.ndarray | None:
         """The picture of a step that was just taken; ``None`` where it only began a game."""
         image, self._before = self._before, self._env.render()
-        if image is None or (step.first[0] and not self._images):
+        if image is None or (step.first[0] and not self._steps):
             return None
+        self._steps += 1
         if self._overlay is not None:
-            told = f"step {len(self._images) + 1:,}   reward so far {self._total:g}"
+            told = f"step {self._steps:,}   reward so far {self._total:g}"
             image = self._overlay.draw(image, observation, self._player.q, action, told)
         self._total += float(step.rewards[0])
-        self._images.append(image)
+        if self._keep:
+            self._images.append(image)
         return image
 
     def cut(self) -> list[np.ndarray]:
-        """The pictures of the game that ended; the next game begins without any."""
-        images, self._images, self._total = self._images, [], 0.0
+        """The pictures of the game that ended, if they are to be recorded; the next game begins without any."""
+        images, self._images = self._images, []
+        self._steps, self._total = 0, 0.0
         return images
 
 

@@ -65,13 +65,11 @@ class Progress:
         self.time_to_solve_s = self.clock.now()
 
     def report_is_due(self) -> bool:
-        if self.clock.now() < self._next_report:
-            return False
-        self._next_report = self.clock.now() + self._every
-        return True
+        return self.clock.now() >= self._next_report
 
     def metrics(self, stats: LearnerStats, updates: int) -> dict[str, float]:
         """The metrics of a report; those without a value yet are NaN."""
+        self._next_report = self.clock.now() + self._every
         if stats.loss == stats.loss:
             self._loss.add(stats.loss)
         return {

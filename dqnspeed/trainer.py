@@ -132,12 +132,12 @@ class Training:
             self.absorb(actors.collect(self.schedule.limit(learner.updates), wait=not due))
             if self.evaluator.is_due(progress.agent_steps):
                 self.evaluate()
-            if progress.report_is_due():
-                self.report()
             if self.checkpoints.is_due(progress.clock.now()):
                 self.pause()
                 self.checkpoints.save_periodic(self.snapshot(), progress.agent_steps, progress.clock.now())
                 actors.proceed()
+            elif progress.report_is_due():
+                self.report()
         self.pause()
         if self.checkpoints.keeps_final:
             self.checkpoints.save_final(self.snapshot())
@@ -169,7 +169,7 @@ class Training:
     def evaluate(self) -> None:
         """Play an evaluation while the clock and the actors stand still."""
         progress, evaluator = self.progress, self.evaluator
-        self.pause()
+        self.absorb(self.actors.pause())
         with progress.clock.stopped():
             episodes = evaluator.play(progress.agent_steps, give_up=self.stop.is_asked)
         self.actors.proceed()
