@@ -18,9 +18,9 @@ from dqnspeed.tracking.metrics import Clock
 from dqnspeed.trainer import train
 
 
-@pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
-def test_evaluations_reach_the_metrics_and_files(parallelism: str, tmp_path: Path) -> None:
-    run = make_toy(f"parallelism={parallelism}", "eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000")
+@pytest.mark.parametrize("kind", ["serial", "overlap", "process parallelism.replay_ratio=16"])
+def test_evaluations_reach_the_metrics_and_files(kind: str, tmp_path: Path) -> None:
+    run = make_toy(*f"parallelism={kind}".split(), "eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000")
     summary = train(run, envs.describe(run), tmp_path, {})
     with (tmp_path / "evaluations.csv").open() as file:
         rows = list(csv.DictReader(file))
