@@ -225,7 +225,8 @@ class ProcessActors:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGUSR1)
         deadline = time.monotonic() + STACK_TIMEOUT_S
-        while not (text := self._read_dump(index)) and time.monotonic() < deadline:
+        # A dump is written piece by piece, and ends with the outermost frame, which is a module's.
+        while "<module>" not in (text := self._read_dump(index)) and time.monotonic() < deadline:
             time.sleep(0.05)
         return text or "(no stack: the process does not answer signals)"
 
