@@ -23,8 +23,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from dqnspeed import config, envs
-from dqnspeed.config import RunConfig, from_hydra
+from dqnspeed import compose, envs
+from dqnspeed.compose import from_hydra
+from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.learners import check_execution
 from dqnspeed.models import check_network
@@ -79,7 +80,8 @@ def check_run(run: RunConfig) -> EnvSpec:
     """
     check_execution(run)
     spec = envs.describe(run)
-    check_network(run.model, spec.observation_shape)
+    if run.algo.name != "q_learning":  # a table has no layers
+        check_network(run.model, spec.observation_shape)
     check_fits(run, spec)
     check_video(run, spec)
     for doubt in envs.probe(run.env):
@@ -137,12 +139,12 @@ def explain(error: BaseException) -> str:
         return f"+{unknown.group(1)}: is an option already; drop the +."
     if unknown and not_in:
         key = unknown.group(1)
-        return f"{key}: there is no such option{_nearest(key, config.keys())}."
+        return f"{key}: there is no such option{_nearest(key, compose.keys())}."
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return f"{cause.full_key}: {_first_line(cause)}."
     group = re.search(r"Could not override '([\w./]+)'", text)
     if group and "No match in the defaults list" in text:
-        return f"{group.group(1)}: there is no such option{_nearest(group.group(1), config.keys())}."
+        return f"{group.group(1)}: there is no such option{_nearest(group.group(1), compose.keys())}."
     return f"{_first_line(error)}."
 
 

@@ -1,42 +1,49 @@
-"""The schema of ``conf/``: frozen dataclasses, their ranges, and how values must go together.
+"""The schema of ``conf/``: frozen dataclasses and the ranges of their values.
 
 The YAML files hold the values and this module holds the types, so a default is written once. Code below the
-entry points sees only :class:`RunConfig`, never Hydra or OmegaConf.
+entry points sees only :class:`RunConfig`, never Hydra or OmegaConf, which ``compose.py`` deals with.
 """
 
 from __future__ import annotations
 
-import copy
-import math
-from dataclasses import dataclass, is_dataclass
-from pathlib import Path
-from typing import Any, Dict, List, Union, get_type_hints  # noqa: UP035  OmegaConf reads these at run time
+from dataclasses import dataclass
+from typing import Any, Dict, List, Union  # noqa: UP035  OmegaConf reads these at run time
 
-from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf, open_dict
-
-from dqnspeed.options import ConfigError, check_values, option
-
-_PACKAGE = Path(__file__).resolve().parent
-CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf")
+from dqnspeed.options import given, option
 
 CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are left alone while another process writes
 
 KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
 
 
+ALGORITHMS = ("dqn", "pqn", "a2c", "a3c", "ppo", "q_learning")
+ACTOR_CRITIC, ROLLOUT, _N_STEP = ("a2c", "a3c", "ppo"), ("ppo", "pqn"), ("dqn", "a2c", "a3c", "q_learning")
+
+
 @dataclass(frozen=True)
 class AlgoConfig:
-    name: str = option("the learning algorithm", choices=("dqn",))
+    """An algorithm has the numbers that name it in ``of``, and null for the others."""
+
+    name: str = option("the learning algorithm", choices=ALGORITHMS)
     gamma: float = option("discount of one agent step", ge=0, le=1)
-    n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
-    double: bool = option("double DQN: the online network chooses, the target network values")
-    loss: str = option("loss on the TD error", choices=("mse", "huber"))
     max_grad_norm: float | None = option("clip the gradient's global norm, null: never", gt=0)
     batch_size: int = option("transitions in one update", ge=1)
-    steps_per_update: int = option("agent steps collected for one update", ge=1)
-    learning_starts: int = option("agent steps collected before the first update", ge=1)
-    target_sync: int = option("updates between copies into the target network", ge=1)
+    learning_starts: int = option("agent steps before the first update (on-policy: for the background alone)", ge=0)
+    n_step: int | None = option("agent steps summed before bootstrapping", ge=1, le=1000, of=_N_STEP)
+    double: bool | None = option("double DQN: the online network chooses, the target network values", of=("dqn",))
+    loss: str | None = option("loss on the TD error", choices=("mse", "huber"), of=("dqn", "pqn"))
+    steps_per_update: int | None = option("agent steps collected for one update", ge=1, of=("dqn",))
+    target_sync: int | None = option("updates between copies into the target network", ge=1, of=("dqn",))
+    step_size: float | None = option("share of the TD error that a table's entry moves", gt=0, le=1, of=("q_learning",))
+    entropy: float | None = option("weight of the entropy bonus", ge=0, of=ACTOR_CRITIC)
+    value_coef: float | None = option("weight of the value loss", ge=0, of=ACTOR_CRITIC)
+    queue_batches: int | None = option("batches that may wait for the learner", ge=1, of=("a3c",))
+    rollout_steps: int | None = option("steps of each environment in a rollout", ge=1, of=ROLLOUT)
+    epochs: int | None = option("times a rollout is learnt from", ge=1, of=ROLLOUT)
+    lam: float | None = option("lambda of GAE (ppo) and of Q(lambda) (pqn)", ge=0, le=1, of=ROLLOUT)
+    clip: float | None = option("how far the probability ratio may move", gt=0, of=("ppo",))
+    clip_value: bool | None = option("clip the value function as the policy is", of=("ppo",))
+    normalize_advantage: bool | None = option("normalise the advantages of each batch", of=("ppo",))
 
 
 @dataclass(frozen=True)
@@ -204,129 +211,24 @@ class RunConfig:
         return self.num_envs * self.parallelism.num_actors
 
     @property
+    def is_on_policy(self) -> bool:
+        """Whether experience is learnt from in the order it comes and then forgotten, in place of a replay."""
+        return self.algo.name != "dqn"
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether checkpoints hold the experience that is still to be learnt from; a replay only if it is asked for."""
+        return self.checkpoint.replay or self.is_on_policy
+
+    @property
     def shares_replay(self) -> bool:
         """Whether actor processes write straight into the replay."""
         return self.parallelism.name == "process" and self.parallelism.transport == "shared_memory"
 
     @property
     def replay_ratio(self) -> float | None:
-        """Samples trained on for each agent step; ``None`` where it is left free."""
+        """Samples that a replay is to give for each agent step; ``None`` where it is left free."""
         ratio = self.parallelism.replay_ratio
         if ratio == "free":
             return None
-        return self.algo.batch_size / self.algo.steps_per_update if ratio is None else float(ratio)
-
-
-def register() -> None:
-    """Give Hydra the schema and the ``${mul:a,b}`` resolver that the YAML files use."""
-    OmegaConf.register_new_resolver("mul", lambda *factors: math.prod(factors), replace=True)
-    ConfigStore.instance().store(name="schema", node=schema())
-
-
-def schema() -> DictConfig:
-    """The schema as OmegaConf sees it, with every value missing."""
-    root = _writable(RunConfig)
-    for name, kind in get_type_hints(RunConfig).items():
-        if is_dataclass(kind):
-            root[name] = _writable(kind)
-    root.env.kwargs = {}
-    OmegaConf.set_struct(root.env.kwargs, False)  # any keyword an environment of the user's own may take
-    return root
-
-
-def keys() -> list[str]:
-    """Every group, scalar and ``group.key`` of the schema."""
-    root, found = schema(), list[str]()
-    for name in map(str, root):
-        node = root._get_node(name)
-        found += [name, *(f"{name}.{key}" for key in map(str, node))] if isinstance(node, DictConfig) else [name]
-    return found
-
-
-def _writable(kind: Any) -> DictConfig:
-    # OmegaConf makes the node of a frozen dataclass read-only, which would stop Hydra from composing it.
-    node: DictConfig = OmegaConf.structured(kind)
-    OmegaConf.set_readonly(node, None)
-    return node
-
-
-def from_hydra(cfg: DictConfig) -> RunConfig:
-    """Turn a composed configuration into plain frozen dataclasses, checked.
-
-    Raises:
-        ConfigError: a value is missing, out of range, or at odds with another.
-    """
-    own = copy.copy(cfg)
-    with open_dict(own):
-        own.pop("hydra", None)
-    run = OmegaConf.to_object(own)
-    assert isinstance(run, RunConfig)
-    check(run)
-    return run
-
-
-def check(run: RunConfig) -> None:
-    """Raise :class:`ConfigError` at the first value or combination that cannot work."""
-    check_values(run)
-    _check_combinations(run)
-
-
-def _check_combinations(run: RunConfig) -> None:
-    parallelism, wrappers = run.parallelism, run.wrappers
-    ratio = parallelism.replay_ratio
-    if parallelism.name == "process":
-        number = isinstance(ratio, (int, float)) and math.isfinite(ratio) and ratio > 0
-        if ratio != "free" and not number:
-            raise ConfigError(f"parallelism.replay_ratio={ratio}: must be 'free' or a positive number.")
-        if run.device == "mps":
-            raise ConfigError("device=mps: parallelism=process shares weights on cpu or cuda only.")
-    else:
-        if ratio is not None:
-            raise ConfigError(
-                f"parallelism.replay_ratio={ratio}: belongs to parallelism=process; with "
-                f"parallelism={parallelism.name} the ratio is algo.batch_size / algo.steps_per_update."
-            )
-        if parallelism.num_actors != 1:
-            raise ConfigError(
-                f"parallelism.num_actors={parallelism.num_actors}: belongs to parallelism=process; "
-                f"use num_envs for more environments with parallelism={parallelism.name}."
-            )
-    if wrappers.backend == "native" and (wrappers.resize is None or wrappers.resizer != "cv2"):
-        raise ConfigError(
-            "wrappers=native: ALE resizes by itself, so wrappers.resize must be a number and "
-            "wrappers.resizer must be cv2."
-        )
-    if wrappers.backend == "native" and wrappers.interpolation != "area":
-        raise ConfigError(f"wrappers.interpolation={wrappers.interpolation}: wrappers=native resizes with area only.")
-    if run.stop.on == "eval" and run.eval.every_steps is None:
-        raise ConfigError("stop.on=eval: needs evaluations; set eval.every_steps.")
-    _check_sizes(run)
-    for layer in run.model.conv:
-        if len(layer) != 3 or min(layer) < 1:
-            raise ConfigError(f"model.conv={run.model.conv}: each layer is [filters, kernel, stride], all at least 1.")
-    if any(units < 1 for units in run.model.hidden):
-        raise ConfigError(f"model.hidden={run.model.hidden}: every layer needs at least 1 unit.")
-
-
-def _check_sizes(run: RunConfig) -> None:
-    algo, capacity = run.algo, run.replay.capacity
-    if algo.batch_size > capacity:
-        raise ConfigError(f"algo.batch_size={algo.batch_size}: must be at most replay.capacity={capacity}.")
-    if algo.learning_starts > capacity:
-        raise ConfigError(f"algo.learning_starts={algo.learning_starts}: must be at most replay.capacity={capacity}.")
-    # A lane needs room for a stack and an n-step window, and must hold them before the first update.
-    needed = run.num_lanes * (run.wrappers.stack + algo.n_step + 2)
-    least = 2 * needed + (run.num_lanes * CONCURRENT_MARGIN if run.shares_replay else 0)
-    if capacity < least:
-        raise ConfigError(
-            f"replay.capacity={capacity}: must be at least {least} for {run.num_lanes} environments, "
-            f"{run.wrappers.stack} frames and {algo.n_step} steps."
-        )
-    if algo.learning_starts < needed:
-        raise ConfigError(
-            f"algo.learning_starts={algo.learning_starts}: must be at least {needed} for {run.num_lanes} "
-            f"environments, {run.wrappers.stack} frames and {algo.n_step} steps."
-        )
-
-
-register()
+        return self.algo.batch_size / given(self.algo.steps_per_update) if ratio is None else float(ratio)

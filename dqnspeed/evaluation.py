@@ -85,7 +85,7 @@ class Evaluator:
         number = self.count + 1
         policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
         seeds = env_seeds(self._seed, SEEDS, self._env.num_envs, stretch=number)
-        act = lambda observations: policy(observations, self._config.epsilon)  # noqa: E731
+        act = lambda observations: policy(observations, self._config.epsilon)[0]  # noqa: E731
         steps = itertools.count(1)
         enough = lambda: give_up() or next(steps) > LONGEST  # noqa: E731
         with seeding.undisturbed():

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dqnspeed.config import ModelConfig
+from dqnspeed.config import ACTOR_CRITIC, ModelConfig, RunConfig
+from dqnspeed.envs import EnvSpec
 from dqnspeed.options import ConfigError
 
 
@@ -55,17 +56,8 @@ class QNetwork(nn.Module):
         super().__init__()
         check_network(model, observation_shape)
         self.preprocess = Preprocess(observation_shape, model.input_scale or largest, model.background)
-        layers: list[nn.Module] = []
-        shape = tuple(observation_shape)
-        for filters, kernel, stride in model.conv:
-            layers.append(nn.Conv2d(shape[0], filters, kernel, stride))
-            shape = (filters, *((side - kernel) // stride + 1 for side in shape[1:]))
-            if model.layer_norm:
-                layers.append(nn.LayerNorm(shape))
-            layers.append(nn.ReLU())
-        layers.append(nn.Flatten())
-        self.features = nn.Sequential(*layers)
-        units = [math.prod(shape), *model.hidden]
+        self.features, width = _convolutions(model, observation_shape)
+        units = [width, *model.hidden]
         self.q = _mlp(units, num_actions, model.layer_norm)
         self.value = _mlp(units, 1, model.layer_norm) if model.dueling else None
 
@@ -77,19 +69,87 @@ class QNetwork(nn.Module):
         return q.float()
 
 
+class PolicyValueNetwork(nn.Module):
+    """A policy and a state value that share all layers but the last; called, it gives the policy's logits.
+
+    Weights begin orthogonal, those of the policy near zero, so that all actions are equally likely at first (Huang
+    et al. 2022, detail 2).
+    """
+
+    def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
+        super().__init__()
+        check_network(model, observation_shape)
+        self.preprocess = Preprocess(observation_shape, model.input_scale or largest, model.background)
+        self.features, width = _convolutions(model, observation_shape)
+        units = [width, *model.hidden]
+        self.hidden = _layers(units, model.layer_norm)
+        self.policy, self.value = nn.Linear(units[-1], num_actions), nn.Linear(units[-1], 1)
+        for name, layer in self.named_modules():
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                gain = {"policy": 0.01, "value": 1.0}.get(name, math.sqrt(2))
+                nn.init.orthogonal_(layer.weight, gain)
+                nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+
+    def forward(self, observations: Tensor) -> Tensor:
+        return self.policy_and_value(observations)[0]
+
+    def policy_and_value(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits ``(B, num_actions)`` and state values ``(B,)``, both float32."""
+        shared = self.hidden(self.features(self.preprocess(observations)))
+        return self.policy(shared).float(), self.value(shared)[:, 0].float()
+
+
+class Table(nn.Module):
+    """Action values of numbered states, which come one-hot as ``(B, num_states)``."""
+
+    values: Tensor
+
+    def __init__(self, num_states: int, num_actions: int):
+        super().__init__()
+        self.register_buffer("values", torch.zeros(num_states, num_actions))
+
+    def forward(self, observations: Tensor) -> Tensor:
+        return self.values[observations.argmax(dim=1)]
+
+
+def make_network(run: RunConfig, spec: EnvSpec) -> nn.Module:
+    """The network that ``algo`` trains, with the layers of ``model``."""
+    if run.algo.name == "q_learning":
+        return Table(spec.observation_shape[0], spec.num_actions)
+    kind = PolicyValueNetwork if run.algo.name in ACTOR_CRITIC else QNetwork
+    return kind(run.model, spec.observation_shape, spec.num_actions, spec.largest)
+
+
 def frozen_copy(network: nn.Module) -> nn.Module:
     """A copy for targets, without gradients of its own."""
     return copy.deepcopy(network).requires_grad_(False)
 
 
-def _mlp(units: Sequence[int], outputs: int, layer_norm: bool) -> nn.Sequential:
+def _convolutions(model: ModelConfig, observation_shape: Sequence[int]) -> tuple[nn.Sequential, int]:
+    """The convolutions of ``model``, flattened, and how many values come out of them."""
+    layers: list[nn.Module] = []
+    shape = tuple(observation_shape)
+    for filters, kernel, stride in model.conv:
+        layers.append(nn.Conv2d(shape[0], filters, kernel, stride))
+        shape = (filters, *((side - kernel) // stride + 1 for side in shape[1:]))
+        if model.layer_norm:
+            layers.append(nn.LayerNorm(shape))
+        layers.append(nn.ReLU())
+    return nn.Sequential(*layers, nn.Flatten()), math.prod(shape)
+
+
+def _layers(units: Sequence[int], layer_norm: bool) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, hidden in itertools.pairwise(units):
         layers.append(nn.Linear(inputs, hidden))
         if layer_norm:
             layers.append(nn.LayerNorm(hidden))
         layers.append(nn.ReLU())
-    return nn.Sequential(*layers, nn.Linear(units[-1], outputs))
+    return nn.Sequential(*layers)
+
+
+def _mlp(units: Sequence[int], outputs: int, layer_norm: bool) -> nn.Sequential:
+    return nn.Sequential(*_layers(units, layer_norm), nn.Linear(units[-1], outputs))
 
 
 def check_network(model: ModelConfig, observation_shape: Sequence[int]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class ConfigError(ValueError):
@@ -20,10 +22,22 @@ def option(
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
+    of: Sequence[str] | None = None,
     **default: Any,
 ) -> Any:
-    """A field of a schema: what it means, which values it takes, and its ``default`` where no file holds one."""
-    return field(metadata={"about": about, "choices": choices, "ge": ge, "gt": gt, "le": le, "lt": lt}, **default)
+    """A field of a schema: what it means, which values it takes, and its ``default`` where no file holds one.
+
+    Args:
+        of: names of the options of its group that have it; in the others it must be null.
+    """
+    bounds = {"ge": ge, "gt": gt, "le": le, "lt": lt}
+    return field(metadata={"about": about, "choices": choices, "of": of, **bounds}, **default)
+
+
+def given(value: T | None) -> T:
+    """``value``, which the check of the configuration made sure of."""
+    assert value is not None
+    return value
 
 
 def check_values(node: Any) -> None:
@@ -43,6 +57,8 @@ def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def _check_value(key: str, value: Any, meta: Any) -> None:
+    if value is None:
+        return
     for chosen in value if isinstance(value, list) else [value]:
         if meta["choices"] is not None and chosen not in meta["choices"]:
             raise ConfigError(f"{key}={chosen}: choose one of {', '.join(meta['choices'])}.")

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from hydra import compose, initialize_config_dir
+import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from dqnspeed import checkpoint, config
+from dqnspeed import checkpoint, compose
 from dqnspeed.claim import claimed
 from dqnspeed.cli import check_run
-from dqnspeed.config import CONF_DIR, RunConfig
+from dqnspeed.compose import CONF_DIR
+from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.options import ConfigError
 
@@ -53,7 +54,7 @@ def prepare(arguments: Sequence[str]) -> Resumption:
     folder = _folder(arguments)
     overrides = [argument for argument in arguments if not argument.startswith(PREFIX)]
     cfg = _configuration(folder, overrides)
-    run = config.from_hydra(cfg)
+    run = compose.from_hydra(cfg)
     _check_unfinished(run, folder)
     spec = check_run(run)
     with claimed(folder, resumed=True):
@@ -77,8 +78,8 @@ def load_run(folder: Path) -> DictConfig:
         raise ConfigError(f"{folder}: is a sweep; name the folder of one of its runs, such as {folder / '0'}.")
     if not path.exists():
         raise ConfigError(f"{folder}: holds no run (no .hydra/config.yaml).")
-    with initialize_config_dir(CONF_DIR, version_base="1.3"):
-        defaults = compose("config")  # for options that are newer than the run
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        defaults = hydra.compose("config")  # for options that are newer than the run
     return cast("DictConfig", OmegaConf.merge(defaults, OmegaConf.load(path)))
 
 
@@ -101,7 +102,7 @@ def _folder(arguments: Sequence[str]) -> Path:
 
 def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
     cfg = load_run(folder)
-    known = config.keys()
+    known = compose.keys()
     for override in OverridesParser.create().parse_overrides([*_earlier(folder), *overrides]):
         key = override.key_or_group
         if not key.startswith(CHANGEABLE) or key not in known or str(override.input_line).startswith(("+", "~")):

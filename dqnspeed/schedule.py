@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dqnspeed.config import RunConfig, StopConfig
+from dqnspeed.replay import Memory, Rollouts, Stream
 from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress
 
@@ -57,8 +58,28 @@ class FreeSchedule:
         return math.inf
 
 
-def make_schedule(run: RunConfig, start: LearningStart) -> UpdateSchedule:
-    """The schedule that ``algo`` and ``parallelism.replay_ratio`` ask for."""
+class MemorySchedule:
+    """As many updates as the memory has batches for; actors are never more ahead than ``memory.most``.
+
+    Args:
+        agent_steps: collected so far, those included that wait in the memory.
+    """
+
+    def __init__(self, memory: Stream | Rollouts, batch_size: int, agent_steps: int):
+        self._memory, self._batch_size = memory, batch_size
+        self._before = agent_steps - memory.waiting() - memory.taken
+
+    def due(self, agent_steps: int, updates: int) -> int:
+        return self._memory.due(self._batch_size)
+
+    def limit(self, updates: int) -> float:
+        return self._before + self._memory.taken + self._memory.most
+
+
+def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_steps: int = 0) -> UpdateSchedule:
+    """The schedule that ``algo`` and ``parallelism.replay_ratio`` ask for, after ``agent_steps`` of a resumed run."""
+    if isinstance(memory, (Stream, Rollouts)):
+        return MemorySchedule(memory, run.algo.batch_size, agent_steps)
     if run.replay_ratio is None:
         return FreeSchedule(start)
     steps_per_update = run.algo.batch_size / run.replay_ratio

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,6 @@ from dqnspeed import machine
 from dqnspeed.actors import Collected
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import Episode
-from dqnspeed.learners import LearnerStats
 from dqnspeed.tracking.metrics import Clock, Ema, Returns, Speed, Timer, rates
 
 log = logging.getLogger(__name__)
@@ -67,16 +67,15 @@ class Progress:
     def report_is_due(self) -> bool:
         return self.clock.now() >= self._next_report
 
-    def metrics(self, stats: LearnerStats, updates: int) -> dict[str, float]:
+    def metrics(self, stats: Mapping[str, float], updates: int) -> dict[str, float]:
         """The metrics of a report; those without a value yet are NaN."""
         self._next_report = self.clock.now() + self._every
-        if stats.loss == stats.loss:
-            self._loss.add(stats.loss)
+        if math.isfinite(stats["train/loss"]):
+            self._loss.add(stats["train/loss"])
         return {
             **self.returns.metrics(),
-            "train/loss": stats.loss,
-            "train/loss_avg": float("nan") if self._loss.value is None else self._loss.value,
-            "train/q_mean": stats.q_mean,
+            **stats,
+            "train/loss_avg": math.nan if self._loss.value is None else self._loss.value,
             "train/epsilon": self._epsilon,
             "train/updates": updates,
             **self._speed.metrics(self.clock.now(), self.agent_steps, updates),
@@ -128,6 +127,7 @@ def summarize(
     return {
         "experiment": run.experiment.name,
         "kind": list(run.experiment.kind),
+        "algo": run.algo.name,
         "env": run.env.id,
         "solved": progress.time_to_solve_s is not None,
         "reward_bound": run.stop.reward_bound,

@@ -14,10 +14,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from dqnspeed import config, envs, resuming
+from dqnspeed import compose, envs, resuming
 from dqnspeed.actors import ActorError
 from dqnspeed.cli import fail, run_app
-from dqnspeed.config import CONF_DIR, RunConfig
+from dqnspeed.compose import CONF_DIR
+from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.learners import NotFiniteError
 from dqnspeed.trainer import train
@@ -29,7 +30,7 @@ def _job(cfg: DictConfig) -> float | None:
     folder = Path(hydra_config.runtime.output_dir)
     group = str(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
-    run = config.from_hydra(cfg)
+    run = compose.from_hydra(cfg)
     return _train(run, envs.describe(run), folder, plain, group)
 
 

@@ -1,14 +1,15 @@
 """The one training loop: collect, store, learn, report, save.
 
-It knows its parts by what they do, not by which option made them. A learner that is not replay-based fits in
-the same place: its actors collect, its schedule says when an update is due, its learner takes what they brought.
+It knows its parts by what they do, not by which option made them: actors collect into a memory, the schedule says
+when updates are due, the memory gives the batches and the learner takes them. A replay, the queue of A3C, the rollouts
+of PPO and the single transitions that move a table are all memories.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from dqnspeed.claim import claimed
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.evaluation import Evaluator, evaluation_metrics
-from dqnspeed.learners import DQN, set_threads
-from dqnspeed.replay import UniformReplay, make_replay
+from dqnspeed.learners import Learner, make_learner, set_threads
+from dqnspeed.replay import Memory, make_memory
 from dqnspeed.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress, summarize, write_summary
@@ -59,7 +60,7 @@ def train(
         resources.enter_context(claimed(folder, resume))
         state = to_go_on_from(folder, run.checkpoint) if resume else None
         progress, stop = Progress(run), StopRule(run.stop, signals)
-        learner = DQN(run, spec, device)
+        learner = make_learner(run, spec, device)
         evaluator = Evaluator(run, spec, learner.network, device)
         resources.callback(evaluator.close)
         videos = EpisodeVideos(folder, run, spec)
@@ -77,21 +78,21 @@ def train(
         error: BaseException | None = None
         try:
             lock = replay_lock(run)
-            replay = make_replay(run, spec, lock)
-            resources.callback(replay.close)
+            memory = make_memory(run, spec, lock)
+            resources.callback(memory.close)
             if state and (stored := state.pop("replay")):
-                replay.load_state_dict(stored)
+                memory.load_state_dict(stored)
                 del stored  # it may be half of the memory
             elif state:  # filled anew before learning goes on
                 start = LearningStart(progress.agent_steps + run.algo.learning_starts, learner.updates)
             actors_state, stretch = (state["actors"] if state else None), len(progress.resumed_at)
-            actors = make_actors(run, spec, learner.network, replay, lock, device, actors_state, stretch)
+            actors = make_actors(run, spec, learner.network, memory, lock, device, actors_state, stretch)
             resources.callback(actors.close)
             if state:
                 seeding.load_state_dict(state["random"])
             Training(
-                run, folder, learner, replay, actors, evaluator, trackers, videos, checkpoints, progress, stop, start,
-                make_schedule(run, start),
+                run, folder, learner, memory, actors, evaluator, trackers, videos, checkpoints, progress, stop, start,
+                make_schedule(run, memory, start, progress.agent_steps),
             ).loop()  # fmt: skip
         except BaseException as raised:
             error = raised
@@ -109,8 +110,8 @@ class Training:
 
     run: RunConfig
     folder: Path
-    learner: DQN
-    replay: UniformReplay
+    learner: Learner
+    memory: Memory
     actors: Actors
     evaluator: Evaluator
     trackers: Trackers
@@ -120,6 +121,7 @@ class Training:
     stop: StopRule
     start: LearningStart
     schedule: UpdateSchedule
+    evaluated: Mapping[str, float] = field(default_factory=dict)  # of an evaluation that no report has told of
 
     def loop(self) -> None:
         learner, actors, progress = self.learner, self.actors, self.progress
@@ -127,9 +129,8 @@ class Training:
         progress.start()
         while not self.stop.holds(progress, self.evaluator.mean):
             actors.dispatch()
-            due = self.schedule.due(progress.agent_steps, learner.updates)
-            self.learn(due)
-            self.absorb(actors.collect(self.schedule.limit(learner.updates), wait=not due))
+            learnt = self.learn()
+            self.absorb(actors.collect(self.schedule.limit(learner.updates), wait=not learnt))
             if self.evaluator.is_due(progress.agent_steps):
                 self.evaluate()
             if self.checkpoints.is_due(progress.clock.now()):
@@ -143,22 +144,29 @@ class Training:
             self.checkpoints.save_final(self.snapshot())
         self.videos.finish()
 
-    def learn(self, updates: int) -> None:
-        if updates and not self.learner.updates:
-            self.learner.begin(self.replay.recent_frames(self.run.model.background_frames))
-        if updates:
-            self.progress.learning(self.learner.updates)
-        for _ in range(updates):
-            with self.progress.timer("sampling"):
-                batch = self.replay.sample(self.run.algo.batch_size)
-            with self.progress.timer("updating"):
-                self.learner.update(batch)
+    def learn(self) -> int:
+        """Do the updates that are due; returns how many they were."""
+        learner, progress = self.learner, self.progress
+        if not learner.begun:
+            self.memory.pass_over()
+            if progress.agent_steps < self.start.steps:
+                return 0
+            learner.begin(self.memory.recent_frames(self.run.model.background_frames))
+        due = self.schedule.due(progress.agent_steps, learner.updates)
+        if due:
+            progress.learning(learner.updates)
+        for _ in range(due):
+            with progress.timer("sampling"):
+                batch = self.memory.sample(self.run.algo.batch_size)
+            with progress.timer("updating"):
+                learner.update(batch)
+        return due
 
     def absorb(self, collected: Collected) -> None:
         """Count what came in."""
         self.progress.add(collected)
         for number, episode in self.progress.new_episodes(collected):
-            video = self.videos.film(number, episode, self.replay)
+            video = self.videos.film(number, episode, self.memory)
             self.trackers.episode(number, episode, self.progress.agent_steps, self.progress.clock.now(), video)
 
     def pause(self) -> None:
@@ -175,14 +183,17 @@ class Training:
         self.actors.proceed()
         if episodes:
             self.trackers.evaluation(evaluator.count, episodes, progress.agent_steps, progress.clock.now())
-            self.report(evaluation_metrics(episodes))
+            self.evaluated = evaluation_metrics(episodes)
 
-    def report(self, more: Mapping[str, float] | None = None) -> None:
-        progress, mean = self.progress, self.progress.returns.mean
+    def report(self) -> None:
+        """Tell the trackers where the run stands, the newest evaluation included once."""
+        progress = self.progress
         metrics = progress.metrics(self.learner.stats(), self.learner.updates)
-        metrics = {**metrics, **times(progress.timer.seconds, self.actors.seconds), **(more or {})}
+        metrics = {**metrics, **times(progress.timer.seconds, self.actors.seconds), **self.evaluated}
+        self.evaluated = {}
         self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
-        if self.checkpoints.is_best(mean, progress.returns.count):
+        mean = self.evaluator.mean if self.run.stop.on == "eval" else progress.returns.mean
+        if mean is not None and self.checkpoints.is_best(mean, progress.returns.count):
             network = {"network": self.learner.network.state_dict()}
             facts = {"agent_steps": progress.agent_steps, "return_mean": mean}
             self.checkpoints.save_best({"learner": network, "progress": facts}, mean)
@@ -196,7 +207,7 @@ class Training:
             "evaluation": self.evaluator.state_dict(),
             "checkpoints": self.checkpoints.state_dict(),
             "learning_start": {"steps": self.start.steps, "updates": self.start.updates},
-            "replay": self.replay.state_dict() if self.run.checkpoint.replay else None,
+            "replay": self.memory.state_dict() if self.run.keeps_memory else None,
             "actors": self.actors.state_dict(),
             "random": seeding.state_dict(),
             "files": file_sizes(self.folder),

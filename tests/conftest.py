@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hydra
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 TESTS = Path(__file__).parent
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
 sys.path.insert(0, str(TESTS))
 
-from dqnspeed import config  # noqa: E402
-from dqnspeed.config import CONF_DIR, RunConfig  # noqa: E402
+from dqnspeed.compose import CONF_DIR, from_hydra  # noqa: E402
+from dqnspeed.config import RunConfig  # noqa: E402
 
 # The counting environment with a tiny network, ready for a few steps of anything.
 TOY = [
@@ -30,14 +31,15 @@ TOY = [
     "tracking=local",
     "tracking.progress=off",
     "tracking.report_every_s=0.2",
+    "execution.threads=1",
 ]
 
 
 def make_run(*overrides: str) -> RunConfig:
     """The configuration that these overrides compose to."""
     GlobalHydra.instance().clear()
-    with initialize_config_dir(CONF_DIR, version_base="1.3"):
-        return config.from_hydra(compose("config", overrides=list(overrides)))
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        return from_hydra(hydra.compose("config", overrides=list(overrides)))
 
 
 def make_toy(*overrides: str) -> RunConfig:

@@ -29,9 +29,9 @@ def test_a_free_ratio_updates_without_end_once_there_is_something_to_learn() -> 
 
 def test_the_schedule_follows_the_parallelism() -> None:
     start = LearningStart(100, 0)
-    free = make_schedule(make_run("experiment=process"), start)
+    free = make_schedule(make_run("experiment=process"), None, start)
     assert isinstance(free, FreeSchedule) and free.limit(0) == math.inf
-    held = make_schedule(make_run("parallelism=process", "parallelism.replay_ratio=8"), start)
+    held = make_schedule(make_run("parallelism=process", "parallelism.replay_ratio=8"), None, start)
     assert held.due(100 + 4 * 10, 0) == 11  # a batch of 32 at ratio 8 is paid for by 4 steps
     assert 100 <= held.limit(0) <= 120 and held.limit(10) == held.limit(0) + 40
 

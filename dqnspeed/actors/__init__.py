@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import multiprocessing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from dqnspeed.actors.local import OverlapActor, SerialActor
+from dqnspeed.actors.local import AlternatingActor, OverlapActor, SerialActor
 from dqnspeed.actors.process import ProcessActors
-from dqnspeed.actors.stepper import Collected, make_stepper
+from dqnspeed.actors.stepper import Collected, EnvStepper, make_stepper
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, make_vector_env
-from dqnspeed.learners.policy import epsilon_at
-from dqnspeed.replay import UniformReplay
+from dqnspeed.learners import epsilon_at
+from dqnspeed.replay import Memory
 
 
 class Actors(Protocol):
     """What the training loop asks of every parallelism."""
 
-    seconds: dict[str, float]
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds spent in each part of acting."""
 
     def begin(self) -> None:
         """Start the clock's first step."""
@@ -59,27 +63,32 @@ def make_actors(
     run: RunConfig,
     spec: EnvSpec,
     network: nn.Module,
-    replay: UniformReplay,
+    memory: Memory,
     lock: Any,
     device: torch.device,
     state: Mapping[str, Any] | None = None,
     stretch: int = 0,
 ) -> Actors:
     """The actors that ``parallelism`` names; they go on from ``state`` in the ``stretch``-th stretch of a run."""
-    schedule: Callable[[int], float] = lambda step: epsilon_at(step, run.exploration)  # noqa: E731
+    schedule = functools.partial(epsilon_at, run=run)
     if run.parallelism.name == "process":
-        return ProcessActors(run, spec, network, replay, lock, schedule, device, state, stretch)
+        return ProcessActors(run, spec, network, memory, lock, schedule, device, state, stretch)
     overlap = run.parallelism.name == "overlap"
-    env = make_vector_env(run, overlap)
+    count = 2 if overlap and run.is_on_policy else 1
+    share = dataclasses.replace(run, num_envs=run.num_envs // count)
+    groups: list[EnvStepper] = []
     try:
-        stepper = make_stepper(run, spec, network, device, env, 0, state and state["0"], stretch)
+        for i in range(count):
+            env = make_vector_env(share, overlap)
+            groups.append(make_stepper(share, spec, network, device, env, i, state and state[str(i)], stretch))
+            if not groups[i].goes_on:
+                memory.cut(i * share.num_envs, share.num_envs)
     except BaseException:
-        env.close()
+        for group in groups:
+            group.close()
         raise
-    if not stepper.goes_on:
-        replay.cut(0, run.num_envs)
-    agent_steps = state["0"]["agent_steps"] if state else 0
-    return (OverlapActor if overlap else SerialActor)(stepper, replay, schedule, agent_steps)
+    kind = AlternatingActor if count == 2 else OverlapActor if overlap else SerialActor
+    return kind(groups, memory, schedule, state["0"]["agent_steps"] if state else 0)
 
 
 __all__ = ["ActorError", "Actors", "Collected", "make_actors", "replay_lock"]

@@ -20,8 +20,8 @@ from torch import nn
 from dqnspeed.actors.stepper import make_stepper
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec, make_vector_env
-from dqnspeed.learners.policy import epsilon_at
-from dqnspeed.replay import Rows, SharedBuffers, UniformReplay
+from dqnspeed.learners import epsilon_at
+from dqnspeed.replay import Rings, Rows, SharedBuffers
 
 PAUSE_S = 0.0005
 
@@ -85,7 +85,7 @@ class ActorJob:
     index: int
     network: nn.Module
     device: torch.device
-    buffers: SharedBuffers | None  # the replay's memory with transport=shared_memory
+    buffers: SharedBuffers | None  # the learner's memory with transport=shared_memory
     lock: Any
     controls: Controls
     dump_path: str
@@ -115,7 +115,7 @@ def _loop(job: ActorJob, pipe: Any) -> None:
     run, controls, index = job.run, job.controls, job.index
     env = make_vector_env(run)
     stepper = make_stepper(run, job.spec, job.network, job.device, env, index, job.state, job.stretch)
-    written = _replay(job)
+    written = _rings(job)
     deliver = _sender(pipe) if written is None else lambda rows: written.append(rows, index * run.num_envs)
     agent_steps, heartbeat = controls.agent_steps, controls.heartbeat
     pipe.send(Ready(stepper.goes_on))
@@ -139,7 +139,7 @@ def _loop(job: ActorJob, pipe: Any) -> None:
             if total >= controls.limit.value:
                 time.sleep(PAUSE_S)
                 continue
-            stepper.start(epsilon_at(total, run.exploration))
+            stepper.start(epsilon_at(total, run))
             rows, episodes = stepper.finish()
             deliver(rows)
             agent_steps[index] += int(rows.transition.sum())
@@ -151,11 +151,11 @@ def _loop(job: ActorJob, pipe: Any) -> None:
         stepper.close()
 
 
-def _replay(job: ActorJob) -> UniformReplay | None:
-    """The learner's replay, into whose lanes the rows go straight, or ``None`` where they go through the pipe."""
+def _rings(job: ActorJob) -> Rings | None:
+    """The learner's memory, into whose lanes the rows go straight, or ``None`` where they go through the pipe."""
     if job.buffers is None:
         return None
-    return UniformReplay(job.buffers, job.spec.stack, job.run.algo.n_step, job.run.algo.gamma, lock=job.lock)
+    return Rings(job.buffers, job.spec.stack, lock=job.lock)
 
 
 def _sender(pipe: Any) -> Callable[[Rows], None]:

@@ -1,24 +1,32 @@
-"""Environments that are stepped from the learner's process: in turn with it, or while it trains."""
+"""Environments that are stepped from the learner's process: in turn with it, or while it works."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dqnspeed.actors.stepper import Collected, EnvStepper
-from dqnspeed.replay import UniformReplay
+from dqnspeed.replay import Memory
 
 
-class SerialActor:
-    """Environments and learner take turns."""
+class LocalActor:
+    """What they share: groups of environments that are told to step, and whose rows then go to the memory.
+
+    Args:
+        groups: equally many environments each; the lanes of the first come first.
+    """
 
     def __init__(
-        self, stepper: EnvStepper, replay: UniformReplay, epsilon_at: Callable[[int], float], agent_steps: int = 0
+        self, groups: Sequence[EnvStepper], memory: Memory, epsilon_at: Callable[[int], float], agent_steps: int = 0
     ):
-        self._stepper, self._replay, self._epsilon_at = stepper, replay, epsilon_at
+        self._groups, self._memory, self._epsilon_at = groups, memory, epsilon_at
         self._agent_steps = agent_steps
-        self.seconds = stepper.seconds
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of all groups together."""
+        return {name: sum(group.seconds[name] for group in self._groups) for name in self._groups[0].seconds}
 
     def begin(self) -> None:
         """Nothing to wake up: environments only move when told to."""
@@ -26,38 +34,44 @@ class SerialActor:
     def dispatch(self) -> None:
         """Called before the learner's updates; environments wait until they are done."""
 
-    def collect(self, limit: float, wait: bool) -> Collected:
-        """Act once in every environment and store the rows."""
-        self._start()
-        return self._finish()
-
     def pause(self) -> Collected:
-        """Environments rest between two calls of :meth:`collect` anyway."""
+        """Environments rest between two calls of ``collect`` anyway."""
         return Collected(epsilon=self._epsilon_at(self._agent_steps))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"0": {**self._stepper.state_dict(), "agent_steps": self._agent_steps}}
+        return {str(i): {**g.state_dict(), "agent_steps": self._agent_steps} for i, g in enumerate(self._groups)}
 
     def proceed(self) -> None:
-        """Environments move with the next :meth:`collect`."""
+        """Environments move with the next ``collect``."""
 
     def close(self) -> None:
-        self._stepper.close()
+        for group in self._groups:
+            group.close()
 
-    def _start(self) -> None:
-        self._stepper.start(self._epsilon_at(self._agent_steps))
+    def _start(self, group: int = 0) -> None:
+        self._groups[group].start(self._epsilon_at(self._agent_steps))
 
-    def _finish(self) -> Collected:
+    def _finish(self, group: int = 0) -> Collected:
         epsilon = self._epsilon_at(self._agent_steps)
-        rows, episodes = self._stepper.finish()
-        self._replay.append(rows)
-        episodes = [replace(episode, end_row=self._replay.rows(episode.env)) for episode in episodes]
+        rows, episodes = self._groups[group].finish()
+        lane = group * len(rows.actions)
+        self._memory.append(rows, lane)
+        episodes = [replace(e, env=lane + e.env, end_row=self._memory.rows(lane + e.env)) for e in episodes]
         steps = int(rows.transition.sum())
         self._agent_steps += steps
         return Collected(steps, episodes, epsilon)
 
 
-class OverlapActor(SerialActor):
+class SerialActor(LocalActor):
+    """Environments and learner take turns."""
+
+    def collect(self, limit: float, wait: bool) -> Collected:
+        """Act once in every environment and store the rows."""
+        self._start()
+        return self._finish()
+
+
+class OverlapActor(LocalActor):
     """Actions are chosen before the updates, so that the environments step while the learner trains.
 
     The policy that acts is one round of updates older than with :class:`SerialActor`.
@@ -68,3 +82,31 @@ class OverlapActor(SerialActor):
 
     def collect(self, limit: float, wait: bool) -> Collected:
         return self._finish()
+
+
+class AlternatingActor(LocalActor):
+    """Two groups of environments take turns: one steps while actions are chosen for the other.
+
+    For learners that are on-policy: while they train all environments rest, but for the step under way.
+    """
+
+    _moving: int | None = None
+    _next = 0
+
+    def collect(self, limit: float, wait: bool) -> Collected:
+        """Act for one group while the other steps, and store the rows of that one."""
+        moving = self._moving
+        if moving is None:
+            moving = self._next
+            self._start(moving)
+        self._moving = 1 - moving
+        self._start(self._moving)
+        return self._finish(moving)
+
+    def pause(self) -> Collected:
+        """Wait for the group that moves."""
+        if self._moving is None:
+            return super().pause()
+        moving, self._moving = self._moving, None
+        self._next = 1 - moving
+        return self._finish(moving)

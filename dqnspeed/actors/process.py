@@ -21,7 +21,7 @@ from dqnspeed.actors.child import ActorJob, Controls, Failure, Paused, Ready, ac
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode
-from dqnspeed.replay import SharedBuffers, UniformReplay
+from dqnspeed.replay import Memory, SharedBuffers
 from dqnspeed.signals import children_ignore_signals
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
@@ -42,14 +42,14 @@ class ProcessActors:
         run: RunConfig,
         spec: EnvSpec,
         network: nn.Module,
-        replay: UniformReplay,
+        memory: Memory,
         lock: Any,
         epsilon_at: Callable[[int], float],
         device: torch.device,
         state: Mapping[str, Any] | None = None,
         stretch: int = 0,
     ):
-        self._run, self._replay, self._epsilon_at = run, replay, epsilon_at
+        self._run, self._memory, self._epsilon_at = run, memory, epsilon_at
         self._timeout = run.parallelism.timeout_s
         self._count = run.parallelism.num_actors
         self._looked_at = self._attentive_since = 0.0
@@ -66,7 +66,7 @@ class ProcessActors:
         self._drained = int(self._controls.agent_steps.sum())
         self._pauses = 0
         network.share_memory()
-        shared = replay.buffers if isinstance(replay.buffers, SharedBuffers) else None
+        shared = memory.buffers if isinstance(memory.buffers, SharedBuffers) else None
         try:
             for index in range(self._count):
                 here, there = context.Pipe(duplex=False)
@@ -173,9 +173,9 @@ class ProcessActors:
                 message = pipe.recv()
                 if isinstance(message, tuple):
                     env, row = message
-                    self._replay.append(row, lane=index * self._run.num_envs + env)
+                    self._memory.append(row, lane=index * self._run.num_envs + env)
                 elif isinstance(message, Episode):
-                    end_row = message.end_row or self._replay.rows(message.env)
+                    end_row = message.end_row or self._memory.rows(message.env)
                     collected.episodes.append(replace(message, end_row=end_row))
                 elif isinstance(message, Paused) and message.number == self._pauses:
                     self._states[str(index)] = message.state
@@ -210,7 +210,7 @@ class ProcessActors:
                 raise ActorError(f"actor {index} raised while starting:\n{message.traceback}")
             assert isinstance(message, Ready)
             if not message.goes_on:
-                self._replay.cut(index * self._run.num_envs, self._run.num_envs)
+                self._memory.cut(index * self._run.num_envs, self._run.num_envs)
 
     def _obituary(self, index: int) -> str:
         self._processes[index].join(STACK_TIMEOUT_S)

@@ -13,7 +13,7 @@ from torch import nn
 
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
-from dqnspeed.learners.policy import EpsilonGreedy
+from dqnspeed.learners import Policy, make_policy
 from dqnspeed.replay import Rows
 
 
@@ -43,7 +43,7 @@ class EnvStepper:
         self,
         env: VectorEnv,
         spec: EnvSpec,
-        policy: EpsilonGreedy,
+        policy: Policy,
         seeds: list[int],
         state: Mapping[str, Any] | None = None,
     ):
@@ -61,7 +61,7 @@ class EnvStepper:
 
     def start(self, epsilon: float) -> None:
         begin = time.perf_counter()
-        self._actions = self._policy(self._stack.observations, epsilon)
+        self._actions, self._acting = self._policy(self._stack.observations, epsilon)
         acted = time.perf_counter()
         self._env.send(self._actions)
         self.seconds["acting"] += acted - begin
@@ -79,6 +79,7 @@ class EnvStepper:
             truncated=step.truncated,
             first=self._first,
             transition=~step.first,
+            acting=self._acting,
         )
         self._frames, self._first = np.array(step.frames), step.first
         self._stack.push(self._frames, self._first)
@@ -122,10 +123,13 @@ def make_stepper(
     state: Mapping[str, Any] | None,
     stretch: int,
 ) -> EnvStepper:
-    """The stepper of the ``actor``-th actor, which goes on from ``state`` where there is one."""
-    rng = np.random.default_rng([run.seed, actor, 1])
-    policy = EpsilonGreedy(network, spec.num_actions, run.execution, device, rng)
-    return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, run.num_envs, stretch), state)
+    """The stepper of the ``actor``-th actor, which goes on from ``state`` where there is one; it owns ``env``."""
+    try:
+        policy = make_policy(run, spec, network, device, np.random.default_rng([run.seed, actor, 1]))
+        return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, env.num_envs, stretch), state)
+    except BaseException:
+        env.close()
+        raise
 
 
 def env_seeds(seed: int, actor: int, num_envs: int, stretch: int = 0) -> list[int]:

@@ -1,7 +1,7 @@
 """Environments: wrappers, their stacks, and vectors of them behind one interface."""
 
 from dqnspeed.envs.backends import ActorError
-from dqnspeed.envs.build import EnvSpec, describe, make_env, make_vector_env, probe
+from dqnspeed.envs.build import EnvSpec, describe, make_env, make_registered, make_vector_env, probe
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.vector import Episode, Step, VectorEnv
 
@@ -14,6 +14,7 @@ __all__ = [
     "VectorEnv",
     "describe",
     "make_env",
+    "make_registered",
     "make_vector_env",
     "probe",
 ]

@@ -38,6 +38,7 @@ class EnvSpec:
     num_actions: int
     stack: int
     largest: float  # magnitude that a value of an image can have; 1 for vectors
+    num_states: int | None = None  # where observations are numbers of states, one-hot
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -53,7 +54,7 @@ def probe(config: EnvConfig) -> list[str]:
     """
     if atari_game(config) is not None:
         return []
-    env = _make_registered(config)
+    env = make_registered(config)
     try:
         return Probe(env, config).run()
     except ConfigError:
@@ -78,7 +79,7 @@ def describe(run: RunConfig) -> EnvSpec:
     except Exception as error:  # stages that do not fit each other or the observations
         raise ConfigError(f"wrappers: do not fit {run.env.id} ({_told(error)}).") from error
     try:
-        return _spec(env.observation_space, env.action_space, run)
+        return _spec(env, run)
     finally:
         env.close()
 
@@ -168,7 +169,7 @@ def _make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: s
 
 def _make_own(env: EnvConfig, render_mode: str | None) -> gymnasium.Env:
     """An environment that is not ALE's, with observations as a Box and actions from 0."""
-    made = AsBox(_make_registered(env, render_mode), env)
+    made = AsBox(make_registered(env, render_mode), env)
     actions = made.action_space
     if isinstance(actions, spaces.Discrete) and actions.start != 0:
         start = int(actions.start)
@@ -176,7 +177,12 @@ def _make_own(env: EnvConfig, render_mode: str | None) -> gymnasium.Env:
     return made
 
 
-def _make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium.Env:
+def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium.Env:
+    """The environment as it is registered, with none of the stages of ``wrappers``.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
     try:
         _register(env.id)
         rendering: dict[str, Any] = (
@@ -257,14 +263,21 @@ def _check(env: EnvConfig, wrappers: WrappersConfig) -> None:
             )
 
 
-def _spec(observations: spaces.Space, actions: spaces.Space, run: RunConfig) -> EnvSpec:
+def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
+    observations, actions, states = env.observation_space, env.action_space, env.unwrapped.observation_space
     if not isinstance(actions, spaces.Discrete):
         raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
     assert isinstance(observations, spaces.Box)
     bound = float(np.abs([observations.low.min(), observations.high.max()]).max())
     largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0
-    dtype = np.dtype(observations.dtype)
-    return EnvSpec(observations.shape, dtype, int(actions.n), run.wrappers.stack, largest)
+    dtype, stack = np.dtype(observations.dtype), run.wrappers.stack
+    num_states = int(states.n) if isinstance(states, spaces.Discrete) and stack == 1 else None
+    if run.algo.name == "q_learning" and num_states is None:
+        raise ConfigError(
+            f"algo=q_learning: needs numbered states, and {run.env.id} shows {states}"
+            + (f" in stacks of {stack}." if stack > 1 else "; algo=dqn learns from those.")
+        )
+    return EnvSpec(observations.shape, dtype, int(actions.n), stack, largest, num_states)
 
 
-__all__ = ["EnvSpec", "describe", "make_env", "make_vector_env", "probe"]
+__all__ = ["EnvSpec", "describe", "make_env", "make_registered", "make_vector_env", "probe"]

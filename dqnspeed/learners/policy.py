@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
-from dqnspeed.config import ExecutionConfig, ExplorationConfig
+from dqnspeed.config import ACTOR_CRITIC, ExecutionConfig, RunConfig
+from dqnspeed.envs import EnvSpec
 from dqnspeed.learners.execution import graphs, precision
+
+Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of replay.rings.ACTING
+
+
+class Policy(Protocol):
+    """Chooses actions for observations ``(N, stack * C, ...)``."""
+
+    def __call__(self, observations: np.ndarray, epsilon: float) -> Acted:
+        """Actions, and what was known when they were chosen."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of what is random in it."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class EpsilonGreedy:
-    """Random actions with probability epsilon, else the greedy ones of ``network`` (shared with the learner)."""
+    """Random actions with probability epsilon, else the best ones by ``network`` (shared with the learner).
+
+    Args:
+        num_actions: of the environment.
+        values: tell the largest action value of each observation, which then costs a forward pass for all of them.
+    """
 
     def __init__(
         self,
@@ -23,8 +44,9 @@ class EpsilonGreedy:
         execution: ExecutionConfig,
         device: torch.device,
         rng: np.random.Generator,
+        values: bool = False,
     ):
-        self._network, self._num_actions = network, num_actions
+        self._network, self._num_actions, self._values = network, num_actions, values
         self._execution, self._device, self._rng = execution, device, rng
 
     def state_dict(self) -> dict[str, Any]:
@@ -33,19 +55,65 @@ class EpsilonGreedy:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._rng.bit_generator.state = state["rng"]
 
-    def __call__(self, observations: np.ndarray, epsilon: float) -> np.ndarray:
-        """Actions ``(N,) int64`` for observations ``(N, stack * C, ...)``."""
+    def __call__(self, observations: np.ndarray, epsilon: float) -> Acted:
         count = len(observations)
         actions = self._rng.integers(self._num_actions, size=count)
         greedy = self._rng.random(count) >= epsilon
-        if greedy.any():
-            with graphs(self._execution), precision(self._execution, self._device):
-                q = self._network(torch.from_numpy(observations[greedy]).to(self._device))
-            actions[greedy] = q.argmax(dim=1).cpu().numpy()
-        return actions
+        seen = np.ones(count, bool) if self._values else greedy
+        if not seen.any():
+            return actions, {}
+        with graphs(self._execution), precision(self._execution, self._device):
+            q = self._network(torch.from_numpy(observations[seen]).to(self._device))
+        best = q.max(dim=1)
+        actions[greedy] = best.indices.cpu().numpy()[greedy[seen]]
+        if not self._values:
+            return actions, {}
+        versions = np.full(count, int(self._network.version))  # type: ignore[arg-type]
+        return actions, {"values": best.values.detach().cpu().numpy(), "versions": versions}
 
 
-def epsilon_at(step: int, exploration: ExplorationConfig) -> float:
-    """Linear schedule: ``start`` until agent step ``decay_start``, ``final`` after ``decay_steps`` more."""
+class Sampler:
+    """Actions drawn from the policy of an actor-critic ``network`` (shared with the learner); epsilon means nothing."""
+
+    def __init__(self, network: nn.Module, execution: ExecutionConfig, device: torch.device, rng: np.random.Generator):
+        self._network, self._execution, self._device, self._rng = network, execution, device, rng
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._rng.bit_generator.state = state["rng"]
+
+    def __call__(self, observations: np.ndarray, epsilon: float) -> Acted:
+        versions = np.full(len(observations), int(self._network.version))  # type: ignore[arg-type]
+        with graphs(self._execution), precision(self._execution, self._device):
+            logits, values = self._network.policy_and_value(  # type: ignore[operator]
+                torch.from_numpy(observations).to(self._device)
+            )
+        told = torch.column_stack([torch.log_softmax(logits, dim=1), values]).detach().cpu().numpy()
+        log_probs = told[:, :-1]
+        gumbel = -np.log(self._rng.exponential(size=log_probs.shape))  # the largest sum is a draw from the policy
+        actions = (log_probs + gumbel).argmax(axis=1)
+        taken = log_probs[np.arange(len(actions)), actions]
+        return actions, {"log_probs": taken, "values": told[:, -1], "versions": versions}
+
+
+def make_policy(
+    run: RunConfig, spec: EnvSpec, network: nn.Module, device: torch.device, rng: np.random.Generator
+) -> Policy:
+    """The policy that ``algo`` explores with."""
+    if run.algo.name in ACTOR_CRITIC:
+        return Sampler(network, run.execution, device, rng)
+    return EpsilonGreedy(network, spec.num_actions, run.execution, device, rng, values=run.algo.name == "pqn")
+
+
+def epsilon_at(step: int, run: RunConfig) -> float:
+    """Linear schedule: ``start`` until agent step ``decay_start``, ``final`` after ``decay_steps`` more.
+
+    NaN where actions are drawn from a policy, which has no epsilon.
+    """
+    if run.algo.name in ACTOR_CRITIC:
+        return math.nan
+    exploration = run.exploration
     progress = min(1.0, max(0.0, (step - exploration.decay_start) / exploration.decay_steps))
     return exploration.start + progress * (exploration.final - exploration.start)

@@ -24,11 +24,14 @@ def layout_bytes(layout: Layout) -> int:
     return sum(_aligned(math.prod(shape) * dtype.itemsize) for shape, dtype in layout.values())
 
 
-def check_memory(layout: Layout, capacity: int, shared: bool) -> None:
-    """Refuse a replay that would not fit, before anything is allocated.
+def check_memory(layout: Layout, option: str, asked_for: int, unit: str, shared: bool) -> None:
+    """Refuse a memory that would not fit, before anything is allocated.
+
+    Args:
+        option: what its size is proportional to; ``asked_for`` its value, in ``unit``.
 
     Raises:
-        ConfigError: with what is asked, what is free, and the capacity that would fit.
+        ConfigError: with what is asked, what is free, and what would fit.
     """
     asked, free, where = layout_bytes(layout), machine.available_memory(), "memory"
     if shared and Path("/dev/shm").is_dir():
@@ -38,8 +41,8 @@ def check_memory(layout: Layout, capacity: int, shared: bool) -> None:
     free = int(free * SHARE_OF_FREE_MEMORY)
     if asked > free:
         raise ConfigError(
-            f"replay.capacity={capacity}: needs {asked / 1e9:.1f} GB of {where} and {free / 1e9:.1f} GB can be "
-            f"had; at most {max(0, int(capacity * free / asked))} transitions would fit."
+            f"{option}={asked_for}: needs {asked / 1e9:.1f} GB of {where} and {free / 1e9:.1f} GB can be "
+            f"had; at most {max(0, int(asked_for * free / asked))} {unit} would fit."
         )
 
 

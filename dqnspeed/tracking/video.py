@@ -16,7 +16,7 @@ from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec, Episode
 from dqnspeed.envs.games import atari_game
 from dqnspeed.options import ConfigError
-from dqnspeed.replay import UniformReplay
+from dqnspeed.replay import Memory
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ def enlarge(image: np.ndarray, width: int) -> np.ndarray:
 class EpisodeVideos:
     """Films every ``tracking.video_every``-th training game, as the agent saw it.
 
-    The frames are those of the replay, so that playing is not slowed down and every parallelism and backend can be
+    The frames are those in memory, so that playing is not slowed down and every parallelism and backend can be
     filmed; a game longer than its ring loses its beginning. Encoding happens in a thread.
     """
 
@@ -108,13 +108,13 @@ class EpisodeVideos:
         self._encoder = ThreadPoolExecutor(1, "video")
         self._pending: deque[Future[None]] = deque()
 
-    def film(self, number: int, episode: Episode, replay: UniformReplay) -> str:
+    def film(self, number: int, episode: Episode, memory: Memory) -> str:
         """The path, within the run's folder, of the video of the ``number``-th game; empty where it is not filmed."""
         if not self._every or number % self._every:
             return ""
         while len(self._pending) >= PENDING:
             self._pending.popleft().exception()  # whole games wait in memory
-        frames = replay.frames_of(episode.env, episode.end_row - episode.length, episode.end_row)
+        frames = memory.frames_of(episode.env, episode.end_row - episode.length, episode.end_row)
         name = f"videos/{video_name(number, episode)}"
         job = self._encoder.submit(
             write_mp4, self._folder / name, (enlarge(picture(f, self._largest), WIDTH) for f in frames), self._fps

@@ -18,8 +18,8 @@ from dqnspeed.actors import ActorError, Actors, make_actors, replay_lock
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import Episode, describe
-from dqnspeed.learners import DQN
-from dqnspeed.replay import UniformReplay, make_replay
+from dqnspeed.learners import make_learner
+from dqnspeed.replay import make_memory
 
 KINDS = {
     "serial": ["num_envs=2"],
@@ -37,9 +37,9 @@ class Started:
     def __init__(self, run: RunConfig):
         spec = describe(run)
         torch.manual_seed(0)
-        self.learner = DQN(run, spec, torch.device("cpu"))
+        self.learner = make_learner(run, spec, torch.device("cpu"))
         lock = replay_lock(run)
-        self.replay: UniformReplay = make_replay(run, spec, lock)
+        self.replay = make_memory(run, spec, lock)
         self.actors: Actors = make_actors(run, spec, self.learner.network, self.replay, lock, torch.device("cpu"))
         self.actors.begin()
         self.agent_steps, self.episodes, self.limit = 0, list[Episode](), math.inf
@@ -168,8 +168,8 @@ def test_an_actor_that_cannot_start_says_why() -> None:
     run = make_toy("parallelism=process")
     spec = describe(run)
     broken = make_toy("parallelism=process", "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise, nonsense: 1}")
-    replay = make_replay(run, spec, lock := replay_lock(run))
-    learner = DQN(run, spec, torch.device("cpu"))
+    replay = make_memory(run, spec, lock := replay_lock(run))
+    learner = make_learner(run, spec, torch.device("cpu"))
     with pytest.raises(ActorError, match="nonsense"):
         make_actors(broken, spec, learner.network, replay, lock, torch.device("cpu"))
     replay.close()

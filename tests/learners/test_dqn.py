@@ -72,7 +72,7 @@ def test_an_update_is_the_gradient_step_of_the_equation(double: bool, loss: str,
     dqn.update(batch)
     for ours, expected in zip(dqn.network.parameters(), online.parameters(), strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
-    assert dqn.stats().loss == pytest.approx(loss_sum.item() / 16, rel=1e-4)
+    assert dqn.stats()["train/loss"] == pytest.approx(loss_sum.item() / 16, rel=1e-4)
 
 
 def make_target(dqn: DQN) -> dict[str, torch.Tensor]:
@@ -167,10 +167,8 @@ def test_the_learning_rate_falls_in_a_straight_line() -> None:
 
 
 def test_epsilon_falls_in_a_straight_line() -> None:
-    exploration = make_run(
-        "exploration.decay_start=100", "exploration.decay_steps=200", "exploration.final=0.1"
-    ).exploration
-    assert [epsilon_at(step, exploration) for step in (0, 100, 200, 300, 900)] == pytest.approx([1, 1, 0.55, 0.1, 0.1])
+    run = make_run("exploration.decay_start=100", "exploration.decay_steps=200", "exploration.final=0.1")
+    assert [epsilon_at(step, run) for step in (0, 100, 200, 300, 900)] == pytest.approx([1, 1, 0.55, 0.1, 0.1])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dqnspeed.options import ConfigError
-from dqnspeed.replay import LocalBuffers, Rows, SharedBuffers, UniformReplay, replay_layout
-from dqnspeed.replay.buffers import check_memory
+from dqnspeed.replay import LocalBuffers, Rings, Rows, SharedBuffers, UniformReplay, ring_layout
+from dqnspeed.replay.buffers import Layout, check_memory
 
 GAMMA = 0.9
 
@@ -60,15 +60,15 @@ def lanes(draw: st.DrawFn) -> list[list[Event]]:
 
 
 def fill(streams: list[list[Event]], rows: int, stack: int, n_step: int, shared: bool = False) -> UniformReplay:
-    layout = replay_layout(len(streams), rows, (2, 3), np.dtype(np.uint8))
+    layout = ring_layout(len(streams), rows, (2, 3), np.dtype(np.uint8))
     replay = UniformReplay((SharedBuffers if shared else LocalBuffers)(layout), stack, n_step, GAMMA, seed=1)
     for events in zip(*streams, strict=True):
         append(replay, events)
     return replay
 
 
-def append(replay: UniformReplay, events: Sequence[Event]) -> None:
-    replay.append(
+def append(rings: Rings, events: Sequence[Event], **acting: np.ndarray) -> None:
+    rings.append(
         Rows(
             frames=np.array([np.full((2, 3), e.number, np.uint8) for e in events]),
             actions=np.array([e.action for e in events]),
@@ -77,6 +77,7 @@ def append(replay: UniformReplay, events: Sequence[Event]) -> None:
             truncated=np.array([e.truncated for e in events]),
             first=np.array([e.first for e in events]),
             transition=np.array([e.transition for e in events]),
+            acting=acting,
         )
     )
 
@@ -167,7 +168,7 @@ def test_shared_memory_gives_the_same_samples_and_is_gone_after_close() -> None:
 
 def test_lanes_written_at_different_speeds_stay_apart() -> None:
     """As with several actors: each writes its own lanes, and the draw is weighted by what they hold."""
-    layout = replay_layout(2, 50, (1,), np.dtype(np.float32))
+    layout = ring_layout(2, 50, (1,), np.dtype(np.float32))
     replay = UniformReplay(LocalBuffers(layout), 1, 1, GAMMA)
     no, yes = np.zeros(1, bool), np.ones(1, bool)
     for i in range(30):
@@ -185,7 +186,7 @@ def test_lanes_written_at_different_speeds_stay_apart() -> None:
 
 
 def test_a_million_transitions_stay_under_7_5_gb() -> None:
-    layout = replay_layout(1, 1_000_000, (1, 84, 84), np.dtype(np.uint8))
+    layout = ring_layout(1, 1_000_000, (1, 84, 84), np.dtype(np.uint8))
     from dqnspeed.replay.buffers import layout_bytes
 
     assert layout_bytes(layout) < 7.5e9
@@ -193,11 +194,22 @@ def test_a_million_transitions_stay_under_7_5_gb() -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_too_large_a_replay_is_refused_with_the_size_that_fits(shared: bool) -> None:
+    def layout(rows: int) -> Layout:
+        return ring_layout(1, rows, (1, 84, 84), np.dtype(np.uint8))
+
     rows = 10**10
     with pytest.raises(ConfigError, match=r"at most \d+ transitions would fit") as refused:
-        check_memory(replay_layout(1, rows, (1, 84, 84), np.dtype(np.uint8)), rows, shared)
+        check_memory(
+            ring_layout(1, rows, (1, 84, 84), np.dtype(np.uint8)), "replay.capacity", rows, "transitions", shared
+        )
     fits = int(str(refused.value).split("at most ")[1].split(" ")[0])
-    check_memory(replay_layout(1, int(fits * 0.95), (1, 84, 84), np.dtype(np.uint8)), fits, shared)
+    check_memory(
+        ring_layout(1, int(fits * 0.95), (1, 84, 84), np.dtype(np.uint8)),
+        "replay.capacity",
+        fits,
+        "transitions",
+        shared,
+    )
 
 
 @given(streams=lanes(), data=st.data())

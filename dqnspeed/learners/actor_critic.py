@@ -1,0 +1,115 @@
+"""Advantage actor-critic (Mnih et al. 2016) on n-step pieces, and PPO (Schulman et al. 2017) on rollouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.learners.execution import graphs, precision
+from dqnspeed.learners.gradient import OnPolicyLearner
+from dqnspeed.options import given
+from dqnspeed.replay import Batch, RolloutBatch
+
+
+class ActorCritic(OnPolicyLearner):
+    """A2C and A3C: pieces of n steps, whose advantage is what they brought less the value of their first state.
+
+    A batch holds pieces of one process (``a2c``) or of several (``a3c``); the arithmetic is the same.
+    """
+
+    STATS = ("train/loss", "train/policy_loss", "train/value_loss", "train/entropy")
+
+    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(run, spec, device)
+        self._entropy, self._value_coef = given(run.algo.entropy), given(run.algo.value_coef)
+
+    def _arrays(self, batch: Batch) -> dict[str, np.ndarray]:
+        return {
+            "observations": batch.observations,
+            "actions": batch.actions,
+            "rewards": batch.rewards,
+            "next_observations": batch.next_observations,
+            "discounts": batch.discounts,
+        }
+
+    def _loss(
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        rewards: Tensor,
+        next_observations: Tensor,
+        discounts: Tensor,
+    ) -> tuple[Tensor, ...]:
+        with precision(self._execution, self.device):
+            logits, values = self.network.policy_and_value(observations)  # type: ignore[operator]
+            with graphs(self._execution):
+                next_values = self.network.policy_and_value(next_observations)[1]  # type: ignore[operator]
+        targets = rewards + discounts * next_values.detach()
+        log_probs = torch.log_softmax(logits, dim=1)
+        taken = log_probs.gather(1, actions[:, None])[:, 0]
+        policy_loss = -((targets - values.detach()) * taken).mean()
+        value_loss = F.mse_loss(values, targets)
+        entropy = entropy_of(log_probs)
+        loss = policy_loss + self._value_coef * value_loss - self._entropy * entropy
+        return loss, policy_loss, value_loss, entropy
+
+
+class PPO(OnPolicyLearner):
+    """Proximal policy optimisation with the clipped objective (equation 7), as its usual implementations have it.
+
+    Advantages are normalised in each batch, the value function may be clipped as the policy is, and the gradient's
+    norm is (Huang et al. 2022, "The 37 implementation details of proximal policy optimization", details 1 to 11).
+    """
+
+    STATS = (
+        "train/loss", "train/policy_loss", "train/value_loss", "train/entropy", "train/approx_kl",
+        "train/clip_fraction",
+    )  # fmt: skip
+
+    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(run, spec, device)
+        algo = run.algo
+        self._entropy, self._value_coef, self._clip = given(algo.entropy), given(algo.value_coef), given(algo.clip)
+        self._clip_value, self._normalize = given(algo.clip_value), given(algo.normalize_advantage)
+
+    def _arrays(self, batch: RolloutBatch) -> dict[str, np.ndarray]:
+        return {
+            "observations": batch.observations,
+            "actions": batch.actions,
+            "old_log_probs": batch.log_probs,
+            "old_values": batch.values,
+            "returns": batch.returns,
+        }
+
+    def _loss(
+        self, observations: Tensor, actions: Tensor, old_log_probs: Tensor, old_values: Tensor, returns: Tensor
+    ) -> tuple[Tensor, ...]:
+        with precision(self._execution, self.device):
+            logits, values = self.network.policy_and_value(observations)  # type: ignore[operator]
+        advantages = returns - old_values
+        if self._normalize:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        log_probs = torch.log_softmax(logits, dim=1)
+        log_ratio = log_probs.gather(1, actions[:, None])[:, 0] - old_log_probs
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
+        policy_loss = -torch.min(advantages * ratio, advantages * clipped).mean()
+        errors = (values - returns) ** 2
+        if self._clip_value:
+            near = old_values + (values - old_values).clamp(-self._clip, self._clip)
+            errors = torch.max(errors, (near - returns) ** 2)
+        value_loss = errors.mean()
+        entropy = entropy_of(log_probs)
+        loss = policy_loss + self._value_coef * value_loss - self._entropy * entropy
+        approx_kl = (ratio - 1 - log_ratio).mean()  # never negative (Schulman, "Approximating KL divergence")
+        clip_fraction = ((ratio - 1).abs() > self._clip).float().mean()
+        return loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction
+
+
+def entropy_of(log_probs: Tensor) -> Tensor:
+    """Mean entropy, nats, of policies given as ``(B, num_actions)`` log-probabilities."""
+    return -(log_probs.exp() * log_probs).sum(dim=1).mean()

@@ -1,0 +1,156 @@
+"""Rollouts: T steps of every environment, learnt from for some epochs and then forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dqnspeed.replay.buffers import LocalBuffers, SharedBuffers
+from dqnspeed.replay.rings import Rings
+
+
+@dataclass(slots=True)
+class RolloutBatch:
+    """B transitions of a rollout, with what the policy knew when it acted."""
+
+    observations: np.ndarray  # (B, stack * C, ...) of the frames' dtype
+    actions: np.ndarray  # (B,) int64
+    log_probs: np.ndarray  # (B,) float32, of the actions under the policy that acted
+    values: np.ndarray  # (B,) float32, of the states, by the network that acted
+    returns: np.ndarray  # (B,) float32, lambda-returns; less ``values`` they are the advantages
+    versions: np.ndarray  # (B,) int64, updates done to the weights that acted
+
+
+def lambda_returns(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    gamma: float,
+    lam: float,
+) -> np.ndarray:
+    """λ-returns ``(N, T) float32`` (Sutton and Barto, equation 12.18; less the values they are the advantages of
+    Schulman et al. 2016, equation 16).
+
+    ``G[t] = r[t] + γ ((1 - λ) v[t+1] + λ G[t+1])``; nothing follows a terminated step, and only ``v[t+1]``, the value
+    of the last observation, follows a truncated one.
+
+    Args:
+        rewards, terminated, truncated: ``(N, T)``.
+        values: ``(N, T + 1)``, of each observation and of the one after the last.
+    """
+    returns = np.empty_like(rewards, np.float32)
+    following = values[:, -1]
+    for t in range(rewards.shape[1] - 1, -1, -1):
+        value = values[:, t + 1]
+        following = np.where(truncated[:, t], value, (1 - lam) * value + lam * following)
+        returns[:, t] = following = rewards[:, t] + gamma * np.where(terminated[:, t], 0, following)
+    return returns
+
+
+class Rollouts(Rings):
+    """Rings that are read T rows at a time: ``epochs`` times through all of them, in shuffled batches.
+
+    A rollout is complete with its T rows and the next one of each lane, whose value says what the last was worth. All
+    batches of a run are equally large: what is missing for the last (final frames are no transitions) is filled with
+    transitions from the beginning of the shuffle.
+
+    Args:
+        steps: T, rows of a rollout in each lane.
+    """
+
+    def __init__(
+        self,
+        buffers: LocalBuffers | SharedBuffers,
+        stack: int,
+        steps: int,
+        epochs: int,
+        gamma: float,
+        lam: float,
+        seed: int = 0,
+        lock: Any = None,
+    ):
+        super().__init__(buffers, stack, lock=lock)
+        self._steps, self._epochs, self._gamma, self._lam = steps, epochs, gamma, lam
+        self._begin: np.ndarray = np.zeros(len(self._written), np.int64)
+        self.taken = 0  # transitions learnt from or passed over
+        self.most = 2 * len(self._written) * (steps + 1)  # that may wait: those of this rollout and of the next
+        self._rng = np.random.default_rng([seed, 2])
+        self._batches: list[np.ndarray] = []  # of the rollout that is being learnt from
+        self._returns = np.empty(0, np.float32)
+
+    def pass_over(self) -> None:
+        """What is there came before learning began, and is not learnt from."""
+        now = self._cursors()
+        self.taken += self._transitions(self._begin, now)
+        self._begin = now
+
+    def due(self, batch_size: int) -> int:
+        """Batches to learn from now: those of all epochs once a rollout is complete."""
+        while (self._cursors() > self._begin + self._steps).all():
+            if self._transitions(self._begin, self._begin + self._steps):
+                return self._epochs * self._per_epoch(batch_size)
+            self._begin = self._begin + self._steps  # final frames alone
+        return 0
+
+    def waiting(self) -> int:
+        """Transitions that have not been learnt from."""
+        return self._transitions(self._begin, self._cursors())
+
+    def sample(self, batch_size: int) -> RolloutBatch:
+        """The next batch of the rollout; after its last one the next rollout begins.
+
+        Raises:
+            LookupError: no rollout is complete.
+        """
+        if not self._batches:
+            if not self.due(batch_size):
+                raise LookupError("no rollout is complete yet")
+            self._plan(batch_size)
+        chosen = self._batches.pop()
+        lane, step = np.divmod(chosen, self._steps)
+        row = self._begin[lane] + step
+        at, flat = self._index(lane, row), self._flat
+        batch = RolloutBatch(
+            observations=self._stacks(lane, row)[0],
+            actions=flat["actions"][at].astype(np.int64),
+            log_probs=flat["log_probs"][at],
+            values=flat["values"][at],
+            returns=self._returns[chosen],
+            versions=flat["versions"][at],
+        )
+        if not self._batches:
+            self.taken += self._transitions(self._begin, self._begin + self._steps)
+            self._begin = self._begin + self._steps
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Not to be asked for between the batches of a rollout."""
+        return {**super().state_dict(), "begin": self._begin.copy(), "rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._begin = state["begin"].copy()
+        self._rng.bit_generator.state = state["rng"]
+
+    def _per_epoch(self, batch_size: int) -> int:
+        return len(self._begin) * self._steps // batch_size
+
+    def _plan(self, batch_size: int) -> None:
+        """Compute the returns of a complete rollout and shuffle its transitions for every epoch."""
+        lanes, flat = np.arange(len(self._begin))[:, None], self._flat
+        at = self._index(lanes, self._begin[:, None] + np.arange(self._steps + 1))
+        inside = at[:, :-1]
+        returns = lambda_returns(
+            flat["rewards"][inside], flat["values"][at], flat["terminated"][inside], flat["truncated"][inside],
+            self._gamma, self._lam,
+        )  # fmt: skip
+        self._returns = returns.ravel()
+        transitions = np.flatnonzero(flat["transition"][inside])
+        count = self._per_epoch(batch_size)
+        for _ in range(self._epochs):
+            shuffled = np.resize(self._rng.permutation(transitions), count * batch_size)
+            self._batches += np.split(shuffled, count)

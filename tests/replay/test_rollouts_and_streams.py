@@ -1,0 +1,141 @@
+"""Rollouts and streams against naive references that keep whole episodes in lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_uniform import GAMMA, Event, append, lanes, naive
+
+from dqnspeed.replay import LocalBuffers, Rollouts, Rows, Stream, lambda_returns, ring_layout
+from dqnspeed.schedule import MemorySchedule
+
+LAM = 0.8
+
+
+def forward_view(events: Sequence[Event], values: Sequence[float], start: int, end: int) -> float:
+    """The λ-return of row ``start`` from its definition (Sutton and Barto, 12.3): a mean over n-step returns."""
+    n_step, total, k = [], 0.0, 0
+    for row in range(start, end):
+        total += GAMMA**k * events[row].reward
+        k += 1
+        n_step.append(total + (0 if events[row].terminated else GAMMA**k * values[row + 1]))
+        if events[row].terminated or events[row].truncated:
+            break
+    weights = [(1 - LAM) * LAM**n for n in range(k - 1)] + [LAM ** (k - 1)]
+    return sum(w * g for w, g in zip(weights, n_step, strict=True))
+
+
+@given(lanes(), st.integers(0, 2**31))
+def test_lambda_returns_are_those_of_the_forward_view(streams: list[list[Event]], seed: int) -> None:
+    values = np.random.default_rng(seed).normal(size=(len(streams), len(streams[0]))).astype(np.float32)
+    steps = len(streams[0]) - 1
+
+    def column(name: str) -> np.ndarray:
+        return np.array([[getattr(event, name) for event in stream[:steps]] for stream in streams])
+
+    rewards = column("reward").astype(np.float32)
+    got = lambda_returns(rewards, values, column("terminated"), column("truncated"), GAMMA, LAM)
+    for lane, stream in enumerate(streams):
+        for row in range(steps):
+            if stream[row].transition:
+                expected = forward_view(stream, list(values[lane]), row, steps)
+                assert got[lane, row] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def buffers(streams: list[list[Event]], rows: int) -> LocalBuffers:
+    return LocalBuffers(ring_layout(len(streams), rows, (2, 3), np.dtype(np.uint8), acting=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(lanes(), st.integers(2, 9), st.integers(1, 3), st.integers(1, 3))
+def test_every_epoch_of_a_rollout_gives_its_transitions_and_nothing_else(
+    streams: list[list[Event]], steps: int, epochs: int, stack: int
+) -> None:
+    rollouts = Rollouts(buffers(streams, steps + stack + 3), stack, steps, epochs, GAMMA, LAM)
+    batch_size, begin = max(1, len(streams) * steps // 2), 0
+    for row, events in enumerate(zip(*streams, strict=True)):
+        append(rollouts, events, values=np.full(len(streams), row), log_probs=-np.array([e.number for e in events]))
+        due = rollouts.due(batch_size)
+        complete = row == begin + steps
+        inside = [(lane, r) for lane in range(len(streams)) for r in range(begin, row) if streams[lane][r].transition]
+        assert bool(due) == (complete and bool(inside))
+        if not due:
+            begin = row if complete else begin
+            continue
+        batches = [rollouts.sample(batch_size) for _ in range(due)]
+        numbers = {streams[lane][r].number: (lane, r) for lane, r in inside}
+        for batch in batches:
+            assert len(batch.actions) == batch_size
+            for i, number in enumerate(batch.observations[:, -1, 0].tolist()):
+                lane, r = numbers[number]
+                assert batch.log_probs[i] == -number and batch.values[i] == r
+                expected = forward_view(streams[lane], range(len(streams[lane])), r, row)
+                assert batch.returns[i] == pytest.approx(expected, rel=1e-4, abs=1e-3)
+        per_epoch = due // epochs
+        for epoch in range(epochs):
+            drawn = np.concatenate([b.log_probs for b in batches[epoch * per_epoch : (epoch + 1) * per_epoch]])
+            assert len(set(drawn)) == min(len(inside), per_epoch * batch_size)
+        begin = row
+        assert not rollouts.due(batch_size)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lanes(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 12), st.data())
+def test_a_stream_gives_every_transition_once_and_in_order(
+    streams: list[list[Event]], stack: int, n_step: int, batch_size: int, data: st.DataObject
+) -> None:
+    stream = Stream(buffers(streams, len(streams[0]) + 1), stack, n_step, GAMMA, ahead=2 * batch_size)
+    schedule = MemorySchedule(stream, batch_size, agent_steps=0)
+    expected: dict[tuple, float] = {}
+    for events in streams:
+        expected |= naive(events, len(streams[0]) + 1, stack, n_step)
+    seen: list[tuple] = []
+    for events in zip(*streams, strict=True):
+        append(stream, events)
+        if data.draw(st.booleans()):
+            for _ in range(schedule.due(0, 0)):
+                batch = stream.sample(batch_size)
+                for i in range(batch_size):
+                    before, after = (tuple(s[i, ::2, 0]) for s in (batch.observations, batch.next_observations))
+                    key = (before, int(batch.actions[i]), after, round(float(batch.discounts[i]), 5))
+                    assert batch.rewards[i] == pytest.approx(expected[key], abs=1e-4)
+                    seen.append(before)
+            assert stream.due(batch_size) == 0
+    assert len(set(seen)) == len(seen) == stream.taken
+    for lane in range(len(streams)):
+        newest = [s[-1] for s in seen if 80 * lane < s[-1] <= 80 * (lane + 1)]
+        assert newest == sorted(newest)
+    transitions = sum(event.transition for events in streams for event in events)
+    assert stream.waiting() == transitions - stream.taken
+    assert schedule.limit(0) == stream.taken + stream.most
+
+
+def test_what_came_before_learning_began_is_passed_over() -> None:
+    no, yes = np.zeros(1, bool), np.ones(1, bool)
+    layout = ring_layout(1, 64, (1,), np.dtype(np.float32), acting=True)
+    for memory in (Stream(LocalBuffers(layout), 1, 2, GAMMA, 8), Rollouts(LocalBuffers(layout), 1, 4, 1, GAMMA, LAM)):
+        for i in range(20):
+            if i == 10:
+                memory.pass_over()
+            memory.append(
+                Rows(np.full((1, 1), i, np.float32), np.zeros(1, int), np.zeros(1, np.float32), no, no, no, yes)
+            )
+        assert memory.sample(4).observations.min() == 10
+
+
+def test_a_stream_never_lets_actors_overtake_it() -> None:
+    """Even an actor that brings all that may wait alone finds room in its ring."""
+    from conftest import make_toy
+
+    from dqnspeed.envs import describe
+    from dqnspeed.replay import make_memory
+
+    run = make_toy("algo=a3c", "num_envs=2", "parallelism.num_actors=3", "algo.batch_size=16")
+    memory = make_memory(run, describe(run))
+    assert isinstance(memory, Stream)
+    assert memory._rows * run.num_envs >= 2 * memory.most
+    memory.close()
