@@ -29,8 +29,12 @@ from dqnspeed.trainer import train
 SMALL_ATARI = [
     "env=breakout", "env.sticky_actions=0.25", "model=small", "model.hidden=[16]", "algo.batch_size=16",
     "algo.learning_starts=150", "algo.n_step=3", "replay.capacity=1000", "exploration.decay_steps=300",
-    "tracking=local", "tracking.progress=off", "algo.target_sync=20",
+    "tracking=local", "tracking.progress=off", "algo.target_sync=20", "execution.threads=1",
 ]  # fmt: skip
+
+
+FAMILY = ["wrappers=none", "model=mlp", "model.hidden=[16]", "algo.learning_starts=40", "tracking=local",
+          "tracking.progress=off", "execution.threads=1"]  # fmt: skip
 
 
 def go(folder: Path, run: RunConfig, resumed: bool = False) -> State:
@@ -52,8 +56,18 @@ def episodes(folder: Path) -> list[dict[str, str]]:
         [*SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",
          "env.max_episode_frames=300"],
         [*TOY, "env.id=CartPole-v1", "num_envs=2"],
+        *(
+            ["env.id=CartPole-v1", *FAMILY, f"algo={name}", *more]
+            for name, more in (
+                ("a2c", ["num_envs=5", "algo.batch_size=16"]),
+                ("ppo", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16"]),
+                ("pqn", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16"]),
+            )
+        ),
+        [*FAMILY, "env=frozen_lake", "algo=q_learning", "eval.every_steps=40"],
     ],
-    ids=["serial", "overlap", "tweaked with evaluations", "an environment without states of its own"],
+    ids=["serial", "overlap", "tweaked with evaluations", "an environment without states of its own",
+         "a2c", "ppo", "pqn", "q_learning"],
 )  # fmt: skip
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], tmp_path: Path) -> None:
     def run(steps: int) -> RunConfig:
@@ -65,10 +79,12 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], 
     for i, steps in enumerate((90, 250, 251, 600)):
         parts = go(tmp_path / "parts", run(steps), resumed=i > 0)
 
-    assert parts["progress"]["resumed_at"] and parts["learner"]["updates"] > 50
+    assert parts["progress"]["resumed_at"] and parts["learner"]["updates"] > 30
     expected, got = untimed(whole), untimed(parts)
     assert expected.keys() == got.keys()
-    assert [name for name, value in expected.items() if value != got[name]] == []
+    assert [
+        name for name, value in expected.items() if repr(value) != repr(got[name])
+    ] == []  # repr, since NaN is not NaN
 
     def told(folder: str) -> list[list[str]]:
         return [[v for k, v in e.items() if k != "wall_time_s"] for e in episodes(tmp_path / folder)]
@@ -141,7 +157,7 @@ def check_files(folder: Path, steps_per_episode: int) -> dict[str, Any]:
     for earlier, later in itertools.pairwise(reports):
         for key in ("step", "time", "train/updates", "episode/count"):
             assert later.get(key, 0) >= earlier.get(key, 0), key
-        assert later["train/epsilon"] <= earlier["train/epsilon"] + 1e-9
+        assert later.get("train/epsilon", 0) <= earlier.get("train/epsilon", 1) + 1e-9
     rows = episodes(folder)
     assert [int(row["episode"]) for row in rows] == list(range(1, len(rows) + 1))
     times = [float(row["wall_time_s"]) for row in rows]
@@ -161,6 +177,9 @@ EVERY_KIND = {
     "process": ["parallelism=process", "parallelism.num_actors=2"],
     "process, queue": ["parallelism=process", "parallelism.transport=queue"],
     "process, held ratio": ["parallelism=process", "parallelism.replay_ratio=16"],
+    "a3c, two actors": ["algo=a3c", "parallelism.num_actors=2", "algo.batch_size=16"],
+    "ppo, overlap": ["algo=ppo", "parallelism=overlap", "algo.batch_size=16", "algo.rollout_steps=32"],
+    "ppo, process": ["algo=ppo", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
 }
 
 

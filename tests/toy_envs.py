@@ -132,6 +132,58 @@ class Anything(gymnasium.Env):
         return 99 if self.wrong == "outside" else observation
 
 
+class Board(gymnasium.Env):
+    """A board of 15 by 15 squares; one of four moves is rewarded now and then, and a game lasts 20 to 60 moves."""
+
+    observation_space: spaces.Space = spaces.MultiBinary((15, 15))
+    action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(20, 60))
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.left -= 1
+        reward = float(action == self.np_random.integers(4))
+        return self._observe(), reward, self.left <= 0, False, {}
+
+    def _observe(self) -> np.ndarray:
+        return self.np_random.integers(2, size=(15, 15)).astype(np.int8)
+
+
+class Sick(Board):
+    """A board of pixels with the ``mistakes`` that are named."""
+
+    observation_space = spaces.Box(0, 255, (15, 15, 3), np.uint8)
+
+    def __init__(self, mistakes: list[str]):
+        self.mistakes = mistakes
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        reward *= 0 if "silent" in self.mistakes else 1000 if "huge" in self.mistakes else 1
+        terminated = (terminated or "short" in self.mistakes) and "endless" not in self.mistakes
+        return observation, reward, terminated, truncated, info
+
+    def _observe(self) -> np.ndarray:
+        pixels = self.np_random.integers(256, size=(15, 15, 3)).astype(np.uint8)
+        if "frozen" in self.mistakes:
+            return np.full_like(pixels, 80)
+        if "dim" in self.mistakes:
+            return (pixels / 255).round().astype(np.uint8)
+        return pixels / 255 if "divided" in self.mistakes else pixels
+
+
+def sick(mistakes: list[str]) -> gymnasium.Env:
+    env: gymnasium.Env = Sick(mistakes)
+    if "changed" in mistakes:
+        env = gymnasium.wrappers.TransformReward(env, lambda reward: reward / 10)
+    return gymnasium.wrappers.RecordEpisodeStatistics(env)
+
+
+gymnasium.register("Board-v0", Board)
+gymnasium.register("Sick-v0", sick)
 gymnasium.register("Anything-v0", Anything)
 gymnasium.register("Counter-v0", Counter)
 gymnasium.register("Broken-v0", Broken)
