@@ -18,18 +18,18 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-from dqnspeed import checkpoint, config, envs, machine, resuming
+from dqnspeed import checkpoint, compose, envs, machine, resuming
 from dqnspeed.checkpoint import DamagedError
 from dqnspeed.cli import run_app
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, Step, VectorEnv
 from dqnspeed.evaluation import play_games
-from dqnspeed.learners import check_execution
-from dqnspeed.learners.dqn import as_tensors
+from dqnspeed.learners import as_tensors, check_execution
 from dqnspeed.learners.execution import precision
-from dqnspeed.models import QNetwork
+from dqnspeed.models import Table, make_network
 from dqnspeed.options import ConfigError, check_values, option, usage
 from dqnspeed.overlay import Overlay
+from dqnspeed.tables import Walk, World, draw, world_of
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name, write_mp4
 
 ABOUT = "Watch a trained agent, record its games, and see what it scores."
@@ -54,7 +54,7 @@ class Player:
 
     def __init__(self, play: PlayConfig):
         self.folder = Path(play.run)
-        trained = config.from_hydra(resuming.load_run(self.folder))
+        trained = compose.from_hydra(resuming.load_run(self.folder))
         # Equivalent, and able to draw the game; what ran on a GPU need not play on one.
         wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
         self.run: RunConfig = dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device)
@@ -63,7 +63,7 @@ class Player:
         self.device = machine.pick_device(play.device)
         self.path, state = _load(self.folder / "checkpoints", play.checkpoint)
         self.agent_steps: int = state["progress"]["agent_steps"]
-        self.network = QNetwork(self.run.model, self.spec.observation_shape, self.spec.num_actions, self.spec.largest)
+        self.network = make_network(self.run, self.spec)
         try:
             self.network.load_state_dict(as_tensors(state["learner"]["network"]))
         except RuntimeError as error:
@@ -111,9 +111,13 @@ def play(options: PlayConfig) -> dict[str, Any]:
         fps = options.fps or frame_rate(player.run)
         screen = resources.enter_context(Screen(fps)) if window else None
         counts, film = Counter[str](), Film(env, player, names, options) if drawn else None
+        world = _world(player) if isinstance(player.network, Table) else None
+        walk = None if world is None else Walk(world)
 
         def watch(observations: np.ndarray, actions: np.ndarray, step: Step) -> None:
             counts[names[actions[0]]] += int(not step.first[0])
+            if walk is not None:
+                walk.see(int(observations[0].argmax()), int(actions[0]), step)
             image = film.see(observations[0], int(actions[0]), step) if film is not None else None
             if image is not None and screen is not None:
                 screen.show(image)
@@ -134,6 +138,11 @@ def play(options: PlayConfig) -> dict[str, Any]:
                 games[-1]["video"] = video
             print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
                   + (f", {player.folder / games[-1]['video']}" if options.record else ""), flush=True)  # fmt: skip
+            if walk is not None:
+                games[-1]["path"] = walk.end()
+                print(f"  {games[-1]['path']}", flush=True)
+        if world is not None:
+            _draw_table(player, world)
     returns = [game["return"] for game in games]
     return {
         "checkpoint": player.path.name,
@@ -181,6 +190,25 @@ class Film:
         images, self._images = self._images, []
         self._steps, self._total = 0, 0.0
         return images
+
+
+def _world(player: Player) -> World:
+    env = envs.make_env(player.run.env, player.run.wrappers)
+    try:
+        return world_of(env, player.spec.num_actions)
+    finally:
+        env.close()
+
+
+def _draw_table(player: Player, world: World) -> None:
+    """Write the table into the run's folder as ``table.png``."""
+    path = player.folder / "table.png"
+    if not _installed("matplotlib"):
+        print("table.png needs matplotlib; pip install 'dqnspeed[report]' brings it.")
+        return
+    values = player.network.state_dict()["values"].cpu().numpy()
+    draw(values, world, path, f"{player.run.env.id} after {player.agent_steps:,} agent steps")
+    print(path)
 
 
 def _told(number: int, episode: Episode) -> dict[str, Any]:

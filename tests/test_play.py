@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import TOY, environment, make_run
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from dqnspeed import envs
+from dqnspeed.compose import CONF_DIR
 from dqnspeed.options import ConfigError
 from dqnspeed.overlay import HEIGHT, Overlay
 from dqnspeed.play import parse
+from dqnspeed.play import play as play_here
 from dqnspeed.tracking.video import enlarge, picture, write_mp4
 from dqnspeed.trainer import train
 
@@ -192,3 +196,47 @@ def test_the_overlay_marks_the_chosen_action_and_longer_bars_mean_higher_values(
     rows = [int(others[top : top + 22].sum()) for top in range(8, HEIGHT - 22, 22)]
     lengths = [n for n in rows if n]
     assert chosen.any() and len(lengths) == 2 and lengths[1] > 10 * lengths[0]
+
+
+@pytest.mark.parametrize("env", ["frozen_lake", "cliff_walking", "taxi"])
+def test_a_table_is_played_and_drawn(env: str, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    overrides = [f"env={env}", "algo=q_learning", "eval.every_steps=1000", "eval.episodes=2", "stop.max_steps=3000"]
+    if env == "frozen_lake":
+        overrides.append("env.kwargs={is_slippery: false}")
+    else:  # whose greedy games only end at a limit while the table knows little
+        overrides.append("env.kwargs={max_episode_steps: 50}")
+    result = subprocess.run(
+        [sys.executable, "-m", "dqnspeed.train", *overrides, "tracking=local", "hydra.run.dir=run"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    result = play(tmp_path, "run=run", "episodes=1", "checkpoint=final")
+    assert result.returncode == 0, result.stderr
+    path = json.loads((tmp_path / "run" / "play.json").read_text())[0]["games"][0]["path"]
+    assert path in result.stdout
+    states = [int(word) for word in path.split()[::2]]
+    if env == "frozen_lake":
+        assert (states[0], states[-1], len(states)) == (0, 15, 7)  # the shortest way
+        assert set(path.split()[1::2]) == {"↓", "→"}
+    from PIL import Image
+
+    assert np.asarray(Image.open(tmp_path / "run" / "table.png")).std() > 10
+
+
+@pytest.mark.parametrize("algo", ["a2c", "ppo", "pqn"])
+def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> None:
+    run = make_run(
+        "env=cartpole", f"algo={algo}", "num_envs=4", "algo.batch_size=16", "model.hidden=[8]", "stop.max_steps=1000",
+        "eval.every_steps=400", "eval.episodes=3", "tracking=local", "tracking.progress=off", "execution.threads=1",
+    )  # fmt: skip
+    folder = tmp_path / "run"
+    folder.mkdir()
+    summary = train(run, envs.describe(run), folder, {})
+    assert summary["eval_return_mean"] > 1
+    (folder / ".hydra").mkdir()
+    overrides = ["env=cartpole", f"algo={algo}", "model.hidden=[8]"]
+    with initialize_config_dir(CONF_DIR, version_base="1.3"):
+        (folder / ".hydra" / "config.yaml").write_text(OmegaConf.to_yaml(compose("config", overrides=overrides)))
+    result = play_here(parse([f"run={folder}", "episodes=3", "window=false"]))
+    assert len(result["games"]) == 3 and result["return_mean"] > 5
