@@ -1,0 +1,262 @@
+"""``python -m dqnspeed.doctor env=...``: why an environment fails to learn, before hours are spent on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hydra
+import numpy as np
+import torch
+
+from dqnspeed import compose, envs, machine
+from dqnspeed.actors import make_actors, replay_lock
+from dqnspeed.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, wrapper_order
+from dqnspeed.cli import run_app
+from dqnspeed.compose import CONF_DIR
+from dqnspeed.config import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.envs.games import atari_game
+from dqnspeed.learners import Learner, check_execution, make_learner, set_threads
+from dqnspeed.models import check_network
+from dqnspeed.options import ConfigError
+from dqnspeed.replay import Memory, make_memory, run_layout
+from dqnspeed.replay.buffers import layout_bytes
+from dqnspeed.schedule import LearningStart, make_schedule
+from dqnspeed.tracking.video import enlarge, picture
+
+USAGE = """What an environment does to an agent: a random policy plays it for a minute, and one update is done.
+
+  python -m dqnspeed.doctor env=NAME [GROUP=OPTION or KEY=VALUE of dqnspeed.train ...] [seconds=60]
+
+One line a finding: ok, look (worth a look) or wrong (nothing will be learnt through this), and what to do about it.
+doctor.png shows what the network sees (picture=FILE names another). The exit code is 1 where something is wrong."""
+BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
+SPEED_STEPS, SPEED_S, UPDATES = 3000, 10.0, 5
+
+
+def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float], None]) -> Iterator[Finding]:
+    """Findings on ``run``, from the environment to the hours it would take; writes what the network sees to ``seen``.
+
+    Raises:
+        ConfigError: the environment cannot be made at all.
+    """
+    check_execution(run)
+    try:
+        doubts = [(LOOK, doubt) for doubt in envs.probe(run.env)]
+    except ConfigError as error:
+        doubts = [(WRONG, str(error))]
+    yield from (Finding(verdict, "spaces", text) for verdict, text in doubts)
+    spec = envs.describe(run)
+    if not atari_game(run.env):
+        made = envs.make_registered(run.env)
+        yield from wrapper_order(made, run)
+        made.close()
+    try:
+        if run.algo.name != "q_learning":
+            check_network(run.model, spec.observation_shape)
+    except ConfigError as error:
+        yield Finding(WRONG, "network", str(error))
+        return
+    alone = dataclasses.replace(run, num_envs=1, wrappers=dataclasses.replace(run.wrappers, clip_reward=False))
+    env = envs.make_vector_env(alone)
+    try:
+        played = play_at_random(env, spec, seconds, run.seed, tell)
+    finally:
+        env.close()
+    yield from examine(run, spec, played)
+    draw(seen, played.stacks[len(played.stacks) // 2], spec)
+    yield Finding(OK, "picture", f"{seen} shows one observation as the network gets it, oldest frame first")
+    yield from _memory(run, spec)
+    yield from _training(run, spec)
+
+
+def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
+    """Write a stack ``(stack * C, ...)`` as one picture, its frames side by side."""
+    from PIL import Image
+
+    frames = stack.reshape(spec.stack, *spec.frame_shape)
+    if len(spec.frame_shape) == 1:  # a vector is a row of gray bars
+        low, high = frames.min(), frames.max()
+        frames = ((frames - low) / max(high - low, 1e-9) * spec.largest)[:, None, None, :].repeat(4, axis=2)
+    images = [enlarge(picture(frame, spec.largest), 160) for frame in frames]
+    gap = np.full((images[0].shape[0], 8, 3), 255, np.uint8)
+    parts = list(itertools.chain.from_iterable((gap, image) for image in images))[1:]
+    Image.fromarray(np.concatenate(parts, axis=1)).save(path)
+
+
+def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
+    needed, free = layout_bytes(run_layout(run, spec)), machine.available_memory()
+    what = f"experience takes {needed / 1e9:.2f} GB of {free / 1e9:.1f} GB free"
+    if needed > 0.9 * free:
+        yield Finding(
+            WRONG, "memory", what, f"replay.capacity={int(run.replay.capacity * 0.8 * free / needed)} would fit"
+        )
+    elif needed > 0.5 * free:
+        yield Finding(LOOK, "memory", what, "more than half of what is free")
+    else:
+        yield Finding(OK, "memory", what)
+
+
+def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
+    """Collect a little as the run would, do a few updates, and tell what they and the run would be like."""
+    set_threads(run)
+    # Gradients as they are, learning at once, and no more memory than a few thousand steps need.
+    small = dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size)))
+    tried = dataclasses.replace(run, algo=dataclasses.replace(run.algo, max_grad_norm=None), replay=small)
+    device = machine.pick_device(run.device)
+    learner, lock = make_learner(tried, spec, device), replay_lock(tried)
+    memory = make_memory(tried, spec, lock)
+    try:
+        steps_s = _collect(tried, spec, learner, memory, lock, device)
+        try:
+            batch = memory.sample(run.algo.batch_size)
+        except LookupError:
+            yield Finding(LOOK, "speed", f"{steps_s:.1f} steps/s, too few for an update in {2 * SPEED_S:g} s")
+            return
+        learner.begin(memory.recent_frames(run.model.background_frames))
+        learner.update(batch)
+        yield from _gradients(learner)
+        yield from _losses(tried, spec, batch)
+        begin = time.perf_counter()
+        for _ in range(UPDATES):
+            learner.update(batch)
+        yield _hours(run, steps_s, UPDATES / (time.perf_counter() - begin))
+    finally:
+        memory.close()
+
+
+def _collect(
+    run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object, device: torch.device
+) -> float:
+    """Agent steps per second of the configured actors, which leave enough in the memory for a batch if they can."""
+    actors = make_actors(run, spec, learner.network, memory, lock, device)
+    schedule = make_schedule(run, memory, LearningStart(0, 0))
+    steps, speed = 0, 0.0
+    try:
+        actors.begin()
+        begin = time.perf_counter()
+        while not speed or not schedule.due(steps, 0):
+            actors.dispatch()
+            steps += actors.collect(schedule.limit(0) if run.is_on_policy else math.inf, wait=True).agent_steps
+            seconds = time.perf_counter() - begin
+            if not speed and (steps >= SPEED_STEPS or seconds > SPEED_S):
+                speed = steps / seconds
+            if not speed:
+                memory.pass_over()
+            if seconds > 2 * SPEED_S:
+                break
+        actors.pause()
+    finally:
+        actors.close()
+    return speed
+
+
+def _gradients(learner: Learner) -> Iterator[Finding]:
+    norms = {name: float(p.grad.norm()) for name, p in learner.network.named_parameters() if p.grad is not None}
+    if not norms:
+        return  # a table
+    told = ", ".join(f"{name.replace('.weight', '')} {norm:.2g}" for name, norm in norms.items() if "weight" in name)
+    total = math.sqrt(sum(norm**2 for norm in norms.values()))
+    what = f"norm {total:.3g} in one update; by layer: {told}"
+    dead = [name for name, norm in norms.items() if norm == 0 and "weight" in name]
+    if not math.isfinite(total):
+        yield Finding(WRONG, "gradients", what, "not finite: look for NaN or huge values in observations and rewards")
+    elif dead:
+        yield Finding(WRONG, "gradients", what, f"nothing reaches {', '.join(dead)}: constant input or dead units")
+    elif total > 100:
+        yield Finding(LOOK, "gradients", what, "large; set algo.max_grad_norm=10, or scale rewards and observations")
+    else:
+        yield Finding(OK, "gradients", what)
+
+
+def _losses(run: RunConfig, spec: EnvSpec, batch: object) -> Iterator[Finding]:
+    """The scale of the TD error, by what the two losses make of the same batch."""
+    if run.algo.loss is None:
+        return
+    found = {}
+    for name in ("mse", "huber"):
+        torch.manual_seed(run.seed)
+        other = dataclasses.replace(run, algo=dataclasses.replace(run.algo, loss=name))
+        learner = make_learner(other, spec, torch.device("cpu"))
+        learner.update(batch)
+        found[name] = learner.stats()["train/loss"]
+    what = f"MSE {found['mse']:.3g}, Huber {found['huber']:.3g} on the same batch of an untrained network"
+    if found["mse"] > 20 * found["huber"] and run.algo.loss == "mse":
+        yield Finding(WRONG, "loss", what, "a few large errors rule MSE; set algo.loss=huber or scale the rewards")
+    elif found["mse"] > 20 * found["huber"]:
+        yield Finding(LOOK, "loss", what, "errors are far above 1; scale the rewards")
+    else:
+        yield Finding(OK, "loss", what)
+
+
+def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
+    """How long the configured run takes, from the speeds of its two halves."""
+    steps = run.stop.max_steps or BOOK_STEPS
+    ratio = run.algo.epochs or 1 if run.is_on_policy else run.replay_ratio  # samples trained on for each agent step
+    if ratio is None:
+        return Finding(
+            OK,
+            "speed",
+            f"{steps_s:,.0f} steps/s and, beside them, {updates_s:,.1f} updates/s; "
+            f"{steps:,} steps take {steps / steps_s / 3600:.1f} h if none waits for the other",
+        )
+    acting, learning = 1 / steps_s, ratio / run.algo.batch_size / updates_s
+    together = run.parallelism.name != "serial" and (run.parallelism.name == "process" or not run.is_on_policy)
+    speed = 1 / (max(acting, learning) if together else acting + learning)
+    slow = "learning" if learning > acting else "stepping the environments"
+    hours = steps / speed / 3600
+    which = "stop.max_steps" if run.stop.max_steps else "as many as the book's Pong"
+    what = (
+        f"{steps_s:,.0f} steps/s without learning, {updates_s:,.1f} updates/s; about {speed:,.0f} steps/s in all, "
+        f"{hours:.1f} h for {steps:,} steps ({which})"
+    )
+    return Finding(LOOK if hours > 24 else OK, "speed", what, f"most of the time goes into {slow}" if hours > 1 else "")
+
+
+def _main() -> None:
+    arguments = sys.argv[1:]
+    if not arguments or any(flag in arguments for flag in ("-h", "--help")):
+        print(USAGE)
+        return
+    own = {"seconds": "60", "picture": "doctor.png"}
+    overrides = []
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key in own:
+            own[key] = value
+        else:
+            overrides.append(argument)
+    try:
+        seconds = float(own["seconds"])
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"seconds={own['seconds']}: must be a number of seconds above 0.")
+    if not Path(own["picture"]).absolute().parent.is_dir():
+        raise ConfigError(f"picture={own['picture']}: there is no such folder.")
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        run = compose.from_hydra(hydra.compose("config", overrides=overrides))
+    print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {seconds:g} s", flush=True)
+    live = sys.stdout.isatty()
+    tell = (lambda done: print(f"\r{done:4.0%}", end="\r", flush=True)) if live else (lambda _: None)
+    worst = OK
+    for finding in diagnose(run, seconds, Path(own["picture"]), tell):
+        print(finding, flush=True)
+        worst = WRONG if WRONG in (worst, finding.verdict) else worst
+    if worst == WRONG:
+        sys.exit(1)
+
+
+def main() -> None:
+    """Console entry point."""
+    run_app(_main)
+
+
+if __name__ == "__main__":
+    main()

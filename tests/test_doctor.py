@@ -1,0 +1,103 @@
+"""The doctor: each mistake of an environment is found, and a sound one is let be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import environment, make_run
+
+from dqnspeed.checkup import LOOK, OK, WRONG, Finding
+from dqnspeed.doctor import diagnose
+
+QUICK = ["model.hidden=[16]", "replay.capacity=2000", "algo.learning_starts=100", "execution.threads=1"]
+
+
+def ask(tmp_path: Path, *overrides: str) -> dict[str, Finding]:
+    """The worst finding of each topic after two seconds of play."""
+    worst: dict[str, Finding] = {}
+    order = [OK, LOOK, WRONG]
+    for finding in diagnose(make_run(*overrides, *QUICK), 2.0, tmp_path / "seen.png", lambda _: None):
+        if finding.topic not in worst or order.index(finding.verdict) > order.index(worst[finding.topic].verdict):
+            worst[finding.topic] = finding
+    return worst
+
+
+def ask_in_a_shell(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dqnspeed.doctor", *arguments], cwd=tmp_path, env=environment(), capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+
+
+def test_pong_is_sound(tmp_path: Path) -> None:
+    found = ask(tmp_path, "wrappers=native")
+    assert {f.verdict for topic, f in found.items() if topic not in ("speed", "episodes")} == {OK}
+    assert "4x84x84 uint8" in found["observations"].what and "channels first" in found["observations"].what
+    assert "features.0" in found["gradients"].what and "steps/s" in found["speed"].what
+    from PIL import Image
+
+    assert np.asarray(Image.open(tmp_path / "seen.png")).std() > 10
+
+
+def test_a_board_is_sound(tmp_path: Path) -> None:
+    found = ask(tmp_path, "wrappers=none", "env.id=toy_envs:Board-v0", "model=board")
+    assert "1x15x15 uint8" in found["observations"].what
+    assert [f for f in found.values() if f.verdict == WRONG] == []
+
+
+SICK = ["env.id=toy_envs:Sick-v0", "wrappers=none", "model=board"]
+MISTAKES = {
+    "divided": ("spaces", "was it divided?"),
+    "silent": ("rewards", "all zero"),
+    "endless": ("episodes", "none ended"),
+    "frozen": ("observations", "they never change"),
+    "huge": ("rewards", "far from 1"),
+    "short": ("episodes", "over as soon as they begin"),
+    "changed": ("wrappers", "RecordEpisodeStatistics outside"),
+    "dim": ("observations", "almost zero for the network"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
+    topic, words = MISTAKES[mistake]
+    found = ask(
+        tmp_path, "wrappers=none", "env.id=toy_envs:Sick-v0", f"env.kwargs={{mistakes: [{mistake}]}}", "model=board"
+    )
+    assert found[topic].verdict == WRONG and words in str(found[topic])
+
+
+def test_four_mistakes_at_once_are_all_told(tmp_path: Path) -> None:
+    mistakes = ["divided", "huge", "endless", "changed"]
+    line = [*SICK, "seconds=1", f"env.kwargs={{mistakes: [{','.join(mistakes)}]}}", *QUICK]
+    result = ask_in_a_shell(tmp_path, *line)
+    assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
+    for mistake in mistakes:
+        topic, words = MISTAKES[mistake]
+        assert any(line.startswith("wrong") and topic in line and words in line for line in result.stdout.splitlines())
+
+
+@pytest.mark.parametrize("algo", ["a2c", "a3c", "ppo", "pqn"])
+def test_every_algorithm_can_be_asked_about(algo: str, tmp_path: Path) -> None:
+    found = ask(tmp_path, "env=cartpole", f"algo={algo}", "num_envs=4", "algo.batch_size=16")
+    assert found["gradients"].verdict != WRONG and "updates/s" in found["speed"].what
+
+
+def test_a_table_can_be_asked_about(tmp_path: Path) -> None:
+    found = ask(tmp_path, "env=frozen_lake", "algo=q_learning")
+    assert "of 16 states" in found["exploration"].what
+    assert "updates/s" in found["speed"].what
+
+
+def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
+    for line, sentence in {
+        "seconds=-3": "seconds=-3: must be a number of seconds above 0.",
+        "picture=nowhere/a.png": "picture=nowhere/a.png: there is no such folder.",
+        "env=pongg": "env=pongg: there is no such option",
+    }.items():
+        result = ask_in_a_shell(tmp_path, line)
+        assert result.returncode == 2 and result.stderr.startswith(f"dqnspeed: {sentence}"), result.stderr
