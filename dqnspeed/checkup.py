@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import gymnasium
 import numpy as np
 
-from dqnspeed.config import RunConfig
+from dqnspeed.config import ACTOR_CRITIC, RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
 
 OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; nothing will be learnt through this
 EVERY = 7  # agent steps between stacks that are kept
 KEPT = 512
+ENOUGH = 1000  # steps after which what never happened counts as a mistake
 # Wrappers that do what a stage of ours does.
 STAGES = {
     "FrameStackObservation": "stack",
@@ -59,6 +60,7 @@ def play_at_random(
     stack = FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
     before = np.array(env.reset([seed]))
     stack.push(before, np.ones(1, bool))
+    played.stacks.append(stack.observations[0].copy())
     begin, told = time.perf_counter(), 0.0
     while (now := time.perf_counter() - begin) < seconds:
         if now - told > 0.5:
@@ -73,7 +75,9 @@ def play_at_random(
         played.episodes += step.episodes
         played.terminated += int(step.terminated[0])
         played.truncated += int(step.truncated[0])
-        if len(played.rewards) % EVERY == 0 and len(played.stacks) < KEPT:
+        if len(played.rewards) % EVERY == 0:
+            if len(played.stacks) == KEPT:  # any part of the play may go
+                del played.stacks[int(rng.integers(KEPT))]
             played.stacks.append(stack.observations[0].copy())
         if spec.num_states:
             played.states.add(int(step.frames[0].argmax()))
@@ -82,11 +86,11 @@ def play_at_random(
     return played
 
 
-def examine(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]:
-    """Findings on what was played."""
+def examine(run: RunConfig, spec: EnvSpec, played: Played, limit: int | None) -> Iterator[Finding]:
+    """Findings on what was played; ``limit`` is the most steps that the environment allows a game."""
     yield from _observations(run, spec, played)
     yield from _rewards(run, played)
-    yield from _episodes(run, played)
+    yield from _episodes(played, limit)
     yield from _actions(run, spec, played)
 
 
@@ -122,12 +126,8 @@ def _observations(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Fin
         )
     still = played.still / max(1, len(played.rewards))
     if low != high and still > 0.5:
-        yield Finding(
-            LOOK,
-            topic,
-            f"the frame does not change in {still:.0%} of steps",
-            "actions may do nothing",
-        )
+        what = f"the frame does not change in {still:.0%} of steps"
+        yield Finding(WRONG if still == 1 else LOOK, topic, what, "actions may do nothing, or it is an old picture")
     if image and spec.stack == 1 and spec.frame_dtype == np.uint8 and spec.largest == 255:
         yield Finding(LOOK, topic, "one frame shows no movement", "wrappers.stack=2 or more, where things move")
 
@@ -136,43 +136,37 @@ def _rewards(run: RunConfig, played: Played) -> Iterator[Finding]:
     topic, rewards = "rewards", np.array(played.rewards)
     told = np.flatnonzero(rewards)
     if not len(told):
-        yield Finding(
-            WRONG,
-            topic,
-            f"all zero in {len(rewards):,} random steps",
-            "nothing says what is good; give a reward that random play meets now and then",
-        )
+        what = f"all zero in {len(rewards):,} random steps"
+        advice = "nothing says what is good; give a reward that random play meets now and then"
+        yield Finding(WRONG if len(rewards) > ENOUGH else LOOK, topic, what, advice)
         return
     share, sizes = len(told) / len(rewards), np.abs(rewards[told])
     what = (
         f"{rewards.min():g} to {rewards.max():g}, not zero in {share:.2%} of steps, there of size {np.median(sizes):g}"
     )
     if share < 1e-3:
-        yield Finding(LOOK, topic, what, "very rare; algo.n_step=10 or algo=ppo carry them further")
+        further = "algo.n_step=10 carries them further" if run.algo.name == "dqn" else "expect long training"
+        yield Finding(LOOK, topic, what, f"very rare; {further}")
     elif run.wrappers.clip_reward and sizes.max() > 1 and np.ptp(sizes) > 0:
         yield Finding(LOOK, topic, what, "wrappers.clip_reward=true makes them alike; returns are unclipped")
-    elif not run.wrappers.clip_reward and sizes.max() > 20:
-        yield Finding(
-            WRONG if run.algo.loss == "mse" or run.algo.name != "dqn" else LOOK,
-            topic,
-            what,
-            "far from 1; divide them in the environment, or set wrappers.clip_reward=true",
-        )
+    elif not run.wrappers.clip_reward and sizes.max() > 20 and run.algo.name != "q_learning":
+        advice = "far from 1; divide them in the environment, or set wrappers.clip_reward=true"
+        yield Finding(WRONG if run.algo.loss == "mse" else LOOK, topic, what, advice)
     elif np.ptp(rewards) == 0:
         yield Finding(LOOK, topic, what, "the same at every step, so only the length of a game counts")
     else:
         yield Finding(OK, topic, what)
 
 
-def _episodes(run: RunConfig, played: Played) -> Iterator[Finding]:
+def _episodes(played: Played, limit: int | None) -> Iterator[Finding]:
     topic, lengths = "episodes", [e.length for e in played.episodes]
     if not lengths:
-        yield Finding(
-            WRONG,
-            topic,
-            f"none ended in {len(played.rewards):,} steps",
-            "games must end: check terminated, or give gymnasium.register max_episode_steps",
-        )
+        what, steps = f"none ended in {len(played.rewards):,} steps", len(played.rewards)
+        if limit is not None and steps <= limit:
+            yield Finding(LOOK, topic, f"{what}, fewer than its limit of {limit:,}", "ask again with more seconds=")
+        else:
+            advice = "games must end: check terminated, or give gymnasium.register max_episode_steps"
+            yield Finding(WRONG if steps > ENOUGH else LOOK, topic, what, advice)
         return
     returns = [e.episode_return for e in played.episodes]
     ends = played.terminated + played.truncated
@@ -203,7 +197,7 @@ def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]
             f"saw {len(played.states)} of {spec.num_states} states",
             "the others are walls, unreachable or far" if missing else "",
         )
-    if run.algo.name in ("a2c", "a3c", "ppo"):
+    if run.algo.name in ACTOR_CRITIC:
         yield Finding(
             OK if run.algo.entropy else LOOK,
             topic,
@@ -235,12 +229,8 @@ def wrapper_order(env: gymnasium.Env, run: RunConfig) -> Iterator[Finding]:
     rewards = [i for i, w in enumerate(chain) if isinstance(w, gymnasium.RewardWrapper) or "Reward" in type(w).__name__]
     statistics = [i for i, name in enumerate(names) if name == "RecordEpisodeStatistics"]
     if rewards and statistics and min(statistics) < max(rewards):
-        yield Finding(
-            WRONG,
-            topic,
-            f"{names[min(statistics)]} outside {names[max(rewards)]} ({shown})",
-            "its returns are of changed rewards; record statistics first, change rewards after",
-        )
+        what = f"{names[min(statistics)]} outside {names[max(rewards)]} ({shown})"
+        yield Finding(LOOK, topic, what, "the returns it tells are of changed rewards; record first, change them after")
     elif rewards:
         yield Finding(
             LOOK,

@@ -23,7 +23,10 @@ def _check_algorithm(run: RunConfig) -> None:
         if of and algo.name in of and value is None:
             raise ConfigError(f"algo.{f.name}=null: algo={algo.name} needs a value; it is the {f.metadata['about']}.")
         if of and algo.name not in of and value is not None:
-            raise ConfigError(f"algo.{f.name}={value}: belongs to algo={', '.join(of)} and not to algo={algo.name}.")
+            brought = f" (experiment={run.experiment.name} may bring it)" if run.experiment.name != "baseline" else ""
+            raise ConfigError(
+                f"algo.{f.name}={value}{brought}: belongs to algo={', '.join(of)} and not to algo={algo.name}."
+            )
     if algo.name == "a3c" and parallelism.name != "process":
         raise ConfigError(
             f"parallelism={parallelism.name}: algo=a3c needs parallelism=process; algo=a2c is the same in one process."
@@ -35,6 +38,23 @@ def _check_algorithm(run: RunConfig) -> None:
         raise ConfigError(
             f"parallelism.transport=queue: carries single transitions, and algo={algo.name} learns from whole "
             f"rollouts; use parallelism.transport=shared_memory."
+        )
+    if algo.name in ROLLOUT and parallelism.num_actors > 1:
+        raise ConfigError(
+            f"parallelism.num_actors={parallelism.num_actors}: algo={algo.name} takes its rollouts from one actor "
+            f"process; use num_envs for more environments."
+        )
+    if run.is_on_policy and run.model.background and algo.learning_starts < run.num_lanes:
+        raise ConfigError(
+            f"algo.learning_starts={algo.learning_starts}: model.background=true is measured over these first steps; "
+            f"use 2000, say."
+        )
+    if algo.normalize_advantage and algo.batch_size == 1:
+        raise ConfigError("algo.batch_size=1: algo.normalize_advantage=true needs at least 2.")
+    if algo.name == "q_learning" and (algo.n_step != 1 or run.device != "cpu"):
+        raise ConfigError(
+            f"algo.n_step={algo.n_step}, device={run.device}: algo=q_learning learns from single steps, on the CPU; "
+            f"use algo.n_step=1 device=cpu."
         )
     if algo.name == "q_learning" and (parallelism.name != "serial" or run.num_envs != 1):
         raise ConfigError(

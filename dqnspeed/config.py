@@ -36,6 +36,9 @@ class AlgoConfig:
     target_sync: int | None = option("updates between copies into the target network", ge=1, of=("dqn",))
     step_size: float | None = option("share of the TD error that a table's entry moves", gt=0, le=1, of=("q_learning",))
     entropy: float | None = option("weight of the entropy bonus", ge=0, of=ACTOR_CRITIC)
+    entropy_final: float | None = option(
+        "its weight at last, after optimizer.lr_decay_updates in a straight line", ge=0, of=ACTOR_CRITIC
+    )
     value_coef: float | None = option("weight of the value loss", ge=0, of=ACTOR_CRITIC)
     queue_batches: int | None = option("batches that may wait for the learner", ge=1, of=("a3c",))
     rollout_steps: int | None = option("steps of each environment in a rollout", ge=1, of=ROLLOUT)

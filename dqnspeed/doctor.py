@@ -52,9 +52,10 @@ def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float],
     except ConfigError as error:
         doubts = [(WRONG, str(error))]
     yield from (Finding(verdict, "spaces", text) for verdict, text in doubts)
-    spec = envs.describe(run)
+    spec, limit = envs.describe(run), None
     if not atari_game(run.env):
         made = envs.make_registered(run.env)
+        limit = made.spec.max_episode_steps if made.spec else None
         yield from wrapper_order(made, run)
         made.close()
     try:
@@ -63,17 +64,32 @@ def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float],
     except ConfigError as error:
         yield Finding(WRONG, "network", str(error))
         return
+    yield from _unbroken("play", _play(run, spec, limit, seconds, seen, tell))
+    yield from _memory(run, spec)
+    yield from _unbroken("training", _training(run, spec))
+
+
+def _unbroken(topic: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """``findings``, and one more where whatever an environment of the user's own may raise ends them."""
+    try:
+        yield from findings
+    except Exception as error:
+        text = " ".join(str(error).strip().splitlines()[-1:]) or type(error).__name__
+        yield Finding(WRONG, topic, f"ended by {type(error).__name__}: {text}", "mend this first")
+
+
+def _play(
+    run: RunConfig, spec: EnvSpec, limit: int | None, seconds: float, seen: Path, tell: Callable[[float], None]
+) -> Iterator[Finding]:
     alone = dataclasses.replace(run, num_envs=1, wrappers=dataclasses.replace(run.wrappers, clip_reward=False))
     env = envs.make_vector_env(alone)
     try:
         played = play_at_random(env, spec, seconds, run.seed, tell)
     finally:
         env.close()
-    yield from examine(run, spec, played)
+    yield from examine(run, spec, played, limit)
     draw(seen, played.stacks[len(played.stacks) // 2], spec)
     yield Finding(OK, "picture", f"{seen} shows one observation as the network gets it, oldest frame first")
-    yield from _memory(run, spec)
-    yield from _training(run, spec)
 
 
 def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
@@ -121,11 +137,12 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
             return
         learner.begin(memory.recent_frames(run.model.background_frames))
         learner.update(batch)
-        yield from _gradients(learner)
+        yield from _gradients(learner, run.algo.max_grad_norm)
         yield from _losses(tried, spec, batch)
         begin = time.perf_counter()
         for _ in range(UPDATES):
             learner.update(batch)
+        learner.stats()  # waits for the device
         yield _hours(run, steps_s, UPDATES / (time.perf_counter() - begin))
     finally:
         memory.close()
@@ -157,7 +174,7 @@ def _collect(
     return speed
 
 
-def _gradients(learner: Learner) -> Iterator[Finding]:
+def _gradients(learner: Learner, clipped_at: float | None) -> Iterator[Finding]:
     norms = {name: float(p.grad.norm()) for name, p in learner.network.named_parameters() if p.grad is not None}
     if not norms:
         return  # a table
@@ -169,6 +186,8 @@ def _gradients(learner: Learner) -> Iterator[Finding]:
         yield Finding(WRONG, "gradients", what, "not finite: look for NaN or huge values in observations and rewards")
     elif dead:
         yield Finding(WRONG, "gradients", what, f"nothing reaches {', '.join(dead)}: constant input or dead units")
+    elif total > 100 and clipped_at is not None:
+        yield Finding(LOOK, "gradients", what, f"large, and clipped to {clipped_at:g}; scale rewards or observations")
     elif total > 100:
         yield Finding(LOOK, "gradients", what, "large; set algo.max_grad_norm=10, or scale rewards and observations")
     else:
@@ -182,7 +201,8 @@ def _losses(run: RunConfig, spec: EnvSpec, batch: object) -> Iterator[Finding]:
     found = {}
     for name in ("mse", "huber"):
         torch.manual_seed(run.seed)
-        other = dataclasses.replace(run, algo=dataclasses.replace(run.algo, loss=name))
+        execution = dataclasses.replace(run.execution, compile=False)
+        other = dataclasses.replace(run, algo=dataclasses.replace(run.algo, loss=name), execution=execution)
         learner = make_learner(other, spec, torch.device("cpu"))
         learner.update(batch)
         found[name] = learner.stats()["train/loss"]

@@ -22,7 +22,7 @@ from dqnspeed.learners import EpsilonGreedy
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8  # environments that play an evaluation side by side
-LONGEST = 200_000  # agent steps of an evaluation in each environment; a greedy policy may go in circles for ever
+LONGEST = 200_000  # agent steps in each environment at most; a greedy policy may go in circles for ever
 SEEDS = 2**31  # evaluation's seeds are those of actors nobody has
 
 

@@ -94,9 +94,14 @@ class PolicyValueNetwork(nn.Module):
         return self.policy_and_value(observations)[0]
 
     def policy_and_value(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits ``(B, num_actions)`` and state values ``(B,)``, both float32."""
+        """Logits ``(B, num_actions)`` and state values ``(B,)``, both float32.
+
+        The last layers always compute in float32: the ratio of two policies, and the difference of two values, would
+        drown in the rounding of bf16.
+        """
         shared = self.hidden(self.features(self.preprocess(observations)))
-        return self.policy(shared).float(), self.value(shared)[:, 0].float()
+        with torch.autocast(observations.device.type, enabled=False):
+            return self.policy(shared.float()), self.value(shared.float())[:, 0]
 
 
 class Table(nn.Module):

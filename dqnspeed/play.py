@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import statistics
@@ -23,7 +24,7 @@ from dqnspeed.checkpoint import DamagedError
 from dqnspeed.cli import run_app
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, Step, VectorEnv
-from dqnspeed.evaluation import play_games
+from dqnspeed.evaluation import LONGEST, play_games
 from dqnspeed.learners import as_tensors, check_execution
 from dqnspeed.learners.execution import precision
 from dqnspeed.models import Table, make_network
@@ -127,8 +128,9 @@ def play(options: PlayConfig) -> dict[str, Any]:
                 film.look()
             return player.act(observations)
 
-        games = []
-        results = play_games(env, player.spec, act, [options.seed], options.episodes, watch)
+        games, steps = [], itertools.count(1)
+        enough = lambda: next(steps) > LONGEST  # noqa: E731  a greedy policy may go in circles for ever
+        results = play_games(env, player.spec, act, [options.seed], options.episodes, watch, enough)
         for number, episode in enumerate(results, start=1):
             games.append(_told(number, episode))
             images = film.cut() if film is not None else []
@@ -144,6 +146,12 @@ def play(options: PlayConfig) -> dict[str, Any]:
         if world is not None:
             _draw_table(player, world)
     returns = [game["return"] for game in games]
+    if len(games) < options.episodes:
+        print(
+            f"The play was ended after {LONGEST:,} steps: the agent may go in circles; epsilon=0.05 leads out of them."
+        )
+    if not games:
+        raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
     return {
         "checkpoint": player.path.name,
         "agent_steps": player.agent_steps,

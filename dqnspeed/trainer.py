@@ -148,10 +148,9 @@ class Training:
         """Do the updates that are due; returns how many they were."""
         learner, progress = self.learner, self.progress
         if not learner.begun:
+            if progress.agent_steps >= self.start.steps:
+                learner.begin(self.memory.recent_frames(self.run.model.background_frames))
             self.memory.pass_over()
-            if progress.agent_steps < self.start.steps:
-                return 0
-            learner.begin(self.memory.recent_frames(self.run.model.background_frames))
         due = self.schedule.due(progress.agent_steps, learner.updates)
         if due:
             progress.learning(learner.updates)

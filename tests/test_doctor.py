@@ -56,6 +56,7 @@ MISTAKES = {
     "endless": ("episodes", "none ended"),
     "frozen": ("observations", "they never change"),
     "huge": ("rewards", "far from 1"),
+    "stale": ("observations", "does not change in 100%"),
     "short": ("episodes", "over as soon as they begin"),
     "changed": ("wrappers", "RecordEpisodeStatistics outside"),
     "dim": ("observations", "almost zero for the network"),
@@ -68,7 +69,19 @@ def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
     found = ask(
         tmp_path, "wrappers=none", "env.id=toy_envs:Sick-v0", f"env.kwargs={{mistakes: [{mistake}]}}", "model=board"
     )
-    assert found[topic].verdict == WRONG and words in str(found[topic])
+    assert found[topic].verdict == (LOOK if mistake == "changed" else WRONG) and words in str(found[topic])
+
+
+@pytest.mark.parametrize("wrong", ["no info", "four values", "nan", "nan reward", "raises", "turned"])
+def test_an_environment_that_breaks_is_told_and_not_tripped_over(wrong: str, tmp_path: Path) -> None:
+    found = ask(
+        tmp_path,
+        "env.id=toy_envs:Anything-v0",
+        "wrappers=none",
+        "model=board",
+        f"env.kwargs={{kind: {'float' if wrong == 'nan' else 'hwc'}, wrong: {wrong}}}",
+    )
+    assert found["spaces"].verdict == WRONG
 
 
 def test_four_mistakes_at_once_are_all_told(tmp_path: Path) -> None:
@@ -78,7 +91,7 @@ def test_four_mistakes_at_once_are_all_told(tmp_path: Path) -> None:
     assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
     for mistake in mistakes:
         topic, words = MISTAKES[mistake]
-        assert any(line.startswith("wrong") and topic in line and words in line for line in result.stdout.splitlines())
+        assert any(not line.startswith("ok") and topic in line and words in line for line in result.stdout.splitlines())
 
 
 @pytest.mark.parametrize("algo", ["a2c", "a3c", "ppo", "pqn"])

@@ -20,7 +20,9 @@ from dqnspeed.trainer import train
 
 @pytest.mark.parametrize("kind", ["serial", "overlap", "process parallelism.replay_ratio=16"])
 def test_evaluations_reach_the_metrics_and_files(kind: str, tmp_path: Path) -> None:
-    run = make_toy(*f"parallelism={kind}".split(), "eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000")
+    # A report tells of the newest evaluation; reports that come this often tell of each.
+    often = ["eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000", "tracking.report_every_s=0.0001"]
+    run = make_toy(*f"parallelism={kind}".split(), *often)
     summary = train(run, envs.describe(run), tmp_path, {})
     with (tmp_path / "evaluations.csv").open() as file:
         rows = list(csv.DictReader(file))

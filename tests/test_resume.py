@@ -132,8 +132,12 @@ def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
                 os.killpg(run.pid, signal.SIGKILL)
 
 
+# The small game with A3C, whose actors share weights on the device.
+GPU_A3C = ["algo=a3c", "num_envs=2", "parallelism.num_actors=2", "algo.target_sync=null"]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("kind", [["parallelism=serial"], ["parallelism=process"]])
+@pytest.mark.parametrize("kind", [["parallelism=serial"], ["parallelism=process"], GPU_A3C])
 def test_a_run_on_a_gpu_goes_on_there_and_on_a_cpu(kind: list[str], tmp_path: Path) -> None:
     steps = 0
     for i, device in enumerate(("cuda", "cuda", "cpu")):

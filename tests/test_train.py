@@ -71,6 +71,7 @@ SMALLER = {  # for on-policy rungs, whose first update would take long to come
     "ppo": ROLLOUTS,
     "pqn": ROLLOUTS,
     "speedrun": ROLLOUTS,
+    "own_env_ppo": ROLLOUTS,
     "q_learning": ["eval.every_steps=100"],
 }
 

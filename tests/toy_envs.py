@@ -168,6 +168,8 @@ class Sick(Board):
 
     def _observe(self) -> np.ndarray:
         pixels = self.np_random.integers(256, size=(15, 15, 3)).astype(np.uint8)
+        if "stale" in self.mistakes:
+            return np.arange(675).astype(np.uint8).reshape(15, 15, 3)
         if "frozen" in self.mistakes:
             return np.full_like(pixels, 80)
         if "dim" in self.mistakes:

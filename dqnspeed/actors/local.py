@@ -87,11 +87,12 @@ class OverlapActor(LocalActor):
 class AlternatingActor(LocalActor):
     """Two groups of environments take turns: one steps while actions are chosen for the other.
 
-    For learners that are on-policy: while they train all environments rest, but for the step under way.
+    For learners that are on-policy: while they train all environments rest, but for the step under way. A pause waits
+    for that step, so what is chosen after it may be chosen by newer weights than without the pause.
     """
 
     _moving: int | None = None
-    _next = 0
+    _next = 0  # the group that moves first after a pause
 
     def collect(self, limit: float, wait: bool) -> Collected:
         """Act for one group while the other steps, and store the rows of that one."""

@@ -264,18 +264,18 @@ def _check(env: EnvConfig, wrappers: WrappersConfig) -> None:
 
 
 def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
-    observations, actions, states = env.observation_space, env.action_space, env.unwrapped.observation_space
+    observations, actions = env.observation_space, env.action_space
     if not isinstance(actions, spaces.Discrete):
         raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
     assert isinstance(observations, spaces.Box)
     bound = float(np.abs([observations.low.min(), observations.high.max()]).max())
     largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0
     dtype, stack = np.dtype(observations.dtype), run.wrappers.stack
-    num_states = int(states.n) if isinstance(states, spaces.Discrete) and stack == 1 else None
+    num_states = env.get_wrapper_attr("num_states") if env.has_wrapper_attr("num_states") and stack == 1 else None
     if run.algo.name == "q_learning" and num_states is None:
         raise ConfigError(
-            f"algo=q_learning: needs numbered states, and {run.env.id} shows {states}"
-            + (f" in stacks of {stack}." if stack > 1 else "; algo=dqn learns from those.")
+            f"algo=q_learning: needs numbered states, and {run.env.id} shows {'x'.join(map(str, observations.shape))} "
+            f"values in stacks of {stack}; algo=dqn learns from those."
         )
     return EnvSpec(observations.shape, dtype, int(actions.n), stack, largest, num_states)
 

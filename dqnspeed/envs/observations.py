@@ -21,6 +21,9 @@ class AsBox(gymnasium.ObservationWrapper):
     Discrete and MultiDiscrete observations (and tuples of them) become one-hot vectors, MultiBinary ones become 0
     and 1, a Dict gives the entry that ``env.observation_key`` names, and images with their channels first are turned.
 
+    Attributes:
+        num_states: how many states there are where an observation is the number of one, else ``None``.
+
     Raises:
         ConfigError: there is no such way to see these observations.
     """
@@ -28,6 +31,7 @@ class AsBox(gymnasium.ObservationWrapper):
     def __init__(self, env: gymnasium.Env, config: EnvConfig):
         super().__init__(env)
         pick, space = _entry(env.observation_space, config)
+        self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
         flatten, box = _box(space, config)
         turn = _turns(box.shape, config)
         dtype = np.uint8 if box.dtype in (bool, np.uint8) or _fits_a_byte(box) else np.float32

@@ -9,23 +9,32 @@ from torch.nn import functional as F
 
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.learners.execution import graphs, precision
+from dqnspeed.learners.execution import annealed, graphs, precision
 from dqnspeed.learners.gradient import OnPolicyLearner
 from dqnspeed.options import given
 from dqnspeed.replay import Batch, RolloutBatch
 
 
-class ActorCritic(OnPolicyLearner):
+class PolicyLearner(OnPolicyLearner):
+    """A learner of a policy and a value, with an entropy bonus that may fall as the learning rate does."""
+
+    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(run, spec, device)
+        self._entropy, self._entropy_final = given(run.algo.entropy), given(run.algo.entropy_final)
+        self._value_coef = given(run.algo.value_coef)
+
+    def _entropy_coef(self) -> np.ndarray:
+        """Weight of the bonus now, as an array: a number that changes would have the loss compiled anew."""
+        return np.array(annealed(self.updates, self._entropy, self._entropy_final, self._optimizer), np.float32)
+
+
+class ActorCritic(PolicyLearner):
     """A2C and A3C: pieces of n steps, whose advantage is what they brought less the value of their first state.
 
     A batch holds pieces of one process (``a2c``) or of several (``a3c``); the arithmetic is the same.
     """
 
     STATS = ("train/loss", "train/policy_loss", "train/value_loss", "train/entropy")
-
-    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self._entropy, self._value_coef = given(run.algo.entropy), given(run.algo.value_coef)
 
     def _arrays(self, batch: Batch) -> dict[str, np.ndarray]:
         return {
@@ -34,6 +43,7 @@ class ActorCritic(OnPolicyLearner):
             "rewards": batch.rewards,
             "next_observations": batch.next_observations,
             "discounts": batch.discounts,
+            "entropy_coef": self._entropy_coef(),
         }
 
     def _loss(
@@ -43,6 +53,7 @@ class ActorCritic(OnPolicyLearner):
         rewards: Tensor,
         next_observations: Tensor,
         discounts: Tensor,
+        entropy_coef: Tensor,
     ) -> tuple[Tensor, ...]:
         with precision(self._execution, self.device):
             logits, values = self.network.policy_and_value(observations)  # type: ignore[operator]
@@ -54,11 +65,11 @@ class ActorCritic(OnPolicyLearner):
         policy_loss = -((targets - values.detach()) * taken).mean()
         value_loss = F.mse_loss(values, targets)
         entropy = entropy_of(log_probs)
-        loss = policy_loss + self._value_coef * value_loss - self._entropy * entropy
+        loss = policy_loss + self._value_coef * value_loss - entropy_coef * entropy
         return loss, policy_loss, value_loss, entropy
 
 
-class PPO(OnPolicyLearner):
+class PPO(PolicyLearner):
     """Proximal policy optimisation with the clipped objective (equation 7), as its usual implementations have it.
 
     Advantages are normalised in each batch, the value function may be clipped as the policy is, and the gradient's
@@ -72,9 +83,8 @@ class PPO(OnPolicyLearner):
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
-        algo = run.algo
-        self._entropy, self._value_coef, self._clip = given(algo.entropy), given(algo.value_coef), given(algo.clip)
-        self._clip_value, self._normalize = given(algo.clip_value), given(algo.normalize_advantage)
+        self._clip, self._clip_value = given(run.algo.clip), given(run.algo.clip_value)
+        self._normalize = given(run.algo.normalize_advantage)
 
     def _arrays(self, batch: RolloutBatch) -> dict[str, np.ndarray]:
         return {
@@ -83,10 +93,17 @@ class PPO(OnPolicyLearner):
             "old_log_probs": batch.log_probs,
             "old_values": batch.values,
             "returns": batch.returns,
+            "entropy_coef": self._entropy_coef(),
         }
 
     def _loss(
-        self, observations: Tensor, actions: Tensor, old_log_probs: Tensor, old_values: Tensor, returns: Tensor
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        old_log_probs: Tensor,
+        old_values: Tensor,
+        returns: Tensor,
+        entropy_coef: Tensor,
     ) -> tuple[Tensor, ...]:
         with precision(self._execution, self.device):
             logits, values = self.network.policy_and_value(observations)  # type: ignore[operator]
@@ -104,7 +121,7 @@ class PPO(OnPolicyLearner):
             errors = torch.max(errors, (near - returns) ** 2)
         value_loss = errors.mean()
         entropy = entropy_of(log_probs)
-        loss = policy_loss + self._value_coef * value_loss - self._entropy * entropy
+        loss = policy_loss + self._value_coef * value_loss - entropy_coef * entropy
         approx_kl = (ratio - 1 - log_ratio).mean()  # never negative (Schulman, "Approximating KL divergence")
         clip_fraction = ((ratio - 1).abs() > self._clip).float().mean()
         return loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction

@@ -67,8 +67,13 @@ def lr_at(update: int, optimizer: OptimizerConfig) -> float:
     """Learning rate of the ``update``-th update: from ``lr`` to ``lr_final`` in a straight line, then constant."""
     if optimizer.lr_final is None:
         return optimizer.lr
+    return annealed(update, optimizer.lr, optimizer.lr_final, optimizer)
+
+
+def annealed(update: int, first: float, last: float, optimizer: OptimizerConfig) -> float:
+    """A number that goes from ``first`` to ``last`` while the learning rate falls."""
     progress = min(1.0, update / optimizer.lr_decay_updates)
-    return optimizer.lr + progress * (optimizer.lr_final - optimizer.lr)
+    return first + progress * (last - first)
 
 
 class ToDevice:

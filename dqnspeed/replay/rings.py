@@ -136,13 +136,19 @@ class Rings:
         """What is stored, oldest rows included."""
         held = min(int(self._written.max(initial=0)), self._rows)
         columns = {name: column[:, :held] for name, column in self._columns.items()}
-        return {"columns": columns, "written": self._written.copy()}
+        return {"columns": columns, "written": self._written.copy(), "rows": self._rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave; the rings must be as long as they were."""
-        for name, stored in state["columns"].items():
-            self._columns[name][:, : stored.shape[1]] = stored
+        """Take over what :meth:`state_dict` gave, also from longer or shorter rings."""
         self._written[:] = state["written"]
+        before = state.get("rows", self._rows)
+        for name, stored in state["columns"].items():
+            if before == self._rows:
+                self._columns[name][:, : stored.shape[1]] = stored
+                continue
+            for lane, written in enumerate(self._written):
+                rows = np.arange(max(0, written - min(before, self._rows)), written)
+                self._columns[name][lane, rows % self._rows] = stored[lane, rows % before]
 
     def close(self) -> None:
         self._frames = self._written = np.empty(0)

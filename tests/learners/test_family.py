@@ -184,6 +184,25 @@ def test_the_greedy_policy_of_pqn_tells_the_largest_value_of_each_observation() 
     assert 0.7 < (actions == q.argmax(axis=1)).mean() < 0.9
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("algo", ["a2c", "ppo", "pqn"])
+def test_cuda_learns_and_acts_the_same(algo: str) -> None:
+    run = mlp(f"algo={algo}")
+    weights, known = [], []
+    for device in (CPU, torch.device("cuda")):
+        torch.manual_seed(0)
+        learner = make_learner(run, VECTOR, device)
+        for _ in range(4):
+            learner.update(pieces() if algo == "a2c" else rollout())
+        weights += [[p.detach().cpu() for p in learner.network.parameters()]]
+        policy = make_policy(run, VECTOR, learner.network, device, np.random.default_rng(0))
+        known.append(policy(rollout().observations, epsilon=0.0)[1])
+    for ours, theirs in zip(*weights, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(known[0]["values"], known[1]["values"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(known[0]["versions"], known[1]["versions"])
+
+
 CARTPOLE = ["env=cartpole", "stop.max_minutes=1", "execution.threads=1", "tracking=local", "tracking.progress=off"]
 LEARNS = {
     "a2c": ["algo=a2c", "num_envs=16", "algo.batch_size=64"],

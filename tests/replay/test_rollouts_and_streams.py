@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from conftest import make_toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uniform import GAMMA, Event, append, lanes, naive
 
-from dqnspeed.replay import LocalBuffers, Rollouts, Rows, Stream, lambda_returns, ring_layout
-from dqnspeed.schedule import MemorySchedule
+from dqnspeed.envs import describe
+from dqnspeed.replay import LocalBuffers, Rollouts, Rows, Stream, lambda_returns, make_memory, ring_layout
+from dqnspeed.schedule import LearningStart, MemorySchedule, make_schedule
 
 LAM = 0.8
 
@@ -127,15 +129,40 @@ def test_what_came_before_learning_began_is_passed_over() -> None:
         assert memory.sample(4).observations.min() == 10
 
 
-def test_a_stream_never_lets_actors_overtake_it() -> None:
-    """Even an actor that brings all that may wait alone finds room in its ring."""
-    from conftest import make_toy
+@pytest.mark.parametrize("algo", ["a3c", "ppo"])
+def test_nothing_is_overwritten_before_it_is_learnt_from_even_by_an_actor_that_runs_alone(algo: str) -> None:
+    actors = 3 if algo == "a3c" else 1
+    run = make_toy(f"algo={algo}", "parallelism=process", "num_envs=2", f"parallelism.num_actors={actors}",
+                   "algo.batch_size=16")  # fmt: skip
+    spec = describe(run)
+    memory = make_memory(run, spec)
+    try:
+        schedule = make_schedule(run, memory, LearningStart(0, 0))
+        steps = row = 0
+        no, yes, numbers = np.zeros(2, bool), np.ones(2, bool), []
+        while steps < schedule.limit(0):  # games of one step, whose every other row is a final frame
+            ended, frame = row % 2 == 1, np.full((2, 3), row, np.float32)
+            memory.append(Rows(frame, np.zeros(2, int), np.zeros(2, np.float32), no if ended else yes, no,
+                               no if ended else yes, no if ended else yes))  # fmt: skip
+            steps, row = steps + 2 * (not ended), row + 1
+        while due := schedule.due(0, 0):
+            for _ in range(due):
+                numbers += memory.sample(16).observations[:, 0].tolist()
+        assert min(numbers) == 0 and set(numbers) == set(range(0, int(max(numbers)) + 1, 2))
+    finally:
+        memory.close()
 
-    from dqnspeed.envs import describe
-    from dqnspeed.replay import make_memory
 
-    run = make_toy("algo=a3c", "num_envs=2", "parallelism.num_actors=3", "algo.batch_size=16")
-    memory = make_memory(run, describe(run))
-    assert isinstance(memory, Stream)
-    assert memory._rows * run.num_envs >= 2 * memory.most
-    memory.close()
+@pytest.mark.parametrize("longer", [True, False])
+def test_rings_of_another_length_take_over_what_is_still_to_be_read(longer: bool) -> None:
+    def stream(rows: int) -> Stream:
+        return Stream(LocalBuffers(ring_layout(1, rows, (1,), np.dtype(np.float32), acting=True)), 1, 1, GAMMA, 20)
+
+    no, yes = np.zeros(1, bool), np.ones(1, bool)
+    before, after = stream(40), stream(400 if longer else 30)
+    for i in range(100):
+        before.append(Rows(np.full((1, 1), i, np.float32), np.zeros(1, int), np.zeros(1, np.float32), no, no, no, yes))
+        if i == 80:
+            before.pass_over()
+    after.load_state_dict(before.state_dict())
+    np.testing.assert_array_equal(after.sample(10).observations[:, 0], np.arange(81, 91))
