@@ -74,13 +74,8 @@ def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["no info", "four values", "nan", "nan reward", "raises", "turned"])
 def test_an_environment_that_breaks_is_told_and_not_tripped_over(wrong: str, tmp_path: Path) -> None:
-    found = ask(
-        tmp_path,
-        "env.id=toy_envs:Anything-v0",
-        "wrappers=none",
-        "model=board",
-        f"env.kwargs={{kind: {'float' if wrong == 'nan' else 'hwc'}, wrong: {wrong}}}",
-    )
+    kwargs = f"env.kwargs={{kind: {'float' if wrong == 'nan' else 'hwc'}, wrong: '{wrong}'}}"
+    found = ask(tmp_path, "env.id=toy_envs:Anything-v0", "wrappers=none", "model=board", kwargs)
     assert found["spaces"].verdict == WRONG
 
 
