@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from dqnspeed import compose, envs, machine
-from dqnspeed.actors import make_actors, replay_lock
+from dqnspeed.actors import make_actors, memory_lock
 from dqnspeed.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, wrapper_order
 from dqnspeed.cli import run_app
 from dqnspeed.compose import CONF_DIR
@@ -126,7 +126,7 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     small = dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size)))
     tried = dataclasses.replace(run, algo=dataclasses.replace(run.algo, max_grad_norm=None), replay=small)
     device = machine.pick_device(run.device)
-    learner, lock = make_learner(tried, spec, device), replay_lock(tried)
+    learner, lock = make_learner(tried, spec, device), memory_lock(tried)
     memory = make_memory(tried, spec, lock)
     try:
         steps_s = _collect(tried, spec, learner, memory, lock, device)

@@ -43,23 +43,42 @@ class Preprocess(nn.Module):
             self.background.copy_(torch.cat([median] * copies))
 
 
-class QNetwork(nn.Module):
-    """Action values ``(B, num_actions) float32`` of observations ``(B, C, H, W)`` or ``(B, D)``.
-
-    Convolutions and layers as in Mnih et al. (2015); ``dueling`` as in Wang et al. (2016), equation 9.
+class Convolutional(nn.Module):
+    """What the networks share: observations ``(B, C, H, W)`` or ``(B, D)``, scaled, through the convolutions.
 
     Args:
         largest: magnitude that observations can have; they are divided by it unless ``model.input_scale`` is set.
+
+    Raises:
+        ConfigError: the convolutions cannot take observations of this shape.
     """
 
-    def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
+    def __init__(self, model: ModelConfig, observation_shape: Sequence[int], largest: float):
         super().__init__()
         check_network(model, observation_shape)
         self.preprocess = Preprocess(observation_shape, model.input_scale or largest, model.background)
-        self.features, width = _convolutions(model, observation_shape)
-        units = [width, *model.hidden]
-        self.q = _mlp(units, num_actions, model.layer_norm)
-        self.value = _mlp(units, 1, model.layer_norm) if model.dueling else None
+        layers: list[nn.Module] = []
+        shape = tuple(observation_shape)
+        for filters, kernel, stride in model.conv:
+            layers.append(nn.Conv2d(shape[0], filters, kernel, stride))
+            shape = (filters, *((side - kernel) // stride + 1 for side in shape[1:]))
+            if model.layer_norm:
+                layers.append(nn.LayerNorm(shape))
+            layers.append(nn.ReLU())
+        self.features = nn.Sequential(*layers, nn.Flatten())
+        self.units = [math.prod(shape), *model.hidden]  # values out of the convolutions, and of each layer after them
+
+
+class QNetwork(Convolutional):
+    """Action values ``(B, num_actions) float32``.
+
+    Convolutions and layers as in Mnih et al. (2015); ``dueling`` as in Wang et al. (2016), equation 9.
+    """
+
+    def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
+        super().__init__(model, observation_shape, largest)
+        self.q = _mlp(self.units, num_actions, model.layer_norm)
+        self.value = _mlp(self.units, 1, model.layer_norm) if model.dueling else None
 
     def forward(self, observations: Tensor) -> Tensor:
         features = self.features(self.preprocess(observations))
@@ -69,7 +88,7 @@ class QNetwork(nn.Module):
         return q.float()
 
 
-class PolicyValueNetwork(nn.Module):
+class PolicyValueNetwork(Convolutional):
     """A policy and a state value that share all layers but the last; called, it gives the policy's logits.
 
     Weights begin orthogonal, those of the policy near zero, so that all actions are equally likely at first (Huang
@@ -77,13 +96,9 @@ class PolicyValueNetwork(nn.Module):
     """
 
     def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
-        super().__init__()
-        check_network(model, observation_shape)
-        self.preprocess = Preprocess(observation_shape, model.input_scale or largest, model.background)
-        self.features, width = _convolutions(model, observation_shape)
-        units = [width, *model.hidden]
-        self.hidden = _layers(units, model.layer_norm)
-        self.policy, self.value = nn.Linear(units[-1], num_actions), nn.Linear(units[-1], 1)
+        super().__init__(model, observation_shape, largest)
+        self.hidden = _layers(self.units, model.layer_norm)
+        self.policy, self.value = nn.Linear(self.units[-1], num_actions), nn.Linear(self.units[-1], 1)
         for name, layer in self.named_modules():
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
                 gain = {"policy": 0.01, "value": 1.0}.get(name, math.sqrt(2))
@@ -128,19 +143,6 @@ def make_network(run: RunConfig, spec: EnvSpec) -> nn.Module:
 def frozen_copy(network: nn.Module) -> nn.Module:
     """A copy for targets, without gradients of its own."""
     return copy.deepcopy(network).requires_grad_(False)
-
-
-def _convolutions(model: ModelConfig, observation_shape: Sequence[int]) -> tuple[nn.Sequential, int]:
-    """The convolutions of ``model``, flattened, and how many values come out of them."""
-    layers: list[nn.Module] = []
-    shape = tuple(observation_shape)
-    for filters, kernel, stride in model.conv:
-        layers.append(nn.Conv2d(shape[0], filters, kernel, stride))
-        shape = (filters, *((side - kernel) // stride + 1 for side in shape[1:]))
-        if model.layer_norm:
-            layers.append(nn.LayerNorm(shape))
-        layers.append(nn.ReLU())
-    return nn.Sequential(*layers, nn.Flatten()), math.prod(shape)
 
 
 def _layers(units: Sequence[int], layer_norm: bool) -> nn.Sequential:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dqnspeed import machine, seeding
-from dqnspeed.actors import Actors, Collected, make_actors, replay_lock
+from dqnspeed.actors import Actors, Collected, make_actors, memory_lock
 from dqnspeed.checkpoint import Checkpoints, State, to_go_on_from
 from dqnspeed.claim import claimed
 from dqnspeed.config import RunConfig
@@ -77,7 +77,7 @@ def train(
         trackers = make_trackers(run, folder, config, group, resumed_at, state and state["files"])
         error: BaseException | None = None
         try:
-            lock = replay_lock(run)
+            lock = memory_lock(run)
             memory = make_memory(run, spec, lock)
             resources.callback(memory.close)
             if state and (stored := state.pop("replay")):

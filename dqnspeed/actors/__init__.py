@@ -34,7 +34,7 @@ class Actors(Protocol):
         """Set environments in motion where they can move while the learner trains."""
 
     def collect(self, limit: float, wait: bool) -> Collected:
-        """Bring what was experienced into the replay.
+        """Bring what was experienced into the memory.
 
         Args:
             limit: agent steps, counted over the whole run, beyond which actors must wait for the learner.
@@ -54,8 +54,8 @@ class Actors(Protocol):
         """End every environment, thread and process."""
 
 
-def replay_lock(run: RunConfig) -> Any:
-    """The lock that guards the replay's cursors, where actors in other processes write them."""
+def memory_lock(run: RunConfig) -> Any:
+    """The lock that guards the memory's cursors, where actors in other processes write them."""
     return multiprocessing.get_context("spawn").Lock() if run.parallelism.name == "process" else None
 
 
@@ -91,4 +91,4 @@ def make_actors(
     return kind(groups, memory, schedule, state["0"]["agent_steps"] if state else 0)
 
 
-__all__ = ["ActorError", "Actors", "Collected", "make_actors", "replay_lock"]
+__all__ = ["ActorError", "Actors", "Collected", "make_actors", "memory_lock"]

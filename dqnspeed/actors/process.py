@@ -34,7 +34,7 @@ class ProcessActors:
     Every actor has a pipe of its own, whose other end is closed here: a dead actor reads as the end of its
     pipe at once, which a shared queue would hide. Over it travel whole-game results and, with
     ``transport=queue``, single pickled transitions; a pipe holds about as many as the chapter's queue of 8.
-    With ``transport=shared_memory`` actors write their rows straight into the replay.
+    With ``transport=shared_memory`` actors write their rows straight into the memory.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class Collected:
 
 
 class EnvStepper:
-    """Acts in N environments and turns steps into replay rows.
+    """Acts in N environments and turns steps into rows of a memory.
 
     :meth:`start` chooses actions and lets the environments go, :meth:`finish` waits for them. ``seconds`` holds
     the time spent in ``acting`` and ``stepping``.

@@ -37,14 +37,7 @@ class ActorCritic(PolicyLearner):
     STATS = ("train/loss", "train/policy_loss", "train/value_loss", "train/entropy")
 
     def _arrays(self, batch: Batch) -> dict[str, np.ndarray]:
-        return {
-            "observations": batch.observations,
-            "actions": batch.actions,
-            "rewards": batch.rewards,
-            "next_observations": batch.next_observations,
-            "discounts": batch.discounts,
-            "entropy_coef": self._entropy_coef(),
-        }
+        return {**batch.arrays(), "entropy_coef": self._entropy_coef()}
 
     def _loss(
         self,

@@ -50,13 +50,7 @@ class DQN(GradientLearner):
             self.target.load_state_dict(self.network.state_dict())
 
     def _arrays(self, batch: Batch) -> dict[str, np.ndarray]:
-        return {
-            "observations": batch.observations,
-            "actions": batch.actions,
-            "rewards": batch.rewards,
-            "next_observations": batch.next_observations,
-            "discounts": batch.discounts,
-        }
+        return batch.arrays()
 
     def _loss(
         self,

@@ -22,6 +22,11 @@ class Batch:
     discounts: np.ndarray  # (B,) float32
     versions: np.ndarray | None = None  # (B,) int64, updates done to the weights that acted; None for a replay
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a loss takes of it, by name."""
+        names = ("observations", "actions", "rewards", "next_observations", "discounts")
+        return {name: getattr(self, name) for name in names}
+
 
 class NStepRings(Rings):
     """Rings whose rows are read as n-step transitions, which stop at an episode's end and never reach into the next.

@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import make_toy
 
-from dqnspeed.actors import ActorError, Actors, make_actors, replay_lock
+from dqnspeed.actors import ActorError, Actors, make_actors, memory_lock
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import Episode, describe
@@ -38,7 +38,7 @@ class Started:
         spec = describe(run)
         torch.manual_seed(0)
         self.learner = make_learner(run, spec, torch.device("cpu"))
-        lock = replay_lock(run)
+        lock = memory_lock(run)
         self.replay = make_memory(run, spec, lock)
         self.actors: Actors = make_actors(run, spec, self.learner.network, self.replay, lock, torch.device("cpu"))
         self.actors.begin()
@@ -168,7 +168,7 @@ def test_an_actor_that_cannot_start_says_why() -> None:
     run = make_toy("parallelism=process")
     spec = describe(run)
     broken = make_toy("parallelism=process", "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise, nonsense: 1}")
-    replay = make_memory(run, spec, lock := replay_lock(run))
+    replay = make_memory(run, spec, lock := memory_lock(run))
     learner = make_learner(run, spec, torch.device("cpu"))
     with pytest.raises(ActorError, match="nonsense"):
         make_actors(broken, spec, learner.network, replay, lock, torch.device("cpu"))
