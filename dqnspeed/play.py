@@ -108,11 +108,11 @@ def play(options: PlayConfig) -> dict[str, Any]:
     env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
     with ExitStack() as resources:
         resources.callback(env.close)
-        names = env.action_names() or [str(i) for i in range(player.spec.num_actions)]
+        world = _world(player) if isinstance(player.network, Table) else None
+        names = env.action_names() or list(world.actions if world else map(str, range(player.spec.num_actions)))
         fps = options.fps or frame_rate(player.run)
         screen = resources.enter_context(Screen(fps)) if window else None
         counts, film = Counter[str](), Film(env, player, names, options) if drawn else None
-        world = _world(player) if isinstance(player.network, Table) else None
         walk = None if world is None else Walk(world)
 
         def watch(observations: np.ndarray, actions: np.ndarray, step: Step) -> None:

@@ -65,11 +65,12 @@ class Progress:
         self.time_to_solve_s = self.clock.now()
 
     def report_is_due(self) -> bool:
-        return self.clock.now() >= self._next_report
+        """By the time that passes for people, also while the training's clock stands still for evaluations."""
+        return time.monotonic() >= self._next_report
 
     def metrics(self, stats: Mapping[str, float], updates: int) -> dict[str, float]:
         """The metrics of a report; those without a value yet are NaN."""
-        self._next_report = self.clock.now() + self._every
+        self._next_report = time.monotonic() + self._every
         if math.isfinite(stats["train/loss"]):
             self._loss.add(stats["train/loss"])
         return {
@@ -104,7 +105,7 @@ class Progress:
         self.timer.seconds.update(state["timer"])
         self.returns.load_state_dict(state["returns"])
         self.resumed_at = [*state["resumed_at"], self.agent_steps]
-        self._next_report = self.clock.now() + self._every
+        self._next_report = time.monotonic() + self._every
         self._began = (self.clock.now(), self.agent_steps, updates)
         self._speed = Speed(self._batch_size, self._frame_skip, *self._began)
 
