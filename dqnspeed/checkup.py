@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,8 +14,6 @@ from dqnspeed.config import ACTOR_CRITIC, RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
 
 OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; nothing will be learnt through this
-EVERY = 7  # agent steps between stacks that are kept
-KEPT = 512
 ENOUGH = 1000  # steps after which what never happened counts as a mistake
 # Wrappers that do what a stage of ours does.
 STAGES = {
@@ -48,7 +47,9 @@ class Played:
     terminated: int = 0
     truncated: int = 0
     still: int = 0  # steps after which the frame was what it was before
-    stacks: list[np.ndarray] = field(default_factory=list)  # (stack * C, ...) as the network sees them
+    stack: np.ndarray = field(default_factory=lambda: np.empty(0))  # (stack * C, ...) from the middle of the play
+    low: float = math.inf  # of the frames' values; NaN once one was
+    high: float = -math.inf
     states: set[int] = field(default_factory=set)  # where states are numbered
 
 
@@ -60,7 +61,7 @@ def play_at_random(
     stack = FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
     before = np.array(env.reset([seed]))
     stack.push(before, np.ones(1, bool))
-    played.stacks.append(stack.observations[0].copy())
+    played.stack = stack.observations[0].copy()
     begin, told = time.perf_counter(), 0.0
     while (now := time.perf_counter() - begin) < seconds:
         if now - told > 0.5:
@@ -75,10 +76,10 @@ def play_at_random(
         played.episodes += step.episodes
         played.terminated += int(step.terminated[0])
         played.truncated += int(step.truncated[0])
-        if len(played.rewards) % EVERY == 0:
-            if len(played.stacks) == KEPT:  # any part of the play may go
-                del played.stacks[int(rng.integers(KEPT))]
-            played.stacks.append(stack.observations[0].copy())
+        played.low = float(np.minimum(played.low, step.frames.min()))  # unlike min(), it does not lose NaN
+        played.high = float(np.maximum(played.high, step.frames.max()))
+        if now < seconds / 2:
+            played.stack = stack.observations[0].copy()
         if spec.num_states:
             played.states.add(int(step.frames[0].argmax()))
         before = np.array(step.frames)
@@ -96,15 +97,16 @@ def examine(run: RunConfig, spec: EnvSpec, played: Played, limit: int | None) ->
 
 def _observations(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]:
     topic = "observations"
-    seen = np.stack(played.stacks)
     scale = run.model.input_scale or spec.largest
-    low, high = float(seen.min()), float(seen.max())
+    low, high = played.low, played.high
     shape = "x".join(map(str, spec.observation_shape))
     image = len(spec.frame_shape) == 3
     layout = f", {spec.stack} of {spec.frame_shape[0]} channels, channels first" if image else ""
     largest = max(abs(low), abs(high))
     what = f"{shape} {spec.frame_dtype}{layout}; {low:g} to {high:g}, scaled {low / scale:.3g} to {high / scale:.3g}"
-    if low == high:
+    if not math.isfinite(low + high):
+        yield Finding(WRONG, topic, what, "not finite; look for divisions by zero in the environment")
+    elif low == high:
         yield Finding(WRONG, topic, what, "they never change; look at the picture, and at what reset and step return")
     elif largest / scale < 1 / 16:
         yield Finding(
@@ -135,6 +137,10 @@ def _observations(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Fin
 def _rewards(run: RunConfig, played: Played) -> Iterator[Finding]:
     topic, rewards = "rewards", np.array(played.rewards)
     told = np.flatnonzero(rewards)
+    if not np.isfinite(rewards).all():
+        bad = int(np.argmin(np.isfinite(rewards)))
+        yield Finding(WRONG, topic, f"{rewards[bad]} at step {bad + 1:,}", "must be finite numbers")
+        return
     if not len(told):
         what = f"all zero in {len(rewards):,} random steps"
         advice = "nothing says what is good; give a reward that random play meets now and then"

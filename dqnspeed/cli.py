@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +24,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from dqnspeed import compose, envs
+from dqnspeed.combinations import unused
 from dqnspeed.compose import from_hydra
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -45,7 +46,7 @@ class Preflight(Callback):
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
-            check_run(from_hydra(config))
+            _check_job(config, config.hydra.overrides.task)
             _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
@@ -54,7 +55,7 @@ class Preflight(Callback):
                 _check_folder_is_new("hydra.sweep.dir", folder)
             loader = GlobalHydra.instance().config_loader()
             for overrides in sweep_jobs(config, loader):
-                check_run(from_hydra(loader.load_sweep_config(config, overrides)))
+                _check_job(loader.load_sweep_config(config, overrides), overrides)
 
 
 def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
@@ -87,6 +88,13 @@ def check_run(run: RunConfig) -> EnvSpec:
     for doubt in envs.probe(run.env):
         log.warning("%s", doubt)
     return spec
+
+
+def _check_job(config: DictConfig, overrides: Iterable[str]) -> None:
+    run = from_hydra(config)
+    check_run(run)
+    for sentence in unused(run, overrides):
+        log.warning("%s", sentence)
 
 
 def _check_folder_is_new(option: str, folder: Path) -> None:

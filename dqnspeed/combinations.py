@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
-from dqnspeed.config import ACTOR_CRITIC, CONCURRENT_MARGIN, ROLLOUT, RunConfig
+from dqnspeed.config import ACTOR_CRITIC, ALGORITHMS, CONCURRENT_MARGIN, ROLLOUT, RunConfig
 from dqnspeed.options import ConfigError, check_values, given
 
 
@@ -14,6 +16,21 @@ def check(run: RunConfig) -> None:
     check_values(run)
     _check_algorithm(run)
     _check_combinations(run)
+
+
+def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
+    """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, of a group that ``algo`` does not look at."""
+    gradient = tuple(name for name in ALGORITHMS if name != "q_learning")
+    users = {
+        "replay": ("dqn",),
+        "exploration": tuple(name for name in ALGORITHMS if name not in ACTOR_CRITIC),
+        "model": gradient,
+        "optimizer": gradient,
+    }
+    for override in overrides:
+        group = re.split(r"[.=]", override.lstrip("+~"))[0]
+        if run.algo.name not in users.get(group, ALGORITHMS):
+            yield f"{override}: does nothing with algo={run.algo.name}; {group} is for algo={', '.join(users[group])}."
 
 
 def _check_algorithm(run: RunConfig) -> None:
@@ -44,24 +61,21 @@ def _check_algorithm(run: RunConfig) -> None:
             f"parallelism.num_actors={parallelism.num_actors}: algo={algo.name} takes its rollouts from one actor "
             f"process; use num_envs for more environments."
         )
-    if run.is_on_policy and run.model.background and algo.learning_starts < run.num_lanes:
+    if not run.has_replay and run.model.background and algo.learning_starts < run.num_lanes:
         raise ConfigError(
             f"algo.learning_starts={algo.learning_starts}: model.background=true is measured over these first steps; "
             f"use 2000, say."
         )
     if algo.normalize_advantage and algo.batch_size == 1:
         raise ConfigError("algo.batch_size=1: algo.normalize_advantage=true needs at least 2.")
-    if algo.name == "q_learning" and (algo.n_step != 1 or run.device != "cpu"):
-        raise ConfigError(
-            f"algo.n_step={algo.n_step}, device={run.device}: algo=q_learning learns from single steps, on the CPU; "
-            f"use algo.n_step=1 device=cpu."
-        )
+    if algo.name == "q_learning" and run.device != "cpu":
+        raise ConfigError(f"device={run.device}: algo=q_learning learns on the CPU; use device=cpu.")
     if algo.name == "q_learning" and (parallelism.name != "serial" or run.num_envs != 1):
         raise ConfigError(
             f"parallelism={parallelism.name}, num_envs={run.num_envs}: algo=q_learning takes one transition at a time; "
             f"use parallelism=serial num_envs=1."
         )
-    if run.is_on_policy and parallelism.name == "overlap" and run.num_envs % 2:
+    if not run.has_replay and parallelism.name == "overlap" and run.num_envs % 2:
         raise ConfigError(
             f"num_envs={run.num_envs}: must be even, since with parallelism=overlap one half steps while "
             f"algo={algo.name} acts for the other."
@@ -77,7 +91,7 @@ def _check_algorithm(run: RunConfig) -> None:
 def _check_combinations(run: RunConfig) -> None:
     parallelism, wrappers = run.parallelism, run.wrappers
     ratio = parallelism.replay_ratio
-    if run.is_on_policy and ratio not in (None, "free"):
+    if not run.has_replay and ratio not in (None, "free"):
         raise ConfigError(f"parallelism.replay_ratio={ratio}: belongs to algo=dqn; algo={run.algo.name} has no replay.")
     if parallelism.name == "process":
         number = isinstance(ratio, (int, float)) and math.isfinite(ratio) and ratio > 0
@@ -115,7 +129,7 @@ def _check_combinations(run: RunConfig) -> None:
 
 def _check_sizes(run: RunConfig) -> None:
     algo, capacity = run.algo, run.replay.capacity
-    if run.is_on_policy:
+    if not run.has_replay:
         return
     if algo.batch_size > capacity:
         raise ConfigError(f"algo.batch_size={algo.batch_size}: must be at most replay.capacity={capacity}.")

@@ -17,7 +17,7 @@ KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
 
 
 ALGORITHMS = ("dqn", "pqn", "a2c", "a3c", "ppo", "q_learning")
-ACTOR_CRITIC, ROLLOUT, _N_STEP = ("a2c", "a3c", "ppo"), ("ppo", "pqn"), ("dqn", "a2c", "a3c", "q_learning")
+ACTOR_CRITIC, ROLLOUT, _N_STEP = ("a2c", "a3c", "ppo"), ("ppo", "pqn"), ("dqn", "a2c", "a3c")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ModelConfig:
 class OptimizerConfig:
     name: str = option("the optimizer", choices=("adam", "adamw", "rmsprop", "radam"))
     lr: float = option("learning rate", gt=0)
-    lr_final: float | None = option("learning rate at last, null: constant", gt=0)
+    lr_final: float | None = option("learning rate at last, null: constant", ge=0)
     lr_decay_updates: int = option("updates it takes from lr to lr_final, in a straight line", ge=1)
     eps: float = option("term that keeps the division finite", gt=0)
     weight_decay: float = option("weight decay", ge=0)
@@ -185,7 +185,7 @@ class StopConfig:
     reward_bound: float | None = option("solved at this mean return, null: never")
     window: int = option("finished games the mean is taken over", ge=1)
     max_steps: int | None = option("agent steps at most, null: no limit", ge=1)
-    max_minutes: float | None = option("minutes at most, null: no limit", gt=0)
+    max_minutes: float | None = option("minutes of training at most, evaluations apart, null: no limit", gt=0)
 
 
 @dataclass(frozen=True)
@@ -214,14 +214,14 @@ class RunConfig:
         return self.num_envs * self.parallelism.num_actors
 
     @property
-    def is_on_policy(self) -> bool:
-        """Whether experience is learnt from in the order it comes and then forgotten, in place of a replay."""
-        return self.algo.name != "dqn"
+    def has_replay(self) -> bool:
+        """Whether experience is kept and drawn from; else it is learnt from in the order it comes, and forgotten."""
+        return self.algo.name == "dqn"
 
     @property
     def keeps_memory(self) -> bool:
         """Whether checkpoints hold the experience that is still to be learnt from; a replay only if it is asked for."""
-        return self.checkpoint.replay or self.is_on_policy
+        return self.checkpoint.replay or not self.has_replay
 
     @property
     def shares_replay(self) -> bool:

@@ -7,7 +7,7 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import hydra
@@ -18,6 +18,7 @@ from dqnspeed import compose, envs, machine
 from dqnspeed.actors import make_actors, memory_lock
 from dqnspeed.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, wrapper_order
 from dqnspeed.cli import run_app
+from dqnspeed.combinations import unused
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -25,7 +26,7 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.learners import Learner, check_execution, make_learner, set_threads
 from dqnspeed.models import check_network
 from dqnspeed.options import ConfigError
-from dqnspeed.replay import Memory, make_memory, run_layout
+from dqnspeed.replay import Memory, check_fits, make_memory, run_layout
 from dqnspeed.replay.buffers import layout_bytes
 from dqnspeed.schedule import LearningStart, make_schedule
 from dqnspeed.tracking.video import enlarge, picture
@@ -36,8 +37,10 @@ USAGE = """What an environment does to an agent: a random policy plays it for a 
 
 One line a finding: ok, look (worth a look) or wrong (nothing will be learnt through this), and what to do about it.
 doctor.png shows what the network sees (picture=FILE names another). The exit code is 1 where something is wrong."""
+PICTURES = (".png", ".jpg", ".webp")
 BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
 SPEED_STEPS, SPEED_S, UPDATES = 3000, 10.0, 5
+LARGE_ERROR = 20  # of a value, where rewards are of size 1
 
 
 def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float], None]) -> Iterator[Finding]:
@@ -88,7 +91,7 @@ def _play(
     finally:
         env.close()
     yield from examine(run, spec, played, limit)
-    draw(seen, played.stacks[len(played.stacks) // 2], spec)
+    draw(seen, played.stack, spec)
     yield Finding(OK, "picture", f"{seen} shows one observation as the network gets it, oldest frame first")
 
 
@@ -109,11 +112,12 @@ def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
 def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     needed, free = layout_bytes(run_layout(run, spec)), machine.available_memory()
     what = f"experience takes {needed / 1e9:.2f} GB of {free / 1e9:.1f} GB free"
-    if needed > 0.9 * free:
-        yield Finding(
-            WRONG, "memory", what, f"replay.capacity={int(run.replay.capacity * 0.8 * free / needed)} would fit"
-        )
-    elif needed > 0.5 * free:
+    try:
+        check_fits(run, spec)
+    except ConfigError as error:
+        yield Finding(WRONG, "memory", what, str(error))
+        return
+    if needed > 0.5 * free:
         yield Finding(LOOK, "memory", what, "more than half of what is free")
     else:
         yield Finding(OK, "memory", what)
@@ -122,9 +126,13 @@ def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
 def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     """Collect a little as the run would, do a few updates, and tell what they and the run would be like."""
     set_threads(run)
-    # Gradients as they are, learning at once, and no more memory than a few thousand steps need.
-    small = dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size)))
-    tried = dataclasses.replace(run, algo=dataclasses.replace(run.algo, max_grad_norm=None), replay=small)
+    # Gradients as they are, actions as they are chosen for most of the run, and no more memory than this takes.
+    tried = dataclasses.replace(
+        run,
+        algo=dataclasses.replace(run.algo, max_grad_norm=None),
+        exploration=dataclasses.replace(run.exploration, start=run.exploration.final),
+        replay=dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size))),
+    )
     device = machine.pick_device(run.device)
     learner, lock = make_learner(tried, spec, device), memory_lock(tried)
     memory = make_memory(tried, spec, lock)
@@ -135,13 +143,14 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
         except LookupError:
             yield Finding(LOOK, "speed", f"{steps_s:.1f} steps/s, too few for an update in {2 * SPEED_S:g} s")
             return
-        learner.begin(memory.recent_frames(run.model.background_frames))
+        frames = memory.recent_frames(run.model.background_frames)
+        learner.begin(frames)
         learner.update(batch)
         yield from _gradients(learner, run.algo.max_grad_norm)
-        yield from _losses(tried, spec, batch)
+        yield from _losses(tried, spec, frames, batch, learner.stats())
         begin = time.perf_counter()
         for _ in range(UPDATES):
-            learner.update(batch)
+            learner.update(memory.sample(run.algo.batch_size) if run.has_replay else batch)
         learner.stats()  # waits for the device
         yield _hours(run, steps_s, UPDATES / (time.perf_counter() - begin))
     finally:
@@ -160,7 +169,7 @@ def _collect(
         begin = time.perf_counter()
         while not speed or not schedule.due(steps, 0):
             actors.dispatch()
-            steps += actors.collect(schedule.limit(0) if run.is_on_policy else math.inf, wait=True).agent_steps
+            steps += actors.collect(schedule.limit(0) if not run.has_replay else math.inf, wait=True).agent_steps
             seconds = time.perf_counter() - begin
             if not speed and (steps >= SPEED_STEPS or seconds > SPEED_S):
                 speed = steps / seconds
@@ -194,8 +203,16 @@ def _gradients(learner: Learner, clipped_at: float | None) -> Iterator[Finding]:
         yield Finding(OK, "gradients", what)
 
 
-def _losses(run: RunConfig, spec: EnvSpec, batch: object) -> Iterator[Finding]:
-    """The scale of the TD error, by what the two losses make of the same batch."""
+def _losses(
+    run: RunConfig, spec: EnvSpec, frames: np.ndarray, batch: object, stats: Mapping[str, float]
+) -> Iterator[Finding]:
+    """The scale of the errors: by what the two losses make of the same batch, or by the value loss of a critic."""
+    if "train/value_loss" in stats:
+        what = f"value loss {stats['train/value_loss']:.3g} (squared errors) of an untrained network"
+        if stats["train/value_loss"] > LARGE_ERROR**2:
+            yield Finding(LOOK, "loss", what, "errors are far above 1; scale the rewards")
+        else:
+            yield Finding(OK, "loss", what)
     if run.algo.loss is None:
         return
     found = {}
@@ -204,6 +221,7 @@ def _losses(run: RunConfig, spec: EnvSpec, batch: object) -> Iterator[Finding]:
         execution = dataclasses.replace(run.execution, compile=False)
         other = dataclasses.replace(run, algo=dataclasses.replace(run.algo, loss=name), execution=execution)
         learner = make_learner(other, spec, torch.device("cpu"))
+        learner.begin(frames)
         learner.update(batch)
         found[name] = learner.stats()["train/loss"]
     what = f"MSE {found['mse']:.3g}, Huber {found['huber']:.3g} on the same batch of an untrained network"
@@ -218,7 +236,7 @@ def _losses(run: RunConfig, spec: EnvSpec, batch: object) -> Iterator[Finding]:
 def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
     """How long the configured run takes, from the speeds of its two halves."""
     steps = run.stop.max_steps or BOOK_STEPS
-    ratio = run.algo.epochs or 1 if run.is_on_policy else run.replay_ratio  # samples trained on for each agent step
+    ratio = run.algo.epochs or 1 if not run.has_replay else run.replay_ratio  # samples trained on for each agent step
     if ratio is None:
         return Finding(
             OK,
@@ -227,14 +245,14 @@ def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
             f"{steps:,} steps take {steps / steps_s / 3600:.1f} h if none waits for the other",
         )
     acting, learning = 1 / steps_s, ratio / run.algo.batch_size / updates_s
-    together = run.parallelism.name != "serial" and (run.parallelism.name == "process" or not run.is_on_policy)
+    together = run.parallelism.name != "serial" and (run.parallelism.name == "process" or run.has_replay)
     speed = 1 / (max(acting, learning) if together else acting + learning)
     slow = "learning" if learning > acting else "stepping the environments"
     hours = steps / speed / 3600
     which = "stop.max_steps" if run.stop.max_steps else "as many as the book's Pong"
     what = (
         f"{steps_s:,.0f} steps/s without learning, {updates_s:,.1f} updates/s; about {speed:,.0f} steps/s in all, "
-        f"{hours:.1f} h for {steps:,} steps ({which})"
+        f"{hours:.1f} h for {steps:,} steps ({which}){', evaluations apart' if run.eval.every_steps else ''}"
     )
     return Finding(LOOK if hours > 24 else OK, "speed", what, f"most of the time goes into {slow}" if hours > 1 else "")
 
@@ -260,8 +278,12 @@ def _main() -> None:
         raise ConfigError(f"seconds={own['seconds']}: must be a number of seconds above 0.")
     if not Path(own["picture"]).absolute().parent.is_dir():
         raise ConfigError(f"picture={own['picture']}: there is no such folder.")
+    if Path(own["picture"]).suffix not in PICTURES:
+        raise ConfigError(f"picture={own['picture']}: must end with one of {', '.join(PICTURES)}.")
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         run = compose.from_hydra(hydra.compose("config", overrides=overrides))
+    for sentence in unused(run, overrides):
+        print(f"dqnspeed: {sentence}", file=sys.stderr)
     print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {seconds:g} s", flush=True)
     live = sys.stdout.isatty()
     tell = (lambda done: print(f"\r{done:4.0%}", end="\r", flush=True)) if live else (lambda _: None)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -62,6 +63,18 @@ def command(*overrides: str) -> list[str]:
 def environment() -> dict[str, str]:
     """For processes that need the toy environments; one thread each, so that tests do not fight for cores."""
     return {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def shared_memory_of(belongs: Callable[[int], bool]) -> set[Path]:
+    """Files of shared memory that processes have mapped, told by number (on Linux; elsewhere none are seen)."""
+    held: set[Path] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            if belongs(int(maps.parent.name)):
+                held |= {
+                    Path(line.split(maxsplit=5)[5]) for line in maps.read_text().splitlines() if "/dev/shm/" in line
+                }
+    return held
 
 
 @pytest.fixture

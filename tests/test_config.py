@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 
 from dqnspeed import options
 from dqnspeed.cli import USER_ERRORS, check_run, explain
+from dqnspeed.combinations import unused
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import KINDS
 
@@ -122,8 +123,8 @@ BAD = {
     "algo=q_learning env=taxi num_envs=2": "num_envs=2: algo=q_learning takes one transition at a time",
     "algo=q_learning env=taxi parallelism=process": "parallelism=process: algo=q_learning learns in one process",
     "algo=q_learning env=taxi wrappers.stack=2": "shows 500 values in stacks of 2",
-    "algo=q_learning env=taxi algo.n_step=4": "algo.n_step=4, device=cpu: algo=q_learning learns from single steps",
-    "algo=q_learning env=taxi device=auto": "device=auto: algo=q_learning learns from single steps, on the CPU",
+    "algo=q_learning env=taxi algo.n_step=4": "algo.n_step=4: belongs to algo=dqn, a2c, a3c and not to algo=q_learning",
+    "algo=q_learning env=taxi device=auto": "device=auto: algo=q_learning learns on the CPU",
     "algo=ppo parallelism=process parallelism.num_actors=2": "num_actors=2: algo=ppo takes its rollouts from one",
     "algo=ppo model.background=true": "algo.learning_starts=0: model.background=true is measured over these",
     "algo=ppo algo.batch_size=1": "algo.batch_size=1: algo.normalize_advantage=true needs at least 2.",
@@ -176,6 +177,25 @@ def test_bad_input_leaves_nothing_behind(
     assert result.returncode == 2
     assert result.stderr.startswith("dqnspeed: ") and result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (
+            "algo=ppo exploration.final=0.1",
+            "exploration.final=0.1: does nothing with algo=ppo; exploration is for algo=",
+        ),
+        ("algo=pqn replay=uniform", "replay=uniform: does nothing with algo=pqn; replay is for algo=dqn."),
+        ("algo=q_learning env=taxi optimizer.lr=1", "optimizer.lr=1: does nothing with algo=q_learning; optimizer is"),
+        ("algo=dqn exploration.final=0.1 replay=uniform optimizer.lr=1 model.dueling=true", ""),
+        ("algo=a2c model=small optimizer=rmsprop num_envs=2", ""),
+    ],
+)
+def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, told: str) -> None:
+    given = overrides.split(" ")
+    sentences = list(unused(make_run(*given), given))
+    assert [told in sentence for sentence in sentences] == [True] * bool(told)
 
 
 def test_help_explains_every_group_and_ten_overrides(

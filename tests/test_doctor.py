@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 from conftest import environment, make_run
 
-from dqnspeed.checkup import LOOK, OK, WRONG, Finding
+from dqnspeed.checkup import LOOK, OK, WRONG, Finding, Played, examine
 from dqnspeed.doctor import diagnose
+from dqnspeed.envs import describe
 
 QUICK = ["model.hidden=[16]", "replay.capacity=2000", "algo.learning_starts=100", "execution.threads=1"]
 
@@ -72,6 +74,20 @@ def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
     assert found[topic].verdict == (LOOK if mistake == "changed" else WRONG) and words in str(found[topic])
 
 
+def test_memory_that_is_refused_later_is_refused_by_the_doctor(tmp_path: Path) -> None:
+    run = make_run("wrappers=native", "replay.capacity=100000000")
+    found = [f for f in diagnose(run, 0.5, tmp_path / "seen.png", lambda _: None) if f.topic == "memory"]
+    assert found[0].verdict == WRONG and "transitions would fit" in found[0].advice
+
+
+def test_numbers_that_stop_being_finite_are_told() -> None:
+    run = make_run("env=cartpole")
+    played = Played(rewards=[1.0] * 500 + [math.nan], low=math.nan, high=math.nan)
+    found = {f.topic: f for f in examine(run, describe(run), played, 500)}
+    assert found["observations"].verdict == found["rewards"].verdict == WRONG
+    assert "nan at step 501" in found["rewards"].what
+
+
 @pytest.mark.parametrize("wrong", ["no info", "four values", "nan", "nan reward", "raises", "turned"])
 def test_an_environment_that_breaks_is_told_and_not_tripped_over(wrong: str, tmp_path: Path) -> None:
     kwargs = f"env.kwargs={{kind: {'float' if wrong == 'nan' else 'hwc'}, wrong: '{wrong}'}}"
@@ -93,6 +109,7 @@ def test_four_mistakes_at_once_are_all_told(tmp_path: Path) -> None:
 def test_every_algorithm_can_be_asked_about(algo: str, tmp_path: Path) -> None:
     found = ask(tmp_path, "env=cartpole", f"algo={algo}", "num_envs=4", "algo.batch_size=16")
     assert found["gradients"].verdict != WRONG and "updates/s" in found["speed"].what
+    assert ("Huber" if algo == "pqn" else "value loss") in found["loss"].what
 
 
 def test_a_table_can_be_asked_about(tmp_path: Path) -> None:
@@ -105,6 +122,7 @@ def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
     for line, sentence in {
         "seconds=-3": "seconds=-3: must be a number of seconds above 0.",
         "picture=nowhere/a.png": "picture=nowhere/a.png: there is no such folder.",
+        "picture=a.txt": "picture=a.txt: must end with one of .png,",
         "env=pongg": "env=pongg: there is no such option",
     }.items():
         result = ask_in_a_shell(tmp_path, line)

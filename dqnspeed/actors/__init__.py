@@ -74,7 +74,7 @@ def make_actors(
     if run.parallelism.name == "process":
         return ProcessActors(run, spec, network, memory, lock, schedule, device, state, stretch)
     overlap = run.parallelism.name == "overlap"
-    count = 2 if overlap and run.is_on_policy else 1
+    count = 2 if overlap and not run.has_replay else 1
     share = dataclasses.replace(run, num_envs=run.num_envs // count)
     groups: list[EnvStepper] = []
     try:

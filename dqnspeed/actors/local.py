@@ -92,13 +92,12 @@ class AlternatingActor(LocalActor):
     """
 
     _moving: int | None = None
-    _next = 0  # the group that moves first after a pause
 
     def collect(self, limit: float, wait: bool) -> Collected:
         """Act for one group while the other steps, and store the rows of that one."""
         moving = self._moving
         if moving is None:
-            moving = self._next
+            moving = int(self._memory.rows(0) > self._memory.rows(self._groups[0].num_envs))  # the group that is behind
             self._start(moving)
         self._moving = 1 - moving
         self._start(self._moving)
@@ -109,5 +108,4 @@ class AlternatingActor(LocalActor):
         if self._moving is None:
             return super().pause()
         moving, self._moving = self._moving, None
-        self._next = 1 - moving
         return self._finish(moving)

@@ -59,6 +59,10 @@ class EnvStepper:
             if not self.goes_on:
                 self._begin(seeds)
 
+    @property
+    def num_envs(self) -> int:
+        return self._env.num_envs
+
     def start(self, epsilon: float) -> None:
         begin = time.perf_counter()
         self._actions, self._acting = self._policy(self._stack.observations, epsilon)

@@ -53,22 +53,22 @@ class Memory(Protocol):
 
 def run_layout(run: RunConfig, spec: EnvSpec) -> Layout:
     """The arrays a run's memory needs: a ring for each environment of all actors."""
-    if not run.is_on_policy:
+    if run.has_replay:
         rows = -(-run.replay.capacity // run.num_lanes)
     else:
         # One actor alone may have brought all that waits, and every other of its rows may be a final frame.
         lanes, rollout = run.num_lanes, run.algo.rollout_steps
-        waiting = _ahead(run) + lanes * (run.algo.n_step or 0) if rollout is None else 2 * lanes * (rollout + 1)
+        waiting = _ahead(run) + lanes * (run.algo.n_step or 1) if rollout is None else 2 * lanes * (rollout + 1)
         rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + CONCURRENT_MARGIN
-    if run.is_on_policy and run.tracking.video_every:
+    if not run.has_replay and run.tracking.video_every:
         rows = max(rows, LONG_GAME)
-    return ring_layout(run.num_lanes, rows, spec.frame_shape, spec.frame_dtype, acting=run.is_on_policy)
+    return ring_layout(run.num_lanes, rows, spec.frame_shape, spec.frame_dtype, acting=not run.has_replay)
 
 
 def check_fits(run: RunConfig, spec: EnvSpec) -> None:
     """Raise :class:`ConfigError` where the memory asked for does not fit into what is free."""
     layout, shared = run_layout(run, spec), run.shares_replay
-    if run.is_on_policy:
+    if not run.has_replay:
         check_memory(layout, "num_envs", run.num_envs, "environments", shared)
     else:
         check_memory(layout, "replay.capacity", run.replay.capacity, "transitions", shared)
@@ -83,8 +83,8 @@ def make_memory(run: RunConfig, spec: EnvSpec, lock: Any = None) -> UniformRepla
         return Rollouts(
             buffers, stack, algo.rollout_steps, given(algo.epochs), algo.gamma, given(algo.lam), run.seed, lock
         )
-    if run.is_on_policy:
-        return Stream(buffers, stack, given(algo.n_step), algo.gamma, _ahead(run), lock)
+    if not run.has_replay:
+        return Stream(buffers, stack, algo.n_step or 1, algo.gamma, _ahead(run), lock)
     return UniformReplay(buffers, stack, given(algo.n_step), algo.gamma, run.seed, run.shares_replay, lock)
 
 

@@ -6,13 +6,13 @@ import gc
 import math
 import os
 import signal
+import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import make_toy
+from conftest import make_toy, shared_memory_of
 
 from dqnspeed.actors import ActorError, Actors, make_actors, memory_lock
 from dqnspeed.actors.stepper import env_seeds
@@ -46,7 +46,7 @@ class Started:
 
     def collect(self, steps: int) -> None:
         deadline = time.monotonic() + 60
-        while self.agent_steps < steps:
+        while self.agent_steps < steps or len(self.replay) < steps:  # what was counted may still be in a pipe
             self.actors.dispatch()
             collected = self.actors.collect(self.limit, wait=True)
             self.agent_steps += collected.agent_steps
@@ -105,6 +105,48 @@ def test_actors_act_with_the_learners_newest_weights(kind: str) -> None:
                 np.testing.assert_array_equal(actions[begin[lane] : end[lane]], action)
             with torch.no_grad():
                 started.learner.network.q[-1].bias[action] -= 1000  # type: ignore[index, union-attr]
+
+
+ON_POLICY = {
+    "a2c": ["algo=a2c"],
+    "a2c, overlap": ["algo=a2c", "parallelism=overlap"],
+    "a3c, two actors": ["algo=a3c", "parallelism.num_actors=2"],
+    "a3c, queue": ["algo=a3c", "parallelism.num_actors=2", "parallelism.transport=queue"],
+    "ppo": ["algo=ppo"],
+    "ppo, overlap": ["algo=ppo", "parallelism=overlap"],
+    "ppo, process": ["algo=ppo", "parallelism=process"],
+    "pqn, overlap": ["algo=pqn", "parallelism=overlap"],
+    "pqn, process": ["algo=pqn", "parallelism=process"],
+}
+
+
+@pytest.mark.parametrize("kind", ON_POLICY)
+def test_what_the_policy_knew_is_kept_with_the_step_it_was_for(kind: str) -> None:
+    run = make_toy(*ON_POLICY[kind], "num_envs=2", "algo.batch_size=16", "exploration.start=0.5")
+    with Started(run) as started:
+        network, columns = started.learner.network, started.replay._columns
+        begin = np.zeros(run.num_lanes, int)
+        for version in (0, 5):
+            network.version.fill_(version)  # type: ignore[operator]
+            started.limit = started.agent_steps + 50
+            started.collect(started.agent_steps + 40)
+            started.agent_steps += started.actors.pause().agent_steps
+            end = started.replay._written.copy()
+            for lane in range(run.num_lanes):
+                rows = {name: column[lane, begin[lane] : end[lane]] for name, column in columns.items()}
+                assert len(set(rows["frames"][:, 0])) <= 1  # of one environment
+                assert (rows["versions"][2:] == version).all()  # but for a step that was under way
+                with torch.no_grad():
+                    if run.algo.name == "pqn":
+                        values = network(torch.tensor(rows["frames"])).max(dim=1).values
+                    else:
+                        logits, values = network.policy_and_value(torch.tensor(rows["frames"]))  # type: ignore[operator]
+                        told = torch.log_softmax(logits, dim=1).numpy()[np.arange(len(values)), rows["actions"]]
+                        np.testing.assert_allclose(rows["log_probs"], told, rtol=1e-4, atol=1e-5)
+                np.testing.assert_allclose(rows["values"], values.numpy(), rtol=1e-4, atol=1e-5)
+            assert (end > begin).any()
+            begin = end
+            started.actors.proceed()
 
 
 def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
@@ -184,17 +226,17 @@ def test_killing_an_actor_from_outside_is_noticed() -> None:
 
 
 def test_close_leaves_no_process_and_no_shared_memory() -> None:
-    shm = Path("/dev/shm")
-    before = set(shm.iterdir()) if shm.is_dir() else set()
     with Started(make_toy("parallelism=process", "parallelism.num_actors=2")) as started:
         started.collect(50)
+        shared = shared_memory_of(lambda pid: pid == os.getpid())
+        assert shared or sys.platform != "linux"
         pids = [process.pid for process in started.actors._processes]  # type: ignore[attr-defined]
     del started
     gc.collect()  # semaphores go with the objects that hold them
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-    assert (set(shm.iterdir()) if shm.is_dir() else set()) <= before
+    assert [path for path in shared if path.exists()] == []
 
 
 def test_seeds_differ_between_environments_actors_and_runs() -> None:

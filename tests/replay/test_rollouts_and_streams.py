@@ -107,6 +107,7 @@ def test_a_stream_gives_every_transition_once_and_in_order(
                     assert batch.rewards[i] == pytest.approx(expected[key], abs=1e-4)
                     seen.append(before)
             assert stream.due(batch_size) == 0
+            assert stream.waiting() < batch_size + n_step * len(streams)  # else there was a batch
     assert len(set(seen)) == len(seen) == stream.taken
     for lane in range(len(streams)):
         newest = [s[-1] for s in seen if 80 * lane < s[-1] <= 80 * (lane + 1)]
