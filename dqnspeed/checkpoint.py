@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ class Checkpoints:
     """The ``checkpoints/`` folder of a run: ``best``, the last few periodic ones, and ``final`` once it has ended.
 
     ``best`` holds the learner alone, to be played; the others hold all that a run needs to go on. A disk that
-    refuses one is a warning, and the checkpoints before it stay whole.
+    refuses one is a warning, and the checkpoints before it stay whole. Periodic ones are due by the time that passes
+    for people, also while the training's clock stands still for evaluations.
 
     Args:
         min_episodes: games that must have finished before a mean counts as a best one.
@@ -46,7 +48,7 @@ class Checkpoints:
     def __init__(self, folder: Path, config: CheckpointConfig, min_episodes: int = 10):
         self._folder, self._config, self._min_episodes = folder, config, min_episodes
         self._best = float("-inf")
-        self._due_s = config.every_minutes * 60
+        self._wait()
 
     def is_best(self, mean: float, episodes: int) -> bool:
         """Whether ``mean`` return is the best so far and ``best`` is to be kept."""
@@ -56,13 +58,13 @@ class Checkpoints:
         self._best = mean
         self._save("best", state)
 
-    def is_due(self, seconds: float) -> bool:
-        """Whether a periodic checkpoint is due after ``seconds`` of training."""
-        return self._config.every_minutes > 0 and seconds >= self._due_s
+    def is_due(self) -> bool:
+        """Whether it is time for a periodic checkpoint."""
+        return self._config.every_minutes > 0 and time.monotonic() >= self._due
 
-    def save_periodic(self, state: State, step: int, seconds: float) -> None:
+    def save_periodic(self, state: State, step: int) -> None:
         """Save ``step_<step>`` and drop the oldest; a ``final`` from before the run was resumed is outdated now."""
-        self._due_s = seconds + self._config.every_minutes * 60
+        self._wait()
         if self._save(f"step_{step:010d}", state):
             (self._folder / "final.safetensors").unlink(missing_ok=True)
             for old in sorted(self._folder.glob("step_*.safetensors"))[: -self._config.keep]:
@@ -79,9 +81,11 @@ class Checkpoints:
     def state_dict(self) -> State:
         return {"best": None if self._best == float("-inf") else self._best}
 
-    def load_state_dict(self, state: State, seconds: float) -> None:
+    def load_state_dict(self, state: State) -> None:
         self._best = float("-inf") if state["best"] is None else state["best"]
-        self._due_s = seconds + self._config.every_minutes * 60
+
+    def _wait(self) -> None:
+        self._due = time.monotonic() + self._config.every_minutes * 60
 
     def _save(self, name: str, state: State) -> bool:
         try:

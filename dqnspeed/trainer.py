@@ -71,7 +71,7 @@ def train(
             learner.load_state_dict(state["learner"])
             progress.load_state_dict(state["progress"], learner.updates)
             evaluator.load_state_dict(state["evaluation"])
-            checkpoints.load_state_dict(state["checkpoints"], progress.clock.now())
+            checkpoints.load_state_dict(state["checkpoints"])
             start = LearningStart(**state["learning_start"])
         resumed_at = None if state is None else progress.agent_steps
         trackers = make_trackers(run, folder, config, group, resumed_at, state and state["files"])
@@ -133,9 +133,9 @@ class Training:
             self.absorb(actors.collect(self.schedule.limit(learner.updates), wait=not learnt))
             if self.evaluator.is_due(progress.agent_steps):
                 self.evaluate()
-            if self.checkpoints.is_due(progress.clock.now()):
+            if self.checkpoints.is_due():
                 self.pause()
-                self.checkpoints.save_periodic(self.snapshot(), progress.agent_steps, progress.clock.now())
+                self.checkpoints.save_periodic(self.snapshot(), progress.agent_steps)
                 actors.proceed()
             elif progress.report_is_due():
                 self.report()
@@ -183,6 +183,8 @@ class Training:
         if episodes:
             self.trackers.evaluation(evaluator.count, episodes, progress.agent_steps, progress.clock.now())
             self.evaluated = evaluation_metrics(episodes)
+            if self.run.stop.on == "eval":
+                self.keep_if_best(evaluator.mean)
 
     def report(self) -> None:
         """Tell the trackers where the run stands, the newest evaluation included once."""
@@ -191,7 +193,12 @@ class Training:
         metrics = {**metrics, **times(progress.timer.seconds, self.actors.seconds), **self.evaluated}
         self.evaluated = {}
         self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
-        mean = self.evaluator.mean if self.run.stop.on == "eval" else progress.returns.mean
+        if self.run.stop.on == "train":
+            self.keep_if_best(progress.returns.mean)
+
+    def keep_if_best(self, mean: float | None) -> None:
+        """Keep the network as it is, to be played, if no ``mean`` return was as high before."""
+        progress = self.progress
         if mean is not None and self.checkpoints.is_best(mean, progress.returns.count):
             network = {"network": self.learner.network.state_dict()}
             facts = {"agent_steps": progress.agent_steps, "return_mean": mean}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,14 +62,17 @@ def test_any_changed_byte_and_any_cut_is_noticed(
         assert state["learner"]["updates"] == 7 and state["actors"]["0"]["rng"] == {"state": 2**127 + 1}
 
 
-def test_the_best_and_the_last_few_are_kept(tmp_path: Path) -> None:
+def test_the_best_and_the_last_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+    monkeypatch.setattr("dqnspeed.checkpoint.time", SimpleNamespace(monotonic=lambda: now[0]))
     checkpoints = Checkpoints(tmp_path, make_run("checkpoint.every_minutes=1", "checkpoint.keep=2").checkpoint)
     for mean, games in [(-20.0, 5), (-19.0, 20), (-20.0, 30), (-18.0, 40), (-18.5, 50)]:
         if checkpoints.is_best(mean, games):
             checkpoints.save_best({"games": games}, mean)
     for second in range(0, 305, 5):
-        if checkpoints.is_due(second):
-            checkpoints.save_periodic({"second": second}, step=second, seconds=second)
+        now[0] = second
+        if checkpoints.is_due():
+            checkpoints.save_periodic({"second": second}, step=second)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["best.safetensors", "step_0000000240.safetensors", "step_0000000300.safetensors"]
     assert load(tmp_path / "best.safetensors") == {"games": 40}
@@ -102,7 +106,7 @@ def test_going_on_sets_aside_what_is_newer_and_what_was_half_written(tmp_path: P
     (folder / "step_0000006000.safetensors").write_bytes(b"rubbish")
     (folder / "step_0000007000.partial").write_bytes(b"half")
     assert to_go_on_from(tmp_path, config) == {"name": "step_0000005000"}
-    Checkpoints(folder, config).save_periodic({"name": "new"}, step=5500, seconds=1)
+    Checkpoints(folder, config).save_periodic({"name": "new"}, step=5500)
     assert sorted(path.name for path in folder.iterdir()) == ["step_0000005500.safetensors", "step_0000006000.damaged"]
     assert to_go_on_from(tmp_path, config) == {"name": "new"}
 
@@ -120,7 +124,7 @@ def test_a_run_without_any_checkpoint_is_not_begun_again_where_that_would_lose_i
 def test_a_final_checkpoint_is_outdated_once_a_resumed_run_saves_a_newer_one(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, make_run().checkpoint)
     checkpoints.save_final({})
-    checkpoints.save_periodic({}, step=5, seconds=1)
+    checkpoints.save_periodic({}, step=5)
     assert [path.name for path in candidates(tmp_path)] == ["step_0000000005.safetensors"]
 
 
@@ -129,11 +133,11 @@ def test_a_disk_that_is_full_leaves_the_previous_checkpoint_whole(
 ) -> None:
     """The system itself refuses the write: no file of this process may grow beyond 100 kB."""
     checkpoints = Checkpoints(tmp_path, make_run("checkpoint.keep=1").checkpoint)
-    checkpoints.save_periodic({"weights": np.ones(10)}, step=1, seconds=0)
+    checkpoints.save_periodic({"weights": np.ones(10)}, step=1)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
-        checkpoints.save_periodic({"weights": np.ones(100_000)}, step=2, seconds=0)
+        checkpoints.save_periodic({"weights": np.ones(100_000)}, step=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [r.levelno for r in caplog.records] == [logging.WARNING] and "training goes on" in caplog.text

@@ -174,7 +174,7 @@ def newest_step(folder: Path) -> int:
     return max((int(path.stem[5:]) for path in folder.glob("checkpoints/step_*.safetensors")), default=-1)
 
 
-KILLS = int(os.environ.get("DQNSPEED_KILLS", "2"))  # 20 for the long form of the test
+KILLS = int(os.environ.get("DQNSPEED_KILLS", "1"))  # 20 for the long form of the test
 EVERY_KIND = {
     "serial": ["parallelism=serial"],
     "overlap": ["parallelism=overlap"],
@@ -184,7 +184,19 @@ EVERY_KIND = {
     "a3c, two actors": ["algo=a3c", "parallelism.num_actors=2", "algo.batch_size=16"],
     "ppo, overlap": ["algo=ppo", "parallelism=overlap", "algo.batch_size=16", "algo.rollout_steps=32"],
     "ppo, process": ["algo=ppo", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
+    "a2c": ["algo=a2c", "algo.batch_size=16"],
+    "pqn, process": ["algo=pqn", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
 }
+
+
+def go_on(tmp_path: Path, max_steps: int) -> State:
+    """Resume ``run`` until ``max_steps``; returns the final state."""
+    last = subprocess.run(
+        command("resume=run", f"stop.max_steps={max_steps}"), cwd=tmp_path, env=environment(), capture_output=True,
+        text=True, timeout=100,
+    )  # fmt: skip
+    assert last.returncode == 0, last.stderr
+    return load(tmp_path / "run" / "checkpoints" / "final.safetensors")
 
 
 @pytest.mark.slow
@@ -195,10 +207,11 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
            "tracking.report_every_s=0.05", "exploration.decay_steps=20000", "hydra.run.dir=run"]  # fmt: skip
     rng = random.Random(kind)
     arguments = toy
-    for _ in range(KILLS):
+    for left in reversed(range(KILLS)):
         steps = newest_step(folder)
         with started(tmp_path, *arguments) as run:
-            if rng.random() < 0.8:  # else the moment may lie before the first step or checkpoint
+            # Before the last kill something new is saved; others may come before the first step or checkpoint.
+            if left == 0 or rng.random() < 0.8:
                 wait_for(lambda steps=steps: newest_step(folder) > steps, run)
                 time.sleep(rng.random() * 0.6)
             else:
@@ -211,11 +224,7 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
     found = newest(folder / "checkpoints")
     assert found is not None
     steps = found[1]["progress"]["agent_steps"]
-    last = subprocess.run(
-        command("resume=run", f"stop.max_steps={steps + 3000}"), cwd=tmp_path, env=environment(),
-        capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
-    assert last.returncode == 0, last.stderr
+    go_on(tmp_path, steps + 3000)
     report = check_files(folder, steps_per_episode=7)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["stopped_by"] == "max_steps" and summary["agent_steps"] == report["step"] >= steps + 3000
@@ -226,6 +235,22 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
     told = sum(int(row["length"]) for row in episodes(folder))
     lanes = 4 if "two" in kind or kind == "process" else 2
     assert 0 <= summary["agent_steps"] - told <= 7 * lanes * (len(summary["resumed_at"]) + 1)
+
+
+def test_a_table_is_saved_also_where_its_tests_take_all_the_time(tmp_path: Path) -> None:
+    arguments = ["env=frozen_lake", "algo=q_learning", "env.reward_bound=null", "tracking=local", "hydra.run.dir=run",
+                 "checkpoint.every_minutes=0.005"]  # fmt: skip
+    folder = tmp_path / "run"
+    with started(tmp_path, *arguments) as run:
+        wait_for(lambda: newest_step(folder) > 0, run)
+        run.kill()
+    found = newest(folder / "checkpoints")
+    assert found is not None
+    steps = found[1]["progress"]["agent_steps"]
+    table = go_on(tmp_path, steps + 5)["learner"]["network"]["values"]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["resumed_at"] == [steps] and steps < summary["updates"] <= steps + 5
+    assert (table != found[1]["learner"]["network"]["values"]).sum() <= 5
 
 
 def test_ctrl_c_twice_leaves_at_once_without_harm(tmp_path: Path) -> None:
