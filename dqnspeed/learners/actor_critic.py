@@ -112,7 +112,7 @@ class PPO(PolicyLearner):
         if self._clip_value:
             near = old_values + (values - old_values).clamp(-self._clip, self._clip)
             errors = torch.max(errors, (near - returns) ** 2)
-        value_loss = errors.mean()
+        value_loss = 0.5 * errors.mean()
         entropy = entropy_of(log_probs)
         loss = policy_loss + self._value_coef * value_loss - entropy_coef * entropy
         approx_kl = (ratio - 1 - log_ratio).mean()  # never negative (Schulman, "Approximating KL divergence")

@@ -17,8 +17,8 @@ from dqnspeed.learners.execution import ToDevice, lr_at, make_optimizer, place
 from dqnspeed.models import make_network
 
 CAUSES = (
-    "Likely causes: optimizer.lr too high, algo.loss=mse with unclipped rewards (try huber, algo.max_grad_norm=10 or "
-    "wrappers.clip_reward=true), or an environment that returns NaN."
+    "Likely causes: optimizer.lr too high, large rewards (try wrappers.clip_reward=true, algo.max_grad_norm=10 or, for "
+    "action values, algo.loss=huber), or an environment that returns NaN."
 )
 HISTORY = 4096  # losses kept on the device between two looks at them
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.learners.gradient import CAUSES, NotFiniteError, as_tensors
+from dqnspeed.learners.gradient import NotFiniteError, as_tensors
 from dqnspeed.models import Table, make_network
 from dqnspeed.options import given
 from dqnspeed.replay import Batch
@@ -64,7 +64,9 @@ class QLearning:
             NotFiniteError: a value of the table is infinite or NaN.
         """
         if not torch.isfinite(self._table).all():
-            raise NotFiniteError(f"update {self.updates}: a value of the table is not finite. {CAUSES}")
+            raise NotFiniteError(
+                f"update {self.updates}: a value of the table is not finite; does the environment return NaN?"
+            )
         errors, taken, self._errors, self._taken = self._errors, self._taken, [], []
         mean = lambda values: float(np.mean(values)) if values else math.nan  # noqa: E731
         return {"train/loss": mean(errors), "train/q_mean": mean(taken)}
