@@ -19,11 +19,11 @@ class Overlay:
 
     Args:
         names: of the actions, in their order; ``stack``: frames in an observation.
-        largest: magnitude that observations can have.
+        largest: magnitude that observations can have; ``what``: what the network tells of each action.
     """
 
-    def __init__(self, names: Sequence[str], stack: int, largest: float):
-        self._names, self._stack, self._largest = names, stack, largest
+    def __init__(self, names: Sequence[str], stack: int, largest: float, what: str = "action values"):
+        self._names, self._stack, self._largest, self._what = names, stack, largest, what
         self._low, self._high = np.inf, -np.inf  # action values so far
 
     def draw(self, game: np.ndarray, observation: np.ndarray, q: np.ndarray, action: int, told: str) -> np.ndarray:
@@ -62,7 +62,7 @@ class Overlay:
         span = max(float(q.max() - q.min()), (self._high - self._low) / 20, 1e-6)
         panel = Image.new("RGB", (280, HEIGHT - 2 * MARGIN), BACKGROUND)
         draw = ImageDraw.Draw(panel)
-        draw.text((0, 3), "action values", TEXT)
+        draw.text((0, 3), self._what, TEXT)
         room = (HEIGHT - 2 * MARGIN) // ROW - 3
         shown = sorted(np.argsort(-q)[:room]) if len(q) > room else range(len(q))  # the best, where not all fit
         for line, i in enumerate(shown, start=1):

@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from dqnspeed import checkpoint, compose, envs, machine, resuming
 from dqnspeed.checkpoint import DamagedError
 from dqnspeed.cli import run_app
-from dqnspeed.config import RunConfig
+from dqnspeed.config import ACTOR_CRITIC, RunConfig
 from dqnspeed.envs import EnvSpec, Episode, Step, VectorEnv
 from dqnspeed.evaluation import LONGEST, play_games
 from dqnspeed.learners import as_tensors, check_execution
@@ -169,7 +169,8 @@ class Film:
 
     def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig):
         self._env, self._player, self._keep = env, player, options.record
-        self._overlay = Overlay(names, player.spec.stack, player.spec.largest) if options.overlay else None
+        what = "logits of the policy" if player.run.algo.name in ACTOR_CRITIC else "action values"
+        self._overlay = Overlay(names, player.spec.stack, player.spec.largest, what) if options.overlay else None
         self._images: list[np.ndarray] = []
         self._before: np.ndarray | None = None  # the game before the step
         self._steps, self._total = 0, 0.0
