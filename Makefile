@@ -47,8 +47,7 @@ ladder: install
 	$(BIN)/python -m dqnspeed.report $$(ls -td multirun/*/*/ | head -n 1)
 
 test: lint
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m 'not alone'
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TOY, command, environment, make_run, make_toy, untimed
+from conftest import TOY, command, environment, make_run, make_toy, shared_memory_of, untimed
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
@@ -50,10 +50,6 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def shared_memory() -> set[str]:
-    return {path.name for path in Path("/dev/shm").glob("*")}
-
-
 def wait_until_nobody_is_left(group: int) -> None:
     """Processes of a group end within seconds (multiprocessing's own tracker a moment after the others)."""
     deadline = time.monotonic() + 20
@@ -65,9 +61,11 @@ def wait_until_nobody_is_left(group: int) -> None:
 
 
 ROLLOUTS = ["num_envs=4", "algo.rollout_steps=8", "algo.batch_size=16", "algo.learning_starts=40"]
+A3C = ["num_envs=2", "parallelism.num_actors=2", "algo.batch_size=16", "algo.learning_starts=40"]
 SMALLER = {  # for on-policy rungs, whose first update would take long to come
     "a2c": ["num_envs=4", "algo.batch_size=16"],
-    "a3c": ["num_envs=2", "parallelism.num_actors=2", "algo.batch_size=16"],
+    "a3c": A3C,
+    "speedrun_a3c": A3C,
     "ppo": ROLLOUTS,
     "pqn": ROLLOUTS,
     "speedrun": ROLLOUTS,
@@ -229,11 +227,9 @@ def test_a_full_disk_warns_once_and_leaves_whole_lines(tmp_path: Path, caplog: p
     assert len([r for r in caplog.records if "could not be written, training goes on" in r.message]) == 1
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, tmp_path: Path) -> None:
-    before = shared_memory()
     run = subprocess.Popen(
         # A large batch, so that the signal mostly falls into an update; and every tracker.
         command(*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run", "algo.batch_size=2000",
@@ -246,6 +242,8 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
     while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
         assert time.monotonic() < deadline and run.poll() is None
         time.sleep(0.1)
+    shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
+    assert shared or parallelism != "process" or sys.platform != "linux"
     os.killpg(run.pid, number)  # as a terminal sends Ctrl-C: to the children too
     out, errors = run.communicate(timeout=30)
     assert run.returncode == 128 + number
@@ -258,13 +256,11 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
     )
     assert "To go on: python -m dqnspeed.train resume=run" in out
     wait_until_nobody_is_left(run.pid)
-    assert shared_memory() <= before
+    assert [path for path in shared if path.exists()] == []
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("parallelism", ["overlap", "process"])
 def test_children_do_not_outlive_a_learner_that_was_killed(parallelism: str, tmp_path: Path) -> None:
-    before = shared_memory()
     run = subprocess.Popen(
         command(*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run"),
         cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.DEVNULL,
@@ -274,10 +270,12 @@ def test_children_do_not_outlive_a_learner_that_was_killed(parallelism: str, tmp
     while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
+    assert shared or parallelism != "process" or sys.platform != "linux"
     run.kill()
     run.wait()
     wait_until_nobody_is_left(run.pid)
-    assert shared_memory() <= before
+    assert [path for path in shared if path.exists()] == []
 
 
 def test_two_jobs_of_a_sweep_run_in_one_process(
