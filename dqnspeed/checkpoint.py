@@ -40,19 +40,16 @@ class Checkpoints:
     ``best`` holds the learner alone, to be played; the others hold all that a run needs to go on. A disk that
     refuses one is a warning, and the checkpoints before it stay whole. Periodic ones are due by the time that passes
     for people, also while the training's clock stands still for evaluations.
-
-    Args:
-        min_episodes: games that must have finished before a mean counts as a best one.
     """
 
-    def __init__(self, folder: Path, config: CheckpointConfig, min_episodes: int = 10):
-        self._folder, self._config, self._min_episodes = folder, config, min_episodes
+    def __init__(self, folder: Path, config: CheckpointConfig):
+        self._folder, self._config = folder, config
         self._best = float("-inf")
         self._wait()
 
-    def is_best(self, mean: float, episodes: int) -> bool:
+    def is_best(self, mean: float) -> bool:
         """Whether ``mean`` return is the best so far and ``best`` is to be kept."""
-        return self._config.best and episodes >= self._min_episodes and mean > self._best
+        return self._config.best and mean > self._best
 
     def save_best(self, state: State, mean: float) -> None:
         self._best = mean
@@ -64,11 +61,11 @@ class Checkpoints:
 
     def save_periodic(self, state: State, step: int) -> None:
         """Save ``step_<step>`` and drop the oldest; a ``final`` from before the run was resumed is outdated now."""
-        self._wait()
         if self._save(f"step_{step:010d}", state):
             (self._folder / "final.safetensors").unlink(missing_ok=True)
             for old in sorted(self._folder.glob("step_*.safetensors"))[: -self._config.keep]:
                 old.unlink()
+        self._wait()
 
     @property
     def keeps_final(self) -> bool:
@@ -151,7 +148,7 @@ def to_go_on_from(folder: Path, config: CheckpointConfig) -> State:
     except DamagedError as error:
         raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
     if found is None:
-        if not config.every_minutes or _trained_s(folder) > 60 * (config.every_minutes + 1):
+        if not config.every_minutes or _lasted_s(folder) > 60 * (config.every_minutes + 1):
             raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to go on from.")
         log.warning("%s was ended before its first checkpoint, so it begins again from its first step.", folder)
         return {}
@@ -161,11 +158,13 @@ def to_go_on_from(folder: Path, config: CheckpointConfig) -> State:
     return state
 
 
-def _trained_s(folder: Path) -> float:
-    """Seconds of training that ``metrics.jsonl`` tells of."""
+def _lasted_s(folder: Path) -> float:
+    """Seconds that ``metrics.jsonl`` tells of: of training, or with its evaluations, as the ages of files have it."""
+    metrics, lasted = folder / "metrics.jsonl", 0.0
     with contextlib.suppress(OSError, ValueError, IndexError):
-        return float(json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["time"])
-    return 0.0
+        lasted = float(json.loads(metrics.read_text().splitlines()[-1])["time"])
+        lasted = max(lasted, metrics.stat().st_mtime - (folder / ".hydra" / "config.yaml").stat().st_mtime)
+    return lasted
 
 
 def newest(folder: Path) -> tuple[Path, State] | None:

@@ -29,6 +29,8 @@ from dqnspeed.tracking import Trackers, file_sizes, make_trackers
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.video import EpisodeVideos
 
+FIRST_GAMES = 10  # training games before their mean return can be a best one
+
 
 def train(
     run: RunConfig,
@@ -193,16 +195,16 @@ class Training:
         metrics = {**metrics, **times(progress.timer.seconds, self.actors.seconds), **self.evaluated}
         self.evaluated = {}
         self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
-        if self.run.stop.on == "train":
+        if self.run.stop.on == "train" and progress.returns.count >= FIRST_GAMES:
             self.keep_if_best(progress.returns.mean)
 
     def keep_if_best(self, mean: float | None) -> None:
         """Keep the network as it is, to be played, if no ``mean`` return was as high before."""
-        progress = self.progress
-        if mean is not None and self.checkpoints.is_best(mean, progress.returns.count):
-            network = {"network": self.learner.network.state_dict()}
-            facts = {"agent_steps": progress.agent_steps, "return_mean": mean}
-            self.checkpoints.save_best({"learner": network, "progress": facts}, mean)
+        weights = self.learner.network.state_dict()
+        # The learner's own look at what is not finite may lie some updates back.
+        if mean is not None and self.checkpoints.is_best(mean) and all(w.isfinite().all() for w in weights.values()):
+            facts = {"agent_steps": self.progress.agent_steps, "return_mean": mean}
+            self.checkpoints.save_best({"learner": {"network": weights}, "progress": facts}, mean)
 
     def snapshot(self) -> State:
         """All that the run needs to go on; the actors must be at rest."""

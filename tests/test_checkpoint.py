@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import resource
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,8 +67,8 @@ def test_the_best_and_the_last_few_are_kept(tmp_path: Path, monkeypatch: pytest.
     now = [0]
     monkeypatch.setattr("dqnspeed.checkpoint.time", SimpleNamespace(monotonic=lambda: now[0]))
     checkpoints = Checkpoints(tmp_path, make_run("checkpoint.every_minutes=1", "checkpoint.keep=2").checkpoint)
-    for mean, games in [(-20.0, 5), (-19.0, 20), (-20.0, 30), (-18.0, 40), (-18.5, 50)]:
-        if checkpoints.is_best(mean, games):
+    for mean, games in [(-19.0, 20), (-20.0, 30), (-18.0, 40), (-18.5, 50)]:
+        if checkpoints.is_best(mean):
             checkpoints.save_best({"games": games}, mean)
     for second in range(0, 305, 5):
         now[0] = second
@@ -116,6 +117,14 @@ def test_a_run_without_any_checkpoint_is_not_begun_again_where_that_would_lose_i
     assert to_go_on_from(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint) == {}
     with pytest.raises(ConfigError, match="nothing to go on from"):
         to_go_on_from(tmp_path, make_run("checkpoint=none").checkpoint)
+    config = tmp_path / ".hydra" / "config.yaml"
+    config.parent.mkdir()
+    config.touch()
+    assert to_go_on_from(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint) == {}
+    os.utime(config, (0, 0))  # it was begun long ago, and evaluations took the time
+    with pytest.raises(ConfigError, match="nothing to go on from"):
+        to_go_on_from(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint)
+    config.unlink()
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time": 5000.0}\n')
     with pytest.raises(ConfigError, match="nothing to go on from"):
         to_go_on_from(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint)

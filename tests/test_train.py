@@ -185,6 +185,17 @@ def test_a_reward_of_nan_stops_the_run_and_is_explained(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoints" / "final.safetensors").exists()
 
 
+def test_weights_that_are_not_finite_are_never_the_best(tmp_path: Path) -> None:
+    run = make_toy(
+        "optimizer.lr=1e38", "stop.on=eval", "eval.every_steps=200", "stop.max_steps=500",
+        "tracking.report_every_s=1000",
+    )  # fmt: skip
+    with pytest.raises(NotFiniteError):
+        run_in(tmp_path, run)
+    assert len((tmp_path / "evaluations.csv").read_text().splitlines()) > 1
+    assert list((tmp_path / "checkpoints").glob("*")) == []
+
+
 def test_trackers_that_fail_never_end_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from dqnspeed.tracking.base import Tracker, Trackers
 

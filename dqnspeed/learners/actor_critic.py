@@ -112,9 +112,9 @@ class PPO(PolicyLearner):
         if self._clip_value:
             near = old_values + (values - old_values).clamp(-self._clip, self._clip)
             errors = torch.max(errors, (near - returns) ** 2)
-        value_loss = 0.5 * errors.mean()
+        value_loss = errors.mean()
         entropy = entropy_of(log_probs)
-        loss = policy_loss + self._value_coef * value_loss - entropy_coef * entropy
+        loss = policy_loss + self._value_coef * value_loss / 2 - entropy_coef * entropy
         approx_kl = (ratio - 1 - log_ratio).mean()  # never negative (Schulman, "Approximating KL divergence")
         clip_fraction = ((ratio - 1).abs() > self._clip).float().mean()
         return loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction

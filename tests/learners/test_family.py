@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip
     if normalize:
         mean, std = float(np.mean(advantages)), float(np.std(advantages, ddof=1))
         advantages = [(a - mean) / (std + 1e-8) for a in advantages]
-    total, kl, clipped = torch.zeros(()), 0.0, 0
+    total, kl, clipped, errors = torch.zeros(()), 0.0, 0, 0.0
     for i, advantage in enumerate(advantages):
         logits, value = network.policy_and_value(torch.tensor(batch.observations[i : i + 1]))
         policy, old = torch.distributions.Categorical(logits=logits[0]), float(batch.values[i])
@@ -128,11 +129,13 @@ def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip
             near = old + torch.clamp(value[0] - old, -0.2, 0.2)
             error = torch.maximum(error, (near - float(batch.returns[i])) ** 2)
         total = total + (-gain + 0.7 * error / 2 - 0.01 * policy.entropy()) / SIZE
+        errors += error.item() / SIZE
         kl += (ratio - 1 - log_ratio).item() / SIZE
         clipped += int(abs(ratio.item() - 1) > 0.2)
     learner.update(batch)
     assert_same(learner, step(run, network, total))
     stats = learner.stats()
+    assert stats["train/value_loss"] == pytest.approx(errors, rel=1e-4)
     assert stats["train/approx_kl"] == pytest.approx(kl, rel=1e-3)
     assert stats["train/clip_fraction"] == pytest.approx(clipped / SIZE) and 0 < clipped < SIZE
     assert stats["perf/policy_lag"] == 3
@@ -236,8 +239,17 @@ def test_the_lake_is_crossed_by_table(tmp_path: Path) -> None:
         "algo=q_learning", "env=frozen_lake", "env.kwargs={is_slippery: false}", "eval.every_steps=100",
         "tracking=local", "tracking.progress=off", "stop.max_steps=20000",
     )  # fmt: skip
-    summary = train(run, describe(run), tmp_path, {})
+    solved, longer = tmp_path / "solved", tmp_path / "longer"
+    solved.mkdir()
+    longer.mkdir()
+    summary = train(run, describe(run), solved, {})
     assert summary["solved"] and summary["eval_return_mean"] == 1
-    best, final = (load(tmp_path / "checkpoints" / f"{name}.safetensors") for name in ("best", "final"))
-    assert best["progress"]["return_mean"] == 1  # and it is the table that was tested, not one of some updates later
-    np.testing.assert_array_equal(best["learner"]["network"]["values"], final["learner"]["network"]["values"])
+
+    goes_on = dataclasses.replace(
+        run, stop=dataclasses.replace(run.stop, reward_bound=None, max_steps=summary["agent_steps"] + 50)
+    )
+    train(goes_on, describe(run), longer, {})
+    tested = load(solved / "checkpoints" / "final.safetensors")["learner"]["network"]["values"]
+    best = load(longer / "checkpoints" / "best.safetensors")
+    assert best["progress"] == {"agent_steps": summary["agent_steps"], "return_mean": 1}
+    np.testing.assert_array_equal(best["learner"]["network"]["values"], tested)  # not a table of some updates later
