@@ -117,6 +117,7 @@ def _check_combinations(run: RunConfig) -> None:
         )
     if wrappers.backend == "native" and wrappers.interpolation != "area":
         raise ConfigError(f"wrappers.interpolation={wrappers.interpolation}: wrappers=native resizes with area only.")
+    _check_learning_rate(run)
     if run.stop.on == "eval" and run.eval.every_steps is None:
         raise ConfigError("stop.on=eval: needs evaluations; set eval.every_steps.")
     _check_sizes(run)
@@ -125,6 +126,21 @@ def _check_combinations(run: RunConfig) -> None:
             raise ConfigError(f"model.conv={run.model.conv}: each layer is [filters, kernel, stride], all at least 1.")
     if any(units < 1 for units in run.model.hidden):
         raise ConfigError(f"model.hidden={run.model.hidden}: every layer needs at least 1 unit.")
+
+
+def _check_learning_rate(run: RunConfig) -> None:
+    """What is left of a run once its learning rate is nothing would learn nothing, without a word."""
+    falls, ratio = run.optimizer.lr_decay_updates, run.replay_ratio
+    if run.optimizer.lr_final != 0 or ratio is None:
+        return
+    steps = run.stop.max_steps
+    if steps is None or steps * ratio / run.algo.batch_size > falls:
+        brings = "may bring more" if steps is None else f"brings {math.ceil(steps * ratio / run.algo.batch_size)}"
+        raise ConfigError(
+            f"optimizer.lr_final=0: after optimizer.lr_decay_updates={falls} updates nothing would be learnt, and "
+            f"stop.max_steps={'null' if steps is None else steps} {brings}; raise the former, lower the latter, or end "
+            f"with a learning rate above 0."
+        )
 
 
 def _check_sizes(run: RunConfig) -> None:

@@ -39,7 +39,7 @@ class AlgoConfig:
     entropy_final: float | None = option(
         "its weight at last, after optimizer.lr_decay_updates in a straight line", ge=0, of=ACTOR_CRITIC
     )
-    value_coef: float | None = option("weight of the value loss", ge=0, of=ACTOR_CRITIC)
+    value_coef: float | None = option("weight of the value loss (ppo: of half of it)", ge=0, of=ACTOR_CRITIC)
     queue_batches: int | None = option("batches that may wait for the learner", ge=1, of=("a3c",))
     rollout_steps: int | None = option("steps of each environment in a rollout", ge=1, of=ROLLOUT)
     epochs: int | None = option("times a rollout is learnt from", ge=1, of=ROLLOUT)
@@ -230,7 +230,9 @@ class RunConfig:
 
     @property
     def replay_ratio(self) -> float | None:
-        """Samples that a replay is to give for each agent step; ``None`` where it is left free."""
+        """Samples that are learnt from for each agent step; ``None`` where that is left free."""
+        if not self.has_replay:
+            return self.algo.epochs or 1
         ratio = self.parallelism.replay_ratio
         if ratio == "free":
             return None

@@ -131,6 +131,8 @@ BAD = {
     "experiment=own_env algo=ppo": "algo.n_step=4 (experiment=own_env may bring it): belongs to algo=dqn, a2c,",
     "optimizer.lr=nan": "optimizer.lr=nan: must be a finite number.",
     "optimizer.lr=0": "optimizer.lr=0.0: must be more than 0.",
+    "experiment=ppo algo.epochs=8": "updates nothing would be learnt, and stop.max_steps=10000000 brings 312500; raise",
+    "optimizer.lr_final=0": "lr_decay_updates=100000 updates nothing would be learnt, and stop.max_steps=null may",
     "optimizer=adamm": "optimizer=adamm: there is no such option (nearest: adam, radam, adamw)",
     "algo.loss=mae": "algo.loss=mae: choose one of mse, huber.",
     "algo.batch_size=200000": "algo.batch_size=200000: must be at most replay.capacity=100000.",
