@@ -46,7 +46,7 @@ class Preflight(Callback):
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
-            _check_job(config, config.hydra.overrides.task)
+            _check_jobs([(config, config.hydra.overrides.task)])
             _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
@@ -54,8 +54,8 @@ class Preflight(Callback):
             for folder in Path(config.hydra.sweep.dir).glob("*"):
                 _check_folder_is_new("hydra.sweep.dir", folder)
             loader = GlobalHydra.instance().config_loader()
-            for overrides in sweep_jobs(config, loader):
-                _check_job(loader.load_sweep_config(config, overrides), overrides)
+            jobs = sweep_jobs(config, loader)
+            _check_jobs((loader.load_sweep_config(config, overrides), overrides) for overrides in jobs)
 
 
 def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
@@ -90,10 +90,13 @@ def check_run(run: RunConfig) -> EnvSpec:
     return spec
 
 
-def _check_job(config: DictConfig, overrides: Iterable[str]) -> None:
-    run = from_hydra(config)
-    check_run(run)
-    for sentence in unused(run, overrides):
+def _check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> None:
+    told = dict[str, None]()  # in their order, each once
+    for config, overrides in jobs:
+        run = from_hydra(config)
+        check_run(run)
+        told |= dict.fromkeys(unused(run, overrides))
+    for sentence in told:
         log.warning("%s", sentence)
 
 

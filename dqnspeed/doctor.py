@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -37,7 +38,7 @@ USAGE = """What an environment does to an agent: a random policy plays it for a 
 
 One line a finding: ok, look (worth a look) or wrong (nothing will be learnt through this), and what to do about it.
 doctor.png shows what the network sees (picture=FILE names another). The exit code is 1 where something is wrong."""
-PICTURES = (".png", ".jpg", ".webp")
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
 SPEED_STEPS, SPEED_S, UPDATES = 3000, 10.0, 5
 LARGE_ERROR = 20  # of a value, where rewards are of size 1
@@ -126,18 +127,19 @@ def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
 def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     """Collect a little as the run would, do a few updates, and tell what they and the run would be like."""
     set_threads(run)
-    # Gradients as they are, actions as they are chosen for most of the run, and no more memory than this takes.
+    # Gradients as they are, and no more memory than this takes.
     tried = dataclasses.replace(
         run,
         algo=dataclasses.replace(run.algo, max_grad_norm=None),
-        exploration=dataclasses.replace(run.exploration, start=run.exploration.final),
         replay=dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size))),
     )
-    device = machine.pick_device(run.device)
-    learner, lock = make_learner(tried, spec, device), memory_lock(tried)
-    memory = make_memory(tried, spec, lock)
-    try:
-        steps_s = _collect(tried, spec, learner, memory, lock, device)
+    # Time goes into acting as most of the run acts; its first batch is of the first, random actions.
+    later = dataclasses.replace(tried, exploration=dataclasses.replace(run.exploration, start=run.exploration.final))
+    learner, lock = make_learner(tried, spec, machine.pick_device(run.device)), memory_lock(run)
+    with contextlib.closing(make_memory(later, spec, lock)) as memory:
+        steps_s = _collect(later, spec, learner, memory, lock)
+    with contextlib.closing(make_memory(tried, spec, lock)) as memory:
+        _collect(tried, spec, learner, memory, lock)
         try:
             batch = memory.sample(run.algo.batch_size)
         except LookupError:
@@ -153,15 +155,11 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
             learner.update(memory.sample(run.algo.batch_size) if run.has_replay else batch)
         learner.stats()  # waits for the device
         yield _hours(run, steps_s, UPDATES / (time.perf_counter() - begin))
-    finally:
-        memory.close()
 
 
-def _collect(
-    run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object, device: torch.device
-) -> float:
+def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object) -> float:
     """Agent steps per second of the configured actors, which leave enough in the memory for a batch if they can."""
-    actors = make_actors(run, spec, learner.network, memory, lock, device)
+    actors = make_actors(run, spec, learner.network, memory, lock, machine.pick_device(run.device))
     schedule = make_schedule(run, memory, LearningStart(0, 0))
     steps, speed = 0, 0.0
     try:
@@ -236,7 +234,7 @@ def _losses(
 def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
     """How long the configured run takes, from the speeds of its two halves."""
     steps = run.stop.max_steps or BOOK_STEPS
-    ratio = run.algo.epochs or 1 if not run.has_replay else run.replay_ratio  # samples trained on for each agent step
+    ratio = run.replay_ratio
     if ratio is None:
         return Finding(
             OK,
@@ -278,7 +276,7 @@ def _main() -> None:
         raise ConfigError(f"seconds={own['seconds']}: must be a number of seconds above 0.")
     if not Path(own["picture"]).absolute().parent.is_dir():
         raise ConfigError(f"picture={own['picture']}: there is no such folder.")
-    if Path(own["picture"]).suffix not in PICTURES:
+    if Path(own["picture"]).suffix.lower() not in PICTURES:
         raise ConfigError(f"picture={own['picture']}: must end with one of {', '.join(PICTURES)}.")
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         run = compose.from_hydra(hydra.compose("config", overrides=overrides))

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from conftest import environment, make_run
 
+from dqnspeed import machine
 from dqnspeed.checkup import LOOK, OK, WRONG, Finding, Played, examine
-from dqnspeed.doctor import diagnose
+from dqnspeed.doctor import _memory, diagnose
 from dqnspeed.envs import describe
 
 QUICK = ["model.hidden=[16]", "replay.capacity=2000", "algo.learning_starts=100", "execution.threads=1"]
@@ -74,10 +75,12 @@ def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
     assert found[topic].verdict == (LOOK if mistake == "changed" else WRONG) and words in str(found[topic])
 
 
-def test_memory_that_is_refused_later_is_refused_by_the_doctor(tmp_path: Path) -> None:
-    run = make_run("wrappers=native", "replay.capacity=100000000")
-    found = [f for f in diagnose(run, 0.5, tmp_path / "seen.png", lambda _: None) if f.topic == "memory"]
-    assert found[0].verdict == WRONG and "transitions would fit" in found[0].advice
+def test_memory_that_is_refused_later_is_refused_by_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run("env=cartpole")
+    assert next(_memory(run, describe(run))).verdict == OK
+    monkeypatch.setattr(machine, "available_memory", lambda: 100_000)
+    found = next(_memory(run, describe(run)))
+    assert found.verdict == WRONG and "transitions would fit" in found.advice
 
 
 def test_numbers_that_stop_being_finite_are_told() -> None:
