@@ -71,10 +71,9 @@ def shared_memory_of(belongs: Callable[[int], bool]) -> set[Path]:
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):  # it may end meanwhile
             if belongs(int(maps.parent.name)):
-                held |= {
-                    Path(line.split(maxsplit=5)[5]) for line in maps.read_text().splitlines() if "/dev/shm/" in line
-                }
-    return held
+                lines = maps.read_text().splitlines()
+                held |= {Path(line.split(maxsplit=5)[5]) for line in lines if "/dev/shm/" in line}
+    return {path for path in held if not path.name.endswith(" (deleted)")}
 
 
 @pytest.fixture

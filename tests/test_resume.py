@@ -207,7 +207,8 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
            "tracking.report_every_s=0.05", "exploration.decay_steps=20000", "hydra.run.dir=run"]  # fmt: skip
     rng = random.Random(kind)
     arguments = toy
-    for left in reversed(range(KILLS)):
+    kills = max(KILLS, 2) if kind == "serial" else KILLS  # one kind is always killed again after it was resumed
+    for left in reversed(range(kills)):
         steps = newest_step(folder)
         with started(tmp_path, *arguments) as run:
             # Before the last kill something new is saved; others may come before the first step or checkpoint.
