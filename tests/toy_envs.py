@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -42,18 +43,24 @@ class Counter(gymnasium.Env):
 
 
 class Broken(Counter):
-    """Does ``how`` at its tenth step: raise, hang, die, or spoil the reward with NaN."""
+    """Does ``how`` at its tenth step: raise, hang, die, or spoil the reward with NaN.
 
-    def __init__(self, how: str):
+    Args:
+        folder: hang only once it is there, and tell it with a file named ``hangs``.
+    """
+
+    def __init__(self, how: str, folder: str = ""):
         super().__init__(length=1000)
-        self.how = how
+        self.how, self.folder = how, Path(folder)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         frame, reward, terminated, truncated, info = super().step(action)
         if self.steps >= 10:
             if self.how == "raise":
                 raise RuntimeError("the toy broke")
-            if self.how == "hang":
+            if self.how == "hang" and self.folder.is_dir():
+                if self.folder.name:
+                    (self.folder / "hangs").touch()
                 hang_in_the_toy()
             if self.how == "die":
                 os.kill(os.getpid(), 9)
