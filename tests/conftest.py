@@ -11,6 +11,7 @@ from typing import Any
 import hydra
 import numpy as np
 import pytest
+import torch
 from hydra.core.global_hydra import GlobalHydra
 
 TESTS = Path(__file__).parent
@@ -91,6 +92,13 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("cuda"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.fixture(autouse=True)

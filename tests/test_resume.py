@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from conftest import TOY, command, environment, make_run, make_toy, untimed
 
 from dqnspeed import envs, resuming
@@ -136,7 +135,7 @@ def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 GPU_A3C = ["algo=a3c", "num_envs=2", "parallelism.num_actors=2", "algo.target_sync=null"]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.cuda
 @pytest.mark.parametrize("kind", [["parallelism=serial"], ["parallelism=process"], GPU_A3C])
 def test_a_run_on_a_gpu_goes_on_there_and_on_a_cpu(kind: list[str], tmp_path: Path) -> None:
     steps = 0

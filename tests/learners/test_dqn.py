@@ -171,7 +171,7 @@ def test_epsilon_falls_in_a_straight_line() -> None:
     assert [epsilon_at(step, run) for step in (0, 100, 200, 300, 900)] == pytest.approx([1, 1, 0.55, 0.1, 0.1])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.cuda
 def test_cuda_learns_the_same_from_the_same_batches() -> None:
     losses = []
     for device in ("cpu", "cuda"):

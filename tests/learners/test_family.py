@@ -194,7 +194,7 @@ def test_the_greedy_policy_of_pqn_tells_the_largest_value_of_each_observation() 
     assert 0.7 < (actions == q.argmax(axis=1)).mean() < 0.9
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.cuda
 @pytest.mark.parametrize("algo", ["a2c", "ppo", "pqn"])
 def test_cuda_learns_and_acts_the_same(algo: str) -> None:
     run = mlp(f"algo={algo}")
