@@ -69,23 +69,36 @@ class Convolutional(nn.Module):
         self.units = [math.prod(shape), *model.hidden]  # values out of the convolutions, and of each layer after them
 
 
+class Head(nn.Sequential):
+    """Fully connected layers, of which the last computes in float32 also where the others are cast to bf16."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        *hidden, last = self
+        for layer in hidden:
+            features = layer(features)
+        with torch.autocast(features.device.type, enabled=False):
+            values: Tensor = last(features.float())
+        return values
+
+
 class QNetwork(Convolutional):
     """Action values ``(B, num_actions) float32``.
 
-    Convolutions and layers as in Mnih et al. (2015); ``dueling`` as in Wang et al. (2016), equation 9.
+    Convolutions and layers as in Mnih et al. (2015); ``dueling`` as in Wang et al. (2016), equation 9. The last layers
+    always compute in float32: the difference of two actions' values is smaller than the rounding of bf16.
     """
 
     def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
         super().__init__(model, observation_shape, largest)
-        self.q = _mlp(self.units, num_actions, model.layer_norm)
-        self.value = _mlp(self.units, 1, model.layer_norm) if model.dueling else None
+        self.q = _head(self.units, num_actions, model.layer_norm)
+        self.value = _head(self.units, 1, model.layer_norm) if model.dueling else None
 
     def forward(self, observations: Tensor) -> Tensor:
         features = self.features(self.preprocess(observations))
         q: Tensor = self.q(features)
         if self.value is not None:
             q = self.value(features) + q - q.mean(dim=1, keepdim=True)
-        return q.float()
+        return q
 
 
 class PolicyValueNetwork(Convolutional):
@@ -155,8 +168,8 @@ def _layers(units: Sequence[int], layer_norm: bool) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def _mlp(units: Sequence[int], outputs: int, layer_norm: bool) -> nn.Sequential:
-    return nn.Sequential(*_layers(units, layer_norm), nn.Linear(units[-1], outputs))
+def _head(units: Sequence[int], outputs: int, layer_norm: bool) -> Head:
+    return Head(*_layers(units, layer_norm), nn.Linear(units[-1], outputs))
 
 
 def check_network(model: ModelConfig, observation_shape: Sequence[int]) -> None:

@@ -53,3 +53,13 @@ def test_a_network_that_cannot_take_the_shape_says_so() -> None:
         QNetwork(make_run().model, (4, 20, 20), 6)
     with pytest.raises(ConfigError, match="use model=mlp"):
         QNetwork(make_run().model, (4,), 6)
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_the_last_layer_of_action_values_computes_in_float32_where_the_rest_is_bf16(dueling: bool) -> None:
+    network = QNetwork(make_run("model=small", f"model.dueling={dueling}").model, (2, 84, 84), 3, largest=255)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        q = network(torch.randint(0, 256, (64, 2, 84, 84), dtype=torch.uint8))
+        features = network.features(network.preprocess(torch.zeros(1, 2, 84, 84)))
+    assert q.dtype == torch.float32 and features.dtype == torch.bfloat16
+    assert (q != q.bfloat16().float()).float().mean() > 0.9  # rounded to bf16 nothing would differ
