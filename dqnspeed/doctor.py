@@ -135,10 +135,11 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     )
     # Time goes into acting as most of the run acts; its first batch is of the first, random actions.
     later = dataclasses.replace(tried, exploration=dataclasses.replace(run.exploration, start=run.exploration.final))
-    learner, lock = make_learner(tried, spec, machine.pick_device(run.device)), memory_lock(run)
-    with contextlib.closing(make_memory(later, spec, lock)) as memory:
+    device, lock = machine.pick_device(run.device), memory_lock(run)
+    learner = make_learner(tried, spec, device)
+    with contextlib.closing(make_memory(later, spec, lock, device)) as memory:
         steps_s = _collect(later, spec, learner, memory, lock)
-    with contextlib.closing(make_memory(tried, spec, lock)) as memory:
+    with contextlib.closing(make_memory(tried, spec, lock, device)) as memory:
         _collect(tried, spec, learner, memory, lock)
         try:
             batch = memory.sample(run.algo.batch_size)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dqnspeed import machine, seeding
 from dqnspeed.actors import Actors, Collected, make_actors, memory_lock
 from dqnspeed.checkpoint import Checkpoints, State, to_go_on_from
@@ -80,7 +82,7 @@ def train(
         error: BaseException | None = None
         try:
             lock = memory_lock(run)
-            memory = make_memory(run, spec, lock)
+            memory = make_memory(run, spec, lock, device)
             resources.callback(memory.close)
             if state and (stored := state.pop("replay")):
                 memory.load_state_dict(stored)
@@ -90,11 +92,13 @@ def train(
             actors_state, stretch = (state["actors"] if state else None), len(progress.resumed_at)
             actors = make_actors(run, spec, learner.network, memory, lock, device, actors_state, stretch)
             resources.callback(actors.close)
+            with seeding.undisturbed():
+                learner.warm_up(memory.blank(run.algo.batch_size))
             if state:
                 seeding.load_state_dict(state["random"])
             Training(
-                run, folder, learner, memory, actors, evaluator, trackers, videos, checkpoints, progress, stop, start,
-                make_schedule(run, memory, start, progress.agent_steps),
+                run, folder, device, learner, memory, actors, evaluator, trackers, videos, checkpoints, progress, stop,
+                start, make_schedule(run, memory, start, progress.agent_steps),
             ).loop()  # fmt: skip
         except BaseException as raised:
             error = raised
@@ -112,6 +116,7 @@ class Training:
 
     run: RunConfig
     folder: Path
+    device: torch.device
     learner: Learner
     memory: Memory
     actors: Actors
@@ -192,7 +197,7 @@ class Training:
         """Tell the trackers where the run stands, the newest evaluation included once."""
         progress = self.progress
         metrics = progress.metrics(self.learner.stats(), self.learner.updates)
-        metrics = {**metrics, **times(progress.timer.seconds, self.actors.seconds), **self.evaluated}
+        metrics = {**metrics, **times(self.device.type, progress.timer.seconds, self.actors.seconds), **self.evaluated}
         self.evaluated = {}
         self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
         if self.run.stop.on == "train" and progress.returns.count >= FIRST_GAMES:

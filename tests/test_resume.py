@@ -23,6 +23,8 @@ from dqnspeed import envs, resuming
 from dqnspeed.checkpoint import State, load, newest
 from dqnspeed.cli import USER_ERRORS, explain
 from dqnspeed.config import RunConfig
+from dqnspeed.learners.gradient import GradientLearner
+from dqnspeed.learners.policy import NetworkPolicy
 from dqnspeed.trainer import train
 
 SMALL_ATARI = [
@@ -89,6 +91,19 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], 
         return [[v for k, v in e.items() if k != "wall_time_s"] for e in episodes(tmp_path / folder)]
 
     assert told("whole") == told("parts") and (told("whole") or "CartPole" not in str(kind))
+
+
+@pytest.mark.parametrize("kind", [[], ["algo=ppo", "num_envs=2", "algo.rollout_steps=16", "algo.batch_size=16"]])
+def test_a_warm_up_changes_nothing_of_a_run(kind: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_toy(*kind, "stop.max_steps=300", "wrappers.stack=2")
+    (tmp_path / "warm").mkdir()
+    (tmp_path / "cold").mkdir()
+    warm = go(tmp_path / "warm", run)
+    for part in (GradientLearner, NetworkPolicy):
+        monkeypatch.setattr(part, "warm_up", lambda *_: None)
+    cold = go(tmp_path / "cold", run)
+    assert warm["learner"]["updates"] > 10
+    assert repr(untimed(warm)) == repr(untimed(cold))
 
 
 @pytest.mark.parametrize("kind", [["wrappers=native", "env=breakout", "model=small"], ["parallelism=process"]])

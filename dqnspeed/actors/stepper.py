@@ -58,6 +58,7 @@ class EnvStepper:
             self.goes_on = self._load_games(state)
             if not self.goes_on:
                 self._begin(seeds)
+        self._policy.warm_up(self._stack.observations)
 
     @property
     def num_envs(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -36,7 +38,7 @@ class ActorCritic(PolicyLearner):
 
     STATS = ("train/loss", "train/policy_loss", "train/value_loss", "train/entropy")
 
-    def _arrays(self, batch: Batch) -> dict[str, np.ndarray]:
+    def _arrays(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
         return {**batch.arrays(), "entropy_coef": self._entropy_coef()}
 
     def _loss(
@@ -79,7 +81,7 @@ class PPO(PolicyLearner):
         self._clip, self._clip_value = given(run.algo.clip), given(run.algo.clip_value)
         self._normalize = given(run.algo.normalize_advantage)
 
-    def _arrays(self, batch: RolloutBatch) -> dict[str, np.ndarray]:
+    def _arrays(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
         return {
             "observations": batch.observations,
             "actions": batch.actions,

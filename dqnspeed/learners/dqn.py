@@ -49,7 +49,7 @@ class DQN(GradientLearner):
         if self.updates % self._target_sync == 0:
             self.target.load_state_dict(self.network.state_dict())
 
-    def _arrays(self, batch: Batch) -> dict[str, np.ndarray]:
+    def _arrays(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
         return batch.arrays()
 
     def _loss(

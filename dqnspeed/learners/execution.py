@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -90,8 +91,13 @@ class ToDevice:
         self._copied: list[torch.cuda.Event | None] = [None, None]
         self._turn = 0
 
-    def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    def __call__(self, arrays: Mapping[str, np.ndarray | Tensor]) -> dict[str, Tensor]:
+        """The arrays as tensors there; tensors among them are there already and stay what they are."""
+        there = {name: array for name, array in arrays.items() if isinstance(array, Tensor)}
+        here = {name: torch.from_numpy(array) for name, array in arrays.items() if isinstance(array, np.ndarray)}
+        return there | self._moved(here)
+
+    def _moved(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if self._device.type == "cpu":
             return tensors
         if not self._pinned:
@@ -109,3 +115,36 @@ class ToDevice:
         event.record()
         self._copied[self._turn] = event
         return moved
+
+
+class DeviceTimer:
+    """Adds up the seconds that a CUDA device works on what is launched inside ``with timer.running(): ...``.
+
+    Launches return at once, so the clock of the host cannot tell. On another device nothing is measured.
+    """
+
+    def __init__(self, device: torch.device):
+        self._device = device
+        self._pending: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._seconds = 0.0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        if self._device.type != "cuda":
+            yield
+            return
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        yield
+        end.record()
+        self._pending.append((begin, end))
+
+    def metrics(self) -> dict[str, float]:
+        """``time/gpu_updating``, seconds so far; waits for the device."""
+        if self._device.type != "cuda":
+            return {}
+        pending, self._pending = self._pending, []
+        if pending:
+            pending[-1][1].synchronize()
+        self._seconds += sum(begin.elapsed_time(end) for begin, end in pending) / 1000
+        return {"time/gpu_updating": self._seconds}

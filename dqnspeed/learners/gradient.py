@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.learners.execution import ToDevice, lr_at, make_optimizer, place
+from dqnspeed.learners.execution import DeviceTimer, ToDevice, lr_at, make_optimizer, place
 from dqnspeed.models import make_network
 
 CAUSES = (
@@ -36,6 +37,9 @@ class Learner(Protocol):
 
     def begin(self, frames: np.ndarray) -> None:
         """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
+
+    def warm_up(self, batch: Any) -> None:
+        """Do once what an update on ``batch`` does, without a trace, so that no update takes longer for being first."""
 
     def update(self, batch: Any) -> None:
         """Learn from one batch of what the algorithm's memory gives."""
@@ -68,10 +72,11 @@ class GradientLearner:
         self.device = device
         self.updates, self.begun = 0, False
         self.network = place(make_network(run, spec), run.execution, device)
-        # Counts the updates where actors can see it, in memory that they share; no part of what is saved.
-        self.network.register_buffer("version", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
+        # Counts the updates begun where actors can see it, in memory that they share; no part of what is saved. It is
+        # in the host's memory on every device, so that nobody waits for a device to read it.
+        self.network.register_buffer("version", torch.zeros((), dtype=torch.int64), persistent=False)
         self.optimizer = make_optimizer(run.optimizer, self.network, device)
-        self._to_device = ToDevice(device, run.execution.pin_memory)
+        self._to_device, self._timer = ToDevice(device, run.execution.pin_memory), DeviceTimer(device)
         self._compute_loss = torch.compile(self._loss) if run.execution.compile else self._loss
         self._history = torch.zeros(HISTORY, len(self.STATS), device=device)
         self._seen = 0
@@ -104,17 +109,31 @@ class GradientLearner:
         self.network.preprocess.measure(torch.from_numpy(frames))  # type: ignore[union-attr, operator]
         self.begun = True
 
+    def warm_up(self, batch: Any) -> None:
+        """Compile, choose kernels and touch memory as an update on ``batch`` would; nothing of the learner changes."""
+        self._compute_loss(**self._to_device(self._arrays(batch)))[0].backward()
+        self.optimizer.zero_grad(set_to_none=True)
+        scratch = copy.deepcopy(self.network)
+        optimizer = make_optimizer(self._optimizer, scratch, self.device)
+        for parameter in scratch.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        nn.utils.clip_grad_norm_(scratch.parameters(), 1.0)
+        optimizer.step()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
     def update(self, batch: Any) -> None:
         """One optimizer step on ``batch``."""
-        numbers = self._compute_loss(**self._to_device(self._arrays(batch)))
-        self.optimizer.zero_grad(set_to_none=True)
-        numbers[0].backward()
-        if self._algo.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.network.parameters(), self._algo.max_grad_norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr_at(self.updates, self._optimizer)
-        self.optimizer.step()
-        self._history[self.updates % HISTORY] = torch.stack([number.detach() for number in numbers])
+        with self._timer.running():
+            numbers = self._compute_loss(**self._to_device(self._arrays(batch)))
+            self.optimizer.zero_grad(set_to_none=True)
+            numbers[0].backward()
+            if self._algo.max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(self.network.parameters(), self._algo.max_grad_norm)
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr_at(self.updates, self._optimizer)
+            self.optimizer.step()
+            self._history[self.updates % HISTORY] = torch.stack([number.detach() for number in numbers])
         self.updates += 1
         self.network.version += 1  # type: ignore[operator, assignment]
 
@@ -138,9 +157,9 @@ class GradientLearner:
             raise NotFiniteError(f"update {first + 1}: {numbers} is not finite. {CAUSES}")
         if not all(torch.isfinite(parameter).all() for parameter in self.network.parameters()):
             raise NotFiniteError(f"update {self.updates}: a weight of the network is not finite. {CAUSES}")
-        return dict(zip(self.STATS, history.mean(dim=0).tolist(), strict=True))
+        return {**dict(zip(self.STATS, history.mean(dim=0).tolist(), strict=True)), **self._timer.metrics()}
 
-    def _arrays(self, batch: Any) -> dict[str, np.ndarray]:
+    def _arrays(self, batch: Any) -> Mapping[str, np.ndarray | Tensor]:
         """The arrays of ``batch`` that the loss takes."""
         raise NotImplementedError
 

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dqnspeed.config import ACTOR_CRITIC, ExecutionConfig, RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.learners.execution import graphs, precision
+from dqnspeed.learners.execution import ToDevice, graphs, precision
 
 Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of replay.rings.ACTING
 
@@ -28,8 +28,44 @@ class Policy(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
+    def warm_up(self, observations: np.ndarray) -> None:
+        """Do once what acting does, without a trace."""
 
-class EpsilonGreedy:
+
+class NetworkPolicy:
+    """What the policies share: a network (the learner's own) and random numbers.
+
+    A call waits for the device once, for the one copy that brings down all that was computed.
+    """
+
+    def __init__(self, network: nn.Module, execution: ExecutionConfig, device: torch.device, rng: np.random.Generator):
+        self._network, self._execution, self._device, self._rng = network, execution, device, rng
+        self._to_device = ToDevice(device, execution.pin_memory)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._rng.bit_generator.state = state["rng"]
+
+    def warm_up(self, observations: np.ndarray) -> None:
+        """Compute once for ``observations``, so that what a first call prepares is no part of the training."""
+        self._compute(observations)
+
+    def _compute(self, observations: np.ndarray) -> np.ndarray:
+        """What the network tells of ``observations``, ``(N, ...) float32``."""
+        with graphs(self._execution), precision(self._execution, self._device):
+            told = self._output(**self._to_device({"observations": observations}))
+        return told.detach().cpu().numpy()
+
+    def _output(self, observations: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _versions(self, count: int) -> np.ndarray:
+        return np.full(count, int(self._network.version))  # type: ignore[arg-type]
+
+
+class EpsilonGreedy(NetworkPolicy):
     """Random actions with probability epsilon, else the best ones by ``network`` (shared with the learner).
 
     Args:
@@ -46,56 +82,43 @@ class EpsilonGreedy:
         rng: np.random.Generator,
         values: bool = False,
     ):
-        self._network, self._num_actions, self._values = network, num_actions, values
-        self._execution, self._device, self._rng = execution, device, rng
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"rng": self._rng.bit_generator.state}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._rng.bit_generator.state = state["rng"]
+        super().__init__(network, execution, device, rng)
+        self._num_actions, self._values = num_actions, values
+        # A CPU computes only what is asked for; elsewhere batches of one size cost less than smaller ones.
+        self._all = values or device.type != "cpu"
 
     def __call__(self, observations: np.ndarray, epsilon: float) -> Acted:
         count = len(observations)
         actions = self._rng.integers(self._num_actions, size=count)
         greedy = self._rng.random(count) >= epsilon
-        seen = np.ones(count, bool) if self._values else greedy
-        if not seen.any():
+        if not greedy.any() and not self._values:
             return actions, {}
-        with graphs(self._execution), precision(self._execution, self._device):
-            q = self._network(torch.from_numpy(observations[seen]).to(self._device))
-        best = q.max(dim=1)
-        actions[greedy] = best.indices.cpu().numpy()[greedy[seen]]
-        if not self._values:
-            return actions, {}
-        versions = np.full(count, int(self._network.version))  # type: ignore[arg-type]
-        return actions, {"values": best.values.detach().cpu().numpy(), "versions": versions}
+        versions = self._versions(count) if self._values else None
+        seen = np.ones(count, bool) if self._all else greedy
+        q = self._compute(observations[seen])
+        actions[greedy] = q.argmax(axis=1)[greedy[seen]]
+        return actions, {} if versions is None else {"values": q.max(axis=1), "versions": versions}
+
+    def _output(self, observations: Tensor) -> Tensor:
+        q: Tensor = self._network(observations)
+        return q
 
 
-class Sampler:
+class Sampler(NetworkPolicy):
     """Actions drawn from the policy of an actor-critic ``network`` (shared with the learner); epsilon means nothing."""
 
-    def __init__(self, network: nn.Module, execution: ExecutionConfig, device: torch.device, rng: np.random.Generator):
-        self._network, self._execution, self._device, self._rng = network, execution, device, rng
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"rng": self._rng.bit_generator.state}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._rng.bit_generator.state = state["rng"]
-
     def __call__(self, observations: np.ndarray, epsilon: float) -> Acted:
-        versions = np.full(len(observations), int(self._network.version))  # type: ignore[arg-type]
-        with graphs(self._execution), precision(self._execution, self._device):
-            logits, values = self._network.policy_and_value(  # type: ignore[operator]
-                torch.from_numpy(observations).to(self._device)
-            )
-        told = torch.column_stack([torch.log_softmax(logits, dim=1), values]).detach().cpu().numpy()
+        versions = self._versions(len(observations))
+        told = self._compute(observations)
         log_probs = told[:, :-1]
         gumbel = -np.log(self._rng.exponential(size=log_probs.shape))  # the largest sum is a draw from the policy
         actions = (log_probs + gumbel).argmax(axis=1)
         taken = log_probs[np.arange(len(actions)), actions]
         return actions, {"log_probs": taken, "values": told[:, -1], "versions": versions}
+
+    def _output(self, observations: Tensor) -> Tensor:
+        logits, values = self._network.policy_and_value(observations)  # type: ignore[operator]
+        return torch.column_stack([torch.log_softmax(logits, dim=1), values])
 
 
 def make_policy(

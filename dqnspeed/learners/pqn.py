@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -23,7 +25,7 @@ class PQN(OnPolicyLearner):
         super().__init__(run, spec, device)
         self._criterion = F.mse_loss if run.algo.loss == "mse" else F.smooth_l1_loss
 
-    def _arrays(self, batch: RolloutBatch) -> dict[str, np.ndarray]:
+    def _arrays(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
         return {"observations": batch.observations, "actions": batch.actions, "returns": batch.returns}
 
     def _loss(self, observations: Tensor, actions: Tensor, returns: Tensor) -> tuple[Tensor, ...]:

@@ -45,6 +45,9 @@ class QLearning:
         """A table needs no preparation."""
         self.begun = True
 
+    def warm_up(self, batch: Batch) -> None:
+        """A table has nothing to prepare."""
+
     def update(self, batch: Batch) -> None:
         """Learn from the transitions of ``batch``, one after the other."""
         states, next_states = batch.observations.argmax(axis=1), batch.next_observations.argmax(axis=1)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from dqnspeed.config import CONCURRENT_MARGIN, RunConfig
 from dqnspeed.envs import EnvSpec
@@ -33,6 +34,9 @@ class Memory(Protocol):
 
     def sample(self, batch_size: int) -> Any:
         """The next batch for the learner."""
+
+    def blank(self, batch_size: int) -> Any:
+        """A batch of the shapes and dtypes of those that :meth:`sample` gives; its values mean nothing."""
 
     def recent_frames(self, count: int) -> np.ndarray:
         """Up to ``count`` frames ``(K, C, ...)`` spread evenly over what is stored."""
@@ -74,14 +78,16 @@ def check_fits(run: RunConfig, spec: EnvSpec) -> None:
         check_memory(layout, "replay.capacity", run.replay.capacity, "transitions", shared)
 
 
-def make_memory(run: RunConfig, spec: EnvSpec, lock: Any = None) -> UniformReplay | Stream | Rollouts:
-    """The memory that ``algo`` learns from; in shared memory where actor processes write into it."""
+def make_memory(
+    run: RunConfig, spec: EnvSpec, lock: Any = None, device: torch.device | None = None
+) -> UniformReplay | Stream | Rollouts:
+    """The memory that ``algo`` learns from on ``device``; in shared memory where actor processes write into it."""
     check_fits(run, spec)
     layout, algo, stack = run_layout(run, spec), run.algo, run.wrappers.stack
     buffers = SharedBuffers(layout) if run.shares_replay else LocalBuffers(layout)
     if algo.rollout_steps is not None:
         return Rollouts(
-            buffers, stack, algo.rollout_steps, given(algo.epochs), algo.gamma, given(algo.lam), run.seed, lock
+            buffers, stack, algo.rollout_steps, given(algo.epochs), algo.gamma, given(algo.lam), run.seed, lock, device
         )
     if not run.has_replay:
         return Stream(buffers, stack, algo.n_step or 1, algo.gamma, _ahead(run), lock)

@@ -48,6 +48,11 @@ class NStepRings(Rings):
         self.n_step = n_step
         self._gammas = (gamma ** np.arange(n_step + 1)).astype(np.float32)
 
+    def blank(self, batch_size: int) -> Batch:
+        """A batch of the shapes and dtypes of all others; its values mean nothing."""
+        nowhere = np.zeros(batch_size, np.int64)
+        return self._gather(nowhere, nowhere)[0]
+
     def _gather(self, lane: np.ndarray, row: np.ndarray) -> tuple[Batch, np.ndarray]:
         """The batch that starts at ``row`` and the oldest row it needed, ``(B,)``."""
         flat = self._flat

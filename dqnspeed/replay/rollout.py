@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import torch
 
 from dqnspeed.replay.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.replay.rings import Rings
 
+Array = np.ndarray | torch.Tensor
+
 
 @dataclass(slots=True)
 class RolloutBatch:
-    """B transitions of a rollout, with what the policy knew when it acted."""
+    """B transitions of a rollout, with what the policy knew when it acted.
 
-    observations: np.ndarray  # (B, stack * C, ...) of the frames' dtype
-    actions: np.ndarray  # (B,) int64
-    log_probs: np.ndarray  # (B,) float32, of the actions under the policy that acted
-    values: np.ndarray  # (B,) float32, of the states, by the network that acted
-    returns: np.ndarray  # (B,) float32, lambda-returns; less ``values`` they are the advantages
+    On a GPU all but ``versions`` are tensors there.
+    """
+
+    observations: Array  # (B, stack * C, ...) of the frames' dtype
+    actions: Array  # (B,) int64
+    log_probs: Array  # (B,) float32, of the actions under the policy that acted
+    values: Array  # (B,) float32, of the states, by the network that acted
+    returns: Array  # (B,) float32, lambda-returns; less ``values`` they are the advantages
     versions: np.ndarray  # (B,) int64, updates done to the weights that acted
+
+    def to(self, device: torch.device) -> RolloutBatch:
+        """The same on ``device``."""
+        return self._each(lambda column: torch.as_tensor(column).to(device), self.versions)
+
+    def take(self, chosen: np.ndarray, there: torch.Tensor) -> RolloutBatch:
+        """The transitions ``chosen`` ``(B,) int64`` of one on a device, where ``there`` holds the same numbers."""
+        return self._each(lambda column: column[there], self.versions[chosen])
+
+    def _each(self, change: Callable[[Any], Array], versions: np.ndarray) -> RolloutBatch:
+        columns = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "versions"}
+        return RolloutBatch(**columns, versions=versions)
 
 
 def lambda_returns(
@@ -60,6 +78,7 @@ class Rollouts(Rings):
 
     Args:
         steps: T, rows of a rollout in each lane.
+        device: where batches are learnt from; a GPU is sent each rollout once, for all epochs.
     """
 
     def __init__(
@@ -72,8 +91,11 @@ class Rollouts(Rings):
         lam: float,
         seed: int = 0,
         lock: Any = None,
+        device: torch.device | None = None,
     ):
         super().__init__(buffers, stack, lock=lock)
+        self._device = None if device is None or device.type == "cpu" else device
+        self._there: RolloutBatch | None = None  # the rollout on the device
         self._steps, self._epochs, self._gamma, self._lam = steps, epochs, gamma, lam
         self._begin: np.ndarray = np.zeros(len(self._written), np.int64)
         self.taken = 0  # transitions learnt from or passed over
@@ -111,21 +133,19 @@ class Rollouts(Rings):
                 raise LookupError("no rollout is complete yet")
             self._plan(batch_size)
         chosen = self._batches.pop()
-        lane, step = np.divmod(chosen, self._steps)
-        row = self._begin[lane] + step
-        at, flat = self._index(lane, row), self._flat
-        batch = RolloutBatch(
-            observations=self._stacks(lane, row)[0],
-            actions=flat["actions"][at].astype(np.int64),
-            log_probs=flat["log_probs"][at],
-            values=flat["values"][at],
-            returns=self._returns[chosen],
-            versions=flat["versions"][at],
-        )
+        if self._there is None:
+            batch = self._gather(chosen, self._returns)
+        else:
+            batch = self._there.take(chosen, torch.from_numpy(chosen).to(self._device, non_blocking=True))
         if not self._batches:
             self.taken += self._transitions(self._begin, self._begin + self._steps)
             self._begin = self._begin + self._steps
         return batch
+
+    def blank(self, batch_size: int) -> RolloutBatch:
+        """A batch of the shapes and dtypes of all others; its values mean nothing."""
+        batch = self._gather(np.zeros(batch_size, np.int64), np.zeros(1, np.float32))
+        return batch if self._device is None else batch.to(self._device)
 
     def state_dict(self) -> dict[str, Any]:
         """Not to be asked for between the batches of a rollout."""
@@ -135,6 +155,20 @@ class Rollouts(Rings):
         super().load_state_dict(state)
         self._begin = state["begin"].copy()
         self._rng.bit_generator.state = state["rng"]
+
+    def _gather(self, chosen: np.ndarray, returns: np.ndarray) -> RolloutBatch:
+        """The transitions of the rollout that ``chosen`` ``(B,) int64`` numbers, lane by lane."""
+        lane, step = np.divmod(chosen, self._steps)
+        row = self._begin[lane] + step
+        at, flat = self._index(lane, row), self._flat
+        return RolloutBatch(
+            observations=self._stacks(lane, row)[0],
+            actions=flat["actions"][at].astype(np.int64),
+            log_probs=flat["log_probs"][at],
+            values=flat["values"][at],
+            returns=returns[chosen],
+            versions=flat["versions"][at],
+        )
 
     def _per_epoch(self, batch_size: int) -> int:
         return len(self._begin) * self._steps // batch_size
@@ -154,3 +188,5 @@ class Rollouts(Rings):
         for _ in range(self._epochs):
             shuffled = np.resize(self._rng.permutation(transitions), count * batch_size)
             self._batches += np.split(shuffled, count)
+        if self._device is not None:
+            self._there = self._gather(np.arange(len(self._returns)), self._returns).to(self._device)

@@ -137,6 +137,11 @@ def rates(seconds: float, steps: int, updates: int, batch_size: int, frame_skip:
     }
 
 
-def times(*parts: Mapping[str, float]) -> dict[str, float]:
-    """``time/*`` metrics: seconds since the start in each part of the loop."""
-    return {f"time/{name}": value for part in parts for name, value in part.items()}
+def times(device: str, *parts: Mapping[str, float]) -> dict[str, float]:
+    """``time/*`` metrics: seconds since the start in each part of the loop.
+
+    With a ``device`` that works on while the host goes on they are ``time/host_*``: the host waits in whichever part
+    needs the device's results next, so they do not tell what the device was busy with.
+    """
+    prefix = "time/" if device == "cpu" else "time/host_"
+    return {f"{prefix}{name}": value for part in parts for name, value in part.items()}

@@ -213,6 +213,55 @@ def test_cuda_learns_and_acts_the_same(algo: str) -> None:
     np.testing.assert_array_equal(known[0]["versions"], known[1]["versions"])
 
 
+@pytest.mark.cuda
+def test_the_seconds_of_updates_on_a_gpu_are_the_gpus_own() -> None:
+    learner = make_learner(mlp("algo=ppo"), VECTOR, torch.device("cuda"))
+    for _ in range(3):
+        learner.update(rollout())
+    assert 0 < learner.stats()["time/gpu_updating"] < 60
+
+
+@pytest.mark.parametrize("algo", ["dqn", "a2c", "ppo", "pqn"])
+def test_a_warm_up_leaves_no_trace_in_the_learner(algo: str) -> None:
+    learner = make_learner(mlp(f"algo={algo}", "algo.double=true" if algo == "dqn" else "seed=0"), VECTOR, CPU)
+    batch = rollout() if algo in ("ppo", "pqn") else pieces()
+    learner.update(batch)
+    before = copy.deepcopy(learner.state_dict())
+    learner.warm_up(batch)
+    assert repr(learner.state_dict()) == repr(before)
+    assert isinstance(learner, GradientLearner) and int(learner.network.version) == 1  # type: ignore[arg-type]
+    assert all(p.grad is None for p in learner.network.parameters())
+
+
+@pytest.mark.slow
+def test_a_warm_up_compiles_what_the_updates_then_use() -> None:
+    from torch._dynamo.utils import counters
+
+    learner = make_learner(mlp("algo=ppo", "execution.compile=true"), VECTOR, CPU)
+    counters.clear()
+    learner.warm_up(rollout())
+    graphs = counters["stats"]["unique_graphs"]
+    assert graphs > 0
+    learner.update(rollout())
+    learner.update(rollout())
+    assert counters["stats"]["unique_graphs"] == graphs
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("algo", ["dqn", "ppo", "pqn"])
+def test_acting_waits_for_the_device_once(algo: str) -> None:
+    learner = make_learner(mlp(f"algo={algo}"), VECTOR, torch.device("cuda"))
+    policy = make_policy(mlp(f"algo={algo}"), VECTOR, learner.network, learner.device, np.random.default_rng(0))
+    policy.warm_up(rollout().observations)
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with pytest.warns(UserWarning, match="synchroniz") as waits:
+            policy(rollout().observations, epsilon=0.0)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(waits) == 1
+
+
 CARTPOLE = ["env=cartpole", "stop.max_minutes=1", "execution.threads=1", "tracking=local", "tracking.progress=off"]
 LEARNS = {
     "a2c": ["algo=a2c", "num_envs=16", "algo.batch_size=64"],

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import torch
 from conftest import make_toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uniform import GAMMA, Event, append, lanes, naive
 
 from dqnspeed.envs import describe
-from dqnspeed.replay import LocalBuffers, Rollouts, Rows, Stream, lambda_returns, make_memory, ring_layout
+from dqnspeed.replay import LocalBuffers, RolloutBatch, Rollouts, Rows, Stream, lambda_returns, make_memory, ring_layout
 from dqnspeed.schedule import LearningStart, MemorySchedule, make_schedule
 
 LAM = 0.8
@@ -167,3 +168,37 @@ def test_rings_of_another_length_take_over_what_is_still_to_be_read(longer: bool
             before.pass_over()
     after.load_state_dict(before.state_dict())
     np.testing.assert_array_equal(after.sample(10).observations[:, 0], np.arange(81, 91))
+
+
+def test_a_rollout_that_was_sent_to_a_device_gives_the_same_batches() -> None:
+    run = make_toy("algo=ppo", "num_envs=2", "algo.rollout_steps=8", "algo.batch_size=4", "algo.epochs=3")
+    rng = np.random.default_rng(0)
+    here, there = (make_memory(run, describe(run)) for _ in range(2))
+    assert isinstance(here, Rollouts) and isinstance(there, Rollouts)
+    there._device = torch.device("cpu")  # goes the way of a GPU
+    for step in range(18):
+        ends = np.array([step % 5 == 4, False])
+        rows = Rows(
+            frames=rng.normal(size=(2, 3)).astype(np.float32), actions=rng.integers(3, size=2),
+            rewards=rng.normal(size=2).astype(np.float32), terminated=ends, truncated=np.zeros(2, bool),
+            first=np.array([step % 5 == 0, step == 0]), transition=np.ones(2, bool),
+            acting={"log_probs": rng.normal(size=2), "values": rng.normal(size=2), "versions": np.full(2, step)},
+        )  # fmt: skip
+        for memory in (here, there):
+            memory.append(rows)
+    assert here.due(4) == there.due(4) == 12
+    for _ in range(24):
+        ours, theirs = here.sample(4), there.sample(4)
+        assert isinstance(theirs.observations, torch.Tensor) and isinstance(theirs.versions, np.ndarray)
+        for name in RolloutBatch.__slots__:  # type: ignore[attr-defined]
+            np.testing.assert_array_equal(getattr(ours, name), np.asarray(getattr(theirs, name)))
+    blank = there.blank(4)
+    assert [getattr(blank, n).shape for n in ("observations", "returns")] == [(4, 3), (4,)]
+
+
+def test_a_blank_batch_looks_like_those_that_are_learnt_from() -> None:
+    for algo in ("dqn", "a2c"):
+        run = make_toy(f"algo={algo}", "wrappers.stack=2", "algo.n_step=3")
+        blank = make_memory(run, describe(run)).blank(5)
+        assert blank.observations.shape == blank.next_observations.shape == (5, 6)
+        assert blank.observations.dtype == np.float32 and blank.actions.shape == (5,)
