@@ -24,7 +24,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from dqnspeed import compose, envs
-from dqnspeed.combinations import unused
+from dqnspeed.combinations import untuned, unused
 from dqnspeed.compose import from_hydra
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -92,10 +92,10 @@ def check_run(run: RunConfig) -> EnvSpec:
 
 def _check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> None:
     told = dict[str, None]()  # in their order, each once
-    for config, overrides in jobs:
-        run = from_hydra(config)
+    for config, given in jobs:
+        run, overrides = from_hydra(config), list(given)
         check_run(run)
-        told |= dict.fromkeys(unused(run, overrides))
+        told |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides)])
     for sentence in told:
         log.warning("%s", sentence)
 

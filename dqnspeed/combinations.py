@@ -33,6 +33,16 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
             yield f"{override}: does nothing with algo={run.algo.name}; {group} is for algo={', '.join(users[group])}."
 
 
+def untuned(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
+    """A sentence where a game that is not Atari's gets the numbers for Atari, and its preset knows of better ones."""
+    own = any(override.startswith(("env.id=", "algo.", "optimizer.")) for override in overrides)
+    if run.env.recipe and not own and (run.algo.name, run.experiment.name) == ("dqn", "baseline"):
+        yield (
+            f"{run.env.id}: the numbers of algo=dqn are those for Atari games, far too slow for this one; "
+            f"{run.env.recipe} learns it."
+        )
+
+
 def _check_algorithm(run: RunConfig) -> None:
     algo, parallelism = run.algo, run.parallelism
     for f in fields(algo):
@@ -129,18 +139,33 @@ def _check_combinations(run: RunConfig) -> None:
 
 
 def _check_learning_rate(run: RunConfig) -> None:
-    """What is left of a run once its learning rate is nothing would learn nothing, without a word."""
-    falls, ratio = run.optimizer.lr_decay_updates, run.replay_ratio
-    if run.optimizer.lr_final != 0 or ratio is None:
-        return
-    steps = run.stop.max_steps
-    if steps is None or steps * ratio / run.algo.batch_size > falls:
-        brings = "may bring more" if steps is None else f"brings {math.ceil(steps * ratio / run.algo.batch_size)}"
+    steps, updates, per_step = run.optimizer.lr_decay_steps, run.optimizer.lr_decay_updates, run.updates_per_step
+    if (steps is None) == (updates is None):
         raise ConfigError(
-            f"optimizer.lr_final=0: after optimizer.lr_decay_updates={falls} updates nothing would be learnt, and "
-            f"stop.max_steps={'null' if steps is None else steps} {brings}; raise the former, lower the latter, or end "
-            f"with a learning rate above 0."
+            f"optimizer.lr_decay_steps={_shown(steps)}, optimizer.lr_decay_updates={_shown(updates)}: one of the two "
+            f"says how long the learning rate falls, and the other is null."
         )
+    if steps is not None and per_step is None:
+        raise ConfigError(
+            f"optimizer.lr_decay_steps={steps}: parallelism.replay_ratio=free leaves open how many updates these are; "
+            f"give optimizer.lr_decay_updates instead, or a number for parallelism.replay_ratio."
+        )
+    # What is left of a run once its learning rate is nothing would learn nothing, without a word.
+    if run.optimizer.lr_final != 0 or per_step is None:
+        return
+    most = run.stop.max_steps
+    if most is None or most * per_step > run.decay_updates:
+        falls = f"lr_decay_updates={updates} updates" if steps is None else f"lr_decay_steps={steps} agent steps"
+        number = math.ceil(most * per_step) if most is not None and steps is None else "more"
+        raise ConfigError(
+            f"optimizer.lr_final=0: after optimizer.{falls} nothing would be learnt, and stop.max_steps={_shown(most)} "
+            f"{'may bring' if most is None else 'brings'} {number}; raise the former, lower the latter, or end with a "
+            f"learning rate above 0."
+        )
+
+
+def _shown(value: float | None) -> str:
+    return "null" if value is None else f"{value}"
 
 
 def _check_sizes(run: RunConfig) -> None:

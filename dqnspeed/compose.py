@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -17,10 +18,17 @@ from dqnspeed.config import RunConfig
 _PACKAGE = Path(__file__).resolve().parent
 CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf")
 
+_RESOLVERS: dict[str, Callable[..., Any]] = {
+    "mul": lambda *factors: math.prod(factors),
+    "tenth": lambda steps, usual: max(1, (usual if steps is None else steps) // 10),  # of a run, or of the usual one
+    "unless": lambda given, value: value if given is None else None,
+}
+
 
 def register() -> None:
-    """Give Hydra the schema and the ``${mul:a,b}`` resolver that the YAML files use."""
-    OmegaConf.register_new_resolver("mul", lambda *factors: math.prod(factors), replace=True)
+    """Give Hydra the schema and the resolvers that the YAML files use."""
+    for name, resolver in _RESOLVERS.items():
+        OmegaConf.register_new_resolver(name, resolver, replace=True)
     ConfigStore.instance().store(name="schema", node=schema())
 
 

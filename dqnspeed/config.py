@@ -37,7 +37,7 @@ class AlgoConfig:
     step_size: float | None = option("share of the TD error that a table's entry moves", gt=0, le=1, of=("q_learning",))
     entropy: float | None = option("weight of the entropy bonus", ge=0, of=ACTOR_CRITIC)
     entropy_final: float | None = option(
-        "its weight at last, after optimizer.lr_decay_updates in a straight line", ge=0, of=ACTOR_CRITIC
+        "its weight at last, which it reaches in a straight line as the learning rate does", ge=0, of=ACTOR_CRITIC
     )
     value_coef: float | None = option("weight of the value loss (ppo: of half of it)", ge=0, of=ACTOR_CRITIC)
     queue_batches: int | None = option("batches that may wait for the learner", ge=1, of=("a3c",))
@@ -57,6 +57,7 @@ class EnvConfig:
     full_action_space: bool | None = option("all 18 joystick actions, null: as the id says")
     max_episode_frames: int | None = option("emulated frames before truncation, null: as the id says", ge=1)
     observation_key: str | None = option("the entry to look at, where observations are a Dict")
+    recipe: str | None = option("overrides with the numbers for this game, null: algo=dqn has them")
     channels: str = option("where an image has its channels", choices=("auto", "first", "last"))
     kwargs: Dict[str, Any] = option("keyword arguments for gymnasium.make (not for ALE games)")  # noqa: UP006
 
@@ -106,7 +107,8 @@ class OptimizerConfig:
     name: str = option("the optimizer", choices=("adam", "adamw", "rmsprop", "radam"))
     lr: float = option("learning rate", gt=0)
     lr_final: float | None = option("learning rate at last, null: constant", ge=0)
-    lr_decay_updates: int = option("updates it takes from lr to lr_final, in a straight line", ge=1)
+    lr_decay_steps: int | None = option("agent steps from the first update on that it takes from lr to lr_final", ge=1)
+    lr_decay_updates: int | None = option("the same in updates, where lr_decay_steps is null", ge=1)
     eps: float = option("term that keeps the division finite", gt=0)
     weight_decay: float = option("weight decay", ge=0)
     beta1: float = option("decay of the first moment (Adam family)", ge=0, lt=1)
@@ -237,3 +239,18 @@ class RunConfig:
         if ratio == "free":
             return None
         return self.algo.batch_size / given(self.algo.steps_per_update) if ratio is None else float(ratio)
+
+    @property
+    def updates_per_step(self) -> float | None:
+        """Updates done for each agent step; ``None`` where that is left free."""
+        if self.algo.rollout_steps is not None:  # a rollout is cut into whole batches
+            rollout = self.num_lanes * self.algo.rollout_steps
+            return given(self.algo.epochs) * (rollout // self.algo.batch_size) / rollout
+        return None if self.replay_ratio is None else self.replay_ratio / self.algo.batch_size
+
+    @property
+    def decay_updates(self) -> float:
+        """Updates over which the learning rate, and an entropy bonus with it, falls."""
+        if self.optimizer.lr_decay_steps is None:
+            return given(self.optimizer.lr_decay_updates)
+        return self.optimizer.lr_decay_steps * given(self.updates_per_step)

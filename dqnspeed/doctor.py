@@ -19,7 +19,7 @@ from dqnspeed import compose, envs, machine
 from dqnspeed.actors import make_actors, memory_lock
 from dqnspeed.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, wrapper_order
 from dqnspeed.cli import run_app
-from dqnspeed.combinations import unused
+from dqnspeed.combinations import untuned, unused
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -281,7 +281,7 @@ def _main() -> None:
         raise ConfigError(f"picture={own['picture']}: must end with one of {', '.join(PICTURES)}.")
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         run = compose.from_hydra(hydra.compose("config", overrides=overrides))
-    for sentence in unused(run, overrides):
+    for sentence in (*untuned(run, overrides), *unused(run, overrides)):
         print(f"dqnspeed: {sentence}", file=sys.stderr)
     print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {seconds:g} s", flush=True)
     live = sys.stdout.isatty()

@@ -102,6 +102,7 @@ def _folder(arguments: Sequence[str]) -> Path:
 
 def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
     cfg = load_run(folder)
+    OmegaConf.resolve(cfg.exploration)  # epsilon falls as it was begun to, whatever becomes of stop.max_steps
     known = compose.keys()
     for override in OverridesParser.create().parse_overrides([*_earlier(folder), *overrides]):
         key = override.key_or_group

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from dqnspeed.config import RunConfig, StopConfig
+from dqnspeed.config import ACTOR_CRITIC, RunConfig, StopConfig
 from dqnspeed.replay import Memory, Rollouts, Stream
 from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress
@@ -84,6 +84,32 @@ def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_st
         return FreeSchedule(start)
     steps_per_update = run.algo.batch_size / run.replay_ratio
     return RatioSchedule(steps_per_update, start, ahead=max(2 * steps_per_update, 2 * run.num_lanes))
+
+
+def schedule_sentence(run: RunConfig) -> str:
+    """What the schedules of a run come to, told at its start: how often it updates, and what falls over how long."""
+    per_step, parts = run.updates_per_step, list[str]()
+    if per_step is None:
+        parts.append(f"updates of {run.algo.batch_size} as fast as they go")
+    else:
+        every = "agent step" if per_step == 1 else f"{1 / per_step:g} agent steps"
+        parts.append(f"an update of {run.algo.batch_size} for every {every}")
+    if run.algo.name != "q_learning":
+        over = f" over {run.decay_updates:,.0f} updates"
+        over += f" ({run.decay_updates / per_step:,.0f} agent steps)" if per_step else ""
+        optimizer, algo = run.optimizer, run.algo
+        for name, first, last in (
+            ("learning rate", optimizer.lr, optimizer.lr_final),
+            ("entropy bonus", algo.entropy, algo.entropy_final),
+        ):
+            if first is not None:
+                parts.append(f"{name} {first:g}" + (f" to {last:g}{over}" if last not in (None, first) else ""))
+    if run.algo.name not in ACTOR_CRITIC:
+        epsilon = run.exploration
+        first, last, begin = epsilon.start, epsilon.final, epsilon.decay_start
+        fall = f" to {last:g} from agent step {begin:,} to {begin + epsilon.decay_steps:,}" if first != last else ""
+        parts.append(f"epsilon {first:g}{fall}")
+    return f"Schedule: {'; '.join(parts)}."
 
 
 class StopRule:

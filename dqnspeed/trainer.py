@@ -8,6 +8,7 @@ of PPO and the single transitions that move a table are all memories.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +25,14 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.evaluation import Evaluator, evaluation_metrics
 from dqnspeed.learners import Learner, make_learner, set_threads
 from dqnspeed.replay import Memory, make_memory
-from dqnspeed.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
+from dqnspeed.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule, schedule_sentence
 from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress, summarize, write_summary
 from dqnspeed.tracking import Trackers, file_sizes, make_trackers
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.video import EpisodeVideos
+
+log = logging.getLogger(__name__)
 
 FIRST_GAMES = 10  # training games before their mean return can be a best one
 
@@ -63,6 +66,7 @@ def train(
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         resources.enter_context(claimed(folder, resume))
         state = to_go_on_from(folder, run.checkpoint) if resume else None
+        log.info("%s", schedule_sentence(run))
         progress, stop = Progress(run), StopRule(run.stop, signals)
         learner = make_learner(run, spec, device)
         evaluator = Evaluator(run, spec, learner.network, device)

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import make_run
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -12,9 +14,10 @@ from omegaconf import OmegaConf
 
 from dqnspeed import options
 from dqnspeed.cli import USER_ERRORS, check_run, explain
-from dqnspeed.combinations import unused
+from dqnspeed.combinations import untuned, unused
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import KINDS
+from dqnspeed.learners import epsilon_at
 
 CONF = Path(CONF_DIR)
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir())
@@ -76,6 +79,87 @@ def test_rungs_differ_from_the_baseline_in_what_they_name() -> None:
     )
 
 
+def documented() -> dict[str, dict[str, object]]:
+    """The values under `here` in docs/numbers.md: of each command line, by key."""
+    rows: dict[str, dict[str, object]] = {}
+    for line in (CONF.parent / "docs" / "numbers.md").read_text().splitlines():
+        cells = [cell.strip().strip("`") for cell in line.split("|")]
+        if len(cells) == 7 and cells[1] not in ("command line", "---"):
+            keys = rows.setdefault(cells[1] or [*rows][-1], {})
+            if cells[2]:
+                keys[cells[2]] = yaml.safe_load(cells[4])
+    return rows
+
+
+NUMBERS = documented()
+LADDER = ["no_torch_no_grad", "n_envs", "process", "tweaked_n_envs", "tweaked_process", "chapter6_dqn"]
+
+
+@cache
+def values_of(overrides: str) -> dict[str, object]:
+    return {key: value for key, value, _ in options.leaves(make_run(*overrides.split()))}
+
+
+@pytest.mark.parametrize("overrides", NUMBERS)
+def test_the_numbers_of_the_documentation_are_those_of_the_configuration(overrides: str) -> None:
+    told = NUMBERS[overrides]
+    assert told == {key: values_of(overrides)[key] for key in told}
+
+
+@pytest.mark.parametrize("rung", LADDER)
+def test_the_documentation_names_every_number_in_which_a_rung_differs_from_the_baseline(rung: str) -> None:
+    baseline, values = values_of("experiment=baseline"), values_of(f"experiment={rung}")
+    differs = {key for key in values if values[key] != baseline[key]}
+    assert differs - {"experiment.name", "experiment.kind", "experiment.about"} <= set(NUMBERS[f"experiment={rung}"])
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "algo").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_documentation_names_every_number_that_an_algorithm_brings(path: Path) -> None:
+    brought = set()
+    for name, node in yaml.safe_load(path.read_text()).items():
+        if isinstance(node, dict):
+            brought |= {f"{name}.{key}" for key, value in node.items() if value is not None}
+        elif name != "defaults":
+            brought.add(name)
+    assert brought - {"algo.name"} <= set(NUMBERS[f"algo={path.stem}"])
+
+
+@pytest.mark.parametrize("rung", ["process", "tweaked_process"])
+def test_epsilon_of_the_process_rungs_passes_the_points_of_the_book_s_curves(rung: str) -> None:
+    run = make_run(f"experiment={rung}")
+    points = {0: 1.0, 60_000: 0.85, 110_000: 0.725, 210_000: 0.475, 392_000: 0.02, 400_000: 0.02}
+    assert {step: epsilon_at(step, run) for step in points} == pytest.approx(points)
+
+
+@pytest.mark.parametrize(
+    ("stop", "steps"),
+    [("stop.max_steps=null", 1_000_000), ("stop.max_steps=2000000", 200_000), ("stop.max_steps=5", 1)],
+)
+def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(stop: str, steps: int) -> None:
+    assert make_run("algo=pqn", stop).exploration.decay_steps == steps
+    assert make_run("algo=pqn", stop, "exploration.decay_steps=77").exploration.decay_steps == 77
+
+
+@pytest.mark.parametrize(
+    ("overrides", "updates"),
+    [
+        ("experiment=speedrun", 3500),  # 448 000 steps / 128 for an update
+        ("experiment=speedrun algo.batch_size=256", 7000),
+        ("experiment=speedrun algo.epochs=2", 1750),
+        ("experiment=speedrun num_envs=32", 3500),
+        ("experiment=speedrun algo.batch_size=2000", 875),  # one batch of 2000 is cut from a rollout of 2048
+        ("experiment=ppo", 156_250),
+        ("num_envs=4 optimizer.lr_decay_steps=1000", 250),
+        ("parallelism=process parallelism.replay_ratio=8 optimizer.lr_decay_steps=1000", 250),
+        ("algo=a2c optimizer.lr_decay_steps=1280", 10),
+        ("optimizer.lr_decay_updates=77", 77),
+        ("", 100_000),
+    ],
+)
+def test_a_learning_rate_falls_over_agent_steps_whatever_the_batch_and_the_epochs(overrides: str, updates: int) -> None:
+    assert make_run(*overrides.split()).decay_updates == pytest.approx(updates)
+
+
 def test_every_rung_states_its_kind() -> None:
     for path in (CONF / "experiment").glob("*.yaml"):
         experiment = make_run(f"experiment={path.stem}").experiment
@@ -131,7 +215,12 @@ BAD = {
     "experiment=own_env algo=ppo": "algo.n_step=4 (experiment=own_env may bring it): belongs to algo=dqn, a2c,",
     "optimizer.lr=nan": "optimizer.lr=nan: must be a finite number.",
     "optimizer.lr=0": "optimizer.lr=0.0: must be more than 0.",
-    "experiment=ppo algo.epochs=8": "updates nothing would be learnt, and stop.max_steps=10000000 brings 312500; raise",
+    "experiment=ppo stop.max_steps=20000000": "lr_decay_steps=10000000 agent steps nothing would be learnt, and stop",
+    "algo=ppo optimizer.lr_final=0 stop.max_steps=9000000": "learnt, and stop.max_steps=9000000 brings 140625; raise",
+    "experiment=speedrun optimizer.lr_decay_updates=5": "lr_decay_steps=448000, optimizer.lr_decay_updates=5: one of",
+    "optimizer.lr_decay_updates=null": "lr_decay_steps=null, optimizer.lr_decay_updates=null: one of the two says",
+    "optimizer.lr_decay_steps=0": "optimizer.lr_decay_steps=0: must be at least 1.",
+    "experiment=process optimizer.lr_decay_steps=9": "lr_decay_steps=9: parallelism.replay_ratio=free leaves open how",
     "optimizer.lr_final=0": "lr_decay_updates=100000 updates nothing would be learnt, and stop.max_steps=null may",
     "optimizer=adamm": "optimizer=adamm: there is no such option (nearest: adam, radam, adamw)",
     "algo.loss=mae": "algo.loss=mae: choose one of mse, huber.",
@@ -198,6 +287,33 @@ def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, to
     given = overrides.split(" ")
     sentences = list(unused(make_run(*given), given))
     assert [told in sentence for sentence in sentences] == [True] * bool(told)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ("env=frozen_lake", "FrozenLake-v1: the numbers of algo=dqn are those for Atari games, far too slow for this"),
+        ("env=frozen_lake seed=1", "; algo=q_learning env=frozen_lake learns it."),
+        ("env=taxi", "; algo=q_learning env=taxi eval.every_steps=5000 learns it."),
+        ("env=cliff_walking", "; algo=q_learning env=cliff_walking eval.every_steps=5000 learns it."),
+        ("env=cartpole", "; experiment=cartpole learns it."),
+        ("env=cartpole env.id=LunarLander-v3", ""),
+        ("env=cartpole optimizer.lr=1e-3", ""),
+        ("env=breakout", ""),
+        ("experiment=own_env", ""),
+    ],
+)
+def test_a_game_that_is_not_ataris_is_told_a_line_that_learns_it(overrides: str, told: str) -> None:
+    sentences = list(untuned(make_run(*overrides.split()), overrides.split()))
+    assert [told in sentence for sentence in sentences] == [True] * bool(told)
+
+
+@pytest.mark.parametrize("preset", ["cartpole", "cliff_walking", "frozen_lake", "taxi"])
+def test_the_line_that_a_preset_names_composes_to_its_game_with_other_numbers(preset: str) -> None:
+    run = make_run(f"env={preset}")
+    better = make_run(*run.env.recipe.split())
+    assert better.env == run.env and better.algo != run.algo
+    assert list(untuned(better, run.env.recipe.split())) == []
 
 
 def test_help_explains_every_group_and_ten_overrides(

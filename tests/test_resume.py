@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hydra
 import numpy as np
 import pytest
 from conftest import TOY, command, environment, make_run, make_toy, untimed
+from omegaconf import OmegaConf
 
 from dqnspeed import envs, resuming
 from dqnspeed.checkpoint import State, load, newest
 from dqnspeed.cli import USER_ERRORS, explain
+from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.learners.gradient import GradientLearner
 from dqnspeed.learners.policy import NetworkPolicy
@@ -348,6 +351,15 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
 
     resuming.prepare(["resume=run", "stop.max_steps=200"])  # what is changed stays changed
     assert resuming.prepare(["resume=run"]).run.stop.max_steps == 200
+
+
+def test_epsilon_of_a_resumed_run_falls_as_it_began_whatever_length_the_run_gets(tmp_path: Path) -> None:
+    (tmp_path / ".hydra").mkdir()
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        began = hydra.compose("config", overrides=[*TOY, "algo=pqn", "stop.max_steps=1000", "stop.reward_bound=null"])
+    OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
+    run = resuming.prepare([f"resume={tmp_path}", "stop.max_steps=100000"]).run
+    assert (run.stop.max_steps, run.exploration.decay_steps) == (100_000, 100)
 
 
 def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:

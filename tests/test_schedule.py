@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from conftest import make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dqnspeed.envs import Episode
-from dqnspeed.schedule import FreeSchedule, LearningStart, RatioSchedule, make_schedule
+from dqnspeed.schedule import FreeSchedule, LearningStart, RatioSchedule, make_schedule, schedule_sentence
 from dqnspeed.tracking.metrics import Returns, Speed
 
 
@@ -40,6 +41,26 @@ def test_a_resumed_run_owes_no_updates_for_the_steps_that_fill_its_replay_anew()
     schedule = RatioSchedule(2, LearningStart(steps=5000, updates=700))
     assert [schedule.due(steps, 700) for steps in (4000, 4999, 5000, 5002)] == [0, 0, 1, 2]
     assert schedule.due(5002, 702) == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ("", "an update of 32 for every agent step; learning rate 0.0001; epsilon 1 to 0.02 from agent step 10,000 to"),
+        ("experiment=process", "updates of 128 as fast as they go; learning rate 0.0001; epsilon 1 to 0.02 from agent"),
+        (
+            "experiment=speedrun",
+            "for every 128 agent steps; learning rate 0.001 to 0.0003 over 3,500 updates (448,000 ",
+        ),
+        ("experiment=speedrun", "; entropy bonus 0.01 to 0.001 over 3,500 updates (448,000 agent steps)."),
+        ("experiment=process optimizer.lr_final=1e-5", "learning rate 0.0001 to 1e-05 over 100,000 updates; epsilon"),
+        ("algo=a2c", "an update of 128 for every 128 agent steps; learning rate 0.001; entropy bonus 0.01."),
+        ("algo=q_learning", "Schedule: an update of 1 for every agent step; epsilon 1."),
+    ],
+)
+def test_one_sentence_says_what_the_schedules_come_to(overrides: str, told: str) -> None:
+    sentence = schedule_sentence(make_run(*overrides.split()))
+    assert told in sentence and sentence.startswith("Schedule: ") and "\n" not in sentence
 
 
 def test_returns_forget_what_is_older_than_the_window() -> None:

@@ -27,7 +27,7 @@ class PolicyLearner(OnPolicyLearner):
 
     def _entropy_coef(self) -> np.ndarray:
         """Weight of the bonus now, as an array: a number that changes would have the loss compiled anew."""
-        return np.array(annealed(self.updates, self._entropy, self._entropy_final, self._optimizer), np.float32)
+        return np.array(annealed(self.updates, self._entropy, self._entropy_final, self._decay_updates), np.float32)
 
 
 class ActorCritic(PolicyLearner):

@@ -64,16 +64,16 @@ def make_optimizer(optimizer: OptimizerConfig, network: nn.Module, device: torch
     return torch.optim.RMSprop(parameters, lr, optimizer.alpha, eps, decay, optimizer.momentum, optimizer.centered)
 
 
-def lr_at(update: int, optimizer: OptimizerConfig) -> float:
+def lr_at(update: int, optimizer: OptimizerConfig, decay_updates: float) -> float:
     """Learning rate of the ``update``-th update: from ``lr`` to ``lr_final`` in a straight line, then constant."""
     if optimizer.lr_final is None:
         return optimizer.lr
-    return annealed(update, optimizer.lr, optimizer.lr_final, optimizer)
+    return annealed(update, optimizer.lr, optimizer.lr_final, decay_updates)
 
 
-def annealed(update: int, first: float, last: float, optimizer: OptimizerConfig) -> float:
-    """A number that goes from ``first`` to ``last`` while the learning rate falls."""
-    progress = min(1.0, update / optimizer.lr_decay_updates)
+def annealed(update: int, first: float, last: float, decay_updates: float) -> float:
+    """A number that goes from ``first`` to ``last`` in a straight line over ``decay_updates``, then stays."""
+    progress = min(1.0, update / decay_updates)
     return first + progress * (last - first)
 
 

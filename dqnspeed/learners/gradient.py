@@ -69,6 +69,7 @@ class GradientLearner:
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
         self._algo, self._execution, self._optimizer = run.algo, run.execution, run.optimizer
+        self._decay_updates = run.decay_updates
         self.device = device
         self.updates, self.begun = 0, False
         self.network = place(make_network(run, spec), run.execution, device)
@@ -131,7 +132,7 @@ class GradientLearner:
             if self._algo.max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.network.parameters(), self._algo.max_grad_norm)
             for group in self.optimizer.param_groups:
-                group["lr"] = lr_at(self.updates, self._optimizer)
+                group["lr"] = lr_at(self.updates, self._optimizer, self._decay_updates)
             self.optimizer.step()
             self._history[self.updates % HISTORY] = torch.stack([number.detach() for number in numbers])
         self.updates += 1
