@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from dqnspeed import options
-from dqnspeed.cli import USER_ERRORS, check_run, explain
+from dqnspeed.cli import USER_ERRORS, _check_jobs, check_run, explain
 from dqnspeed.combinations import untuned, unused
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import KINDS
@@ -306,6 +306,12 @@ def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, to
 def test_a_game_that_is_not_ataris_is_told_a_line_that_learns_it(overrides: str, told: str) -> None:
     sentences = list(untuned(make_run(*overrides.split()), overrides.split()))
     assert [told in sentence for sentence in sentences] == [True] * bool(told)
+
+
+def test_that_line_is_told_before_a_run_begins(caplog: pytest.LogCaptureFixture) -> None:
+    with initialize_config_dir(CONF_DIR, version_base="1.3"):
+        _check_jobs([(compose("config", overrides=["env=frozen_lake"]), iter(["env=frozen_lake"]))])
+    assert [message.endswith("algo=q_learning env=frozen_lake learns it.") for message in caplog.messages] == [True]
 
 
 @pytest.mark.parametrize("preset", ["cartpole", "cliff_walking", "frozen_lake", "taxi"])

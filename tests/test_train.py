@@ -25,6 +25,7 @@ from dqnspeed.checkpoint import load
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.learners import NotFiniteError
+from dqnspeed.schedule import schedule_sentence
 from dqnspeed.tracking.files import Lines
 from dqnspeed.trainer import train
 
@@ -75,13 +76,15 @@ SMALLER = {  # for on-policy rungs, whose first update would take long to come
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> None:
+def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = make_run(
         f"experiment={rung}", "algo.learning_starts=200", "stop.max_steps=260", "stop.max_minutes=2",
         "tracking=local", "tracking.progress=off", "tracking.report_every_s=0.5", "model.background_frames=50",
         "execution.threads=1", *SMALLER.get(rung, []),
     )  # fmt: skip
-    summary = run_in(tmp_path, run)
+    with caplog.at_level("INFO", "dqnspeed"):
+        summary = run_in(tmp_path, run)
+    assert schedule_sentence(run) in caplog.messages
     assert summary["stopped_by"] == "max_steps" and not summary["solved"]
     assert summary["updates"] > 0 and summary["agent_steps"] >= 260
     if rung in SMALLER:

@@ -101,6 +101,21 @@ def test_an_actor_critic_update_is_the_gradient_step_of_its_equation(algo: str) 
     assert stats["perf/policy_lag"] == 0
 
 
+def test_an_entropy_bonus_falls_with_the_learning_rate_over_agent_steps() -> None:
+    """Sixteen agent steps are four updates of four."""
+    learner = seeded(
+        mlp("algo=a2c", "algo.batch_size=4", "algo.entropy=0.04", "algo.entropy_final=0", "optimizer.lr=1e-3",
+            "optimizer.lr_final=6e-4", "optimizer.lr_decay_steps=16")
+    )  # fmt: skip
+    weights, rates = [], []
+    for _ in range(6):
+        weights.append(float(learner._arrays(pieces())["entropy_coef"]))
+        learner.update(pieces())
+        rates.append(learner.optimizer.param_groups[0]["lr"])
+    assert weights == pytest.approx([0.04, 0.03, 0.02, 0.01, 0, 0])
+    assert rates == pytest.approx([1e-3, 9e-4, 8e-4, 7e-4, 6e-4, 6e-4])
+
+
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("clip_value", [False, True])
 def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip_value: bool) -> None:
