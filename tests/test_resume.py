@@ -358,8 +358,9 @@ def test_epsilon_of_a_resumed_run_falls_as_it_began_whatever_length_the_run_gets
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         began = hydra.compose("config", overrides=[*TOY, "algo=pqn", "stop.max_steps=1000", "stop.reward_bound=null"])
     OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
-    run = resuming.prepare([f"resume={tmp_path}", "stop.max_steps=100000"]).run
-    assert (run.stop.max_steps, run.exploration.decay_steps) == (100_000, 100)
+    for changed in (["stop.max_steps=100000"], []):  # kept for the next time
+        run = resuming.prepare([f"resume={tmp_path}", *changed]).run
+        assert (run.stop.max_steps, run.exploration.decay_steps) == (100_000, 100)
 
 
 def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:
