@@ -5,22 +5,26 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed.combinations import check
 from dqnspeed.config import RunConfig
+from dqnspeed.envs.games import rom_of
+from dqnspeed.options import ConfigError, nearest
 
 _PACKAGE = Path(__file__).resolve().parent
 CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf")
 
 
 def register() -> None:
-    """Give Hydra the schema and the ``${mul:a,b}`` resolver that the YAML files use."""
+    """Give Hydra the schema and the resolvers that the YAML files use, ``${mul:a,b}`` and ``${bound_of:id,pong}``."""
     OmegaConf.register_new_resolver("mul", lambda *factors: math.prod(factors), replace=True)
+    OmegaConf.register_new_resolver("bound_of", bound_of, replace=True)
     ConfigStore.instance().store(name="schema", node=schema())
 
 
@@ -37,11 +41,31 @@ def schema() -> DictConfig:
 
 def keys() -> list[str]:
     """Every group, scalar and ``group.key`` of the schema."""
-    root, found = schema(), list[str]()
-    for name in map(str, root):
+    return _keys_of(schema())
+
+
+def _keys_of(root: DictConfig) -> list[str]:
+    found = list[str]()
+    for name in [str(key) for key in root]:
         node = root._get_node(name)
-        found += [name, *(f"{name}.{key}" for key in map(str, node))] if isinstance(node, DictConfig) else [name]
+        group = isinstance(node, DictConfig) and not node._is_none()
+        found += [name, *(f"{name}.{key}" for key in map(str, node))] if group else [name]
     return found
+
+
+def bound_of(env_id: str, pong: float | None = None) -> float | None:
+    """The mean return at which a game counts as solved, by ``conf/reward_bounds.yaml``; ``None`` where none is known.
+
+    Args:
+        pong: what Pong's bound is instead.
+    """
+    game = rom_of(str(env_id)) or env_id
+    return pong if game == "pong" and pong is not None else _bounds().get(game)
+
+
+@cache
+def _bounds() -> dict[str, float]:
+    return cast("dict[str, float]", OmegaConf.to_container(OmegaConf.load(f"{CONF_DIR}/reward_bounds.yaml")))
 
 
 def _writable(kind: Any) -> DictConfig:
@@ -55,11 +79,15 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     """Turn a composed configuration into plain frozen dataclasses, checked.
 
     Raises:
-        ConfigError: a value is missing, out of range, or at odds with another.
+        ConfigError: an option is unknown, or a value missing, out of range, or at odds with another.
     """
     own = copy.copy(cfg)
     with open_dict(own):
         own.pop("hydra", None)
+    known = keys()
+    for key in _keys_of(own):
+        if key not in known:
+            raise ConfigError(f"{key}: there is no such option{nearest(key, known)}.")
     run = OmegaConf.to_object(own)
     assert isinstance(run, RunConfig)
     check(run)
