@@ -226,7 +226,8 @@ def check_flags() -> None:
         with contextlib.redirect_stderr(printed):
             get_args_parser().parse_args()
     except SystemExit as error:
-        raise ConfigError(f"{printed.getvalue().rpartition('error: ')[2].strip()}; see --hydra-help.") from error
+        advice = "flags go before or after all KEY=VALUE" if "=" in printed.getvalue() else "see --hydra-help"
+        raise ConfigError(f"{printed.getvalue().rpartition('error: ')[2].strip()}; {advice}.") from error
 
 
 def explain(error: BaseException) -> str:

@@ -46,10 +46,10 @@ def keys() -> list[str]:
 
 def _keys_of(root: DictConfig) -> list[str]:
     found = list[str]()
-    for name in [str(key) for key in root]:
+    for name in map(str, root):
         node = root._get_node(name)
-        group = isinstance(node, DictConfig) and not node._is_none()
-        found += [name, *(f"{name}.{key}" for key in map(str, node))] if group else [name]
+        below = list(node) if isinstance(node, DictConfig) and not node._is_none() else []
+        found += [name, *(f"{name}.{key}" for key in below)]
     return found
 
 

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import contextlib
-import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from conftest import make_run
@@ -13,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from dqnspeed import doctor, options, play, report, train
+from dqnspeed import options
 from dqnspeed.cli import check_run, explain, is_users, unbounded
 from dqnspeed.combinations import unused
 from dqnspeed.compose import CONF_DIR, bound_of
@@ -296,16 +293,6 @@ def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, to
     given = overrides.split(" ")
     sentences = list(unused(make_run(*given), given))
     assert [told in sentence for sentence in sentences] == [True] * bool(told)
-
-
-@pytest.mark.parametrize("command", [train, play, doctor, report])
-def test_every_command_tells_its_version(
-    command: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["dqnspeed", "--version"])
-    with contextlib.suppress(SystemExit):
-        command.main()
-    assert re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", capsys.readouterr().out)
 
 
 def test_help_explains_every_group_and_ten_overrides(
