@@ -238,8 +238,9 @@ def explain(error: BaseException) -> str:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     text = str(error)
-    if mark := getattr(error, "problem_mark", None):  # of a YAML file
-        return f"{mark.name}, line {mark.line + 1}: {getattr(error, 'problem', '')}."
+    if mark := getattr(error, "problem_mark", None):  # of YAML, in a file or in a value
+        place = f"{mark.name}, line {mark.line + 1}" if mark.buffer is None else mark.buffer.rstrip("\0")
+        return f"{place}: {getattr(error, 'problem', '')}."
     if isinstance(error, MissingConfigException):
         return _explain_missing_option(error, text)
     if isinstance(error, OSError):
@@ -247,7 +248,9 @@ def explain(error: BaseException) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"a file of options is not UTF-8: {error}."
     if sweep := re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'", text):
-        return f"{sweep.group(1)}: a sweep over several values needs -m, and a value with a comma in it quotes."
+        return (
+            f"{sweep.group(1)}: a sweep over several values needs dqnspeed.train -m, and a value with a comma quotes."
+        )
     if isinstance(error, OverrideParseException):
         quoted = "KEY='\"VALUE\"' where it has other signs"
         return f"{error.override}: cannot be read; give GROUP=OPTION or KEY=VALUE ({quoted})."
