@@ -6,3 +6,8 @@ try:
     __version__ = version("dqnspeed")
 except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0+source"
+
+
+def about() -> str:
+    """This version, and those of what it stands on."""
+    return f"dqnspeed {__version__} (hydra {version('hydra-core')}, torch {version('torch')})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
+import io
 import itertools
 import logging
 import os
@@ -13,24 +13,28 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
+from hydra._internal.utils import get_args_parser
+from hydra.conf import HydraConf
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from dqnspeed import compose, envs
+from dqnspeed import about, compose, envs
+from dqnspeed.claim import claimed, new_folder
 from dqnspeed.combinations import untuned, unused
 from dqnspeed.compose import from_hydra
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.learners import check_execution
 from dqnspeed.models import check_network
-from dqnspeed.options import ConfigError
+from dqnspeed.options import ConfigError, nearest
 from dqnspeed.replay import check_fits
 from dqnspeed.tracking.video import check_video
 
@@ -39,38 +43,89 @@ log = logging.getLogger(__name__)
 USAGE_EXIT_CODE = 2
 FULL_ERROR = os.environ.get("HYDRA_FULL_ERROR") == "1"  # as the user set it
 USER_ERRORS = (ConfigError, HydraException, OmegaConfBaseException)
+READERS = ("hydra", "omegaconf", "yaml")
 
 
 class Preflight(Callback):
-    """Checks every job of a run or a sweep before Hydra makes the first folder."""
+    """Checks every job of a run or a sweep, and claims its folder, before Hydra writes the first file."""
+
+    def __init__(self) -> None:
+        self._held = contextlib.ExitStack()
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
-            _check_jobs([(config, config.hydra.overrides.task)])
+            HydraConfig.instance().cfg = cast("HydraConf", config)  # folders may be named by it
             _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
+            _check_jobs([(config, config.hydra.overrides.task)])
+            self._held.enter_context(_claimed(config, "run"))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
-            for folder in Path(config.hydra.sweep.dir).glob("*"):
-                _check_folder_is_new("hydra.sweep.dir", folder)
-            loader = GlobalHydra.instance().config_loader()
-            jobs = sweep_jobs(config, loader)
-            _check_jobs((loader.load_sweep_config(config, overrides), overrides) for overrides in jobs)
+            _check_jobs(_jobs_in_new_folders(config))
+            self._held.enter_context(_claimed(config, "sweep"))
+
+    def on_run_end(self, config: DictConfig, **_: Any) -> None:
+        self._held.close()
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        self._held.close()
 
 
 def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
     """The overrides of each job that Hydra's basic sweeper is going to run."""
-    given = list(cfg.hydra.overrides.task)
     params = cfg.hydra.sweeper.get("params") or {}
-    given += [f"{key}={value}" for key, value in params.items()]
-    choices = []
+    given = [f"{key}={value}" for key, value in params.items()] + list(cfg.hydra.overrides.task)
+    choices = dict[str, list[str]]()  # the last one given counts
     for override in OverridesParser.create(config_loader=loader).parse_overrides(given):
+        key = override.get_key_element()
+        if override.is_sweep_override() and not override.is_discrete_sweep():
+            raise ConfigError(f"{override.input_line}: no list of values to sweep over; give {key}=VALUE,VALUE.")
         if override.is_sweep_override():
-            key = override.get_key_element()
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+            choices[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
         else:
-            choices.append([str(override.input_line)])
-    return (list(job) for job in itertools.product(*choices))
+            choices[key] = [str(override.input_line)]
+    return (list(job) for job in itertools.product(*choices.values()))
+
+
+def _jobs_in_new_folders(config: DictConfig) -> Iterator[tuple[DictConfig, list[str]]]:
+    loader, folders = GlobalHydra.instance().config_loader(), set[Path]()
+    for number, overrides in enumerate(sweep_jobs(config, loader)):
+        job = loader.load_sweep_config(config, overrides)
+        with open_dict(job):
+            job.hydra.job.id = job.hydra.job.num = number
+        HydraConfig.instance().cfg = cast("HydraConf", job)
+        folder = Path(job.hydra.sweep.dir, job.hydra.sweep.subdir)
+        _check_folder_is_new("hydra.sweep.dir", folder)
+        if folder in folders:
+            raise ConfigError(f"hydra.sweep.subdir={job.hydra.sweep.subdir}: several jobs would write there.")
+        folders.add(folder)
+        yield job, overrides
+    if not folders:
+        raise ConfigError("-m: this sweep has no jobs, since one of its options has no values.")
+
+
+@contextlib.contextmanager
+def _claimed(config: DictConfig, mode: str) -> Iterator[None]:
+    """The folder of a ``run`` or a ``sweep``: what was asked for, else a new one, whose name Hydra is told."""
+    option, folder = f"hydra.{mode}.dir", Path(config.hydra[mode].dir)
+    if not config.hydra[mode].dir:
+        raise ConfigError(f"{option}=: name a folder.")
+    try:
+        if any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra):
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            folder = new_folder(folder)
+    except OSError as error:
+        raise ConfigError(f"{option}={folder}: cannot be made ({error.strerror}).") from error
+    if str(folder) != config.hydra[mode].dir:
+        config.hydra[mode].dir = str(folder)
+        config.hydra.overrides.hydra.append(f"{option}={_quoted(str(folder))}")  # jobs of a sweep are composed anew
+    with claimed(folder, resumed=False):
+        yield
+
+
+def _quoted(text: str) -> str:
+    return "'" + re.sub(r"(\\*)'", r"\1\1\'", text) + "'"
 
 
 def check_run(run: RunConfig) -> EnvSpec:
@@ -95,9 +150,22 @@ def _check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> None:
     for config, given in jobs:
         run, overrides = from_hydra(config), list(given)
         check_run(run)
-        told |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides)])
+        told |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides), *unbounded(run, overrides)])
     for sentence in told:
         log.warning("%s", sentence)
+
+
+def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
+    """A sentence where nobody has said at which mean return the game counts as solved."""
+    if run.stop.reward_bound is not None or compose.bound_of(run.env.id) is not None:
+        return
+    if not any("reward_bound=" in override for override in overrides):
+        limits = {"stop.max_steps": run.stop.max_steps, "stop.max_minutes": run.stop.max_minutes}
+        ends = [f"at {key}={value:g}" for key, value in limits.items() if value is not None]
+        yield (
+            f"no reward bound is known for {run.env.id}; the run ends {' or '.join(ends) or 'when it is interrupted'}; "
+            f"stop.reward_bound=NUMBER sets one."
+        )
 
 
 def _check_folder_is_new(option: str, folder: Path) -> None:
@@ -113,10 +181,21 @@ def one_sentence() -> Iterator[None]:
     """
     try:
         yield
-    except USER_ERRORS as error:
+    except Exception as error:
+        if not is_users(error):
+            raise
         if FULL_ERROR:
             traceback.print_exc()
         fail(explain(error))
+
+
+def is_users(error: Exception) -> bool:
+    """Whether this is a mistake of the user: it is told as one, or Hydra and what reads options for it raised it."""
+    if isinstance(error, USER_ERRORS):
+        return True
+    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    known = [package for package in (name.partition(".")[0] for name in names) if package in ("dqnspeed", *READERS)]
+    return bool(known) and known[-1] in READERS
 
 
 def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
@@ -125,13 +204,30 @@ def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
 
 
 def run_app(job: Callable[..., Any]) -> None:
-    """Run a ``hydra.main`` function; its user errors come out as one sentence."""
+    """Run a command; its user errors come out as one sentence."""
+    if "--version" in sys.argv[1:]:
+        print(about())
+        return
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors over instead of printing them
+    # As with python -m, in child processes too; but last, so that they cannot find another dqnspeed than this process.
+    if not getattr(sys.flags, "safe_path", False) and not {"", str(Path.cwd())} & set(sys.path):
+        sys.path.append(str(Path.cwd()))
     try:
         with one_sentence():
             job()
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+
+
+def check_flags() -> None:
+    """Raise :class:`ConfigError` at a flag that Hydra would answer with its usage."""
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed):
+            get_args_parser().parse_args()
+    except SystemExit as error:
+        advice = "flags go before or after all KEY=VALUE" if "=" in printed.getvalue() else "see --hydra-help"
+        raise ConfigError(f"{printed.getvalue().rpartition('error: ')[2].strip()}; {advice}.") from error
 
 
 def explain(error: BaseException) -> str:
@@ -142,20 +238,44 @@ def explain(error: BaseException) -> str:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     text = str(error)
+    if mark := getattr(error, "problem_mark", None):  # of YAML, in a file or in a value
+        place = f"{mark.name}, line {mark.line + 1}" if mark.buffer is None else mark.buffer.rstrip("\0")
+        return f"{place}: {getattr(error, 'problem', '')}."
     if isinstance(error, MissingConfigException):
         return _explain_missing_option(error, text)
-    unknown = re.search(r"Could not (?:override|append to config\. An item is already at) '([\w.@/]+)'", text)
-    not_in = re.search(r"Key '([\w.]+)' (?:is )?not in", f"{text}\n{cause}")
-    if unknown and "already at" in text:
-        return f"+{unknown.group(1)}: is an option already; drop the +."
-    if unknown and not_in:
-        key = unknown.group(1)
-        return f"{key}: there is no such option{_nearest(key, compose.keys())}."
-    if isinstance(cause, OmegaConfBaseException) and cause.full_key:
-        return f"{cause.full_key}: {_first_line(cause)}."
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, UnicodeDecodeError):
+        return f"a file of options is not UTF-8: {error}."
+    if sweep := re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'", text):
+        return (
+            f"{sweep.group(1)}: a sweep over several values needs dqnspeed.train -m, and a value with a comma quotes."
+        )
+    if isinstance(error, OverrideParseException):
+        quoted = "KEY='\"VALUE\"' where it has other signs"
+        return f"{error.override}: cannot be read; give GROUP=OPTION or KEY=VALUE ({quoted})."
+    if "Config group override must be" in text:
+        given = [
+            f"{argument}: " for argument in sys.argv[1:] if re.match(r"[\w/]*=([\d.]*|null|true|false)$", argument)
+        ]
+        return f"{''.join(given[:1])}a group takes the name of one of its options."
+    known = re.search(r"Could not append to config\. An item is already at '([\w.@/]+)'", text)
+    if known:
+        return f"+{known.group(1)}: is an option already; drop the +."
+    full_key = getattr(cause, "full_key", None) or "".join(re.findall(r"full_key: (\S+)", text)[:1])
+    file = re.match(r"In '(.*)': \w+ raised while composing config:\n(.*)", text)
+    where = f", in the option file {file.group(1)}" if file else ""
+    if full_key and re.search(r"Key '.+' (?:is )?not in", f"{text}\n{cause}"):
+        return f"{full_key}: there is no such option{where}{nearest(full_key, compose.keys())}."
+    if file:
+        return f"{full_key or file.group(1)}: {file.group(2).rstrip('.')}{where}."
+    if full_key and "missing mandatory value" in str(cause):
+        return f"{full_key}: has no value."
+    if full_key:
+        return f"{full_key}: {_first_line(cause)}."
     group = re.search(r"Could not override '([\w./]+)'", text)
     if group and "No match in the defaults list" in text:
-        return f"{group.group(1)}: there is no such option{_nearest(group.group(1), compose.keys())}."
+        return f"{group.group(1)}: there is no such option{nearest(group.group(1), compose.keys())}."
     return f"{_first_line(error)}."
 
 
@@ -165,14 +285,8 @@ def _explain_missing_option(error: MissingConfigException, text: str) -> str:
     allowed = list(error.options or [])
     if not group:
         return f"{_first_line(error)}."
-    return f"{group}={name}: there is no such option{_nearest(name, allowed)}; choose one of {', '.join(allowed)}."
-
-
-def _nearest(word: str, words: list[str]) -> str:
-    near = difflib.get_close_matches(word, words, n=3, cutoff=0.6)
-    if not near:
-        near = [w for w in words if w.rpartition(".")[2] == word.rpartition(".")[2]][:3]
-    return f" (nearest: {', '.join(near)})" if near else ""
+    choose = f"; choose one of {', '.join(allowed)}" if allowed else ""
+    return f"{group}={name}: there is no such option{nearest(name, allowed)}{choose}."
 
 
 def _first_line(error: BaseException) -> str:

@@ -134,7 +134,7 @@ def _check_combinations(run: RunConfig) -> None:
     for layer in run.model.conv:
         if len(layer) != 3 or min(layer) < 1:
             raise ConfigError(f"model.conv={run.model.conv}: each layer is [filters, kernel, stride], all at least 1.")
-    if any(units < 1 for units in run.model.hidden):
+    if any(not isinstance(units, int) or units < 1 for units in run.model.hidden):
         raise ConfigError(f"model.hidden={run.model.hidden}: every layer needs at least 1 unit.")
 
 

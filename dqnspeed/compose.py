@@ -6,23 +6,20 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed.combinations import check
 from dqnspeed.config import RunConfig
+from dqnspeed.envs.games import rom_of
+from dqnspeed.options import ConfigError, nearest
 
 _PACKAGE = Path(__file__).resolve().parent
 CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf")
-
-_RESOLVERS: dict[str, Callable[..., Any]] = {
-    "mul": lambda *factors: math.prod(factors),
-    "tenth": lambda steps, usual: max(1, (usual if steps is None else steps) // 10),  # of a run, or of the usual one
-    "unless": lambda given, value: value if given is None else None,
-}
 
 
 def register() -> None:
@@ -45,11 +42,39 @@ def schema() -> DictConfig:
 
 def keys() -> list[str]:
     """Every group, scalar and ``group.key`` of the schema."""
-    root, found = schema(), list[str]()
+    return _keys_of(schema())
+
+
+def _keys_of(root: DictConfig) -> list[str]:
+    found = list[str]()
     for name in map(str, root):
         node = root._get_node(name)
-        found += [name, *(f"{name}.{key}" for key in map(str, node))] if isinstance(node, DictConfig) else [name]
+        below = list(node) if isinstance(node, DictConfig) and not node._is_none() else []
+        found += [name, *(f"{name}.{key}" for key in below)]
     return found
+
+
+def bound_of(env_id: str, pong: float | None = None) -> float | None:
+    """The mean return at which a game counts as solved, by ``conf/reward_bounds.yaml``; ``None`` where none is known.
+
+    Args:
+        pong: what Pong's bound is instead.
+    """
+    game = rom_of(str(env_id)) or env_id
+    return pong if game == "pong" and pong is not None else _bounds().get(game)
+
+
+_RESOLVERS: dict[str, Callable[..., Any]] = {
+    "mul": lambda *factors: math.prod(factors),
+    "tenth": lambda steps, usual: max(1, (usual if steps is None else steps) // 10),  # of a run, or of the usual one
+    "unless": lambda given, value: value if given is None else None,
+    "bound_of": bound_of,
+}
+
+
+@cache
+def _bounds() -> dict[str, float]:
+    return cast("dict[str, float]", OmegaConf.to_container(OmegaConf.load(f"{CONF_DIR}/reward_bounds.yaml")))
 
 
 def _writable(kind: Any) -> DictConfig:
@@ -63,11 +88,15 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     """Turn a composed configuration into plain frozen dataclasses, checked.
 
     Raises:
-        ConfigError: a value is missing, out of range, or at odds with another.
+        ConfigError: an option is unknown, or a value missing, out of range, or at odds with another.
     """
     own = copy.copy(cfg)
     with open_dict(own):
         own.pop("hydra", None)
+    known = keys()
+    for key in _keys_of(own):
+        if key not in known:
+            raise ConfigError(f"{key}: there is no such option{nearest(key, known)}.")
     run = OmegaConf.to_object(own)
     assert isinstance(run, RunConfig)
     check(run)

@@ -265,6 +265,8 @@ def _main() -> None:
     overrides = []
     for argument in arguments:
         key, _, value = argument.partition("=")
+        if argument.startswith("-"):
+            raise ConfigError(f"{argument}: is no option; give GROUP=OPTION and KEY=VALUE of dqnspeed.train.")
         if key in own:
             own[key] = value
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
@@ -12,6 +13,14 @@ T = TypeVar("T")
 
 class ConfigError(ValueError):
     """What the user asked for cannot be done; the message is one sentence for the user."""
+
+
+def nearest(word: str, words: Sequence[str]) -> str:
+    """``" (nearest: a, b)"``, the ``words`` that a mistyped ``word`` may have meant, or nothing."""
+    near = difflib.get_close_matches(word, words, n=3, cutoff=0.6)
+    if not near:
+        near = [w for w in words if w.rpartition(".")[2] == word.rpartition(".")[2]][:3]
+    return f" (nearest: {', '.join(near)})" if near else ""
 
 
 def option(

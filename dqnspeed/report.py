@@ -12,6 +12,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from dqnspeed import about
+
 # Overrides that change neither what is learnt nor how fast.
 UNTOLD = ("experiment=", "seed=", "tracking", "checkpoint", "stop.", "hydra.")
 
@@ -86,6 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="dqnspeed-report", description="The table of runs, and their curves.")
     parser.add_argument("folders", nargs="+", type=Path, help="run or sweep folders")
     parser.add_argument("--curves", type=Path, metavar="PNG", help="also draw the learning curves (needs matplotlib)")
+    parser.add_argument("--version", action="version", version=about())
     arguments = parser.parse_args()
     folders = runs_below(arguments.folders)
     if not folders:

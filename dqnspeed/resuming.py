@@ -106,6 +106,8 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
     known = compose.keys()
     for override in OverridesParser.create().parse_overrides([*_earlier(folder), *overrides]):
         key = override.key_or_group
+        if override.is_sweep_override():
+            raise ConfigError(f"{override.input_line}: a run goes on with one value, not with a sweep.")
         if not key.startswith(CHANGEABLE) or key not in known or str(override.input_line).startswith(("+", "~")):
             raise ConfigError(f"{key}: is no option that a resumed run can change; {', '.join(CHANGEABLE)} are.")
         OmegaConf.update(cfg, key, override.value())

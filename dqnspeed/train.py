@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed import compose, envs, resuming
 from dqnspeed.actors import ActorError
-from dqnspeed.cli import fail, run_app
+from dqnspeed.cli import check_flags, fail, run_app
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -32,6 +32,11 @@ def _job(cfg: DictConfig) -> float | None:
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
     run = compose.from_hydra(cfg)
     return _train(run, envs.describe(run), folder, plain, group)
+
+
+def _start() -> None:
+    check_flags()
+    _job()
 
 
 def _resume() -> float | None:
@@ -79,7 +84,7 @@ def _print_result(summary: dict[str, Any], folder: Path) -> None:
 
 def main() -> None:
     """Console entry point."""
-    run_app(_resume if resuming.asked_for(sys.argv[1:]) else _job)
+    run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)
 
 
 if __name__ == "__main__":

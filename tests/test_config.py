@@ -13,10 +13,11 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from dqnspeed import options
-from dqnspeed.cli import USER_ERRORS, _check_jobs, check_run, explain
+from dqnspeed.cli import _check_jobs, check_run, explain, is_users, unbounded
 from dqnspeed.combinations import untuned, unused
-from dqnspeed.compose import CONF_DIR
+from dqnspeed.compose import CONF_DIR, bound_of
 from dqnspeed.config import KINDS
+from dqnspeed.envs.games import rom_of
 from dqnspeed.learners import epsilon_at
 
 CONF = Path(CONF_DIR)
@@ -171,8 +172,10 @@ def preflight(*overrides: str) -> str | None:
     """The sentence a user would read, or None where nothing is wrong."""
     try:
         check_run(make_run(*overrides))
-    except USER_ERRORS as error:
-        return explain(error)
+    except Exception as error:
+        if is_users(error):
+            return explain(error)
+        raise
     return None
 
 
@@ -241,16 +244,95 @@ BAD = {
     "stop.reward_bond=3": "stop.reward_bond: there is no such option (nearest: stop.reward_bound",
     "env=cartpole wrappers=none model=mlp wrappers.resize=84": "wrappers.resize=84: resizes images, and observations",
     "parallelism=process num_envs=16 replay.capacity=512 algo.learning_starts=200": "replay.capacity=512: must be",
-    "num_envs==3": "Error parsing override 'num_envs==3'.",
+    "num_envs==3": "num_envs==3: cannot be read; give GROUP=OPTION or KEY=VALUE",
+    "env.id=Ünïcode": "env.id=Ünïcode: cannot be read; give GROUP=OPTION or KEY=VALUE",
+    "+foo=1": "foo: there is no such option.",
+    "++foo=1": "foo: there is no such option.",
+    "+algo.tau=0.03": "algo.tau: there is no such option (nearest: algo.lam",
+    "stop={max_steps:3,foo:1}": "stop.foo: there is no such option",
+    "num_envs=1,2": "num_envs=1,2: a sweep over several values needs dqnspeed.train -m",
+    "experiment=baseline,process": "experiment=baseline,process: a sweep over several values needs dqnspeed.train -m",
+    "~env": "env.id: has no value.",
+    "model.hidden=[[1]]": "model.hidden=[[1]]: every layer needs at least 1 unit.",
+    "hydra.searchpath=[file://CONF] env=odd": "env.idd: there is no such option, in the option file env/odd",
+    "hydra.searchpath=[file://CONF] env=typed": "env.reward_bound: Value 'abc' of type 'str' could not be",
+    "hydra.searchpath=[file://CONF] env=list": "env/list: Merge error: list is not a subclass of EnvConfig",
+    "hydra.searchpath=[file://CONF] env=broken": "/env/broken.yaml, line 4: expected ',' or ']'",
 }
 
 
+OWN_OPTIONS = {"odd": "idd: x", "typed": "reward_bound: abc", "broken": "id: [x", "list": ""}
+
+
+@pytest.fixture(scope="module")
+def own_options(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder of option files with mistakes."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "env").mkdir()
+    for name, line in OWN_OPTIONS.items():
+        (folder / "env" / f"{name}.yaml").write_text(f"defaults:\n  - pong\n{line}\n" if line else "- a\n")
+    return str(folder)
+
+
 @pytest.mark.parametrize("overrides", BAD)
-def test_bad_input_gets_one_sentence(overrides: str) -> None:
-    given = [overrides] if "kwargs" in overrides else overrides.split(" ")
+def test_bad_input_gets_one_sentence(overrides: str, own_options: str) -> None:
+    given = [overrides] if "kwargs" in overrides else overrides.replace("CONF", own_options).split(" ")
     sentence = preflight(*given)
     assert sentence is not None and BAD[overrides] in sentence
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("overrides", "bound"),
+    [
+        ("env=breakout", 31.8),
+        ("env.id=ALE/Breakout-v5", 31.8),
+        ("env.id=Breakout-v4", 31.8),
+        ("env.id=breakout", 31.8),
+        ("env=breakout env.id=ALE/Alien-v5", 6875),
+        ("env=breakout env.id=ALE/Pong-v5", 17),
+        ("env.id=CartPole-v1 wrappers=none model=mlp", 475),
+        ("env.id=ALE/VideoPinball-v5", None),
+        ("env.id=Acrobot-v1 wrappers=none model=mlp", None),
+        ("env.id=ALE/VideoPinball-v5 env.reward_bound=9", 9),
+        ("env=breakout stop.reward_bound=9", 9),
+        ("env=breakout env.reward_bound=null", None),
+        ("experiment=a3c", 18),
+        ("experiment=a2c env.id=ALE/Pong-v5", 18),
+        ("experiment=chapter6_dqn", 19),
+        ("experiment=a3c env=breakout", 31.8),
+        ("experiment=chapter6_dqn env.id=ALE/VideoPinball-v5", None),
+        ("experiment=a3c env.reward_bound=5", 5),
+        ("experiment=a3c stop.reward_bound=5", 5),
+        ("experiment=own_env", None),
+    ],
+)
+def test_a_bound_belongs_to_its_game(overrides: str, bound: float | None) -> None:
+    assert make_run(*overrides.split(" ")).stop.reward_bound == bound
+
+
+def test_every_game_of_env_has_a_bound_and_every_bound_its_game() -> None:
+    ids = [make_run(f"env={path.stem}").env.id for path in (CONF / "env").glob("*.yaml")]
+    assert {rom_of(env_id) or env_id for env_id in ids} == set(OmegaConf.load(CONF / "reward_bounds.yaml"))
+    assert all(bound_of(env_id) is not None for env_id in ids)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (
+            "env.id=VideoPinball-v4 stop.max_steps=9",
+            "for VideoPinball-v4; the run ends at stop.max_steps=9; stop.rewar",
+        ),
+        ("env.id=VideoPinball-v4", "the run ends when it is interrupted; stop.reward_bound=NUMBER sets one."),
+        ("env.id=VideoPinball-v4 stop.reward_bound=null", ""),
+        ("env.id=VideoPinball-v4 env.reward_bound=3", ""),
+        ("env=breakout", ""),
+    ],
+)
+def test_a_game_without_a_known_bound_is_told(overrides: str, told: str) -> None:
+    given = overrides.split(" ")
+    assert [told in sentence for sentence in unbounded(make_run(*given), given)] == [True] * bool(told)
 
 
 @pytest.mark.parametrize("game", ["ALE/Breakout-v5", "Breakout-v4", "video_pinball", "BreakoutNoFrameskip-v4"])
@@ -259,7 +341,20 @@ def test_any_ale_game_can_be_named_by_id_or_rom(game: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "overrides", [["num_envs=0"], ["wrappers=native", "env.id=CartPole-v1"], ["-m", "num_envs=1,0"]]
+    "overrides",
+    [
+        ["num_envs=0"],
+        ["wrappers=native", "env.id=CartPole-v1"],
+        ["-m", "num_envs=1,0"],
+        ["hydra.run.dir=/dev/null"],
+        ["hydra.run.dir="],
+        ["-m", "hydra.sweep.dir=/dev/null/x", "seed=0,1"],
+        ["-m", "hydra.sweep.subdir=same", "seed=0,1"],
+        ["-m", "seed=range(0)"],
+        ["--foo"],
+        ["--resolve"],
+        ["env=null"],
+    ],
 )
 def test_bad_input_leaves_nothing_behind(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, overrides: list[str]

@@ -127,6 +127,7 @@ def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
         "picture=nowhere/a.png": "picture=nowhere/a.png: there is no such folder.",
         "picture=a.txt": "picture=a.txt: must end with one of .png,",
         "env=pongg": "env=pongg: there is no such option",
+        "-m": "-m: is no option; give GROUP=OPTION and KEY=VALUE of dqnspeed.train.",
     }.items():
         result = ask_in_a_shell(tmp_path, line)
         assert result.returncode == 2 and result.stderr.startswith(f"dqnspeed: {sentence}"), result.stderr

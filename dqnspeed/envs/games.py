@@ -43,14 +43,20 @@ def _roms() -> set[str]:
     return {str(rules["game"]) for rules in _registered().values()}
 
 
+def rom_of(env_id: str) -> str | None:
+    """The ROM an id names (registered id or ROM name), or ``None`` where it is not an ALE game."""
+    if env_id in _registered():
+        return str(_registered()[env_id]["game"])
+    return env_id if env_id in _roms() else None
+
+
 def atari_game(env: EnvConfig) -> AtariGame | None:
     """The ALE game an id names (registered id or ROM name), or ``None`` where it is not an ALE game."""
-    if env.id in _registered():
-        rules = _registered()[env.id]
-    elif env.id in _roms():
-        rules = {"game": env.id, "repeat_action_probability": 0.0, "full_action_space": False}
-    else:
+    rom = rom_of(env.id)
+    if rom is None:
         return None
+    usual: dict[str, object] = {"game": rom, "repeat_action_probability": 0.0, "full_action_space": False}
+    rules = _registered().get(env.id, usual)
     sticky, full, frames = env.sticky_actions, env.full_action_space, env.max_episode_frames
     return AtariGame(
         rom=str(rules["game"]),
