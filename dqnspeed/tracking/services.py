@@ -83,7 +83,7 @@ class WandB(Tracker):
             id_file.write_text(uuid.uuid4().hex[:8])
         first = id_file.read_text()
 
-        def begin(mode: str, run_id: str) -> Any:
+        def begin(mode: Any, run_id: str) -> Any:
             return wandb.init(
                 project=tracking.project,
                 name=tracking.run_name or name[:128],
