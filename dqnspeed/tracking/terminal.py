@@ -18,7 +18,7 @@ from dqnspeed.tracking.base import Tracker
 from dqnspeed.tracking.metrics import WINDOW_S
 
 PLAIN_EVERY_S = 10.0
-NAME_WIDTH = 24  # of a run where it is named again and again
+NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name where it is told again and again, and of its bar
 TREND_S, TREND_FROM_S = 60.0, 15.0  # the mean's change is told over the last minute, and not of a moment
 BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
 
@@ -58,8 +58,8 @@ def show(metrics: Mapping[str, float], step: int, trend: str = "") -> list[str]:
     return [
         f"mean {number('episode/return_mean_100', '.2f')}{trend and f' ({trend})'}",
         f"loss {number('train/loss', '.3g')}",
-        f"{step:,} steps",
         f"{number('perf/steps_per_second', ',.0f')} steps/s",
+        f"{step:,} steps",
         f"{number('episode/count', '.0f')} games",
         f"eps {number('train/epsilon', '.2f')}",
         f"{number('perf/updates_per_second', ',.0f')} updates/s",
@@ -134,16 +134,17 @@ class Limit:
 
 
 class RichProgress(Tracker):
-    """A live bar with the current state of the run; a narrow terminal cuts what comes last."""
+    """A live bar with the current state of the run, as much of it as the terminal is wide."""
 
     def __init__(self, run: RunConfig, label: str):
         self._limit, self._trend, self._forecast = Limit(run), Trend(), Forecast(run)
         self._progress = Progress(
             TextColumn("{task.description}", style="bold", markup=False),
-            BarColumn(bar_width=8),
+            BarColumn(bar_width=BAR_WIDTH),
             TextColumn("{task.fields[state]}", markup=False),
         )
-        self._task = self._progress.add_task(_short(label), total=1.0, state="starting")
+        self._name = _short(label)
+        self._task = self._progress.add_task(self._name, total=1.0, state="starting")
         self._progress.start()
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
@@ -152,7 +153,11 @@ class RichProgress(Tracker):
         left = self._limit.left(step, seconds, metrics.get("perf/steps_per_second", 0))
         trend = self._trend.add(metrics.get("episode/return_mean_100", math.nan), seconds)
         done = min(1.0, self._limit.done(step, seconds))
-        self._progress.update(self._task, completed=done, state="  ".join([left, *show(metrics, step, trend)]))
+        room = self._progress.console.width - len(self._name) - BAR_WIDTH - 2
+        parts = [left, *show(metrics, step, trend)]
+        while len(parts) > 1 and len("  ".join(parts)) > room:
+            parts.pop()
+        self._progress.update(self._task, completed=done, state="  ".join(parts))
 
     def close(self, summary: Mapping[str, Any]) -> None:
         self._progress.stop()
