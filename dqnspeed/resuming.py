@@ -59,7 +59,7 @@ def prepare(arguments: Sequence[str]) -> Resumption:
     _check_unfinished(run, folder)
     spec = check_run(run)
     with claimed(folder, resumed=True):
-        begun_with = _lines(folder / ".hydra" / "overrides.yaml") + _earlier(folder)
+        begun_with = _begun_with(folder) + _earlier(folder)
         if overrides:
             _keep([*_earlier(folder), *overrides], folder)
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
@@ -116,6 +116,14 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
 def _earlier(folder: Path) -> list[str]:
     """Overrides that this run was resumed with before."""
     return _lines(folder / ".hydra" / "resumed.yaml")
+
+
+def _begun_with(folder: Path) -> list[str]:
+    """Overrides that this run was begun with; a damaged file of them costs it no more than its full name."""
+    try:
+        return _lines(folder / ".hydra" / "overrides.yaml")
+    except Exception:  # whatever a YAML parser raises
+        return []
 
 
 def _lines(path: Path) -> list[str]:

@@ -104,7 +104,7 @@ class WandB(Tracker):
                     _ask_for_an_answer(wandb)
                     run = begin("online", first)
             except Exception as error:
-                logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # of W&B; it would fail for hours
+                logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # of W&B, and as much in vain
                 _no_wandb.append(" ".join(str(error).split()).rstrip("."))
             if run is None:
                 log.warning("tracking.wandb=online: W&B cannot be used (%s); this run is kept offline.", _no_wandb[0])
