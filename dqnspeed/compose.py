@@ -10,7 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
+import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed.combinations import check
@@ -101,6 +105,21 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     assert isinstance(run, RunConfig)
     check(run)
     return run
+
+
+def rung(name: str) -> RunConfig:
+    """``experiment=name`` without another override; the baseline where no such file is (or is no longer)."""
+    for experiment in (name, "baseline"):
+        overrides = [f"experiment={experiment}"]
+        try:
+            if GlobalHydra.instance().is_initialized():
+                loader = GlobalHydra.instance().config_loader()
+                return from_hydra(loader.load_configuration("config", overrides, RunMode.RUN))
+            with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+                return from_hydra(hydra.compose("config", overrides=overrides))
+        except (ConfigError, HydraException):
+            continue
+    raise AssertionError("the baseline is a rung")
 
 
 register()

@@ -153,7 +153,7 @@ class TrackingConfig:
     video_every: int = option("training games between videos of what the agent saw, 0: none", ge=0)
     project: str = option("W&B project")
     group: str | None = option("W&B group, null: the sweep's folder in a sweep, else none")
-    run_name: str | None = option("W&B run name, null: rung and seed")
+    run_name: str | None = option("W&B run name, null: rung, overrides and seed")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from dqnspeed.options import ConfigError
 from dqnspeed.replay import Memory, check_fits, make_memory, run_layout
 from dqnspeed.replay.buffers import layout_bytes
 from dqnspeed.schedule import LearningStart, make_schedule
+from dqnspeed.tracking.terminal import BOOK_STEPS
 from dqnspeed.tracking.video import enlarge, picture
 
 USAGE = """What an environment does to an agent: a random policy plays it for a minute, and one update is done.
@@ -39,7 +40,6 @@ USAGE = """What an environment does to an agent: a random policy plays it for a 
 One line a finding: ok, look (worth a look) or wrong (nothing will be learnt through this), and what to do about it.
 doctor.png shows what the network sees (picture=FILE names another). The exit code is 1 where something is wrong."""
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
-BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
 SPEED_STEPS, SPEED_S, UPDATES = 3000, 10.0, 5
 LARGE_ERROR = 20  # of a value, where rewards are of size 1
 

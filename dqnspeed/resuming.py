@@ -39,6 +39,7 @@ class Resumption:
     spec: EnvSpec
     plain: dict[str, Any]
     group: str | None
+    overrides: list[str]  # from its start to now
 
 
 def asked_for(arguments: Sequence[str]) -> bool:
@@ -58,11 +59,12 @@ def prepare(arguments: Sequence[str]) -> Resumption:
     _check_unfinished(run, folder)
     spec = check_run(run)
     with claimed(folder, resumed=True):
+        begun_with = _begun_with(folder) + _earlier(folder)
         if overrides:
             _keep([*_earlier(folder), *overrides], folder)
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
     group = str(folder.parent) if (folder.parent / "multirun.yaml").exists() else None
-    return Resumption(folder, run, spec, plain, group)
+    return Resumption(folder, run, spec, plain, group, [*begun_with, *overrides])
 
 
 def load_run(folder: Path) -> DictConfig:
@@ -116,7 +118,18 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
 
 def _earlier(folder: Path) -> list[str]:
     """Overrides that this run was resumed with before."""
-    path = folder / ".hydra" / "resumed.yaml"
+    return _lines(folder / ".hydra" / "resumed.yaml")
+
+
+def _begun_with(folder: Path) -> list[str]:
+    """Overrides that this run was begun with; a damaged file of them costs it no more than its full name."""
+    try:
+        return _lines(folder / ".hydra" / "overrides.yaml")
+    except Exception:  # whatever a YAML parser raises
+        return []
+
+
+def _lines(path: Path) -> list[str]:
     return [str(line) for line in OmegaConf.load(path)] if path.exists() else []
 
 

@@ -32,6 +32,8 @@ class Progress:
         self._created = time.perf_counter()
         self.agent_steps = 0
         self.time_to_solve_s: float | None = None
+        self.time_to_solve_avg_s: float | None = None
+        self._bound = math.inf if run.stop.reward_bound is None else run.stop.reward_bound
         self.resumed_at: list[int] = []  # agent steps
         self.learning_began: tuple[float, int, int] | None = None  # seconds, agent steps and updates
         self._epsilon = 1.0
@@ -51,9 +53,16 @@ class Progress:
         self._epsilon = collected.epsilon
 
     def new_episodes(self, collected: Collected) -> Iterator[tuple[int, Episode]]:
-        """The games that ended, numbered from 1, each counted as it is handed out."""
+        """The games that ended, numbered from 1, each counted as it is handed out.
+
+        ``time_to_solve_avg_s`` is the moment when the exponential mean first reached the bound: the stop rule of the
+        book's programs (PTAN). It begins at the first game, so a lucky one may be enough; it ends nothing here.
+        """
         for episode in collected.episodes:
             self.returns.add(episode)
+            average = self.returns.average.value
+            if self.time_to_solve_avg_s is None and average is not None and average >= self._bound:
+                self.time_to_solve_avg_s = self.clock.now()
             yield self.returns.count, episode
 
     def learning(self, updates: int) -> None:
@@ -97,6 +106,7 @@ class Progress:
             "returns": self.returns.state_dict(),
             "loss": self._loss.value,
             "resumed_at": self.resumed_at,
+            "time_to_solve_avg": self.time_to_solve_avg_s,
         }
 
     def load_state_dict(self, state: Mapping[str, Any], updates: int) -> None:
@@ -105,6 +115,7 @@ class Progress:
         self.timer.seconds.update(state["timer"])
         self.returns.load_state_dict(state["returns"])
         self.resumed_at = [*state["resumed_at"], self.agent_steps]
+        self.time_to_solve_avg_s = state.get("time_to_solve_avg")
         self._next_report = time.monotonic() + self._every
         self._began = (self.clock.now(), self.agent_steps, updates)
         self._speed = Speed(self._batch_size, self._frame_skip, *self._began)
@@ -112,6 +123,7 @@ class Progress:
 
 def summarize(
     run: RunConfig,
+    label: str,
     progress: Progress,
     device: torch.device,
     updates: int,
@@ -127,6 +139,7 @@ def summarize(
     mean = progress.returns.mean
     return {
         "experiment": run.experiment.name,
+        "label": label,
         "kind": list(run.experiment.kind),
         "algo": run.algo.name,
         "env": run.env.id,
@@ -135,6 +148,7 @@ def summarize(
         "stopped_by": "error" if error is not None else reason,
         "error": None if error is None else f"{type(error).__name__}: {error}",
         "time_to_solve_s": _rounded(progress.time_to_solve_s),
+        "time_to_solve_avg_s": _rounded(progress.time_to_solve_avg_s),
         "startup_s": _rounded(progress.startup_s),
         "wall_time_s": _rounded(progress.clock.now()),
         "agent_steps": progress.agent_steps,
@@ -145,6 +159,7 @@ def summarize(
         "updates_per_second": _rounded(speed["perf/updates_per_second"]),
         "replay_ratio": _rounded(speed["perf/replay_ratio"]),
         "return_mean_100": _rounded(mean) if progress.returns.count else None,
+        "return_mean_games": len(progress.returns.last),
         "eval_return_mean": _rounded(eval_mean),
         "resumed_at": progress.resumed_at,
         "peak_rss_mib": _rounded(machine.peak_rss_mib()),

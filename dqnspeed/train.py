@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import hydra
+import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from dqnspeed import compose, envs, resuming
+from dqnspeed import changes, compose, envs, machine, resuming
 from dqnspeed.actors import ActorError
 from dqnspeed.cli import check_flags, fail, run_app
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.learners import NotFiniteError
+from dqnspeed.learners import NotFiniteError, set_threads
+from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
 
 
@@ -31,7 +34,7 @@ def _job(cfg: DictConfig) -> float | None:
     group = str(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
     run = compose.from_hydra(cfg)
-    return _train(run, envs.describe(run), folder, plain, group)
+    return _train(run, envs.describe(run), folder, plain, group, list(hydra_config.overrides.task))
 
 
 def _start() -> None:
@@ -42,7 +45,7 @@ def _start() -> None:
 def _resume() -> float | None:
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s %(levelname)s] %(message)s", datefmt="%H:%M:%S")
     resumed = resuming.prepare(sys.argv[1:])
-    return _train(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resume=True)
+    return _train(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resumed.overrides, True)
 
 
 def _train(
@@ -51,10 +54,18 @@ def _train(
     folder: Path,
     plain: Mapping[str, Any],
     group: str | None,
+    overrides: Sequence[str],
     resume: bool = False,
 ) -> float | None:
+    changed = changes.differences(run, compose.rung(run.experiment.name))
+    kind = changes.kinds(run.experiment.kind, changed)
+    run = dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, kind=kind))
+    label = changes.label(run.experiment.name, overrides, changed)
+    set_threads(run)
+    device, threads = str(machine.pick_device(run.device)), torch.get_num_threads()
+    print(*opening(run, label, device, threads, _shown(folder), resume), sep="\n", flush=True)
     try:
-        summary = train(run, spec, folder, plain, group, resume)
+        summary = train(run, spec, folder, plain, group, resume, label)
     except (ActorError, NotFiniteError) as error:
         fail(f"{error}\n{resuming.advice(_shown(folder))}", code=1)
     _print_result(summary, _shown(folder))
@@ -71,12 +82,13 @@ def _shown(folder: Path) -> Path:
 
 def _print_result(summary: dict[str, Any], folder: Path) -> None:
     mean = summary["return_mean_100"]
-    shown = "no game finished" if mean is None else f"mean return {mean:.2f} over the last 100 games"
+    games = "only game" if summary["return_mean_games"] == 1 else f"last {summary['return_mean_games']} games"
+    shown = "no game finished" if mean is None else f"mean return {mean:.2f} over the {games}"
     how = (
         f"solved in {summary['time_to_solve_s']:.0f} s" if summary["solved"] else f"stopped by {summary['stopped_by']}"
     )
     print(
-        f"{summary['experiment']}: {how}; {shown}; {summary['agent_steps']:,} agent steps, "
+        f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps, "
         f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
         f"replay ratio {summary['replay_ratio']:.1f}\n{folder}"
     )

@@ -44,6 +44,7 @@ def train(
     config: Mapping[str, Any],
     group: str | None = None,
     resume: bool = False,
+    label: str | None = None,
 ) -> dict[str, Any]:
     """Train one agent in ``folder`` and return its summary.
 
@@ -52,6 +53,7 @@ def train(
         config: the same configuration as plain data, for the trackers; ``group`` names the sweep it belongs to.
         resume: go on with the run in ``folder`` from its newest checkpoint; from its start where it was killed
             before the first was due.
+        label: the run's name among others, by default that of its rung.
 
     Raises:
         ConfigError: the folder holds another run already; or the run to be resumed is still running, or left nothing
@@ -59,6 +61,7 @@ def train(
         ActorError: an actor process died, hung or raised.
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
     """
+    label = label or run.experiment.name
     machine.reset_peak_rss()
     seeding.seed_everything(run.seed)
     set_threads(run)
@@ -82,7 +85,7 @@ def train(
             checkpoints.load_state_dict(state["checkpoints"])
             start = LearningStart(**state["learning_start"])
         resumed_at = None if state is None else progress.agent_steps
-        trackers = make_trackers(run, folder, config, group, resumed_at, state and state["files"])
+        trackers = make_trackers(run, folder, config, label, group, resumed_at, state and state["files"])
         error: BaseException | None = None
         try:
             lock = memory_lock(run)
@@ -108,7 +111,7 @@ def train(
             error = raised
             raise
         finally:
-            summary = summarize(run, progress, device, learner.updates, evaluator.mean, stop.reason, error)
+            summary = summarize(run, label, progress, device, learner.updates, evaluator.mean, stop.reason, error)
             write_summary(folder / "summary.json", summary)
             trackers.close(summary)
     return summary

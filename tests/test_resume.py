@@ -374,7 +374,10 @@ def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:
         path.unlink()
     assert newer and int(oldest.stem[5:]) < 1900
     go(tmp_path, make_toy(*toy, "stop.max_steps=2200"), resumed=True)
-    steps = [event.step for event in EventAccumulator(str(tmp_path)).Reload().Scalars("episode/length")]
+    steps = [
+        event.step
+        for event in EventAccumulator(str(next(tmp_path.glob("tensorboard/*")))).Reload().Scalars("episode/length")
+    ]
     assert steps == [int(row["agent_step"]) for row in episodes(tmp_path)] == sorted(set(steps))
 
 

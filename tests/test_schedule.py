@@ -3,12 +3,15 @@ from __future__ import annotations
 import math
 
 import pytest
-from conftest import make_run
+from conftest import make_run, make_toy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dqnspeed.actors import Collected
 from dqnspeed.envs import Episode
-from dqnspeed.schedule import FreeSchedule, LearningStart, RatioSchedule, make_schedule, schedule_sentence
+from dqnspeed.schedule import FreeSchedule, LearningStart, RatioSchedule, StopRule, make_schedule, schedule_sentence
+from dqnspeed.signals import StopSignals
+from dqnspeed.summary import Progress
 from dqnspeed.tracking.metrics import Returns, Speed
 
 
@@ -80,3 +83,30 @@ def test_speed_is_that_of_the_last_seconds() -> None:
     assert metrics["perf/steps_per_second"] == 50
     assert metrics["perf/frames_per_second"] == 200
     assert (metrics["perf/updates_per_second"], metrics["perf/replay_ratio"]) == (50, 32)
+
+
+def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
+    """0.98 of a mean of 5 and 0.02 of a game of 100 are 6.9, and with another game of 100 they are 8.8."""
+
+    def play(progress: Progress, *returns: float) -> None:
+        games = [Episode(0, value, 7) for value in returns]
+        list(progress.new_episodes(Collected(episodes=games)))
+
+    run = make_toy("stop.reward_bound=8", "stop.window=100")
+    progress, stop = Progress(run), StopRule(run.stop, StopSignals())
+    progress.clock.set(10.0)
+    play(progress, 5, 100)
+    assert progress.time_to_solve_avg_s is None
+    play(progress, 100)
+    assert progress.time_to_solve_avg_s == 10.0
+    assert not stop.holds(progress) and progress.time_to_solve_s is None
+    resumed = Progress(run)
+    resumed.load_state_dict(progress.state_dict(), updates=0)
+    resumed.clock.set(20.0)
+    play(resumed, 100)
+    assert resumed.time_to_solve_avg_s == 10.0
+
+    lucky, without = Progress(run), Progress(make_toy())
+    play(lucky, 8)
+    play(without, 8)
+    assert (lucky.time_to_solve_avg_s, without.time_to_solve_avg_s) == (0.0, None)

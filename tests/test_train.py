@@ -114,7 +114,7 @@ def test_a_run_leaves_the_agreed_files(parallelism: str, tmp_path: Path) -> None
     assert all(e["length"] == "7" and float(e["return"]) >= 28 for e in episodes)
     assert (tmp_path / "checkpoints" / "final.safetensors").exists()
     assert (tmp_path / "checkpoints" / "best.safetensors").exists()
-    assert list(tmp_path.glob("events.out.tfevents.*"))
+    assert list(tmp_path.glob("tensorboard/baseline_seed_0/events.out.tfevents.*"))
     assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
 
 
@@ -122,7 +122,11 @@ def test_tensorboard_gets_the_same_names_and_values(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     run_in(tmp_path, make_toy("stop.max_steps=2000", "tracking.tensorboard=true"))
-    events = EventAccumulator(str(tmp_path)).Reload()
+    (folder,) = (tmp_path / "tensorboard").iterdir()  # its name is what TensorBoard calls the run
+    assert folder.name == "baseline_seed_0"
+    events = EventAccumulator(str(folder)).Reload()
+    games = [event.value for event in events.Scalars("episode/return")]
+    assert len(games) == len((tmp_path / "episodes.csv").read_text().splitlines()) - 1  # each once
     assert set(events.Tags()["scalars"]) >= METRICS
     report = next(r for r in lines_of(tmp_path) if "train/loss" in r)
     losses = {event.step: event.value for event in events.Scalars("train/loss")}
@@ -300,6 +304,16 @@ def test_two_jobs_of_a_sweep_run_in_one_process(
     assert result.returncode == 0, result.stderr
     summaries = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text()) for i in range(2)]
     assert [s["stopped_by"] for s in summaries] == ["max_steps"] * 2
+    told = result.stdout.splitlines()
+    for job, summary in enumerate(summaries):
+        name, where = summary["label"], f"sweep{os.sep}{job}"
+        assert name.startswith("baseline env.id=toy_envs:Counter-v0 ") and ("=process" in name) == (job == 1)
+        begin = next(i for i, line in enumerate(told) if line.startswith(f"{name}: toy_envs:Counter-v0, algo=dqn"))
+        assert told[begin + 1] == "goal: no bound; limits: 500 agent steps"
+        assert told[begin + 2] == f"device cpu, 1 torch thread; files in {where}"
+        games = summary["return_mean_games"]
+        assert games == min(100, summary["episodes"]) < 100
+        assert any(line.startswith(f"{name}: stopped by") and f"over the last {games} games;" in line for line in told)
     assert len(list(tmp_path.glob("sweep/*/wandb/offline-run-*/*.wandb"))) == 2
 
 

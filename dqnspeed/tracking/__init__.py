@@ -20,6 +20,7 @@ def make_trackers(
     run: RunConfig,
     folder: Path,
     config: Mapping[str, Any],
+    label: str,
     group: str | None,
     resumed_at: int | None = None,
     sizes: Mapping[str, int] | None = None,
@@ -27,6 +28,7 @@ def make_trackers(
     """The trackers of a run. TensorBoard or W&B that cannot start are named in a warning and left out.
 
     Args:
+        label: the run's name among others.
         resumed_at: agent step at which a run is resumed, whose files are there already; ``None`` for a new run.
         sizes: bytes of those files at that step; what was written later is taken back.
     """
@@ -37,18 +39,18 @@ def make_trackers(
         EpisodesCsv(folder / "episodes.csv"),
         EvaluationsCsv(folder / "evaluations.csv"),
     ]
+    name = f"{label}, seed {run.seed}"
     services: list[tuple[str, Callable[[], Tracker]]] = []
     if run.tracking.tensorboard:
-        services.append(("TensorBoard", lambda: TensorBoard(folder, config, resumed_at)))
+        services.append(("TensorBoard", lambda: TensorBoard(folder, config, name, resumed_at)))
     if run.tracking.wandb != "disabled":
-        name = f"{run.experiment.name}-seed{run.seed}"
         services.append(("W&B", lambda: WandB(run.tracking, folder, config, name, group, resumed_at)))
-    for label, make in services:
+    for service, make in services:
         try:
             trackers.append(make())
         except Exception as error:  # training goes on without it
-            log.warning("%s could not start and is off for this run: %s", label, error)
-    return Trackers([*trackers, make_progress(run)])
+            log.warning("%s could not start and is off for this run: %s", service, error)
+    return Trackers([*trackers, make_progress(run, label)])
 
 
 __all__ = ["Tracker", "Trackers", "file_sizes", "make_trackers"]

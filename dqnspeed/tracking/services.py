@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import re
+import signal
+import threading
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,22 +18,36 @@ from dqnspeed.config import TrackingConfig
 from dqnspeed.envs import Episode
 from dqnspeed.tracking.base import Tracker
 
+log = logging.getLogger(__name__)
+
+ANSWER_S = 4.0  # that W&B's server has, to answer at all and then to take a run
+EVENTS = "events.out.tfevents.*"
+OF_A_GAME = ("episode/return", "episode/length")  # logged with each game, and again by no report
+
+_no_wandb: list[str] = []  # why W&B's server cannot be used, for the later jobs of a sweep
+
 
 class TensorBoard(Tracker):
-    """Event files against agent step; TensorBoard itself shows them against wall clock too."""
+    """Event files against agent step; TensorBoard itself shows them against wall clock too.
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], resumed_at: int | None = None):
+    It calls a run by its folder, so the events lie in one that has the run's name.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], name: str, resumed_at: int | None = None):
         from torch.utils.tensorboard import SummaryWriter
 
+        earlier = [*folder.glob(EVENTS), *folder.glob(f"tensorboard/*/{EVENTS}")]
+        own = folder / "tensorboard" / re.sub(r"[^\w.=+-]+", "_", name)[:100]
         purge = None if resumed_at is None else resumed_at + 1  # later steps are trained again
-        self._writer = SummaryWriter(str(folder), purge_step=purge)
+        self._writer = SummaryWriter(str(earlier[0].parent if earlier else own), purge_step=purge)
+        self._writer.add_text("run", name)
         self._writer.add_text("config", _markdown(config))
 
     def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
         self._write({"episode/return": episode.episode_return, "episode/length": episode.length}, step)
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        self._write({k: v for k, v in metrics.items() if k not in ("episode/return", "episode/length")}, step)
+        self._write({name: value for name, value in metrics.items() if name not in OF_A_GAME}, step)
 
     def close(self, summary: Mapping[str, Any]) -> None:
         self._writer.close()
@@ -43,6 +63,7 @@ class WandB(Tracker):
 
     Online, a resumed run goes on under its id, and shows the steps that were trained again twice. Offline runs cannot
     be gone on with, so there each stretch is a run of its own, ``<id>-<step it was resumed at>``, in one group.
+    A server that cannot be used makes this run, and the later ones of the process, offline ones; a warning says why.
     """
 
     def __init__(
@@ -61,19 +82,35 @@ class WandB(Tracker):
             id_file.parent.mkdir(exist_ok=True)
             id_file.write_text(uuid.uuid4().hex[:8])
         first = id_file.read_text()
-        online = tracking.wandb == "online"
-        self._run = wandb.init(
-            project=tracking.project,
-            name=tracking.run_name or name,
-            group=tracking.group or group or first,
-            dir=str(folder),
-            mode=tracking.wandb,  # type: ignore[arg-type]
-            config=dict(config),
-            reinit="finish_previous",
-            id=first if online or resumed_at is None else f"{first}-{resumed_at}",
-            resume="allow" if online else None,
-            settings=wandb.Settings(silent=True, console="off"),
-        )
+
+        def begin(mode: Any, run_id: str) -> Any:
+            return wandb.init(
+                project=tracking.project,
+                name=tracking.run_name or name[:128],
+                group=tracking.group or group or first,
+                dir=str(folder),
+                mode=mode,
+                config=dict(config),
+                reinit="finish_previous",
+                id=run_id,
+                resume="allow" if mode == "online" else None,
+                settings=wandb.Settings(silent=True, console="off", init_timeout=ANSWER_S),
+            )
+
+        run = None
+        if tracking.wandb == "online":
+            try:
+                if not _no_wandb:
+                    _ask_for_an_answer(wandb)
+                    run = begin("online", first)
+            except Exception as error:
+                logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # of W&B, and as much in vain
+                _no_wandb.append(" ".join(str(error).split()).rstrip("."))
+            if run is None:
+                log.warning("tracking.wandb=online: W&B cannot be used (%s); this run is kept offline.", _no_wandb[0])
+        # An id that was tried online is not free again in this process.
+        fresh = resumed_at is None and tracking.wandb == "offline"
+        self._run = run or begin("offline", first if fresh else f"{first}-{resumed_at or 0}")
         self._run.define_metric("*", step_metric="agent_step")
 
     def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
@@ -81,12 +118,48 @@ class WandB(Tracker):
         self._run.log({**metrics, "agent_step": step, "time/wall_s": seconds})
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        numbers = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        numbers = {name: v for name, v in metrics.items() if math.isfinite(v) and name not in OF_A_GAME}
         self._run.log({**numbers, "agent_step": step, "time/wall_s": seconds})
 
     def close(self, summary: Mapping[str, Any]) -> None:
         self._run.summary.update(dict(summary))
-        self._run.finish()
+        self._run.finish(exit_code=_exit_code(summary))
+
+
+def _ask_for_an_answer(wandb: Any) -> None:
+    """Raise :class:`OSError` where nothing answers at the address of W&B's server.
+
+    W&B itself would wait for minutes, at its first call and again at the end of the process.
+    """
+    url = wandb.setup(wandb.Settings(mode="offline", silent=True)).settings.base_url  # silent: nor ask for a key
+    found: list[OSError] = [TimeoutError(f"no answer from {url} within {ANSWER_S:g} s")]
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(url, timeout=ANSWER_S).close()
+        except urllib.error.HTTPError:
+            pass  # an answer
+        except Exception as error:
+            reason = getattr(error, "reason", error)
+            if not isinstance(reason, TimeoutError):
+                found[0] = OSError(f"{url}: {reason}")
+            return
+        found.clear()
+
+    asking = threading.Thread(target=ask, daemon=True)  # looking up a name has no time limit of its own
+    asking.start()
+    asking.join(ANSWER_S)
+    for error in list(found):
+        raise error
+    wandb.setup(wandb.Settings(mode="online"))
+
+
+def _exit_code(summary: Mapping[str, Any]) -> int:
+    """What a shell would be told of a run that ended so; W&B marks every code but 0 as failed."""
+    reason = summary.get("stopped_by")
+    if reason in ("SIGINT", "SIGTERM"):
+        return 128 + signal.Signals[reason].value
+    return int(reason is None or reason == "error")
 
 
 def _markdown(config: Mapping[str, Any]) -> str:

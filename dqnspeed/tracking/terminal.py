@@ -4,31 +4,108 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from dqnspeed.config import RunConfig
+from dqnspeed.envs.games import atari_game
 from dqnspeed.tracking.base import Tracker
+from dqnspeed.tracking.metrics import WINDOW_S
 
 PLAIN_EVERY_S = 10.0
+NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name where it is told again and again, and of its bar
+TREND_S, TREND_FROM_S = 60.0, 15.0  # the mean's change is told over the last minute, and not of a moment
+BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
 
 
-def show(metrics: Mapping[str, float], step: int) -> str:
-    """One line of a run's state."""
+def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path, resumed: bool = False) -> list[str]:
+    """What is about to happen, in a few lines: the run, its goal and limits, where it runs, where its files go.
+
+    Args:
+        label: the run's name among others; ``threads``: torch threads of the learner.
+    """
+    game, stop, actors = atari_game(run.env), run.stop, run.parallelism.num_actors
+    name = run.env.id if game is None or game.rom in run.env.id.lower() else f"{run.env.id} ({game.rom})"
+    games = "1 environment" if run.num_envs == 1 else f"{run.num_envs} environments"
+    where = run.parallelism.name
+    if where == "process":
+        where += f" (1 actor process with {games})" if actors == 1 else f" ({actors} actor processes, {games} each)"
+    else:
+        where += f", {games}"
+    whose = f"{stop.window} training games" if stop.on == "train" else "the games of an evaluation"
+    goal = "no bound" if stop.reward_bound is None else f"a mean return of {stop.reward_bound:g} over {whose}"
+    limits = [f"{stop.max_steps:,} agent steps"] if stop.max_steps else []
+    limits += [f"{stop.max_minutes:g} minutes"] if stop.max_minutes else []
+    return [
+        f"{label}{' goes on' if resumed else ''}: {name}, algo={run.algo.name}, parallelism={where}, seed {run.seed}",
+        f"goal: {goal}; limits: {' or '.join(limits) or 'none, Ctrl-C saves and ends it'}",
+        f"device {device}, {threads} torch {'thread' if threads == 1 else 'threads'}; files in {folder}",
+    ]
+
+
+def show(metrics: Mapping[str, float], step: int, trend: str = "") -> list[str]:
+    """A run's state, what people look for first coming first."""
 
     def number(name: str, form: str) -> str:
         value = metrics.get(name, math.nan)
         return format(value, form) if math.isfinite(value) else "-"
 
-    return (
-        f"{step:,} steps  {number('episode/count', '.0f')} games  "
-        f"mean {number('episode/return_mean_100', '.2f')}  eps {number('train/epsilon', '.2f')}  "
-        f"{number('perf/steps_per_second', ',.0f')} steps/s  {number('perf/updates_per_second', ',.0f')} updates/s  "
-        f"ratio {number('perf/replay_ratio', '.1f')}"
-    )
+    return [
+        f"mean {number('episode/return_mean_100', '.2f')}{trend and f' ({trend})'}",
+        f"loss {number('train/loss', '.3g')}",
+        f"{number('perf/steps_per_second', ',.0f')} steps/s",
+        f"{step:,} steps",
+        f"{number('episode/count', '.0f')} games",
+        f"eps {number('train/epsilon', '.2f')}",
+        f"{number('perf/updates_per_second', ',.0f')} updates/s",
+        f"ratio {number('perf/replay_ratio', '.1f')}",
+    ]
+
+
+class Trend:
+    """How the mean return changed over the last minute of training."""
+
+    def __init__(self) -> None:
+        self._means: deque[tuple[float, float]] = deque()
+
+    def add(self, mean: float, seconds: float) -> str:
+        """The change in words; empty where too little is known."""
+        if not math.isfinite(mean):
+            return ""
+        self._means.append((seconds, mean))
+        while seconds - self._means[0][0] > TREND_S:
+            self._means.popleft()
+        then, before = self._means[0]
+        return f"{(mean - before) / (seconds - then) * 60:+.2f}/min" if seconds - then >= TREND_FROM_S else ""
+
+
+class Forecast:
+    """Says once how long the run will take here, when its speed while learning has been measured."""
+
+    def __init__(self, run: RunConfig):
+        self._steps, self._which = run.stop.max_steps or 0, "stop.max_steps"
+        if not self._steps and atari_game(run.env) is not None:
+            self._steps, self._which = BOOK_STEPS, "the book's baseline on Pong"
+        self._apart = ", evaluations apart" if run.eval.every_steps else ""
+        self._learning_since: float | None = None
+
+    def add(self, metrics: Mapping[str, float], seconds: float) -> str | None:
+        """The sentence, once, from reports after ``seconds`` of training; speeds are those of the last ten."""
+        speed = metrics.get("perf/steps_per_second", 0)
+        if not self._steps or not metrics.get("perf/updates_per_second") or not speed:
+            return None
+        if self._learning_since is None:
+            self._learning_since = seconds
+        if seconds - self._learning_since < WINDOW_S:
+            return None
+        took, steps, self._steps = self._steps / speed, self._steps, 0
+        shown = f"{took / 3600:.1f} h" if took >= 5400 else f"{took / 60:.0f} min" if took >= 90 else f"{took:.0f} s"
+        return f"about {shown} for the {steps:,} steps of {self._which} at {speed:,.0f} steps/s{self._apart}"
 
 
 class Limit:
@@ -57,22 +134,30 @@ class Limit:
 
 
 class RichProgress(Tracker):
-    """A live bar with the current state of the run."""
+    """A live bar with the current state of the run, as much of it as the terminal is wide."""
 
-    def __init__(self, run: RunConfig):
-        self._limit = Limit(run)
+    def __init__(self, run: RunConfig, label: str):
+        self._limit, self._trend, self._forecast = Limit(run), Trend(), Forecast(run)
         self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=16),
-            TextColumn("{task.fields[state]}"),
+            TextColumn("{task.description}", style="bold", markup=False),
+            BarColumn(bar_width=BAR_WIDTH),
+            TextColumn("{task.fields[state]}", markup=False),
         )
-        self._task = self._progress.add_task(run.experiment.name, total=1.0, state="starting")
+        self._name = _short(label)
+        self._task = self._progress.add_task(self._name, total=1.0, state="starting")
         self._progress.start()
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        if forecast := self._forecast.add(metrics, seconds):
+            self._progress.console.print(forecast, markup=False, highlight=False)
         left = self._limit.left(step, seconds, metrics.get("perf/steps_per_second", 0))
+        trend = self._trend.add(metrics.get("episode/return_mean_100", math.nan), seconds)
         done = min(1.0, self._limit.done(step, seconds))
-        self._progress.update(self._task, completed=done, state=f"{show(metrics, step)}  {left}")
+        room = self._progress.console.width - len(self._name) - BAR_WIDTH - 2
+        parts = [left, *show(metrics, step, trend)]
+        while len(parts) > 1 and len("  ".join(parts)) > room:
+            parts.pop()
+        self._progress.update(self._task, completed=done, state="  ".join(parts))
 
     def close(self, summary: Mapping[str, Any]) -> None:
         self._progress.stop()
@@ -81,20 +166,28 @@ class RichProgress(Tracker):
 class PlainProgress(Tracker):
     """A line every ten seconds, for logs and pipes."""
 
-    def __init__(self, run: RunConfig):
-        self._limit, self._name, self._next = Limit(run), run.experiment.name, 0.0
+    def __init__(self, run: RunConfig, label: str):
+        self._limit, self._trend, self._forecast = Limit(run), Trend(), Forecast(run)
+        self._name, self._next = _short(label), 0.0
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        trend = self._trend.add(metrics.get("episode/return_mean_100", math.nan), seconds)
+        if forecast := self._forecast.add(metrics, seconds):
+            print(f"{self._name}: {forecast}", flush=True)
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PLAIN_EVERY_S
         left = self._limit.left(step, seconds, metrics.get("perf/steps_per_second", 0))
-        print(f"{self._name}: {seconds:.0f} s  {show(metrics, step)}  {left}", flush=True)
+        print("  ".join([f"{self._name}: {seconds:.0f} s", left, *show(metrics, step, trend)]), flush=True)
 
 
-def make_progress(run: RunConfig) -> Tracker:
+def _short(label: str) -> str:
+    return label if len(label) <= NAME_WIDTH else f"{label[: NAME_WIDTH - 3]}..."
+
+
+def make_progress(run: RunConfig, label: str) -> Tracker:
     """The progress that ``tracking.progress`` asks for; ``auto`` looks whether there is a terminal."""
     kind = run.tracking.progress
     if kind == "auto":
         kind = "rich" if Console().is_terminal else "plain"
-    return {"rich": RichProgress, "plain": PlainProgress}.get(kind, lambda _: Tracker())(run)
+    return {"rich": RichProgress, "plain": PlainProgress}.get(kind, lambda *_: Tracker())(run, label)
