@@ -8,6 +8,7 @@ of PPO and the single transitions that move a table are all memories.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ from dqnspeed.summary import Progress, summarize, write_summary
 from dqnspeed.tracking import Trackers, file_sizes, make_trackers
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.video import EpisodeVideos
+
+log = logging.getLogger(__name__)
 
 FIRST_GAMES = 10  # training games before their mean return can be a best one
 
@@ -55,6 +58,8 @@ def train(
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
     """
     machine.reset_peak_rss()
+    machine.reset_peak_gpu()
+    neighbours = machine.Neighbours()
     seeding.seed_everything(run.seed)
     set_threads(run)
     device = machine.pick_device(run.device)
@@ -90,6 +95,9 @@ def train(
             actors_state, stretch = (state["actors"] if state else None), len(progress.resumed_at)
             actors = make_actors(run, spec, learner.network, memory, lock, device, actors_state, stretch)
             resources.callback(actors.close)
+            progress.busy = neighbours.disturb(run, device)
+            if progress.busy:
+                log.warning("%s", progress.busy)
             if state:
                 seeding.load_state_dict(state["random"])
             Training(
