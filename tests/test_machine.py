@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -108,23 +107,21 @@ def test_no_core_is_asked_twice(overrides: str) -> None:
         assert share.asked <= cores or cores < max(needed, run.execution.threads + 1)
 
 
-@pytest.mark.parametrize("algo", ["dqn", "ppo", "pqn"])
+@pytest.mark.parametrize("algo", ["dqn", "dqn model.dueling=true", "ppo", "pqn"])
 @pytest.mark.parametrize(
     "model",
     ["model=nature", "model=small model.layer_norm=true", "model.hidden=[64,32]", "env=cartpole", "model=board"],
 )
 def test_the_size_of_a_network_is_known_before_it_is_built(algo: str, model: str) -> None:
-    run = make_run(f"algo={algo}", *model.split())
-    dueling = dataclasses.replace(run, model=dataclasses.replace(run.model, dueling=True))
-    for run in (run, dueling) if algo == "dqn" else (run,):
-        spec = describe(run)
-        network = make_network(run, spec)
-        outputs: list[int] = []
-        for module in network.modules():
-            if isinstance(module, (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.ReLU)):
-                module.register_forward_hook(lambda module, inputs, output: outputs.append(output.numel()))
-        getattr(network, "policy_and_value", network)(torch.zeros(1, *spec.observation_shape))
-        assert network_size(run, spec) == Size(sum(p.numel() for p in network.parameters()), sum(outputs))
+    run = make_run(*model.split(), *f"algo={algo}".split())
+    spec = describe(run)
+    network = make_network(run, spec)
+    outputs: list[int] = []
+    for module in network.modules():
+        if isinstance(module, (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.ReLU)):
+            module.register_forward_hook(lambda module, inputs, output: outputs.append(output.numel()))
+    getattr(network, "policy_and_value", network)(torch.zeros(1, *spec.observation_shape))
+    assert network_size(run, spec) == Size(sum(p.numel() for p in network.parameters()), sum(outputs))
 
 
 def test_the_optimizer_counts_too() -> None:
