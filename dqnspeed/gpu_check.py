@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,15 +23,20 @@ from xml.etree import ElementTree
 import torch
 from omegaconf import OmegaConf
 
-from dqnspeed import checkpoint, machine
+from dqnspeed import machine
 from dqnspeed.cli import fail, run_app
 from dqnspeed.options import ConfigError, check_values, option, usage
+from dqnspeed.summary import write_summary
 
 ABOUT = "Try everything that a GPU can do here, in at most 20 minutes, and write what came of it."
 ROOT = Path(__file__).resolve().parent.parent
 # Seconds that each part may take; what has not begun by then is told as not run.
 LIMITS = {"tests": 300, "train": 480, "resume": 170, "timings": 240}
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+FIGURES = (
+    "steps_per_second", "updates_per_second", "updates", "startup_s", "wall_time_s", "return_mean_100", "peak_rss_mib",
+    "peak_gpu_mib", "resumed_at", "busy",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,12 +68,15 @@ class Part:
     def left(self) -> float:
         return self._end - time.monotonic()
 
+    def path(self, name: str) -> Path:
+        return self.folder / re.sub(r"[^\w.]+", "_", name)
+
     def call(self, log_name: str, *command: str) -> tuple[int | None, str]:
         """Exit code of ``python -m COMMAND`` (``None``: it ran out of time), and the end of what it printed."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{log_name}.log"
+        path = self.path(f"{log_name}.log")
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HYDRA_FULL_ERROR": "0"}
         with path.open("w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command], cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT,
@@ -88,16 +97,17 @@ class Part:
         """A training from the command line, and what its files tell."""
         if self.left() < 1:
             return Result(name, FAILED, "not run: no time was left for it")
-        folder = resume or self.folder / name.replace(" ", "_")
-        given = [f"resume={folder}"] if resume else [f"hydra.run.dir={folder}", "tracking=local"]
+        folder = resume or self.path(name)
+        given = [f"resume={folder}"] if resume else [f"hydra.run.dir='{folder}'", "tracking=local"]
         code, end = self.call(name, "dqnspeed.train", *given, *overrides, "tracking.progress=off")
         if code != 0:
             return Result(name, FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
-        summary = json.loads((folder / "summary.json").read_text())
-        last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
-        keys = ("steps_per_second", "updates_per_second", "updates", "startup_s", "return_mean_100", "peak_rss_mib",
-                "peak_gpu_mib", "busy")  # fmt: skip
-        figures = {key: summary.get(key) for key in keys}
+        try:
+            summary = json.loads((folder / "summary.json").read_text())
+            last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+        except (OSError, ValueError, IndexError) as error:
+            return Result(name, FAILED, f"left no results ({error})")
+        figures = {key: summary.get(key) for key in FIGURES}
         figures["time"] = {key: value for key, value in last.items() if key.startswith("time/")}
         if not summary["updates"]:
             return Result(name, FAILED, "learnt nothing in its time", figures)
@@ -147,23 +157,21 @@ RESUMED = {
 
 
 def try_resume(part: Part) -> Iterator[Result]:
-    """A run goes on where it was begun, and then on a CPU; its agent plays there."""
+    """A run goes on where it was begun, and then on a CPU."""
     seconds = min(5.0, part.options.seconds)
     for name, overrides in RESUMED.items():
-        folder = part.folder / f"begin_{name}".replace(" ", "_")
-        for leg, device in (("begin", part.options.device), ("go_on", part.options.device), ("go_on_cpu", "cpu")):
-            end = f"stop.max_minutes={seconds * {'begin': 1, 'go_on': 2, 'go_on_cpu': 3}[leg] / 60}"
-            if leg == "begin":
-                result = part.train(f"{leg} {name}", *overrides, f"device={device}", end)
-            else:
-                result = part.train(f"{leg} {name}", f"device={device}", end, resume=folder)
+        folder, before = None, 0.0
+        for leg, device in (("begin", part.options.device), ("go on", part.options.device), ("go on, CPU", "cpu")):
+            given = (f"device={device}", f"stop.max_minutes={(before + seconds) / 60}")
+            result = part.train(f"{name}: {leg}", *(given if folder else (*overrides, *given)), resume=folder)
+            folder = folder or part.path(f"{name}: {leg}")
+            before = result.figures.get("wall_time_s", 0.0)
             yield result
             if result.verdict != PASSED:
                 break
         else:
-            state = checkpoint.load(folder / "checkpoints" / "final.safetensors")
-            resumed = len(state["progress"]["resumed_at"])
-            yield Result(f"resumed {name}", PASSED if resumed == 2 else FAILED, f"{resumed} times")
+            resumed = len(result.figures["resumed_at"])
+            yield Result(f"{name}: resumed", PASSED if resumed == 2 else FAILED, f"{resumed} times")
 
 
 EXECUTIONS = {
@@ -214,7 +222,7 @@ def check(options: CheckConfig) -> dict[str, Any]:
             "commit": machine.git_commit(),
             "results": [dataclasses.asdict(result) for result in found],
         }
-        path.write_text(json.dumps(results, indent=2) + "\n")
+        write_summary(path, results)
         out.write_text(render(results))
     return results
 
@@ -289,7 +297,7 @@ def parse(arguments: list[str]) -> CheckConfig:
     """The options of a command line.
 
     Raises:
-        ConfigError: one is unknown or out of range.
+        ConfigError: one is unknown or out of range, or would let a CPU's figures stand for a GPU's.
     """
     known = [field.name for field in dataclasses.fields(CheckConfig)]
     for argument in arguments:
@@ -299,6 +307,8 @@ def parse(arguments: list[str]) -> CheckConfig:
     options = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(CheckConfig), OmegaConf.from_dotlist(arguments)))
     assert isinstance(options, CheckConfig)
     check_values(options)
+    if options.device == "cpu" and not {options.out, options.folder}.isdisjoint({CheckConfig.out, CheckConfig.folder}):
+        raise ConfigError("device=cpu: give out=FILE and folder=FOLDER too, so that no GPU's results are overwritten.")
     return options
 
 

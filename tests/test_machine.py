@@ -53,6 +53,13 @@ def test_what_a_child_inherits_is_not_taken_for_the_users_wish() -> None:
     assert json.loads(python(child).stdout) == {"wait_policy": "passive", "set_by": "dqnspeed"}
 
 
+def test_threads_of_actor_processes_wait_without_spinning_too() -> None:
+    start = "p = m.get_context('spawn').Process(target=f); p.start(); p.join()"
+    shown = python(f"import multiprocessing as m; from dqnspeed.actors.child import _check_parent as f; {start}").stderr
+    assert shown.count("GOMP_SPINCOUNT = '0'") == shown.count("GOMP_SPINCOUNT")
+    assert shown.count("GOMP_SPINCOUNT") in (0, 2)  # none where it is another OpenMP
+
+
 def cgroup(tmp_path: Path, line: str, **files: str) -> float:
     """The quota that a process reads whose /proc/self/cgroup is ``line``, with these files mounted."""
     tmp_path.mkdir()
@@ -127,7 +134,7 @@ def test_the_size_of_a_network_is_known_before_it_is_built(algo: str, model: str
 def test_the_optimizer_counts_too() -> None:
     needed = []
     for optimizer in ("adam", "rmsprop", "rmsprop_deepmind"):
-        run = make_run(f"optimizer={optimizer}")
+        run = make_run(f"optimizer={optimizer}", "model=small", "model.hidden=[16]")
         spec = describe(run)
         network = make_network(run, spec)
         made = execution.make_optimizer(run.optimizer, network, torch.device("cpu"))
