@@ -145,7 +145,8 @@ def try_train(part: Part) -> Iterator[Result]:
     minutes = f"stop.max_minutes={part.options.seconds / 60}"
     for recipe in RECIPES:
         early = ["algo.learning_starts=1000"] if recipe == "baseline" else []  # else a minute may be all warm-up
-        yield part.train(recipe, f"experiment={recipe}", minutes, f"device={part.options.device}", *early)
+        name = ", ".join([recipe, *early])
+        yield part.train(name, f"experiment={recipe}", minutes, f"device={part.options.device}", *early)
 
 
 QUICK = ("model=small", "algo.learning_starts=500")
