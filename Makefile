@@ -1,17 +1,20 @@
 # make train   set everything up and train Pong (ARGS="num_envs=3 seed=1" passes overrides)
 # make play    play a trained agent (ARGS="run=outputs/2026-01-31/12-00-00 record=true")
+# make gpu     try everything that a GPU can do (PART=tests|train|resume|timings; INSTALL=no PYTHON=python3)
 # make test    set everything up, then lint, type-check and run all tests
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help install train play ladder test lint format clean
+.PHONY: help install train play ladder gpu test lint format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make train      set everything up and train Pong (ARGS="num_envs=3" passes overrides)'
 	@echo 'make play       play a trained agent (ARGS="run=FOLDER record=true overlay=true")'
+	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings;'
+	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
 	@echo 'make install    the shared first step: $(VENV) with dqnspeed in it'
 	@echo 'make ladder     every rung for 75 seconds, then the table (ARGS as above)'
@@ -46,6 +49,28 @@ ladder: install
 	  $(ARGS)
 	$(BIN)/python -m dqnspeed.report $$(ls -td multirun/*/*/ | head -n 1)
 
+# On Linux the torch of PyPI is a CUDA build; constraints.txt pins the one that the tests on CPUs ran with.
+GPU_VENV ?= .venv-gpu
+INSTALL  ?= yes
+PART     ?= all
+CUDA_HERE := { command -v nvidia-smi || test -e /dev/nvidiactl || test -e /dev/dxg; } >/dev/null 2>&1
+
+$(GPU_VENV)/.installed: pyproject.toml constraints.txt
+	@$(CUDA_HERE) || { echo 'dqnspeed: make gpu needs a CUDA device, and this machine has no NVIDIA driver.' >&2; exit 2; }
+	@test -d $(GPU_VENV) || $(PYTHON) -m venv $(GPU_VENV)
+	grep -v '^torch==' constraints.txt > $(GPU_VENV)/constraints.txt
+	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \
+	  -e . pytest pytest-timeout
+	@touch $@
+
+ifeq ($(INSTALL),no)
+gpu:
+	$(PYTHON) -m dqnspeed.gpu_check part=$(PART) $(ARGS)
+else
+gpu: $(GPU_VENV)/.installed
+	$(GPU_VENV)/bin/python -m dqnspeed.gpu_check part=$(PART) $(ARGS)
+endif
+
 test: lint
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
@@ -59,4 +84,4 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(GPU_VENV)

@@ -32,7 +32,8 @@ from dqnspeed.combinations import untuned, unused
 from dqnspeed.compose import from_hydra
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.learners import check_execution
+from dqnspeed.learners import check_execution, check_threads
+from dqnspeed.learners.footprint import check_footprint
 from dqnspeed.models import check_network
 from dqnspeed.options import ConfigError, nearest
 from dqnspeed.replay import check_fits
@@ -135,10 +136,12 @@ def check_run(run: RunConfig) -> EnvSpec:
         ConfigError: the environment, the network, the execution and the memory of this machine do not go together.
     """
     check_execution(run)
+    check_threads(run)
     spec = envs.describe(run)
     if run.algo.name != "q_learning":  # a table has no layers
         check_network(run.model, spec.observation_shape)
     check_fits(run, spec)
+    check_footprint(run, spec)
     check_video(run, spec)
     for doubt in envs.probe(run.env):
         log.warning("%s", doubt)

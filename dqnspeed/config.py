@@ -86,7 +86,7 @@ class ParallelismConfig:
     replay_ratio: Union[int, float, str] | None = option(  # noqa: UP007
         "process only: 'free', or samples trained on per agent step, held on both sides"
     )
-    env_threads: int = option("threads of wrappers=native, 0: one for each environment up to the cores", ge=0)
+    env_threads: int = option("threads of wrappers=native (in each actor), 0: shared out with execution.threads", ge=0)
     timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
 
 

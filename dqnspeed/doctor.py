@@ -24,7 +24,8 @@ from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.games import atari_game
-from dqnspeed.learners import Learner, check_execution, make_learner, set_threads
+from dqnspeed.learners import Learner, check_execution, check_threads, make_learner, set_threads
+from dqnspeed.learners.footprint import check_footprint
 from dqnspeed.models import check_network
 from dqnspeed.options import ConfigError
 from dqnspeed.replay import Memory, check_fits, make_memory, run_layout
@@ -51,6 +52,7 @@ def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float],
         ConfigError: the environment cannot be made at all.
     """
     check_execution(run)
+    check_threads(run)
     try:
         doubts = [(LOOK, doubt) for doubt in envs.probe(run.env)]
     except ConfigError as error:
@@ -65,6 +67,7 @@ def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float],
     try:
         if run.algo.name != "q_learning":
             check_network(run.model, spec.observation_shape)
+            check_footprint(run, spec)
     except ConfigError as error:
         yield Finding(WRONG, "network", str(error))
         return

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import resource
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import torch
+
+from dqnspeed import openmp
+
+if TYPE_CHECKING:
+    from dqnspeed.config import RunConfig
 
 PACKAGES = (
     "dqnspeed",
@@ -27,9 +36,128 @@ PACKAGES = (
 )
 
 
+CGROUPS = Path("/sys/fs/cgroup")
+BUSY_MOMENT_S = 0.3  # what other processes do is looked at for so long at least
+BUSY_CORES, BUSY_SHARE = 0.5, 0.05  # what others may take, in cores and of all cores, before anything is said
+
+
 def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores this process may use: those it is bound to, or fewer where a container's quota of CPU time is smaller."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.floor(min(bound, cpu_quota())))
+
+
+def cpu_quota(own: Path = Path("/proc/self/cgroup"), mounted: Path = CGROUPS) -> float:
+    """Cores' worth of time that this process' cgroups allow (v2: cpu.max, v1: cpu.cfs_quota_us); infinite without."""
+    return min(_quotas(own, mounted), default=math.inf)
+
+
+def _quotas(own: Path, mounted: Path) -> Iterator[float]:
+    with contextlib.suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            top = mounted / "cpu" if controllers else mounted
+            files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+            # A container may see its own group as the top, but reads the path that the host has for it.
+            inner = top / path.lstrip("/")
+            for folder in {top, inner, *(above for above in inner.parents if above.is_relative_to(top))}:
+                with contextlib.suppress(OSError, ValueError):  # "max", or -1 with v1: no limit
+                    quota, period = map(float, " ".join((folder / file).read_text() for file in files).split())
+                    if quota > 0 and period > 0:
+                        yield quota / period
+
+
+@dataclass(frozen=True)
+class Share:
+    """How the cores are shared out: threads of ALE in each place that steps, torch threads, and cores kept busy."""
+
+    env_threads: int
+    learner_threads: int
+    asked: int  # cores that are kept busy at the same time
+
+
+def share_of_cores(run: RunConfig, cores: int) -> Share:
+    """The threads of ``wrappers=native`` and of the learner, such that no core is asked twice at a time.
+
+    With ``serial`` the two take turns, and each may have all cores. Else what steps (actor processes, worker processes
+    or ALE's threads) gets up to half of the cores, and the learner what that leaves. A number that is given
+    stays; where there are more processes than cores, each keeps one thread.
+    """
+    parallelism, native = run.parallelism, run.wrappers.backend == "native"
+    if parallelism.name == "serial":
+        env = parallelism.env_threads or min(run.num_envs, cores)
+        learner = run.execution.threads or cores
+        return Share(env, learner, max(env if native else 1, learner))
+    processes = parallelism.num_actors
+    # An on-policy learner acts for one half of the environments while the other half steps.
+    halves = 2 if parallelism.name == "overlap" and not run.has_replay else 1
+    envs = run.num_envs // halves
+    theirs = max(1, cores - run.execution.threads) if run.execution.threads else cores // 2
+    env = parallelism.env_threads or max(1, min(envs, theirs // processes))
+    # Those that are not ALE's threads step in turn in an actor process, and in a process each with overlap.
+    stepping = processes * (env if native else 1 if parallelism.name == "process" else envs)
+    learner = run.execution.threads or max(1, cores - stepping)
+    return Share(env, learner, max(stepping + learner, halves * stepping))
+
+
+class Neighbours:
+    """What other processes do with the cores, from the making of this object on."""
+
+    def __init__(self) -> None:
+        self._since, self._all, self._own = time.monotonic(), _cpu_seconds(), _own_cpu_seconds()
+
+    def busy_cores(self) -> float:
+        """Cores that they kept busy, on average over at least a moment."""
+        time.sleep(max(0.0, BUSY_MOMENT_S - (time.monotonic() - self._since)))
+        others = (_cpu_seconds() - self._all) - (_own_cpu_seconds() - self._own)
+        return max(0.0, others / (time.monotonic() - self._since))
+
+    def disturb(self, run: RunConfig, device: torch.device) -> str | None:
+        """What :func:`busy` has to say of ``run`` here and now."""
+        share = share_of_cores(run, cores())
+        asked = share.asked if device.type == "cpu" else share.asked - share.learner_threads + 1
+        return busy(asked, cores(), self.busy_cores(), psutil.cpu_count() or 1)
+
+
+def busy(asked: int, cores: int, others: float, total: int) -> str | None:
+    """One sentence where a run will be slower than it could be, or ``None``.
+
+    Args:
+        asked: cores that the run keeps busy at a time, of ``cores`` that it may use.
+        others: cores that other processes keep busy, of the ``total`` of the machine.
+    """
+    if asked > cores:
+        return (
+            f"this run has work for {_cores(asked)} at a time and may use {cores}: its processes wait for one another; "
+            f"lower parallelism.num_actors, num_envs or the threads for a steadier speed."
+        )
+    if others >= max(BUSY_CORES, BUSY_SHARE * total) and asked > total - others:
+        return (
+            f"other processes keep {others:.1f} of {_cores(total)} busy, and this run would use {asked}: "
+            f"its speeds are no measure of this machine."
+        )
+    return None
+
+
+def _cores(count: int) -> str:
+    return f"{count} core{'' if count == 1 else 's'}"
+
+
+def _cpu_seconds() -> float:
+    """Seconds all cores together have worked, for anybody."""
+    times = psutil.cpu_times()
+    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq", "steal"))
+
+
+def _own_cpu_seconds() -> float:
+    """Seconds this process and its children have worked, those that have ended included."""
+    total = sum(os.times()[:4])
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            total += sum(child.cpu_times()[:4])
+    return total
 
 
 def available_memory() -> int:
@@ -57,6 +185,17 @@ def peak_rss_mib() -> float:
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
+def reset_peak_gpu() -> None:
+    """Forget the GPU memory that the jobs before this one took."""
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_gpu_mib(device: torch.device) -> float | None:
+    """Peak memory of this process' tensors on a GPU since :func:`reset_peak_gpu`, MiB; actors hold little more."""
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
+
+
 def pick_device(name: str) -> torch.device:
     """The device ``auto`` means here: CUDA, else the CPU. MPS is used when asked for by name."""
     if name == "auto":
@@ -79,6 +218,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "device": str(device),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "omp": openmp.describe(),
     }
 
 

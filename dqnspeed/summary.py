@@ -29,6 +29,7 @@ class Progress:
         self.clock, self.timer = Clock(), Timer(("sampling", "updating"))
         self.returns = Returns(run.stop.window)
         self.startup_s = 0.0
+        self.busy: str | None = None  # why this machine makes the run slower than it could be
         self._created = time.perf_counter()
         self.agent_steps = 0
         self.time_to_solve_s: float | None = None
@@ -163,6 +164,8 @@ def summarize(
         "eval_return_mean": _rounded(eval_mean),
         "resumed_at": progress.resumed_at,
         "peak_rss_mib": _rounded(machine.peak_rss_mib()),
+        "peak_gpu_mib": _rounded(machine.peak_gpu_mib(device)),
+        "busy": progress.busy,
         "seed": run.seed,
         "machine": machine.describe(device),
         "versions": machine.versions(),

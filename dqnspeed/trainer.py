@@ -63,6 +63,8 @@ def train(
     """
     label = label or run.experiment.name
     machine.reset_peak_rss()
+    machine.reset_peak_gpu()
+    neighbours = machine.Neighbours()
     seeding.seed_everything(run.seed)
     set_threads(run)
     device = machine.pick_device(run.device)
@@ -101,6 +103,9 @@ def train(
             resources.callback(actors.close)
             with seeding.undisturbed():
                 learner.warm_up(memory.blank(run.algo.batch_size))
+            progress.busy = neighbours.disturb(run, device)
+            if progress.busy:
+                log.warning("%s", progress.busy)
             if state:
                 seeding.load_state_dict(state["random"])
             Training(

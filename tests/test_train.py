@@ -34,7 +34,7 @@ RUNGS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yam
 SUMMARY_KEYS = set(
     """experiment solved stopped_by time_to_solve_s startup_s wall_time_s agent_steps frames episodes updates
     steps_per_second updates_per_second replay_ratio return_mean_100 peak_rss_mib seed machine versions
-    git_commit""".split()
+    git_commit busy peak_gpu_mib""".split()
 )
 METRICS = set(
     """episode/return episode/return_mean_100 episode/return_avg episode/length train/loss train/loss_avg
@@ -101,6 +101,8 @@ def test_a_run_leaves_the_agreed_files(parallelism: str, tmp_path: Path) -> None
                                         "tracking.progress=off", "tracking.report_every_s=0.1"))  # fmt: skip
     assert set(summary) >= SUMMARY_KEYS
     assert summary == json.loads((tmp_path / "summary.json").read_text())
+    assert summary["machine"]["omp"]["set_by"] in ("dqnspeed", "user", "too late")
+    assert (summary["peak_gpu_mib"] is None) == (summary["machine"]["gpu"] is None)
     assert summary["frames"] == summary["agent_steps"] >= 3000  # wrappers=none skips no frames
 
     reports = lines_of(tmp_path)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from dqnspeed import machine
 from dqnspeed.actors.local import AlternatingActor, OverlapActor, SerialActor
 from dqnspeed.actors.process import ProcessActors
 from dqnspeed.actors.stepper import Collected, EnvStepper, make_stepper
@@ -71,6 +72,8 @@ def make_actors(
 ) -> Actors:
     """The actors that ``parallelism`` names; they go on from ``state`` in the ``stretch``-th stretch of a run."""
     schedule = functools.partial(epsilon_at, run=run)
+    env_threads = machine.share_of_cores(run, machine.cores()).env_threads
+    run = dataclasses.replace(run, parallelism=dataclasses.replace(run.parallelism, env_threads=env_threads))
     if run.parallelism.name == "process":
         return ProcessActors(run, spec, network, memory, lock, schedule, device, state, stretch)
     overlap = run.parallelism.name == "overlap"

@@ -6,11 +6,13 @@ import contextlib
 import faulthandler
 import multiprocessing
 import os
+import pickle
 import signal
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,38 @@ class Paused:
 
     number: int
     state: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Unshared:
+    """The weights on the learner's GPU did not come through: what CUDA said."""
+
+    reason: str
+
+
+class Weights:
+    """The learner's network on its way to an actor, which shares its weights.
+
+    Where they cannot be opened there (CUDA IPC may be missing), the actor still starts and can tell why.
+    """
+
+    def __init__(self, network: nn.Module | None, reason: str = ""):
+        self.network, self.reason = network, reason
+
+    def __reduce__(self) -> Any:
+        return _open_weights, (bytes(ForkingPickler.dumps(self.network)),)
+
+
+def _open_weights(pickled: bytes) -> Weights:
+    try:
+        return Weights(pickle.loads(pickled))
+    except Exception as error:
+        return Weights(None, first_line(error))
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without the hints for those who debug kernels that CUDA's errors bring."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 @dataclass(frozen=True)
@@ -83,7 +117,7 @@ class ActorJob:
     run: RunConfig
     spec: EnvSpec
     index: int
-    network: nn.Module
+    weights: Weights
     device: torch.device
     buffers: SharedBuffers | None  # the learner's memory with transport=shared_memory
     lock: Any
@@ -102,7 +136,10 @@ def act(job: ActorJob, pipe: Any) -> None:
     faulthandler.register(signal.SIGUSR1, dump)
     torch.set_num_threads(1)
     try:
-        _loop(job, pipe)
+        if job.weights.network is None:
+            pipe.send(Unshared(job.weights.reason))
+        else:
+            _loop(job, job.weights.network, pipe)
     except (Exception, SystemExit):
         # Once the run is over the learner has closed its end, and a message that was under way is lost.
         with contextlib.suppress(OSError):
@@ -111,10 +148,10 @@ def act(job: ActorJob, pipe: Any) -> None:
         pipe.close()
 
 
-def _loop(job: ActorJob, pipe: Any) -> None:
+def _loop(job: ActorJob, network: nn.Module, pipe: Any) -> None:
     run, controls, index = job.run, job.controls, job.index
     env = make_vector_env(run)
-    stepper = make_stepper(run, job.spec, job.network, job.device, env, index, job.state, job.stretch)
+    stepper = make_stepper(run, job.spec, network, job.device, env, index, job.state, job.stretch)
     written = _rings(job)
     deliver = _sender(pipe) if written is None else lambda rows: written.append(rows, index * run.num_envs)
     agent_steps, heartbeat = controls.agent_steps, controls.heartbeat

@@ -17,7 +17,17 @@ import torch
 import torch.multiprocessing
 from torch import nn
 
-from dqnspeed.actors.child import ActorJob, Controls, Failure, Paused, Ready, act
+from dqnspeed.actors.child import (
+    ActorJob,
+    Controls,
+    Failure,
+    Paused,
+    Ready,
+    Unshared,
+    Weights,
+    act,
+    first_line,
+)
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode
@@ -26,6 +36,17 @@ from dqnspeed.signals import children_ignore_signals
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
 STACK_TIMEOUT_S = 3.0
+
+
+def not_shared(run: RunConfig, device: torch.device, reason: str) -> str:
+    """One sentence for weights that actors cannot open, and what to use instead."""
+    if device.type != "cuda":
+        return f"the actors cannot share the learner's weights ({reason})."
+    instead = "algo=a2c parallelism=overlap" if run.algo.name == "a3c" else "parallelism=overlap"
+    return (
+        f"parallelism=process: the actors cannot share the learner's weights ({reason}); a GPU in a container or a "
+        f"MIG slice may not allow it (CUDA IPC): use {instead}, or device=cpu."
+    )
 
 
 class ProcessActors:
@@ -49,7 +70,7 @@ class ProcessActors:
         state: Mapping[str, Any] | None = None,
         stretch: int = 0,
     ):
-        self._run, self._memory, self._epsilon_at = run, memory, epsilon_at
+        self._run, self._memory, self._epsilon_at, self._device = run, memory, epsilon_at, device
         self._timeout = run.parallelism.timeout_s
         self._count = run.parallelism.num_actors
         self._looked_at = self._attentive_since = 0.0
@@ -71,12 +92,17 @@ class ProcessActors:
             for index in range(self._count):
                 here, there = context.Pipe(duplex=False)
                 job = ActorJob(
-                    run, spec, index, network, device, shared, lock, self._controls, self._dump(index),
+                    run, spec, index, Weights(network), device, shared, lock, self._controls, self._dump(index),
                     self._states.get(str(index)), stretch,
                 )  # fmt: skip
                 process = context.Process(target=act, args=(job, there), name=f"actor-{index}", daemon=True)
-                with children_ignore_signals():
-                    process.start()
+                try:
+                    with children_ignore_signals():
+                        process.start()
+                except RuntimeError as error:  # weights on a GPU that cannot be handed over
+                    if device.type != "cuda":
+                        raise
+                    raise ActorError(not_shared(run, device, first_line(error))) from error
                 there.close()
                 self._processes.append(process)
                 self._pipes.append(here)
@@ -208,6 +234,8 @@ class ProcessActors:
                 raise ActorError(self._obituary(index)) from error
             if isinstance(message, Failure):
                 raise ActorError(f"actor {index} raised while starting:\n{message.traceback}")
+            if isinstance(message, Unshared):
+                raise ActorError(not_shared(self._run, self._device, message.reason))
             assert isinstance(message, Ready)
             if not message.goes_on:
                 self._memory.cut(index * self._run.num_envs, self._run.num_envs)

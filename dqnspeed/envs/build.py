@@ -231,6 +231,7 @@ def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelis
     return AtariVectorEnv(
         game.rom,
         num_envs,
+        # Actors bring their share of the cores; an evaluation, while which everything else rests, may have them all.
         num_threads=parallelism.env_threads or min(num_envs, machine.cores()),
         max_num_frames_per_episode=game.max_episode_frames,
         repeat_action_probability=game.sticky_actions,

@@ -10,7 +10,7 @@ from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.learners.actor_critic import PPO, ActorCritic
 from dqnspeed.learners.dqn import DQN
-from dqnspeed.learners.execution import check_execution, set_threads
+from dqnspeed.learners.execution import check_execution, check_threads, set_threads
 from dqnspeed.learners.gradient import Learner, NotFiniteError, as_tensors
 from dqnspeed.learners.policy import EpsilonGreedy, Policy, epsilon_at, make_policy
 from dqnspeed.learners.pqn import PQN
@@ -43,6 +43,7 @@ __all__ = [
     "QLearning",
     "as_tensors",
     "check_execution",
+    "check_threads",
     "epsilon_at",
     "make_learner",
     "make_policy",

@@ -25,10 +25,20 @@ def check_execution(run: RunConfig) -> None:
         raise ConfigError("execution.compile=true: on a CPU this needs a C++ compiler, and none is on the PATH.")
 
 
+def check_threads(run: RunConfig) -> None:
+    """Raise :class:`ConfigError` where more threads are asked for than there are cores to run them."""
+    cores = machine.cores()
+    for key, asked in (
+        ("execution.threads", run.execution.threads),
+        ("parallelism.env_threads", run.parallelism.env_threads),
+    ):
+        if asked > cores:
+            raise ConfigError(f"{key}={asked}: must be at most {cores}, the cores this process may use; 0 chooses.")
+
+
 def set_threads(run: RunConfig) -> None:
     """Give torch the cores that the actors leave."""
-    taken = run.parallelism.num_actors if run.parallelism.name == "process" else 0
-    torch.set_num_threads(run.execution.threads or max(1, machine.cores() - taken))
+    torch.set_num_threads(machine.share_of_cores(run, machine.cores()).learner_threads)
 
 
 def graphs(execution: ExecutionConfig) -> AbstractContextManager[object]:

@@ -72,7 +72,9 @@ def run_layout(run: RunConfig, spec: EnvSpec) -> Layout:
 def check_fits(run: RunConfig, spec: EnvSpec) -> None:
     """Raise :class:`ConfigError` where the memory asked for does not fit into what is free."""
     layout, shared = run_layout(run, spec), run.shares_replay
-    if not run.has_replay:
+    if not run.has_replay and run.algo.rollout_steps is None and run.algo.batch_size > run.num_lanes:
+        check_memory(layout, "algo.batch_size", run.algo.batch_size, "transitions", shared)
+    elif not run.has_replay:
         check_memory(layout, "num_envs", run.num_envs, "environments", shared)
     else:
         check_memory(layout, "replay.capacity", run.replay.capacity, "transitions", shared)

@@ -36,15 +36,15 @@ class Started:
     """Actors with their replay, as the trainer would make them."""
 
     def __init__(self, run: RunConfig, state: dict[str, Any] | None = None):
-        spec = describe(run)
+        spec, device = describe(run), torch.device("cuda" if run.device == "cuda" else "cpu")
         torch.manual_seed(0)
-        self.learner = make_learner(run, spec, torch.device("cpu"))
+        self.learner = make_learner(run, spec, device)
         lock = memory_lock(run)
         self.replay = make_memory(run, spec, lock)
         if state:
             self.replay.load_state_dict(state["replay"])
         self.actors: Actors = make_actors(
-            run, spec, self.learner.network, self.replay, lock, torch.device("cpu"), state and state["actors"]
+            run, spec, self.learner.network, self.replay, lock, device, state and state["actors"]
         )
         self.actors.begin()
         self.agent_steps, self.episodes, self.limit = 0, list[Episode](), math.inf
@@ -96,13 +96,15 @@ def test_contract(kind: str) -> None:
     assert {game.env for game in games} == set(range(lanes))
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_actors_act_with_the_learners_newest_weights(kind: str) -> None:
-    run = make_toy("exploration.start=0", "exploration.final=0", *KINDS[kind])
+def test_actors_act_with_the_learners_newest_weights(kind: str, device: str) -> None:
+    run = make_toy("exploration.start=0", "exploration.final=0", f"device={device}", *KINDS[kind])
     with Started(run) as started:
         for action in (2, 1):
             with torch.no_grad():
                 started.learner.network.q[-1].bias[action] += 1000  # type: ignore[index, union-attr]
+                float(started.learner.network.q[-1].bias[action])  # type: ignore[index, union-attr]  # waits for a GPU
             started.collect(started.agent_steps + 100)  # what was under way before the change
             begin = started.replay._written.copy()
             started.collect(started.agent_steps + 100)
@@ -234,6 +236,34 @@ def test_an_actor_that_cannot_start_says_why() -> None:
     with pytest.raises(ActorError, match="nonsense"):
         make_actors(broken, spec, learner.network, replay, lock, torch.device("cpu"))
     replay.close()
+
+
+class Unsendable(torch.nn.Module):
+    """Weights that cannot be handed over, as those on a GPU without CUDA IPC: sent with an error, or not opened."""
+
+    def __init__(self, where: str):
+        super().__init__()
+        self.where = where
+
+    def __reduce__(self) -> Any:
+        return (no_ipc, ()) if self.where == "child" else no_ipc()
+
+
+def no_ipc() -> Any:
+    raise RuntimeError("CUDA error: operation not supported\nCUDA kernel errors might be reported later.")
+
+
+@pytest.mark.parametrize("where", ["parent", "child"])
+@pytest.mark.parametrize(("algo", "instead"), [("dqn", "use parallelism=overlap,"), ("a3c", "use algo=a2c parall")])
+def test_weights_that_cannot_be_shared_are_explained_in_one_sentence(where: str, algo: str, instead: str) -> None:
+    run = make_toy(f"algo={algo}", "parallelism=process")
+    spec = describe(run)
+    memory = make_memory(run, spec, lock := memory_lock(run))
+    with pytest.raises(ActorError, match=instead) as raised:
+        make_actors(run, spec, Unsendable(where), memory, lock, torch.device("cuda"))
+    assert "(CUDA error: operation not supported); a GPU in a container" in str(raised.value)
+    assert "\n" not in str(raised.value) and "device=cpu." in str(raised.value)
+    memory.close()
 
 
 def test_killing_an_actor_from_outside_is_noticed() -> None:

@@ -182,3 +182,24 @@ def test_cuda_learns_the_same_from_the_same_batches() -> None:
             dqn.update(make_batch(IMAGE, seed=i))
         losses.append(dqn._history[:8, 0].tolist())
     assert losses[1] == pytest.approx(losses[0], rel=1e-2)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    ("execution", "rel"),
+    [
+        ("execution.pin_memory=false", 1e-2),
+        ("execution.channels_last=true", 2e-2),
+        ("execution.precision=bf16", 0.05),
+        ("execution=compiled", 2e-2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # the compiler has hints on precision
+def test_cuda_executions_agree_with_the_plain_one(execution: str, rel: float) -> None:
+    losses = []
+    for override in ("execution=eager", execution):
+        dqn = make_dqn(make_run("model=small", "optimizer.lr=1e-3", override), IMAGE, torch.device("cuda"))
+        for i in range(4):  # other batches, so that a copy that comes too late would show
+            dqn.update(make_batch(IMAGE, seed=i))
+        losses.append(dqn._history[:4, 0].tolist())
+    assert losses[1] == pytest.approx(losses[0], rel=rel)

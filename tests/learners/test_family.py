@@ -210,7 +210,7 @@ def test_the_greedy_policy_of_pqn_tells_the_largest_value_of_each_observation() 
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("algo", ["a2c", "ppo", "pqn"])
+@pytest.mark.parametrize("algo", ["a2c", "a3c", "ppo", "pqn"])
 def test_cuda_learns_and_acts_the_same(algo: str) -> None:
     run = mlp(f"algo={algo}")
     weights, known = [], []
@@ -218,7 +218,7 @@ def test_cuda_learns_and_acts_the_same(algo: str) -> None:
         torch.manual_seed(0)
         learner = make_learner(run, VECTOR, device)
         for _ in range(4):
-            learner.update(pieces() if algo == "a2c" else rollout())
+            learner.update(pieces() if algo in ("a2c", "a3c") else rollout())
         weights += [[p.detach().cpu() for p in learner.network.parameters()]]
         policy = make_policy(run, VECTOR, learner.network, device, np.random.default_rng(0))
         known.append(policy(rollout().observations, epsilon=0.0)[1])

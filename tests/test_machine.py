@@ -1,0 +1,168 @@
+"""What the machine gives, and how little a run may ask of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import TESTS, make_run
+from torch import nn
+
+from dqnspeed import machine
+from dqnspeed.envs import describe
+from dqnspeed.learners import execution
+from dqnspeed.learners.footprint import Size, network_bytes, network_size
+from dqnspeed.models import make_network
+from dqnspeed.options import ConfigError
+
+SHOW = "import dqnspeed.machine as m, json, torch; print(json.dumps(m.describe(torch.device('cpu'))['omp']))"
+
+
+def python(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "KMP_", "DQNSPEED_"))}
+    environment = {**kept, "PYTHONPATH": str(TESTS.parent), "OMP_DISPLAY_ENV": "verbose", **variables}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "variables", "spins", "told"),
+    [
+        (SHOW, {}, "0", {"wait_policy": "passive", "set_by": "dqnspeed"}),
+        (SHOW, {"OMP_WAIT_POLICY": "active"}, "30000000000", {"wait_policy": "active", "set_by": "user"}),
+        (SHOW, {"GOMP_SPINCOUNT": "77"}, "77", {"wait_policy": None, "set_by": "user"}),
+        (f"import torch; {SHOW}", {}, "300000", {"wait_policy": None, "set_by": "too late"}),
+    ],
+)
+def test_threads_wait_without_spinning_unless_the_user_wants_them_to(
+    code: str, variables: dict[str, str], spins: str, told: dict[str, str]
+) -> None:
+    shown = python(code, **variables)
+    assert json.loads(shown.stdout) == told
+    if "GOMP_SPINCOUNT" in shown.stderr:  # GNU's OpenMP says what it has read
+        assert f"GOMP_SPINCOUNT = '{spins}'" in shown.stderr
+
+
+def test_what_a_child_inherits_is_not_taken_for_the_users_wish() -> None:
+    child = f"import subprocess, sys, dqnspeed; subprocess.run([sys.executable, '-c', {SHOW!r}], check=True)"
+    assert json.loads(python(child).stdout) == {"wait_policy": "passive", "set_by": "dqnspeed"}
+
+
+def test_threads_of_actor_processes_wait_without_spinning_too() -> None:
+    start = "p = m.get_context('spawn').Process(target=f); p.start(); p.join()"
+    shown = python(f"import multiprocessing as m; from dqnspeed.actors.child import _check_parent as f; {start}").stderr
+    assert shown.count("GOMP_SPINCOUNT = '0'") == shown.count("GOMP_SPINCOUNT")
+    assert shown.count("GOMP_SPINCOUNT") in (0, 2)  # none where it is another OpenMP
+
+
+def cgroup(tmp_path: Path, line: str, **files: str) -> float:
+    """The quota that a process reads whose /proc/self/cgroup is ``line``, with these files mounted."""
+    tmp_path.mkdir()
+    own = tmp_path / "own"
+    own.write_text(f"7:memory:/elsewhere\n{line}\n")
+    for name, text in files.items():
+        path = tmp_path / name.replace("__", "/").replace("_max", ".max").replace("cfs", "cpu.cfs")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return machine.cpu_quota(own, tmp_path)
+
+
+def test_a_containers_quota_counts_whichever_cgroup_holds_it(tmp_path: Path) -> None:
+    assert cgroup(tmp_path / "none", "0::/") == math.inf
+    assert cgroup(tmp_path / "max", "0::/", cpu_max="max 100000\n") == math.inf
+    assert cgroup(tmp_path / "v2", "0::/", cpu_max="150000 100000\n") == 1.5
+    assert cgroup(tmp_path / "slice", "0::/a/b", a__cpu_max="400000 100000", a__b__cpu_max="max 100000") == 4
+    v1 = {"cpu__cfs_quota_us": "300000", "cpu__cfs_period_us": "100000"}
+    assert cgroup(tmp_path / "v1", "4:cpu,cpuacct:/docker/of-the-host", **v1) == 3
+    assert cgroup(tmp_path / "free", "4:cpu:/", **{**v1, "cpu__cfs_quota_us": "-1"}) == math.inf
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(0.5, 1), (1.0, 1), (1.5, 1), (1000.0, None), (math.inf, None)])
+def test_cores_are_whole_cores_of_the_quota(monkeypatch: pytest.MonkeyPatch, quota: float, cores: int | None) -> None:
+    monkeypatch.setattr(machine, "cpu_quota", lambda: quota)
+    assert machine.cores() == (cores or len(os.sched_getaffinity(0)))
+
+
+CORES = [1, 2, 4, 8, 16, 64]
+SHARES = {  # threads of ALE and of the learner on each of CORES
+    "experiment=speedrun": [(1, 1), (1, 1), (1, 3), (1, 7), (1, 15), (1, 63)],
+    "experiment=speedrun parallelism.env_threads=0": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
+    "experiment=speedrun_dqn": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (8, 56)],
+    "experiment=speedrun_dqn execution.threads=3": [(1, 3), (1, 3), (1, 3), (5, 3), (8, 3), (8, 3)],
+    "wrappers=native num_envs=8": [(1, 1), (2, 2), (4, 4), (8, 8), (8, 16), (8, 64)],
+    "algo=ppo wrappers=native parallelism=overlap": [(1, 1), (1, 1), (2, 2), (4, 4), (4, 12), (4, 60)],
+    "experiment=a3c": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 12), (8, 60)],
+    "experiment=a3c wrappers=native": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 8), (8, 32)],
+    "parallelism=overlap num_envs=3": [(1, 1), (1, 1), (2, 1), (3, 5), (3, 13), (3, 61)],
+}
+
+
+@pytest.mark.parametrize("overrides", SHARES)
+def test_no_core_is_asked_twice(overrides: str) -> None:
+    run = make_run(*overrides.split())
+    shares = [machine.share_of_cores(run, cores) for cores in CORES]
+    assert [(share.env_threads, share.learner_threads) for share in shares] == SHARES[overrides]
+    needed = {"serial": 1, "overlap": 2, "process": run.parallelism.num_actors + 1}[run.parallelism.name]
+    if run.wrappers.backend == "gymnasium" and run.parallelism.name == "overlap":
+        needed = run.num_envs + 1  # each environment is a process
+    for cores, share in zip(CORES, shares, strict=True):
+        assert share.asked <= cores or cores < max(needed, run.execution.threads + 1)
+
+
+@pytest.mark.parametrize("algo", ["dqn", "dqn model.dueling=true", "ppo", "pqn"])
+@pytest.mark.parametrize(
+    "model",
+    ["model=nature", "model=small model.layer_norm=true", "model.hidden=[64,32]", "env=cartpole", "model=board"],
+)
+def test_the_size_of_a_network_is_known_before_it_is_built(algo: str, model: str) -> None:
+    run = make_run(*model.split(), *f"algo={algo}".split())
+    spec = describe(run)
+    network = make_network(run, spec)
+    outputs: list[int] = []
+    for module in network.modules():
+        if isinstance(module, (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.ReLU)):
+            module.register_forward_hook(lambda module, inputs, output: outputs.append(output.numel()))
+    getattr(network, "policy_and_value", network)(torch.zeros(1, *spec.observation_shape))
+    assert network_size(run, spec) == Size(sum(p.numel() for p in network.parameters()), sum(outputs))
+
+
+def test_the_optimizer_counts_too() -> None:
+    needed = []
+    for optimizer in ("adam", "rmsprop", "rmsprop_deepmind"):
+        run = make_run(f"optimizer={optimizer}", "model=small", "model.hidden=[16]")
+        spec = describe(run)
+        network = make_network(run, spec)
+        made = execution.make_optimizer(run.optimizer, network, torch.device("cpu"))
+        sum(p.sum() for p in network.parameters()).backward()  # type: ignore[union-attr]
+        made.step()
+        slots = sum(value.numel() for slot in made.state.values() for value in slot.values() if value.ndim)
+        needed.append((network_bytes(run, spec), 4 * (slots + 3 * network_size(run, spec).parameters)))
+    assert all(ours == theirs for ours, theirs in needed), needed
+
+
+@pytest.mark.parametrize("key", ["execution.threads", "parallelism.env_threads"])
+def test_more_threads_than_cores_are_refused(key: str) -> None:
+    execution.check_threads(make_run(f"{key}={machine.cores()}"))
+    with pytest.raises(ConfigError, match=f"^{key}=100000: must be at most {machine.cores()}, the cores"):
+        execution.check_threads(make_run(f"{key}=100000"))
+
+
+def test_a_busy_machine_is_told() -> None:
+    assert machine.busy(asked=2, cores=2, others=0.3, total=2) is None
+    assert machine.busy(asked=2, cores=16, others=10, total=16) is None  # there is room beside them
+    assert machine.busy(asked=64, cores=64, others=1, total=64) is None  # any desktop does as much
+    assert "other processes keep 1.0 of 2 cores busy" in str(machine.busy(asked=2, cores=2, others=1, total=2))
+    assert "work for 5 cores at a time and may use 2" in str(machine.busy(asked=5, cores=2, others=0, total=2))
+
+
+def test_what_a_run_and_its_children_do_is_not_taken_for_neighbours() -> None:
+    neighbours = machine.Neighbours()
+    burn = "import time\nwhile time.process_time() < 0.5: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    before = neighbours._own
+    assert machine._own_cpu_seconds() - before >= 0.5
