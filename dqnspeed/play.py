@@ -24,7 +24,7 @@ from dqnspeed.checkpoint import DamagedError
 from dqnspeed.cli import run_app
 from dqnspeed.config import ACTOR_CRITIC, RunConfig
 from dqnspeed.envs import EnvSpec, Episode, Step, VectorEnv
-from dqnspeed.evaluation import LONGEST, play_games
+from dqnspeed.evaluation import LONGEST, Game, copies, distinct, play_games, with_starts
 from dqnspeed.learners import as_tensors, check_execution
 from dqnspeed.learners.execution import precision
 from dqnspeed.models import Table, make_network
@@ -42,6 +42,9 @@ class PlayConfig:
     checkpoint: str = option("best, final, the name of another file in checkpoints/, or a path", default="best")
     episodes: int = option("games to play", ge=1, default=5)
     epsilon: float = option("chance of a random action, 0: greedy", ge=0, le=1, default=0.0)
+    noop_max: int | None = option(
+        "most no-ops at an ALE game's start, 0: the run's own starts, null: eval.noop_max", ge=0, default=None
+    )
     seed: int = option("seed of the games and of random actions", ge=0, lt=2**31, default=0)
     window: bool | None = option("show the games, null: where there is a display", default=None)
     record: bool = option("write an mp4 file a game into the run's videos/", default=False)
@@ -58,7 +61,10 @@ class Player:
         trained = compose.from_hydra(resuming.load_run(self.folder))
         # Equivalent, and able to draw the game; what ran on a GPU need not play on one.
         wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
-        self.run: RunConfig = dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device)
+        noop_max = trained.eval.noop_max if play.noop_max is None else play.noop_max
+        self.run: RunConfig = with_starts(
+            dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device), noop_max
+        )
         check_execution(dataclasses.replace(self.run, execution=dataclasses.replace(self.run.execution, compile=False)))
         self.spec: EnvSpec = envs.describe(self.run)
         self.device = machine.pick_device(play.device)
@@ -128,11 +134,12 @@ def play(options: PlayConfig) -> dict[str, Any]:
                 film.look()
             return player.act(observations)
 
-        games, steps = [], itertools.count(1)
+        games, played, steps = [], list[Game](), itertools.count(1)
         enough = lambda: next(steps) > LONGEST  # noqa: E731  a greedy policy may go in circles for ever
         results = play_games(env, player.spec, act, [options.seed], options.episodes, watch, enough)
         for number, episode in enumerate(results, start=1):
             games.append(_told(number, episode))
+            played.append(episode)
             images = film.cut() if film is not None else []
             if options.record:
                 video = f"videos/play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
@@ -150,6 +157,8 @@ def play(options: PlayConfig) -> dict[str, Any]:
         print(
             f"The play was ended after {LONGEST:,} steps: the agent may go in circles; epsilon=0.05 leads out of them."
         )
+    if told := copies(played):
+        print(f"{told} noop_max=30 or epsilon=0.01 makes games differ.")
     if not games:
         raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
     return {
@@ -160,6 +169,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
         "return_mean": statistics.fmean(returns),
         "return_std": statistics.pstdev(returns),
         "actions": dict(counts.most_common()),
+        "distinct_games": distinct(played),
         "games": games,
     }
 

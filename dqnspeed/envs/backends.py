@@ -11,7 +11,7 @@ import multiprocessing
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -194,14 +194,24 @@ class TracebackToParent(gymnasium.Wrapper):
 
 
 class NativeBackend(_GymnasiumBackend):
-    """``ale_py.vector_env.AtariVectorEnv``: environments step on C++ threads after :meth:`send`."""
+    """``ale_py.vector_env.AtariVectorEnv``: environments step on C++ threads after :meth:`send`.
 
-    def __init__(self, env: Any):
+    Args:
+        start_rewards: what ALE's resets keep to themselves, by the frame of the game; it comes with the first step.
+    """
+
+    def __init__(self, env: Any, start_rewards: Mapping[int, float] | None = None):
         super().__init__(env)
         self._channels_last = len(env.single_observation_space.shape) == 4
+        self._start_rewards = start_rewards
+        self._owed = np.zeros(self.num_envs)
+        self._over = np.ones(self.num_envs, bool)
 
     def reset(self, seeds: list[int]) -> RawStep:
         frames, info = self.env.reset(seed=np.array(seeds))
+        self._over[:] = True
+        if self._start_rewards is not None:
+            self._owe(info)
         return self._begun(self._frames(frames), info)
 
     def games(self) -> list[dict[str, Any]] | None:
@@ -212,7 +222,18 @@ class NativeBackend(_GymnasiumBackend):
 
     def recv(self) -> RawStep:
         frames, rewards, terminated, truncated, info = self.env.recv()
+        if self._start_rewards is not None:
+            rewards = rewards + self._owed
+            self._owe(info)
+            self._over = terminated | truncated
         return RawStep(self._frames(frames), rewards, terminated, truncated, info["lives"])
+
+    def _owe(self, info: dict[str, Any]) -> None:
+        """Remember what the games that have just begun are owed."""
+        assert self._start_rewards is not None
+        self._owed[:] = 0
+        for i in np.flatnonzero(self._over):
+            self._owed[i] = self._start_rewards.get(int(info["episode_frame_number"][i]), 0.0)
 
     def _frames(self, frames: np.ndarray) -> np.ndarray:
         return frames[:, 0].transpose(0, 3, 1, 2) if self._channels_last else frames

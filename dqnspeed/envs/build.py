@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 from collections.abc import Callable
@@ -22,7 +23,15 @@ from dqnspeed.envs.observations import AsBox
 from dqnspeed.envs.probe import Probe
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.vector import VectorEnv
-from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize, resized
+from dqnspeed.envs.wrappers import (
+    ChannelsFirst,
+    FireReset,
+    FrameSkip,
+    NoopReset,
+    PillowResize,
+    action_index,
+    resized,
+)
 from dqnspeed.options import ConfigError
 from dqnspeed.signals import children_ignore_signals
 
@@ -91,7 +100,7 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
     made = _make_atari(game, wrappers, render_mode) if game else _make_own(env, render_mode)
     if wrappers.noop_max:
         made = NoopReset(made, wrappers.noop_max)
-    if wrappers.fire_reset and (fire := fire_action(made)) is not None:
+    if wrappers.fire_reset and game and (fire := fire_index(game)) is not None:
         made = FireReset(made, fire)
     if wrappers.frame_skip > 1:
         made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool)
@@ -114,7 +123,8 @@ def make_vector_env(run: RunConfig, overlap: bool = False, render_mode: str | No
     backend: Backend
     if run.wrappers.backend == "native":
         assert game is not None
-        backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism))
+        eaten = start_rewards(game, run.wrappers.fire_reset, run.wrappers.noop_max)
+        backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism), eaten)
     else:
         make: Callable[..., gymnasium.Env] = _make_in_worker if overlap else _make_resumable
         makers = [functools.partial(make, run.env, run.wrappers, render_mode)] * run.num_envs
@@ -133,17 +143,36 @@ def make_vector_env(run: RunConfig, overlap: bool = False, render_mode: str | No
     )
 
 
-def fire_action(env: gymnasium.Env) -> int | None:
-    """The action that presses FIRE, or ``None``."""
-    meanings = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
-    return meanings.index("FIRE") if "FIRE" in meanings else None
+@functools.cache
+def fire_index(game: AtariGame) -> int | None:
+    """The action that begins a game by FIRE; ``None`` where the game has no FIRE, or pays for it (a match in Haunted
+    House)."""
+    env = _make_atari(game, None)
+    try:
+        fire = action_index(env, "FIRE")
+        if fire is None:
+            return None
+        env.reset(seed=0)
+        _, reward, terminated, truncated, _ = env.step(fire)
+        return None if reward or terminated or truncated else fire
+    finally:
+        env.close()
 
 
 @functools.cache
-def fire_index(game: AtariGame) -> int | None:
-    env = _make_atari(game, None)
+def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float] | None:
+    """What FIRE and no-ops at a game's start bring in all, by the frame of the game (time in Skiing, a first ring of
+    walls in Entombed), or ``None`` where that is nothing, as in most games."""
+    env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)
     try:
-        return fire_action(env)
+        noop, press = action_index(env, "NOOP"), fire_index(game) if fire else None
+        frame, rewards = env.reset(seed=0)[1]["episode_frame_number"], [0.0]
+        for action in [press] * (press is not None) + [noop] * (noop_max if noop is not None else 0):
+            _, reward, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                break
+            rewards.append(rewards[-1] + float(reward))
+        return {frame + i: reward for i, reward in enumerate(rewards)} if any(rewards) else None
     finally:
         env.close()
 
@@ -245,7 +274,7 @@ def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelis
         noop_max=wrappers.noop_max,
         episodic_life=False,  # ALE's own restarts the whole game at a lost life
         reward_clipping=False,  # returns are of the unclipped game
-        use_fire_reset=wrappers.fire_reset,
+        use_fire_reset=wrappers.fire_reset and fire_index(game) is not None,
     )
 
 

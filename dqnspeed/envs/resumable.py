@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -12,7 +13,7 @@ import numpy as np
 from ale_py import ALEState
 from ale_py.env import AtariEnv
 
-from dqnspeed.envs.wrappers import FrameSkip
+from dqnspeed.envs.wrappers import FireReset, FrameSkip, NoopReset
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class Resumable(gymnasium.Wrapper):
         state = {"over": self._over, "rng": self._rng_state()}
         if isinstance(self.unwrapped, AtariEnv):
             ale = np.frombuffer(self.unwrapped.clone_state(include_rng=True).serialize(), np.uint8)
-            return {**state, "ale": ale, "frames": self._pooled_frames()}
+            return {**state, "ale": ale, "frames": self._pooled_frames(), "owed": [p.owed for p in self._presses()]}
         return {**state, "begun": self._begun, "actions": np.array(self._actions), "frame": np.array(self._frame)}
 
     @game.setter
@@ -69,6 +70,8 @@ class Resumable(gymnasium.Wrapper):
             self.unwrapped.restore_state(ALEState(state["ale"].tobytes()))
             for i, frame in state["frames"].items():
                 self._frame_skip().last_two[int(i)][:] = frame  # type: ignore[union-attr]
+            for press, owed in zip(self._presses(), state.get("owed", [0.0, 0.0])):
+                press.owed = owed
             self._set_rng(state["rng"])
             self.goes_on = True
         elif state["over"]:
@@ -102,12 +105,16 @@ class Resumable(gymnasium.Wrapper):
         return {} if skip is None else {str(i): frame.copy() for i, frame in enumerate(skip.last_two)}
 
     def _frame_skip(self) -> FrameSkip | None:
+        return next((layer for layer in self._layers() if isinstance(layer, FrameSkip)), None)
+
+    def _presses(self) -> list[NoopReset | FireReset]:
+        return [layer for layer in self._layers() if isinstance(layer, (NoopReset, FireReset))]
+
+    def _layers(self) -> Iterator[gymnasium.Wrapper]:
         layer: gymnasium.Env = self.env
         while isinstance(layer, gymnasium.Wrapper):
-            if isinstance(layer, FrameSkip):
-                return layer
+            yield layer
             layer = layer.env
-        return None
 
     def _rng_state(self) -> str:
         return json.dumps(self.unwrapped.np_random.bit_generator.state, default=_listed)
