@@ -38,12 +38,14 @@ class Resumable(gymnasium.Wrapper):
         self._actions: list[int] = []
         self._begun: dict[str, Any] = {}
         self._frame: Any = None
+        self._shape = env.observation_space.shape
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._over = self._reset_next = False
         self._begun = {"seed": seed, "rng": None if seed is not None else self._rng_state()}
         self._actions = []
         self._frame, info = self.env.reset(seed=seed, options=options)
+        self._check_shape()
         return self._frame, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -53,7 +55,15 @@ class Resumable(gymnasium.Wrapper):
         self._actions.append(int(action))
         self._frame, reward, terminated, truncated, info = self.env.step(action)
         self._over = bool(terminated or truncated)
+        self._check_shape()
         return self._frame, reward, terminated, truncated, info
+
+    def _check_shape(self) -> None:
+        if (shape := np.shape(self._frame)) != self._shape:  # NumPy would stretch some, and name none
+            raise ValueError(
+                f"an observation has the shape {shape} after {len(self._actions)} steps of a game, and its space says "
+                f"{self._shape}"
+            )
 
     @property
     def game(self) -> dict[str, Any]:
@@ -70,7 +80,7 @@ class Resumable(gymnasium.Wrapper):
             self.unwrapped.restore_state(ALEState(state["ale"].tobytes()))
             for i, frame in state["frames"].items():
                 self._frame_skip().last_two[int(i)][:] = frame  # type: ignore[union-attr]
-            for press, owed in zip(self._presses(), state.get("owed", [0.0, 0.0])):
+            for press, owed in zip(self._presses(), state.get("owed", [0.0, 0.0]), strict=False):
                 press.owed = owed
             self._set_rng(state["rng"])
             self.goes_on = True
