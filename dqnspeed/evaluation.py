@@ -140,7 +140,9 @@ class Evaluator:
             log.warning("an evaluation was ended after %s steps with %d games finished.", f"{LONGEST:,}", len(episodes))
         if episodes:
             if (told := copies(episodes)) and not self._told_of_copies:
-                log.warning("evaluation %d: %s eval.noop_max and eval.epsilon make games differ.", number, told)
+                log.warning(
+                    "evaluation %d: %s eval.epsilon, or eval.noop_max in an ALE game, makes them differ.", number, told
+                )
                 self._told_of_copies = True
             self.count, self.mean = number, statistics.fmean(e.episode_return for e in episodes)
         return episodes

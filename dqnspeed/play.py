@@ -180,7 +180,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
             f"The play was ended after {LONGEST:,} steps: the agent may go in circles; epsilon=0.05 leads out of them."
         )
     if told := copies(played):
-        print(f"{told} noop_max=30 or epsilon=0.01 makes games differ.")
+        print(f"{told} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
     if not games:
         raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
     return {

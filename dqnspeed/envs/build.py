@@ -159,7 +159,7 @@ def make_vector_env(
 def fire_index(game: AtariGame) -> int | None:
     """The action that begins a game by FIRE; ``None`` where the game has no FIRE, or pays for it (a match in Haunted
     House)."""
-    env = _make_atari(game, None)
+    env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)  # which may leave the press out
     try:
         fire = action_index(env, "FIRE")
         if fire is None:

@@ -245,6 +245,12 @@ def test_what_is_pressed_at_a_games_start_is_in_its_set_and_nothing_it_brings_is
         env.close()
 
 
+def test_fire_is_not_pressed_where_it_costs_whatever_a_sticky_joystick_does() -> None:
+    for sticky in (0.0, 0.25, 0.9):
+        game = atari_game(make_run("env.id=haunted_house", f"env.sticky_actions={sticky}").env)
+        assert game is not None and fire_index(game) is None
+
+
 @pytest.mark.slow
 def test_every_game_begins_alike_on_both_backends() -> None:
     native, ours = make_run("wrappers=native", "wrappers.noop_max=0"), make_run("wrappers.noop_max=0")
