@@ -245,7 +245,7 @@ def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
     imported = importlib.import_module(module)
     named = getattr(imported, name, None)
     if isinstance(named, type) and issubclass(named, gymnasium.Env):
-        return EnvSpecOfGymnasium(name, entry_point=named)
+        return EnvSpecOfGymnasium(name, entry_point=f"{module}:{name}")
     register = getattr(imported, "register_envs", None)
     if register is not None and name not in gymnasium.registry:
         register()
