@@ -101,7 +101,12 @@ def _observations(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Fin
     low, high = played.low, played.high
     shape = "x".join(map(str, spec.observation_shape))
     image = len(spec.frame_shape) == 3
-    layout = f", {spec.stack} of {spec.frame_shape[0]} channels, channels first" if image else ""
+    frames, channels = spec.stack, spec.frame_shape[0]
+    layout = (
+        f", {frames} frame{'s' * (frames > 1)} of {channels} channel{'s' * (channels > 1)}, channels first"
+        if image
+        else ""
+    )
     largest = max(abs(low), abs(high))
     what = f"{shape} {spec.frame_dtype}{layout}; {low:g} to {high:g}, scaled {low / scale:.3g} to {high / scale:.3g}"
     if not math.isfinite(low + high):

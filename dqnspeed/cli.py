@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import logging
@@ -137,15 +138,26 @@ def check_run(run: RunConfig) -> EnvSpec:
     """
     check_execution(run)
     check_threads(run)
-    spec = envs.describe(run)
+    with envs.Watchdog(run.parallelism.timeout_s, functools.partial(_tell_of_silence, run)):
+        spec = envs.describe(run)
+        doubts = envs.probe(run.env, run.model.input_scale)
     if run.algo.name != "q_learning":  # a table has no layers
         check_network(run.model, spec.observation_shape)
     check_fits(run, spec)
     check_footprint(run, spec)
     check_video(run, spec)
-    for doubt in envs.probe(run.env):
+    for doubt in doubts:
         log.warning("%s", doubt)
     return spec
+
+
+def _tell_of_silence(run: RunConfig, line: str) -> None:
+    limit = run.parallelism.timeout_s
+    print(
+        f"dqnspeed: env.id={run.env.id}: has not answered for {limit:g} s ({line}); Ctrl-C ends the wait.",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> None:

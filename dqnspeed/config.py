@@ -180,6 +180,7 @@ class EvalConfig:
     every_steps: int | None = option("agent steps between evaluations, null: none", ge=1)
     episodes: int = option("games of one evaluation", ge=1)
     epsilon: float = option("chance of a random action in them, 0: greedy", ge=0, le=1)
+    noop_max: int = option("most no-ops at the start of an ALE game in them and in play, 0: the run's own", ge=0)
 
 
 @dataclass(frozen=True)

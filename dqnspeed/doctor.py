@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -54,13 +55,15 @@ def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float],
     check_execution(run)
     check_threads(run)
     try:
-        doubts = [(LOOK, doubt) for doubt in envs.probe(run.env)]
+        with _watched(run, "spaces"):
+            doubts = [(LOOK, doubt) for doubt in envs.probe(run.env, run.model.input_scale)]
     except ConfigError as error:
         doubts = [(WRONG, str(error))]
     yield from (Finding(verdict, "spaces", text) for verdict, text in doubts)
-    spec, limit = envs.describe(run), None
-    if not atari_game(run.env):
-        made = envs.make_registered(run.env)
+    with _watched(run, "spaces"):
+        spec, limit = envs.describe(run), None
+        made = None if atari_game(run.env) else envs.make_registered(run.env)
+    if made is not None:
         limit = made.spec.max_episode_steps if made.spec else None
         yield from wrapper_order(made, run)
         made.close()
@@ -76,6 +79,18 @@ def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float],
     yield from _unbroken("training", _training(run, spec))
 
 
+def _watched(run: RunConfig, topic: str) -> envs.Watchdog:
+    """A last finding and exit code 1 where an environment in this process does not come back."""
+    limit = run.parallelism.timeout_s
+
+    def end(line: str) -> None:
+        what = f"env.id={run.env.id} has not answered for {limit:g} s ({line})"
+        print(Finding(WRONG, topic, what, "parallelism.timeout_s=60 waits longer"), flush=True)
+        os._exit(1)  # what hangs may not let go
+
+    return envs.Watchdog(limit, end)
+
+
 def _unbroken(topic: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     """``findings``, and one more where whatever an environment of the user's own may raise ends them."""
     try:
@@ -89,11 +104,13 @@ def _play(
     run: RunConfig, spec: EnvSpec, limit: int | None, seconds: float, seen: Path, tell: Callable[[float], None]
 ) -> Iterator[Finding]:
     alone = dataclasses.replace(run, num_envs=1, wrappers=dataclasses.replace(run.wrappers, clip_reward=False))
-    env = envs.make_vector_env(alone)
-    try:
-        played = play_at_random(env, spec, seconds, run.seed, tell)
-    finally:
-        env.close()
+    with _watched(run, "play") as watchdog, contextlib.closing(envs.make_vector_env(alone)) as env:
+
+        def hear(done: float) -> None:
+            watchdog.beat()
+            tell(done)
+
+        played = play_at_random(env, spec, seconds, run.seed, hear)
     yield from examine(run, spec, played, limit)
     draw(seen, played.stack, spec)
     yield Finding(OK, "picture", f"{seen} shows one observation as the network gets it, oldest frame first")
@@ -163,6 +180,15 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
 
 def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object) -> float:
     """Agent steps per second of the configured actors, which leave enough in the memory for a batch if they can."""
+    # Processes are watched by those who started them.
+    here = _watched(run, "training") if run.parallelism.name == "serial" else None
+    with here or contextlib.nullcontext():
+        return _collected(run, spec, learner, memory, lock, here.beat if here else lambda: None)
+
+
+def _collected(
+    run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object, beat: Callable[[], None]
+) -> float:
     actors = make_actors(run, spec, learner.network, memory, lock, machine.pick_device(run.device))
     schedule = make_schedule(run, memory, LearningStart(0, 0))
     steps, speed = 0, 0.0
@@ -170,6 +196,7 @@ def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lo
         actors.begin()
         begin = time.perf_counter()
         while not speed or not schedule.due(steps, 0):
+            beat()
             actors.dispatch()
             steps += actors.collect(schedule.limit(0) if not run.has_replay else math.inf, wait=True).agent_steps
             seconds = time.perf_counter() - begin

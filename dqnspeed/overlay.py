@@ -11,6 +11,7 @@ from dqnspeed.tracking.video import picture
 
 HEIGHT = 420  # pixels of the whole picture
 MARGIN, ROW = 8, 22
+MOST_BARS = 32  # of a vector
 BACKGROUND, TEXT, BAR, CHOSEN = (18, 18, 22), (225, 225, 225), (70, 110, 160), (255, 170, 40)
 
 
@@ -82,13 +83,18 @@ def _fit(image: np.ndarray, height: int) -> Image.Image:
 
 
 def _bars(vector: np.ndarray) -> Image.Image:
-    """A vector as one bar a value, the longest as long as the largest magnitude."""
-    values = vector.reshape(-1)[:32].astype(np.float64)
-    panel = Image.new("RGB", (160, HEIGHT - 2 * MARGIN), BACKGROUND)
+    """A vector as one bar a value between its index and itself, the longest as long as the largest magnitude."""
+    values = vector.reshape(-1).astype(np.float64)
+    shown = values if len(values) <= MOST_BARS else values[: MOST_BARS - 1]
+    panel = Image.new("RGB", (200, HEIGHT - 2 * MARGIN), BACKGROUND)
     draw = ImageDraw.Draw(panel)
-    scale = 70 / max(float(np.abs(values).max(initial=0)), 1e-6)
-    step = min(ROW, (HEIGHT - 2 * MARGIN) // len(values))
-    for i, value in enumerate(values):
-        ends = sorted((80.0, 80 + scale * float(value)))
-        draw.rectangle((ends[0], i * step, ends[1], i * step + step - 3), BAR)
+    scale = 45 / max(float(np.abs(shown).max(initial=0)), 1e-6)
+    step = min(ROW, (HEIGHT - 2 * MARGIN) // min(len(values), MOST_BARS))
+    for i, value in enumerate(shown):
+        top, ends = i * step, sorted((80.0, 80 + scale * float(value)))
+        draw.text((0, top - 1), str(i), TEXT)
+        draw.rectangle((ends[0], top, ends[1], top + step - 3), BAR)
+        draw.text((135, top - 1), f"{value:+.3g}", TEXT)
+    if len(shown) < len(values):
+        draw.text((0, len(shown) * step - 1), f"the first {len(shown)} of {len(values):,}", TEXT)
     return panel

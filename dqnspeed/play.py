@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-from dqnspeed import checkpoint, compose, envs, machine, resuming
+from dqnspeed import checkpoint, compose, envs, machine, resuming, seeding
 from dqnspeed.checkpoint import DamagedError
-from dqnspeed.cli import run_app
+from dqnspeed.cli import fail, run_app
 from dqnspeed.config import ACTOR_CRITIC, RunConfig
-from dqnspeed.envs import EnvSpec, Episode, Step, VectorEnv
-from dqnspeed.evaluation import LONGEST, play_games
+from dqnspeed.envs import ActorError, EnvSpec, Episode, Step, VectorEnv
+from dqnspeed.evaluation import LONGEST, Game, copies, distinct, play_games, with_starts
 from dqnspeed.learners import as_tensors, check_execution
 from dqnspeed.learners.execution import precision
 from dqnspeed.models import Table, make_network
@@ -42,11 +42,16 @@ class PlayConfig:
     checkpoint: str = option("best, final, the name of another file in checkpoints/, or a path", default="best")
     episodes: int = option("games to play", ge=1, default=5)
     epsilon: float = option("chance of a random action, 0: greedy", ge=0, le=1, default=0.0)
+    noop_max: int | None = option(
+        "most no-ops at an ALE game's start, 0: the run's own starts, null: eval.noop_max", ge=0, default=None
+    )
     seed: int = option("seed of the games and of random actions", ge=0, lt=2**31, default=0)
     window: bool | None = option("show the games, null: where there is a display", default=None)
     record: bool = option("write an mp4 file a game into the run's videos/", default=False)
     overlay: bool = option("draw the stack, the action values and the chosen action beside the game", default=False)
-    fps: float | None = option("agent steps shown in a second, null: 60 (Atari) or 30 frames", gt=0, default=None)
+    fps: float | None = option(
+        "agent steps shown in a second, null: 60 frames (Atari), the game's own render_fps, or 30", gt=0, default=None
+    )
     device: str = option("where the network runs", choices=("auto", "cpu", "cuda", "mps"), default="auto")
 
 
@@ -58,16 +63,20 @@ class Player:
         trained = compose.from_hydra(resuming.load_run(self.folder))
         # Equivalent, and able to draw the game; what ran on a GPU need not play on one.
         wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
-        self.run: RunConfig = dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device)
+        noop_max = trained.eval.noop_max if play.noop_max is None else play.noop_max
+        self.run: RunConfig = with_starts(
+            dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device), noop_max
+        )
         check_execution(dataclasses.replace(self.run, execution=dataclasses.replace(self.run.execution, compile=False)))
         self.spec: EnvSpec = envs.describe(self.run)
         self.device = machine.pick_device(play.device)
         self.path, state = _load(self.folder / "checkpoints", play.checkpoint)
-        self.agent_steps: int = state["progress"]["agent_steps"]
+        _check_belongs(state, trained, play.checkpoint)
         self.network = make_network(self.run, self.spec)
         try:
+            self.agent_steps: int = state["progress"]["agent_steps"]
             self.network.load_state_dict(as_tensors(state["learner"]["network"]))
-        except RuntimeError as error:
+        except (RuntimeError, KeyError, TypeError) as error:
             raise ConfigError(f"checkpoint={play.checkpoint}: is of another network than this run's.") from error
         self.network.to(self.device).eval()
         self._epsilon, self._rng = play.epsilon, np.random.default_rng(play.seed)
@@ -98,19 +107,38 @@ def _load(folder: Path, name: str) -> tuple[Path, checkpoint.State]:
         raise ConfigError(f"checkpoint={name}: {error}") from error
 
 
+def _check_belongs(state: checkpoint.State, run: RunConfig, name: str) -> None:
+    """Raise :class:`ConfigError` where the game, algorithm, network or view of a checkpoint are not the run's."""
+    theirs = state.get("config")
+    if not theirs:
+        return  # of a version that did not tell
+    ours = dataclasses.asdict(run)
+    told = {
+        f"{group}.{key}": value
+        for group in ("env", "algo", "model", "wrappers")
+        for key, value in theirs[group].items()
+        if (group != "algo" or key == "name") and ours[group].get(key, value) != value
+    }
+    if told:
+        differ = ", ".join(f"{key}={value}" for key, value in told.items())
+        raise ConfigError(f"checkpoint={name}: is of another run than this folder's, one with {differ}.")
+
+
 def play(options: PlayConfig) -> dict[str, Any]:
     """Play, show, record; returns what ``play.json`` gets."""
     window = _wants_window(options)
     if options.record:
         check_encoder("record=true")
     player = Player(options)
+    earlier(player.folder)  # what is damaged shows before anything is played
+    seeding.seed_everything(options.seed)
     drawn = window or options.record
     env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
     with ExitStack() as resources:
         resources.callback(env.close)
         world = _world(player) if isinstance(player.network, Table) else None
         names = env.action_names() or list(world.actions if world else map(str, range(player.spec.num_actions)))
-        fps = options.fps or frame_rate(player.run)
+        fps = options.fps or frame_rate(player.run, player.spec)
         screen = resources.enter_context(Screen(fps)) if window else None
         counts, film = Counter[str](), Film(env, player, names, options) if drawn else None
         walk = None if world is None else Walk(world)
@@ -128,11 +156,12 @@ def play(options: PlayConfig) -> dict[str, Any]:
                 film.look()
             return player.act(observations)
 
-        games, steps = [], itertools.count(1)
+        games, played, steps = [], list[Game](), itertools.count(1)
         enough = lambda: next(steps) > LONGEST  # noqa: E731  a greedy policy may go in circles for ever
         results = play_games(env, player.spec, act, [options.seed], options.episodes, watch, enough)
         for number, episode in enumerate(results, start=1):
             games.append(_told(number, episode))
+            played.append(episode)
             images = film.cut() if film is not None else []
             if options.record:
                 video = f"videos/play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
@@ -150,6 +179,8 @@ def play(options: PlayConfig) -> dict[str, Any]:
         print(
             f"The play was ended after {LONGEST:,} steps: the agent may go in circles; epsilon=0.05 leads out of them."
         )
+    if told := copies(played):
+        print(f"{told} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
     if not games:
         raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
     return {
@@ -160,6 +191,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
         "return_mean": statistics.fmean(returns),
         "return_std": statistics.pstdev(returns),
         "actions": dict(counts.most_common()),
+        "distinct_games": distinct(played),
         "games": games,
     }
 
@@ -293,13 +325,38 @@ class Screen:
         self._next = time.monotonic() + self._period
 
 
+def earlier(folder: Path) -> list[Any]:
+    """What the run's ``play.json`` holds; a damaged one is set aside and named."""
+    path = folder / "play.json"
+    try:
+        results = json.loads(path.read_text())
+        if isinstance(results, list):
+            return results
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValueError:
+        pass
+    names = (path.with_suffix(f".json.damaged{number or ''}") for number in itertools.count())
+    aside = next(name for name in names if not name.exists())
+    try:
+        os.replace(path, aside)
+    except OSError as error:
+        raise ConfigError(f"{path}: is damaged and cannot be set aside ({error.strerror}).") from error
+    print(f"{path} is damaged; it is kept as {aside.name}, and a new one begun.", flush=True)
+    return []
+
+
 def keep(folder: Path, result: dict[str, Any]) -> None:
     """Add ``result`` to the run's ``play.json``, a list with one entry a call."""
     path = folder / "play.json"
-    earlier = json.loads(path.read_text()) if path.exists() else []
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps([*earlier, result], indent=2) + "\n")
-    os.replace(partial, path)
+    try:
+        partial.write_text(json.dumps([*earlier(folder), result], indent=2) + "\n")
+        os.replace(partial, path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error
 
 
 def _main() -> None:
@@ -308,13 +365,16 @@ def _main() -> None:
         print(usage("python -m dqnspeed.play run=FOLDER [KEY=VALUE...]", ABOUT, PlayConfig))
         return
     options = parse(arguments)
-    result = play(options)
-    keep(Path(options.run), result)
+    try:
+        result = play(options)
+    except ActorError as error:
+        fail(str(error), code=1)
     print(
         f"{result['checkpoint']} after {result['agent_steps']:,} agent steps: mean return {result['return_mean']:.2f} "
         f"± {result['return_std']:.2f} over {len(result['games'])} games\n"
         f"actions: {', '.join(f'{name} {count:,}' for name, count in result['actions'].items())}"
     )
+    keep(Path(options.run), result)
 
 
 def parse(arguments: list[str]) -> PlayConfig:

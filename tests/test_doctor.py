@@ -39,7 +39,7 @@ def ask_in_a_shell(tmp_path: Path, *arguments: str) -> subprocess.CompletedProce
 def test_pong_is_sound(tmp_path: Path) -> None:
     found = ask(tmp_path, "wrappers=native")
     assert {f.verdict for topic, f in found.items() if topic not in ("speed", "episodes")} == {OK}
-    assert "4x84x84 uint8" in found["observations"].what and "channels first" in found["observations"].what
+    assert "4x84x84 uint8, 4 frames of 1 channel, channels first" in found["observations"].what
     assert "features.0" in found["gradients"].what and "steps/s" in found["speed"].what
     from PIL import Image
 
@@ -131,3 +131,24 @@ def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
     }.items():
         result = ask_in_a_shell(tmp_path, line)
         assert result.returncode == 2 and result.stderr.startswith(f"dqnspeed: {sentence}"), result.stderr
+
+
+@pytest.mark.parametrize(("how", "topic"), [("never made", "spaces"), ("hang", "play")])
+def test_it_ends_where_an_environment_hangs(how: str, topic: str, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"  # the toy hangs once this folder is there
+    kwargs = f"env.kwargs={{how: {how}, folder: '{ready if topic == 'play' else ''}'}}"
+    arguments = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", kwargs, "parallelism.timeout_s=2", *QUICK]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dqnspeed.doctor", "seconds=60", *arguments], cwd=tmp_path, env=environment(),
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if topic == "play" and "wrappers" in line:
+            ready.mkdir()
+        if "has not answered" in line:
+            break
+    assert process.wait(20) == 1
+    process.stdout.close()
+    assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 2 s (")
+    assert "in hang_in_the_toy)" in line and "parallelism.timeout_s=60 waits longer" in line

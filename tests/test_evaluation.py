@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import make_toy
+import torch
+from conftest import make_run, make_toy
 
 from dqnspeed import envs
 from dqnspeed.envs import describe, make_vector_env
-from dqnspeed.evaluation import play_games
+from dqnspeed.evaluation import Evaluator, copies, distinct, evaluation_metrics, play_games, with_starts
+from dqnspeed.models import make_network
 from dqnspeed.tracking.metrics import Clock
 from dqnspeed.trainer import train
 
@@ -78,3 +81,47 @@ def test_games_are_shared_out_so_that_short_ones_count_no_more_than_long_ones() 
     env.close()
     assert sorted(game.env for game in games) == [0, 0, 0, 1, 1, 2, 2]
     assert all(game.episode_return == 28 and game.length == 7 for game in games) and set(seen) == {3}
+
+
+@pytest.mark.parametrize("wrappers", ["tweaked", "native"])
+def test_greedy_games_are_no_copies_and_it_is_told_where_they_are(wrappers: str) -> None:
+    run = make_run(f"wrappers={wrappers}", "wrappers.noop_max=0", "env.max_episode_frames=200", "num_envs=2")
+    spec = describe(run)
+    greedy = lambda frames: frames[:, -1].sum(axis=(1, 2), dtype=np.int64) % spec.num_actions  # noqa: E731
+    different = []
+    for noop_max in (run.eval.noop_max, 0):
+        env = make_vector_env(with_starts(run, noop_max))
+        games = list(play_games(env, spec, greedy, [1, 2], games=6))
+        env.close()
+        different.append(distinct(games))
+        assert bool(copies(games)) == (noop_max == 0)
+    assert different == [6, 1] and copies(games).startswith("Only 1 of 6 games differ")
+
+
+def test_an_evaluation_of_copies_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    run = make_toy("eval.every_steps=1", "eval.episodes=3")
+    spec = describe(run)
+    network = make_network(run, spec)
+    for parameter in network.parameters():
+        parameter.data.zero_()  # the first action, whatever is seen
+    evaluator = Evaluator(run, spec, network, torch.device("cpu"))
+    metrics = [evaluation_metrics(evaluator.play(step, lambda: False)) for step in (1, 2)]
+    evaluator.close()
+    assert [m["eval/distinct_games"] for m in metrics] == [1, 1]
+    assert [r.getMessage().startswith("evaluation 1: Only 1 of 3 games differ") for r in caplog.records] == [True]
+
+
+def test_an_evaluations_global_generators_follow_the_seed_and_disturb_nothing() -> None:
+    run = make_toy("env.id=toy_envs:Dice-v0", "eval.every_steps=1", "eval.episodes=2")
+    spec, seen = describe(run), []
+    for elsewhere in (1, 2):
+        evaluator = Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))
+        random.seed(elsewhere)
+        next_one = random.Random(elsewhere).random()
+        frames = list[np.ndarray]()
+        evaluator._policy = lambda rng, frames=frames: lambda x, e: (frames.append(x.copy()), np.zeros(len(x), int))[1:]  # type: ignore[assignment,misc]
+        evaluator.play(1, lambda: False)
+        evaluator.close()
+        assert random.random() == next_one
+        seen.append(np.array(frames))
+    np.testing.assert_array_equal(*seen)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,13 +18,13 @@ from conftest import TOY, environment, make_run
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from dqnspeed import envs
+from dqnspeed import checkpoint, envs
 from dqnspeed.cli import explain, is_users
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.overlay import HEIGHT, Overlay
-from dqnspeed.play import parse
+from dqnspeed.play import Player, earlier, keep, parse
 from dqnspeed.play import play as play_here
-from dqnspeed.tracking.video import enlarge, picture, write_mp4
+from dqnspeed.tracking.video import enlarge, frame_rate, picture, write_mp4
 from dqnspeed.trainer import train
 
 
@@ -238,7 +240,74 @@ def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> N
     (folder / ".hydra").mkdir()
     overrides = ["env=cartpole", f"algo={algo}", "model.hidden=[8]"]
     with initialize_config_dir(CONF_DIR, version_base="1.3"):
-        (folder / ".hydra" / "config.yaml").write_text(OmegaConf.to_yaml(compose("config", overrides=overrides)))
+        composed = OmegaConf.to_container(compose("config", overrides=overrides))
+    assert isinstance(composed, dict)
+    del composed["eval"]["noop_max"]  # as an older version wrote it
+    (folder / ".hydra" / "config.yaml").write_text(OmegaConf.to_yaml(composed))
     result = play_here(parse([f"run={folder}", "episodes=3", "window=false"]))
     lengths = [game["length"] for game in result["games"]]  # a pole that stands a step longer is worth one more
     assert lengths == [game["return"] for game in result["games"]] and sum(result["actions"].values()) == sum(lengths)
+
+
+def test_a_damaged_play_json_is_set_aside_and_nothing_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, text in enumerate(("[{", "{}", "\ufeff")):
+        (tmp_path / "play.json").write_text(text, encoding="utf-16" if number == 2 else "utf-8")
+        assert earlier(tmp_path) == []
+        keep(tmp_path, {"return_mean": number})
+        assert json.loads((tmp_path / "play.json").read_text()) == [{"return_mean": number}]
+        name = f"play.json.damaged{number or ''}"
+        assert (
+            capsys.readouterr().out
+            == f"{tmp_path / 'play.json'} is damaged; it is kept as {name}, and a new one begun.\n"
+        )
+        assert number == 2 or (tmp_path / name).read_text() == text
+    keep(tmp_path, {"return_mean": 9})
+    assert len(json.loads((tmp_path / "play.json").read_text())) == 2
+
+
+def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
+    folder = atari / "run" / "checkpoints"
+    state = checkpoint.load(folder / "final.safetensors")
+    config = dataclasses.asdict(
+        make_run("env=breakout", "wrappers=native", "model=small", "env.max_episode_frames=400")
+    )
+    other = {**config, "env": {**config["env"], "id": "ALE/Pong-v5"}}
+    for name, changed, sentence in (
+        (
+            "game",
+            {**state, "config": other},
+            "game: is of another run than this folder's, one with env.id=ALE/Pong-v5.",
+        ),
+        ("table", {**state, "learner": {"table": np.zeros(3)}}, "table: is of another network than this run's."),
+        ("nothing", {"learner": {}}, "nothing: is of another network than this run's."),
+    ):
+        checkpoint.save(folder / f"{name}.safetensors", changed)
+        with pytest.raises(ConfigError, match=re.escape(sentence)):
+            Player(parse([f"run={atari / 'run'}", f"checkpoint={name}", "window=false"]))
+        (folder / f"{name}.safetensors").unlink()
+    checkpoint.save(folder / "own.safetensors", {**state, "config": config})
+    assert Player(parse([f"run={atari / 'run'}", "checkpoint=own", "window=false"])).agent_steps == 450
+    (folder / "own.safetensors").unlink()
+
+
+def test_films_run_at_the_environments_own_rate() -> None:
+    rates = {"env=pong": 15, "env=cartpole": 50, "env=frozen_lake algo=q_learning": 4}
+    for overrides, rate in rates.items():
+        run = make_run(*overrides.split())
+        assert frame_rate(run, envs.describe(run)) == rate
+    run = make_run(*TOY)
+    assert frame_rate(run, envs.describe(run)) == 30
+
+
+def test_the_bars_of_a_vector_carry_their_index_and_value() -> None:
+    overlay, game = Overlay(["NOOP"], stack=1, largest=1), np.zeros((210, 160, 3), np.uint8)
+    for size, rows in ((4, 4), (32, 32), (33, 32)):
+        image = overlay.draw(game, np.linspace(-1, 1, size), np.array([0.0]), action=0, told="")
+        left = round(160 * (HEIGHT - 16) / 210) + 16
+        step = min(22, (HEIGHT - 16) // min(size, 32))
+        text = (image[:, left : left + 200] > 150).all(axis=2)
+        for i in range(rows):
+            row = text[8 + i * step : 8 + (i + 1) * step]
+            assert row[:, :30].any() and (row[:, 130:].any() or i == 31)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class Counter(gymnasium.Env):
 
 
 class Broken(Counter):
-    """Does ``how`` at its tenth step: raise, hang, die, or spoil the reward with NaN.
+    """Does ``how`` at its tenth step: raise, hang, be slow, die, spoil the reward with NaN, or the frame's shape.
 
     Args:
         folder: hang only once it is there, and tell it with a file named ``hangs``.
@@ -51,6 +52,8 @@ class Broken(Counter):
 
     def __init__(self, how: str, folder: str = ""):
         super().__init__(length=1000)
+        if how == "never made":
+            hang_in_the_toy()
         self.how, self.folder = how, Path(folder)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -62,11 +65,26 @@ class Broken(Counter):
                 if self.folder.name:
                     (self.folder / "hangs").touch()
                 hang_in_the_toy()
+            if self.how == "slow" and self.steps == 10:
+                time.sleep(1.5)
+            if self.how == "shape":
+                frame = frame[:2]
             if self.how == "die":
                 os.kill(os.getpid(), 9)
             if self.how == "spoil":
                 reward = float("nan")
         return frame, reward, terminated, truncated, info
+
+
+class Dice(Counter):
+    """Frames hold draws of the global generators of Python and NumPy, and one from when it was made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = random.random()
+
+    def _frame(self) -> np.ndarray:
+        return np.array([self.made, random.random(), np.random.random()], np.float32)  # noqa: NPY002
 
 
 def hang_in_the_toy() -> None:
@@ -93,6 +111,9 @@ SPACES = {
     "text": spaces.Text(9),
     "cube": spaces.Box(0, 255, (2, 4, 4, 4), np.uint8),
     "continuous": spaces.Box(-5, 5, (4,), np.float32),
+    "empty": spaces.Box(0, 1, (0,), np.float32),
+    "countless": spaces.Discrete(10**9),
+    "choices": spaces.Box(-5, 5, (4,), np.float32),
 }
 
 
@@ -106,6 +127,8 @@ class Anything(gymnasium.Env):
         self.steps = 0
         if kind == "continuous":
             self.action_space = self.observation_space
+        if kind == "choices":
+            self.action_space = spaces.Discrete(10**9)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -196,3 +219,4 @@ gymnasium.register("Sick-v0", sick)
 gymnasium.register("Anything-v0", Anything)
 gymnasium.register("Counter-v0", Counter)
 gymnasium.register("Broken-v0", Broken)
+gymnasium.register("Dice-v0", Dice)

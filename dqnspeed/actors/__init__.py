@@ -14,7 +14,7 @@ from torch import nn
 from dqnspeed import machine
 from dqnspeed.actors.local import AlternatingActor, OverlapActor, SerialActor
 from dqnspeed.actors.process import ProcessActors
-from dqnspeed.actors.stepper import Collected, EnvStepper, make_stepper
+from dqnspeed.actors.stepper import Collected, EnvStepper, env_seeds, make_stepper
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, make_vector_env
 from dqnspeed.learners import epsilon_at
@@ -82,7 +82,8 @@ def make_actors(
     groups: list[EnvStepper] = []
     try:
         for i in range(count):
-            env = make_vector_env(share, overlap)
+            seeds = env_seeds(run.seed, i, share.num_envs, stretch)
+            env = make_vector_env(share, overlap, seeds=seeds if overlap else None)
             groups.append(make_stepper(share, spec, network, device, env, i, state and state[str(i)], stretch))
             if not groups[i].goes_on:
                 memory.cut(i * share.num_envs, share.num_envs)

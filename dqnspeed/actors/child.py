@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from dqnspeed.actors.stepper import make_stepper
+from dqnspeed import seeding
+from dqnspeed.actors.stepper import env_seeds, make_stepper
 from dqnspeed.config import RunConfig
-from dqnspeed.envs import EnvSpec, make_vector_env
+from dqnspeed.envs import ActorError, EnvSpec, make_vector_env
 from dqnspeed.learners import epsilon_at
 from dqnspeed.replay import Rings, Rows, SharedBuffers
 
@@ -140,16 +141,18 @@ def act(job: ActorJob, pipe: Any) -> None:
             pipe.send(Unshared(job.weights.reason))
         else:
             _loop(job, job.weights.network, pipe)
-    except (Exception, SystemExit):
+    except (Exception, SystemExit) as error:
+        told = str(error) if isinstance(error, ActorError) else traceback.format_exc()
         # Once the run is over the learner has closed its end, and a message that was under way is lost.
         with contextlib.suppress(OSError):
-            pipe.send(Failure(traceback.format_exc()))
+            pipe.send(Failure(told))
     finally:
         pipe.close()
 
 
 def _loop(job: ActorJob, network: nn.Module, pipe: Any) -> None:
     run, controls, index = job.run, job.controls, job.index
+    seeding.seed_everything(env_seeds(run.seed, index, 1, job.stretch)[0])
     env = make_vector_env(run)
     stepper = make_stepper(run, job.spec, network, job.device, env, index, job.state, job.stretch)
     written = _rings(job)

@@ -3,6 +3,7 @@
 from dqnspeed.envs.backends import ActorError
 from dqnspeed.envs.build import EnvSpec, describe, make_env, make_registered, make_vector_env, probe
 from dqnspeed.envs.frame_stack import FrameStack
+from dqnspeed.envs.probe import Watchdog
 from dqnspeed.envs.vector import Episode, Step, VectorEnv
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "FrameStack",
     "Step",
     "VectorEnv",
+    "Watchdog",
     "describe",
     "make_env",
     "make_registered",

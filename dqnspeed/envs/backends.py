@@ -11,7 +11,7 @@ import multiprocessing
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ CLOSE_TIMEOUT_S = 3.0
 
 
 class ActorError(RuntimeError):
-    """A process that steps environments died, hung or raised; the message holds its own traceback if there is one."""
+    """An environment raised, or a process of some died or hung; the message holds the traceback where there is one."""
 
 
 @contextlib.contextmanager
@@ -31,6 +31,14 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise ActorError(f"an environment raised:\n{traceback.format_exc()}") from error
 
 
 @dataclass(slots=True)
@@ -93,13 +101,21 @@ class _GymnasiumBackend:
 
 
 class SyncBackend(_GymnasiumBackend):
-    """``gymnasium.vector.SyncVectorEnv``: environments step one after another inside :meth:`recv`."""
+    """``gymnasium.vector.SyncVectorEnv``: environments step one after another inside :meth:`recv`.
+
+    What one of them raises comes out as :class:`ActorError`, as it does from processes.
+    """
+
+    def reset(self, seeds: list[int]) -> RawStep:
+        with _told():
+            return super().reset(seeds)
 
     def send(self, actions: np.ndarray) -> None:
         self._actions = actions
 
     def recv(self) -> RawStep:
-        return self._step(self.env.step(self._actions))
+        with _told():
+            return self._step(self.env.step(self._actions))
 
 
 class AsyncBackend(_GymnasiumBackend):
@@ -159,7 +175,9 @@ class AsyncBackend(_GymnasiumBackend):
             return f"an environment has not answered for {self._timeout:g} s (parallelism.timeout_s)."
         if isinstance(error, WorkerTraceback):
             return f"an environment raised:\n{error}"
-        return f"an environment's process died ({type(error).__name__})."
+        if isinstance(error, (EOFError, OSError)):  # of its pipe
+            return f"an environment's process died ({type(error).__name__})."
+        return f"an environment's process raised {type(error).__name__}: {error}"
 
     def _kill(self) -> None:
         for process in self.env.processes:
@@ -194,14 +212,24 @@ class TracebackToParent(gymnasium.Wrapper):
 
 
 class NativeBackend(_GymnasiumBackend):
-    """``ale_py.vector_env.AtariVectorEnv``: environments step on C++ threads after :meth:`send`."""
+    """``ale_py.vector_env.AtariVectorEnv``: environments step on C++ threads after :meth:`send`.
 
-    def __init__(self, env: Any):
+    Args:
+        start_rewards: what ALE's resets keep to themselves, by the frame of the game; it comes with the first step.
+    """
+
+    def __init__(self, env: Any, start_rewards: Mapping[int, float] | None = None):
         super().__init__(env)
         self._channels_last = len(env.single_observation_space.shape) == 4
+        self._start_rewards = start_rewards
+        self._owed = np.zeros(self.num_envs)
+        self._over = np.zeros(self.num_envs, bool)
 
     def reset(self, seeds: list[int]) -> RawStep:
         frames, info = self.env.reset(seed=np.array(seeds))
+        if self._start_rewards is not None:
+            self._owe(np.ones(self.num_envs, bool), info)
+            self._over = np.zeros(self.num_envs, bool)
         return self._begun(self._frames(frames), info)
 
     def games(self) -> list[dict[str, Any]] | None:
@@ -212,7 +240,18 @@ class NativeBackend(_GymnasiumBackend):
 
     def recv(self) -> RawStep:
         frames, rewards, terminated, truncated, info = self.env.recv()
+        if self._start_rewards is not None:
+            rewards = rewards + self._owed
+            self._owe(self._over, info)
+            self._over = terminated | truncated
         return RawStep(self._frames(frames), rewards, terminated, truncated, info["lives"])
+
+    def _owe(self, begun: np.ndarray, info: dict[str, Any]) -> None:
+        """Remember what the games that have just begun are owed."""
+        assert self._start_rewards is not None
+        self._owed[:] = 0
+        for i in np.flatnonzero(begun):
+            self._owed[i] = self._start_rewards.get(int(info["episode_frame_number"][i]), 0.0)
 
     def _frames(self, frames: np.ndarray) -> np.ndarray:
         return frames[:, 0].transpose(0, 3, 1, 2) if self._channels_last else frames

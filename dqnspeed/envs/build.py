@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +14,26 @@ import gymnasium
 import numpy as np
 from ale_py.env import AtariEnv
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec as EnvSpecOfGymnasium
 from gymnasium.wrappers import GrayscaleObservation, TransformAction, TransformObservation
 
-from dqnspeed import machine
+from dqnspeed import machine, seeding
 from dqnspeed.config import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
 from dqnspeed.envs.games import AtariGame, atari_game, check_id
-from dqnspeed.envs.observations import AsBox
+from dqnspeed.envs.observations import MOST_VALUES, AsBox
 from dqnspeed.envs.probe import Probe
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.vector import VectorEnv
-from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize, resized
+from dqnspeed.envs.wrappers import (
+    ChannelsFirst,
+    FireReset,
+    FrameSkip,
+    NoopReset,
+    PillowResize,
+    action_index,
+    resized,
+)
 from dqnspeed.options import ConfigError
 from dqnspeed.signals import children_ignore_signals
 
@@ -39,6 +50,7 @@ class EnvSpec:
     stack: int
     largest: float  # magnitude that a value of an image can have; 1 for vectors
     num_states: int | None = None  # where observations are numbers of states, one-hot
+    render_fps: float | None = None  # what the environment says of itself
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -46,8 +58,10 @@ class EnvSpec:
         return (self.stack * self.frame_shape[0], *self.frame_shape[1:])
 
 
-def probe(config: EnvConfig) -> list[str]:
+def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
     """Play an environment that is not ALE's at random for a moment; returns doubts about it, one sentence each.
+
+    Where an ``input_scale`` was given there is none about the size of its values.
 
     Raises:
         ConfigError: it cannot be made, or breaks its own spaces in a way that nothing could be learnt through.
@@ -56,7 +70,7 @@ def probe(config: EnvConfig) -> list[str]:
         return []
     env = make_registered(config)
     try:
-        return Probe(env, config).run()
+        return Probe(env, config, input_scale).run()
     except ConfigError:
         raise
     except Exception as error:  # whatever an environment of the user's own may raise
@@ -91,7 +105,7 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
     made = _make_atari(game, wrappers, render_mode) if game else _make_own(env, render_mode)
     if wrappers.noop_max:
         made = NoopReset(made, wrappers.noop_max)
-    if wrappers.fire_reset and (fire := fire_action(made)) is not None:
+    if wrappers.fire_reset and game and (fire := fire_index(game)) is not None:
         made = FireReset(made, fire)
     if wrappers.frame_skip > 1:
         made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool)
@@ -105,25 +119,33 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
     return ChannelsFirst(made) if shape is not None and len(shape) in (2, 3) else made
 
 
-def make_vector_env(run: RunConfig, overlap: bool = False, render_mode: str | None = None) -> VectorEnv:
+def make_vector_env(
+    run: RunConfig, overlap: bool = False, render_mode: str | None = None, seeds: Sequence[int] | None = None
+) -> VectorEnv:
     """``num_envs`` environments behind the one interface; with ``overlap`` they step while the caller works.
 
     With a ``render_mode`` they can be drawn (not those of ``wrappers=native``).
+
+    Args:
+        seeds: of the global generators in the worker processes of an ``overlap``, one for each environment.
     """
     game = atari_game(run.env)
     backend: Backend
     if run.wrappers.backend == "native":
         assert game is not None
-        backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism))
+        eaten = start_rewards(game, run.wrappers.fire_reset, run.wrappers.noop_max)
+        backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism), eaten)
     else:
-        make: Callable[..., gymnasium.Env] = _make_in_worker if overlap else _make_resumable
-        makers = [functools.partial(make, run.env, run.wrappers, render_mode)] * run.num_envs
+        make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
+            makers = [functools.partial(_make_in_worker, make, seed) for seed in seeds or range(run.num_envs)]
             with children_ignore_signals():
                 workers = gymnasium.vector.AsyncVectorEnv(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
             backend = AsyncBackend(workers, run.parallelism.timeout_s)
         else:
-            backend = SyncBackend(gymnasium.vector.SyncVectorEnv(makers, copy=False, autoreset_mode=AUTORESET))
+            backend = SyncBackend(
+                gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
+            )
     fire = (fire_index(game) or 0) if run.wrappers.fire_reset and game else 0
     return VectorEnv(
         backend,
@@ -133,17 +155,36 @@ def make_vector_env(run: RunConfig, overlap: bool = False, render_mode: str | No
     )
 
 
-def fire_action(env: gymnasium.Env) -> int | None:
-    """The action that presses FIRE, or ``None``."""
-    meanings = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
-    return meanings.index("FIRE") if "FIRE" in meanings else None
+@functools.cache
+def fire_index(game: AtariGame) -> int | None:
+    """The action that begins a game by FIRE; ``None`` where the game has no FIRE, or pays for it (a match in Haunted
+    House)."""
+    env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)  # which may leave the press out
+    try:
+        fire = action_index(env, "FIRE")
+        if fire is None:
+            return None
+        env.reset(seed=0)
+        _, reward, terminated, truncated, _ = env.step(fire)
+        return None if reward or terminated or truncated else fire
+    finally:
+        env.close()
 
 
 @functools.cache
-def fire_index(game: AtariGame) -> int | None:
-    env = _make_atari(game, None)
+def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float] | None:
+    """What FIRE and no-ops at a game's start bring in all, by the frame of the game (time in Skiing, a first ring of
+    walls in Entombed), or ``None`` where that is nothing, as in most games."""
+    env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)
     try:
-        return fire_action(env)
+        noop, press = action_index(env, "NOOP"), fire_index(game) if fire else None
+        frame, rewards = env.reset(seed=0)[1]["episode_frame_number"], [0.0]
+        for action in [press] * (press is not None) + [noop] * (noop_max if noop is not None else 0):
+            _, reward, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                break
+            rewards.append(rewards[-1] + float(reward))
+        return {frame + i: reward for i, reward in enumerate(rewards)} if any(rewards) else None
     finally:
         env.close()
 
@@ -184,22 +225,31 @@ def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium
         ConfigError: it cannot be made.
     """
     try:
-        _register(env.id)
+        named = _registered(env.id)
         rendering: dict[str, Any] = (
             {} if render_mode is None else {"render_mode": render_mode}
         )  # not every environment knows the word
-        return gymnasium.make(env.id, disable_env_checker=True, **rendering, **env.kwargs)
+        return gymnasium.make(named, disable_env_checker=True, **rendering, **env.kwargs)
     except Exception as error:  # whatever an environment of the user's own may raise
         raise ConfigError(f"env.id={env.id}: could not be made ({_told(error)}).") from error
 
 
-def _register(env_id: str) -> None:
-    """Import the module of a ``module:Id``; packages that register on demand do it in ``register_envs()``."""
+def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
+    """What ``gymnasium.make`` takes for an id, with its module imported; ``module:Class`` may name a class instead.
+
+    Packages that register on demand do it in ``register_envs()``.
+    """
     module, _, name = env_id.rpartition(":")
-    if module and name not in gymnasium.registry:
-        register = getattr(importlib.import_module(module), "register_envs", None)
-        if register is not None and name not in gymnasium.registry:
-            register()
+    if not module or name in gymnasium.registry:
+        return env_id
+    imported = importlib.import_module(module)
+    named = getattr(imported, name, None)
+    if isinstance(named, type) and issubclass(named, gymnasium.Env):
+        return EnvSpecOfGymnasium(name, entry_point=f"{module}:{name}")
+    register = getattr(imported, "register_envs", None)
+    if register is not None and name not in gymnasium.registry:
+        register()
+    return env_id
 
 
 def _told(error: Exception) -> str:
@@ -211,8 +261,9 @@ def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str |
     return Resumable(make_env(env, wrappers, render_mode))
 
 
-def _make_in_worker(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None) -> gymnasium.Env:
-    return TracebackToParent(_make_resumable(env, wrappers, render_mode))
+def _make_in_worker(make: Callable[[], gymnasium.Env], seed: int) -> gymnasium.Env:
+    seeding.seed_everything(seed)
+    return TracebackToParent(make())
 
 
 def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.Env:
@@ -246,7 +297,7 @@ def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelis
         noop_max=wrappers.noop_max,
         episodic_life=False,  # ALE's own restarts the whole game at a lost life
         reward_clipping=False,  # returns are of the unclipped game
-        use_fire_reset=wrappers.fire_reset,
+        use_fire_reset=wrappers.fire_reset and fire_index(game) is not None,
     )
 
 
@@ -268,6 +319,10 @@ def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
     observations, actions = env.observation_space, env.action_space
     if not isinstance(actions, spaces.Discrete):
         raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
+    if actions.n > MOST_VALUES:
+        raise ConfigError(
+            f"env.id={run.env.id}: it has {actions.n:,} actions, and at most {MOST_VALUES:,} can be chosen from."
+        )
     assert isinstance(observations, spaces.Box)
     bound = float(np.abs([observations.low.min(), observations.high.max()]).max())
     largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0
@@ -278,7 +333,9 @@ def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
             f"algo=q_learning: needs numbered states, and {run.env.id} shows {'x'.join(map(str, observations.shape))} "
             f"values in stacks of {stack}; algo=dqn learns from those."
         )
-    return EnvSpec(observations.shape, dtype, int(actions.n), stack, largest, num_states)
+    fps = env.metadata.get("render_fps")
+    fps = float(fps) if isinstance(fps, (int, float)) and 0 < fps < math.inf else None
+    return EnvSpec(observations.shape, dtype, int(actions.n), stack, largest, num_states, fps)
 
 
 __all__ = ["EnvSpec", "describe", "make_env", "make_registered", "make_vector_env", "probe"]

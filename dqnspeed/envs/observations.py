@@ -13,6 +13,7 @@ from dqnspeed.config import EnvConfig
 from dqnspeed.options import ConfigError
 
 Convert = Callable[[Any], np.ndarray]
+MOST_VALUES = 1_000_000  # in a one-hot observation, and actions to choose from
 
 
 class AsBox(gymnasium.ObservationWrapper):
@@ -68,10 +69,15 @@ def _entry(space: spaces.Space, config: EnvConfig) -> tuple[Callable[[Any], Any]
 
 
 def _box(space: spaces.Space, config: EnvConfig) -> tuple[Convert, spaces.Box]:
-    if isinstance(space, spaces.MultiBinary):
+    if isinstance(space, spaces.MultiBinary) and 0 not in space.shape:
         return np.asarray, spaces.Box(0, 1, space.shape, np.uint8)
     parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
-    if all(isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) for part in parts):
+    if parts and all(isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) for part in parts):
+        if (size := spaces.flatdim(space)) > MOST_VALUES:
+            raise ConfigError(
+                f"env.id={config.id}: its observations are {space}, which one-hot has {size:,} values; at most "
+                f"{MOST_VALUES:,} can be learnt from, so tell them apart by fewer numbers, or as a Box."
+            )
         flat = spaces.flatten_space(space)
         assert isinstance(flat, spaces.Box)
         return (lambda observation: spaces.flatten(space, observation)), flat  # type: ignore[return-value]
@@ -80,6 +86,8 @@ def _box(space: spaces.Space, config: EnvConfig) -> tuple[Convert, spaces.Box]:
             f"env.id={config.id}: its observations are {space}; Box, MultiBinary, Discrete and MultiDiscrete can be "
             f"learnt from, or one such entry of a Dict (env.observation_key)."
         )
+    if 0 in space.shape:
+        raise ConfigError(f"env.id={config.id}: its observations have the shape {space.shape}, which holds no values.")
     if not space.shape:
         return (lambda observation: np.reshape(observation, 1)), spaces.Box(
             space.low.reshape(1), space.high.reshape(1), dtype=space.dtype

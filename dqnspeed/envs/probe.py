@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -24,8 +27,8 @@ class Probe:
         ConfigError: at a mistake that nothing could be learnt through.
     """
 
-    def __init__(self, env: gymnasium.Env, config: EnvConfig):
-        self._env, self._config = env, config
+    def __init__(self, env: gymnasium.Env, config: EnvConfig, input_scale: float | None = None):
+        self._env, self._config, self._input_scale = env, config, input_scale
         self._space = env.observation_space
         self._lowest, self._highest = np.inf, -np.inf
         self._beyond = False
@@ -80,7 +83,7 @@ class Probe:
         if self._beyond:
             yield f"its observations reach from {self._lowest:g} to {self._highest:g}, beyond what its space allows"
         space = self._space
-        if not isinstance(space, spaces.Box) or len(space.shape) < 2:
+        if not isinstance(space, spaces.Box) or len(space.shape) < 2 or self._input_scale is not None:
             return
         allowed = float(np.abs([space.low.min(), space.high.max()]).max())
         largest = max(abs(self._lowest), abs(self._highest))
@@ -92,6 +95,38 @@ class Probe:
 
     def _fail(self, what: str) -> None:
         raise ConfigError(f"env.id={self._config.id}: {what}.")
+
+
+class Watchdog:
+    """Inside its block, ``bark`` is called (from a thread, and once) when no :meth:`beat` came for ``limit`` seconds.
+
+    It hears the line of the caller's thread that does not return. An environment that holds the interpreter's lock
+    silences the watchdog too.
+    """
+
+    def __init__(self, limit: float, bark: Callable[[str], None]):
+        self._limit, self._bark = max(limit, 1.0), bark
+        self._left = threading.Event()
+        self._watched = threading.get_ident()
+
+    def __enter__(self) -> Watchdog:
+        self.beat()
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+
+    def beat(self) -> None:
+        """A sign of life."""
+        self._last = time.monotonic()
+
+    def _watch(self) -> None:
+        while not self._left.wait(min(1.0, self._limit / 4)):
+            if time.monotonic() - self._last > self._limit:
+                at = traceback.extract_stack(sys._current_frames()[self._watched])[-1]
+                self._bark(f"{at.filename}:{at.lineno}, in {at.name}")
+                return
 
 
 def _shown(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -12,7 +13,7 @@ import numpy as np
 from ale_py import ALEState
 from ale_py.env import AtariEnv
 
-from dqnspeed.envs.wrappers import FrameSkip
+from dqnspeed.envs.wrappers import FireReset, FrameSkip, NoopReset
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +38,14 @@ class Resumable(gymnasium.Wrapper):
         self._actions: list[int] = []
         self._begun: dict[str, Any] = {}
         self._frame: Any = None
+        self._shape = env.observation_space.shape
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._over = self._reset_next = False
         self._begun = {"seed": seed, "rng": None if seed is not None else self._rng_state()}
         self._actions = []
         self._frame, info = self.env.reset(seed=seed, options=options)
+        self._check_shape()
         return self._frame, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -52,7 +55,15 @@ class Resumable(gymnasium.Wrapper):
         self._actions.append(int(action))
         self._frame, reward, terminated, truncated, info = self.env.step(action)
         self._over = bool(terminated or truncated)
+        self._check_shape()
         return self._frame, reward, terminated, truncated, info
+
+    def _check_shape(self) -> None:
+        if (shape := np.shape(self._frame)) != self._shape:  # NumPy would stretch some, and name none
+            raise ValueError(
+                f"an observation has the shape {shape} after {len(self._actions)} steps of a game, and its space says "
+                f"{self._shape}"
+            )
 
     @property
     def game(self) -> dict[str, Any]:
@@ -60,7 +71,7 @@ class Resumable(gymnasium.Wrapper):
         state = {"over": self._over, "rng": self._rng_state()}
         if isinstance(self.unwrapped, AtariEnv):
             ale = np.frombuffer(self.unwrapped.clone_state(include_rng=True).serialize(), np.uint8)
-            return {**state, "ale": ale, "frames": self._pooled_frames()}
+            return {**state, "ale": ale, "frames": self._pooled_frames(), "owed": [p.owed for p in self._presses()]}
         return {**state, "begun": self._begun, "actions": np.array(self._actions), "frame": np.array(self._frame)}
 
     @game.setter
@@ -69,6 +80,8 @@ class Resumable(gymnasium.Wrapper):
             self.unwrapped.restore_state(ALEState(state["ale"].tobytes()))
             for i, frame in state["frames"].items():
                 self._frame_skip().last_two[int(i)][:] = frame  # type: ignore[union-attr]
+            for press, owed in zip(self._presses(), state.get("owed", [0.0, 0.0]), strict=False):
+                press.owed = owed
             self._set_rng(state["rng"])
             self.goes_on = True
         elif state["over"]:
@@ -102,12 +115,16 @@ class Resumable(gymnasium.Wrapper):
         return {} if skip is None else {str(i): frame.copy() for i, frame in enumerate(skip.last_two)}
 
     def _frame_skip(self) -> FrameSkip | None:
+        return next((layer for layer in self._layers() if isinstance(layer, FrameSkip)), None)
+
+    def _presses(self) -> list[NoopReset | FireReset]:
+        return [layer for layer in self._layers() if isinstance(layer, (NoopReset, FireReset))]
+
+    def _layers(self) -> Iterator[gymnasium.Wrapper]:
         layer: gymnasium.Env = self.env
         while isinstance(layer, gymnasium.Wrapper):
-            if isinstance(layer, FrameSkip):
-                return layer
+            yield layer
             layer = layer.env
-        return None
 
     def _rng_state(self) -> str:
         return json.dumps(self.unwrapped.np_random.bit_generator.state, default=_listed)

@@ -16,33 +16,65 @@ from PIL import Image
 from dqnspeed.options import ConfigError
 
 
-class NoopReset(gymnasium.Wrapper):
-    """Begins a game with 1 to ``noop_max`` no-ops, one frame each (Mnih et al. 2015, Methods)."""
+class _StartPresses(gymnasium.Wrapper):
+    """Presses buttons at a game's start; what those frames bring is ``owed``, and comes with the game's first step."""
+
+    owed = 0.0
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        frame, reward, terminated, truncated, info = self.env.step(action)
+        if self.owed:
+            reward, self.owed = float(reward) + self.owed, 0.0
+        return frame, reward, terminated, truncated, info
+
+
+class NoopReset(_StartPresses):
+    """Begins a game with 1 to ``noop_max`` no-ops, one frame each (Mnih et al. 2015, Methods).
+
+    Where ALE's minimal set has no NOOP (Backgammon) nothing is pressed.
+    """
 
     def __init__(self, env: gymnasium.Env, noop_max: int):
         super().__init__(env)
         self.noop_max = noop_max
+        self.noop = action_index(env, "NOOP")
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         frame, info = self.env.reset(**kwargs)
+        self.owed = 0.0
+        if self.noop is None:
+            return frame, info
         for _ in range(int(self.unwrapped.np_random.integers(1, self.noop_max + 1))):
-            frame, _, terminated, truncated, info = self.env.step(0)
+            frame, reward, terminated, truncated, info = self.env.step(self.noop)
+            self.owed += float(reward)
             if terminated or truncated:
                 frame, info = self.env.reset()
+                self.owed = 0.0
         return frame, info
 
 
-class FireReset(gymnasium.Wrapper):
-    """Presses FIRE for one frame at a game's start, where the game knows FIRE, as ALE's vector environment does."""
+class FireReset(_StartPresses):
+    """Presses FIRE for one frame at a game's start, as ALE's vector environment does; a game that this ends begins
+    again without it."""
 
     def __init__(self, env: gymnasium.Env, fire: int):
         super().__init__(env)
         self.fire = fire
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        frame, _info = self.env.reset(**kwargs)
-        frame, _, terminated, truncated, fired = self.env.step(self.fire)
-        return self.env.reset() if terminated or truncated else (frame, fired)
+        frame, info = self.env.reset(**kwargs)
+        frame, reward, terminated, truncated, info = self.env.step(self.fire)
+        self.owed = float(reward)
+        if terminated or truncated:
+            frame, info = self.env.reset()
+            self.owed = 0.0
+        return frame, info
+
+
+def action_index(env: gymnasium.Env, name: str) -> int | None:
+    """The number of an ALE action in the set of this game, or ``None`` where the set does not have it."""
+    meanings = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
+    return meanings.index(name) if name in meanings else None
 
 
 class FrameSkip(gymnasium.Wrapper):

@@ -20,7 +20,7 @@ from dqnspeed.replay import Memory
 
 log = logging.getLogger(__name__)
 
-CONSOLE_FPS, OTHER_FPS = 60, 30  # frames in a second of an Atari game, and of anything else
+CONSOLE_FPS, OTHER_FPS = 60, 30  # frames in a second of an Atari game, and of what has no rate of its own
 PENDING = 4  # videos that may wait to be encoded
 WIDTH = 320  # pixels, at least, of a video made of observations
 # A colour for each channel of boards and symbolic images; where several are set the last one shows.
@@ -49,9 +49,10 @@ def check_encoder(option: str) -> None:
         raise ConfigError(f"{option}: needs an encoder; pip install 'dqnspeed[play]' brings it.")
 
 
-def frame_rate(run: RunConfig) -> float:
-    """Agent steps in a second of video."""
-    return (CONSOLE_FPS if atari_game(run.env) else OTHER_FPS) / run.wrappers.frame_skip
+def frame_rate(run: RunConfig, spec: EnvSpec) -> float:
+    """Agent steps in a second of video: at the speed of the console, or at the environment's own ``render_fps``."""
+    frames = CONSOLE_FPS if atari_game(run.env) else spec.render_fps or OTHER_FPS
+    return frames / run.wrappers.frame_skip
 
 
 def write_mp4(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
@@ -104,7 +105,7 @@ class EpisodeVideos:
 
     def __init__(self, folder: Path, run: RunConfig, spec: EnvSpec):
         self._folder, self._every = folder, run.tracking.video_every
-        self._fps, self._largest = frame_rate(run), spec.largest
+        self._fps, self._largest = frame_rate(run, spec), spec.largest
         self._encoder = ThreadPoolExecutor(1, "video")
         self._pending: deque[Future[None]] = deque()
 

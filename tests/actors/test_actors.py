@@ -35,7 +35,7 @@ KINDS = {
 class Started:
     """Actors with their replay, as the trainer would make them."""
 
-    def __init__(self, run: RunConfig, state: dict[str, Any] | None = None):
+    def __init__(self, run: RunConfig, state: dict[str, Any] | None = None, stretch: int = 0):
         spec, device = describe(run), torch.device("cuda" if run.device == "cuda" else "cpu")
         torch.manual_seed(0)
         self.learner = make_learner(run, spec, device)
@@ -44,7 +44,7 @@ class Started:
         if state:
             self.replay.load_state_dict(state["replay"])
         self.actors: Actors = make_actors(
-            run, spec, self.learner.network, self.replay, lock, device, state and state["actors"]
+            run, spec, self.learner.network, self.replay, lock, device, state and state["actors"], stretch
         )
         self.actors.begin()
         self.agent_steps, self.episodes, self.limit = 0, list[Episode](), math.inf
@@ -225,6 +225,32 @@ def test_a_broken_actor_stops_the_run_within_seconds_and_says_why(how: str) -> N
     expected = {"raise": "the toy broke", "hang": "hang_in_the_toy", "die": "was killed by SIGKILL"}[how]
     with Started(run) as started, pytest.raises(ActorError, match=expected):
         started.collect(10_000)
+
+
+@pytest.mark.parametrize("kind", ["serial", "overlap", "process"])
+@pytest.mark.parametrize("how", ["raise", "shape"])
+def test_what_an_environment_raises_is_told_once_with_its_own_traceback(kind: str, how: str) -> None:
+    run = make_toy("env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}", f"parallelism={kind}")
+    expected = {"raise": "the toy broke", "shape": r"has the shape \(2,\) after 10 steps of a game, and its space"}[how]
+    with Started(run) as started, pytest.raises(ActorError, match=expected) as raised:
+        started.collect(10_000)
+    assert str(raised.value).count("Traceback") == 1 and "died" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["overlap", "process parallelism.num_actors=2"])
+def test_the_global_generators_of_child_processes_follow_the_seed_and_differ(kind: str) -> None:
+    run = make_toy("env.id=toy_envs:Dice-v0", *f"parallelism={kind}".split(), "num_envs=2")
+    seen = []
+    for stretch in (0, 0, 1):
+        with Started(run, stretch=stretch) as started:
+            started.collect(60)
+            lanes = [i for i in range(run.num_lanes) if started.replay.rows(i) >= 5]
+            seen.append({i: np.array(list(started.replay.frames_of(i, 0, 5))) for i in lanes})
+    first, again, resumed = seen
+    for lane in first.keys() & again.keys():
+        np.testing.assert_array_equal(first[lane], again[lane])
+    draws = [float(frame[1]) for lanes in (first, resumed) for frames in lanes.values() for frame in frames]
+    assert len(first.keys() & again.keys()) >= 2 and len(set(draws)) == len(draws)
 
 
 def test_an_actor_that_cannot_start_says_why() -> None:

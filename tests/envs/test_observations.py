@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from conftest import make_run
+from conftest import make_run, make_toy
 from toy_envs import SPACES
 
 from dqnspeed.cli import check_run
@@ -94,6 +94,9 @@ BAD = {
     "vector wrappers.resize=84": "wrappers.resize=84: resizes images, and observations here are (4,).",
     "float wrappers.resize=84 wrappers.resizer=pillow": "wrappers.resizer=pillow: resizes uint8 images only",
     "continuous": "its actions are Box(",
+    "empty": "its observations have the shape (0,), which holds no values.",
+    "countless": "its observations are Discrete(1000000000), which one-hot has 1,000,000,000 values; at most 1,000,000",
+    "choices": "it has 1,000,000,000 actions, and at most 1,000,000 can be chosen from.",
     "hw|divided": "its observation is float64 after a reset, and its space says uint8 (was it divided?).",
     "vector|nan": "its observation holds nan after a reset.",
     "hw|turned": "its observation has the shape (24, 20) after a reset, and its space says (20, 24).",
@@ -133,6 +136,28 @@ def test_doubts_are_told_before_the_run_and_do_not_stop_it(
 
 # Actors that run free could reach the last step before the learner has looked.
 HELD = {"process": ["parallelism=process", "parallelism.replay_ratio=16"]}
+
+
+def test_no_input_scale_is_advised_where_one_was_given(caplog: pytest.LogCaptureFixture) -> None:
+    check_run(run_of("hw", "model.input_scale=1", wrong="divided and cast"))
+    assert not caplog.records
+
+
+def test_an_environment_that_keeps_silent_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    check_run(make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: slow}", "parallelism.timeout_s=1"))
+    told = capsys.readouterr().err
+    assert told.startswith("dqnspeed: env.id=toy_envs:Broken-v0: has not answered for 1 s (")
+    assert "toy_envs.py:" in told and told.endswith("Ctrl-C ends the wait.\n") and told.count("\n") == 1
+
+
+@pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
+def test_a_class_that_is_not_registered_can_be_named(parallelism: str, tmp_path: Path) -> None:
+    run = make_toy(*HELD.get(parallelism, [f"parallelism={parallelism}"]), "env.id=toy_envs:Counter",
+                   "env.kwargs={length: 5}", "stop.max_steps=120", "eval.every_steps=100",
+                   "eval.episodes=1")  # fmt: skip
+    assert train(run, check_run(run), tmp_path, {})["updates"] > 0
+    games = (tmp_path / "episodes.csv").read_text().splitlines()[1:]
+    assert {game.split(",")[2] for game in games} == {"5"}
 
 
 @pytest.mark.parametrize(
@@ -179,4 +204,4 @@ def test_minigrid_is_learnt(cli: Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_the_toys_cover_every_kind() -> None:
-    assert set(SPACES) == {*SHAPES, "dict", "text", "cube", "continuous"}
+    assert set(SPACES) == {*SHAPES, "dict", "text", "cube", "continuous", "empty", "countless", "choices"}

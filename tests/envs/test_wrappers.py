@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import dataclasses
+
 import gymnasium
 import numpy as np
 import pytest
+from ale_py import Action
+from ale_py.env import AtariEnv
 from ale_py.vector_env import AtariVectorEnv
 from conftest import make_run
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from PIL import Image
 
 from dqnspeed.envs import FrameStack, make_env, make_vector_env
+from dqnspeed.envs.build import fire_index
+from dqnspeed.envs.games import _roms, atari_game
 
 GAMES = {"pong": "Pong", "breakout": "Breakout", "seaquest": "Seaquest", "enduro": "Enduro"}
 STEPS = 3000
@@ -188,3 +194,90 @@ def test_without_max_pooling_native_shows_another_frame_only_at_an_end_in_mid_sk
     assert differ == [True]
     native.close()
     ours.close()
+
+
+STARTS = {
+    # no FIRE in the minimal set; none at all; FIRE costs a match; no NOOP; no-ops cost time; no-ops are paid for
+    "freeway": [], "skiing env.full_action_space=true": [], "haunted_house": [], "backgammon": ["FIRE"],
+    "skiing": [], "entombed": ["FIRE"], "qbert": ["FIRE"], "journey_escape": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", STARTS)
+def test_what_is_pressed_at_a_games_start_is_in_its_set_and_nothing_it_brings_is_lost(line: str) -> None:
+    """Rewards of a few steps, those of the start included, are those of the bare game after as many frames."""
+    rom, *overrides = line.split()
+    for backend in ("deepmind", "native"):
+        run = make_run(f"wrappers={backend}", f"env.id={rom}", *overrides, "wrappers.clip_reward=false", "num_envs=4")
+        game = atari_game(run.env)
+        assert game is not None
+        bare = AtariEnv(game=rom, frameskip=1, full_action_space=game.full_action_space)
+        meanings = bare.get_action_meanings()
+        fire = fire_index(game)
+        assert ([] if fire is None else [meanings[fire]]) == STARTS[line]
+        env = make_vector_env(run)
+        env.reset([1, 2, 3, 4])
+        steps, action = 3, len(meanings) - 1
+        total = np.zeros(4)
+        for _ in range(steps):
+            env.send(np.full(4, action))
+            total += env.recv().rewards
+        backends = env._backend.env
+        if backend == "native":
+            backends.send(np.full(4, action))
+            frames = backends.recv()[4]["episode_frame_number"] - 4
+        else:
+            frames = np.array([e.unwrapped.ale.getEpisodeFrameNumber() for e in backends.envs])
+        first = bare.reset(seed=1)[1]["episode_frame_number"]
+        for i in range(4):
+            bare.reset(seed=1)
+            pressed = frames[i] - first - 4 * steps
+            assert 0 <= pressed <= 31
+            # deepmind presses FIRE after its no-ops, native before them
+            presses = ["NOOP"] * (pressed - (fire is not None))
+            if fire is not None and pressed:
+                presses.insert(len(presses) if backend == "deepmind" else 0, "FIRE")
+            if "NOOP" not in meanings:
+                assert backend == "native" or presses == ["FIRE"]
+            expected = sum(bare.ale.act(getattr(Action, press)) for press in presses)
+            expected += sum(float(bare.step(action)[1]) for _ in range(4 * steps))
+            assert total[i] == expected, (backend, i)
+        env.close()
+
+
+def test_fire_is_not_pressed_where_it_costs_whatever_a_sticky_joystick_does() -> None:
+    for sticky in (0.0, 0.25, 0.9):
+        game = atari_game(make_run("env.id=haunted_house", f"env.sticky_actions={sticky}").env)
+        assert game is not None and fire_index(game) is None
+
+
+@pytest.mark.slow
+def test_every_game_begins_alike_on_both_backends() -> None:
+    native, ours = make_run("wrappers=native", "wrappers.noop_max=0"), make_run("wrappers.noop_max=0")
+    for rom in sorted(_roms()):
+        outcomes = []
+        for run in (native, ours):
+            env = make_vector_env(dataclasses.replace(run, env=dataclasses.replace(run.env, id=rom)))
+            outcome = [env.reset([1]).copy()]
+            for _ in range(3):
+                env.send(np.zeros(1, np.int64))
+                step = env.recv()
+                outcome += [step.frames.copy(), step.rewards, step.terminated | step.truncated]
+            env.close()
+            outcomes.append(outcome)
+        for here, there in zip(*outcomes, strict=True):
+            np.testing.assert_array_equal(here, there, err_msg=rom)
+
+
+def test_what_a_start_brought_is_kept_in_a_saved_game() -> None:
+    run = make_run("env.id=skiing", "wrappers.clip_reward=false")
+    env, other = make_vector_env(run), make_vector_env(run)
+    env.reset([1])
+    other.reset([2])
+    other.load_state_dict(env.state_dict())
+    steps = []
+    for each in (env, other):
+        each.send(np.zeros(1, np.int64))
+        steps.append(each.recv())
+        each.close()
+    assert steps[0].rewards == steps[1].rewards
