@@ -21,6 +21,7 @@ from omegaconf import OmegaConf
 from dqnspeed import checkpoint, envs
 from dqnspeed.cli import explain, is_users
 from dqnspeed.compose import CONF_DIR
+from dqnspeed.options import ConfigError
 from dqnspeed.overlay import HEIGHT, Overlay
 from dqnspeed.play import Player, earlier, keep, parse
 from dqnspeed.play import play as play_here
