@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -269,6 +270,31 @@ def test_ctrl_c_twice_leaves_at_once_without_harm(parallelism: str, tmp_path: Pa
     assert run.returncode == 128 + signal.SIGINT and "Traceback" not in errors
     for path in (tmp_path / "run").rglob("checkpoints/*"):
         load(path)  # whole
+
+
+@pytest.mark.parametrize("parallelism, closes", [("overlap", "envs.backends.AsyncBackend"),
+                                                 ("process", "actors.process.ProcessActors")])  # fmt: skip
+def test_a_run_interrupted_while_it_closes_its_processes_still_ends(
+    parallelism: str, closes: str, tmp_path: Path
+) -> None:
+    """Nobody has told them to end then, they are deaf to SIGTERM, and multiprocessing waits for them at its exit."""
+    module, _, name = closes.rpartition(".")
+    interrupted = f"""
+from dqnspeed.{module} import {name}
+from dqnspeed import train
+def close(self):
+    raise KeyboardInterrupt
+if __name__ == "__main__":
+    {name}.close = close
+    train.main()
+"""
+    (tmp_path / "interrupted.py").write_text(interrupted)
+    arguments = [*TOY, f"parallelism={parallelism}", "num_envs=2", "stop.max_steps=50", "hydra.run.dir=run"]
+    result = subprocess.run(
+        [sys.executable, "interrupted.py", *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (128 + signal.SIGINT, "")
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
