@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-from dqnspeed import checkpoint, compose, envs, machine, resuming
+from dqnspeed import atomic, checkpoint, compose, envs, machine, resuming
 from dqnspeed.checkpoint import DamagedError
 from dqnspeed.cli import run_app
 from dqnspeed.config import ACTOR_CRITIC, RunConfig
@@ -298,7 +298,7 @@ def keep(folder: Path, result: dict[str, Any]) -> None:
     path = folder / "play.json"
     earlier = json.loads(path.read_text()) if path.exists() else []
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps([*earlier, result], indent=2) + "\n")
+    partial.write_text(json.dumps(atomic.finite([*earlier, result]), indent=2) + "\n")
     os.replace(partial, path)
 
 

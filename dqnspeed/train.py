@@ -16,11 +16,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed import compose, envs, resuming
 from dqnspeed.actors import ActorError
-from dqnspeed.cli import fail, run_app
+from dqnspeed.cli import RunError, one_sentence, run_app, sweep
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.learners import NotFiniteError
+from dqnspeed.tracking import FolderGoneError
 from dqnspeed.trainer import train
 
 
@@ -29,9 +30,11 @@ def _job(cfg: DictConfig) -> float | None:
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
     group = str(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
-    plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
-    run = compose.from_hydra(cfg)
-    return _train(run, envs.describe(run), folder, plain, group)
+    with one_sentence() if group is None else sweep.job(_shown(folder)):
+        plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
+        run = compose.from_hydra(cfg)
+        return _train(run, envs.describe(run), folder, plain, group)
+    return None
 
 
 def _resume() -> float | None:
@@ -51,12 +54,21 @@ def _train(
     try:
         summary = train(run, spec, folder, plain, group, resume)
     except (ActorError, NotFiniteError) as error:
-        fail(f"{error}\n{resuming.advice(_shown(folder))}", code=1)
+        raise RunError(f"{error}\n{resuming.advice(_shown(folder))}") from error
+    except FolderGoneError as error:
+        raise RunError(str(error)) from error
     _print_result(summary, _shown(folder))
+    lost = (
+        f"{_shown(folder)}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
+    )
     if summary["stopped_by"] in ("SIGINT", "SIGTERM"):
         print(resuming.advice(_shown(folder)))
+        if summary["not_written"]:
+            print(f"dqnspeed: {lost}", file=sys.stderr)
         # Ends a whole sweep, and tells the shell (or the cluster) which signal it was.
         sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
+    if summary["not_written"]:
+        raise RunError(lost)
     return cast("float | None", summary["return_mean_100"])
 
 
@@ -67,11 +79,15 @@ def _shown(folder: Path) -> Path:
 def _print_result(summary: dict[str, Any], folder: Path) -> None:
     mean = summary["return_mean_100"]
     shown = "no game finished" if mean is None else f"mean return {mean:.2f} over the last 100 games"
-    how = (
-        f"solved in {summary['time_to_solve_s']:.0f} s" if summary["solved"] else f"stopped by {summary['stopped_by']}"
-    )
+    bound = "at least " if summary["time_is_lower_bound"] else ""
+    how = f"stopped by {summary['stopped_by']}"
+    if summary["solved"]:
+        how = f"solved in {bound}{summary['time_to_solve_s']:.0f} s"
+    over = ""
+    if summary["steps_over_limit"]:
+        over = f" ({summary['steps_over_limit']} over stop.max_steps, since environments step together)"
     print(
-        f"{summary['experiment']}: {how}; {shown}; {summary['agent_steps']:,} agent steps, "
+        f"{summary['experiment']}: {how}; {shown}; {summary['agent_steps']:,} agent steps{over}, "
         f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
         f"replay ratio {summary['replay_ratio']:.1f}\n{folder}"
     )
