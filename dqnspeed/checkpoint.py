@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -21,8 +22,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
 
+from dqnspeed.atomic import flush
 from dqnspeed.config import CheckpointConfig
 from dqnspeed.options import ConfigError
+from dqnspeed.tracking.files import time_told
 
 log = logging.getLogger(__name__)
 
@@ -38,22 +41,29 @@ class Checkpoints:
     """The ``checkpoints/`` folder of a run: ``best``, the last few periodic ones, and ``final`` once it has ended.
 
     ``best`` holds the learner alone, to be played; the others hold all that a run needs to go on. A disk that
-    refuses one is a warning, and the checkpoints before it stay whole. Periodic ones are due by the time that passes
-    for people, also while the training's clock stands still for evaluations.
+    refuses some is a warning, once, and the checkpoints before them stay whole. Periodic ones are due by the time that
+    passes for people, also while the training's clock stands still for evaluations.
     """
 
     def __init__(self, folder: Path, config: CheckpointConfig):
         self._folder, self._config = folder, config
-        self._best = float("-inf")
+        self._best, self._provisional = float("-inf"), True
+        self._refused: dict[str, str] = {}  # why the disk refused the newest of each kind
         self._wait()
 
-    def is_best(self, mean: float) -> bool:
-        """Whether ``mean`` return is the best so far and ``best`` is to be kept."""
-        return self._config.best and mean > self._best
+    def is_best(self, mean: float, provisional: bool = False) -> bool:
+        """Whether ``mean`` return is the best so far and ``best`` is to be kept.
 
-    def save_best(self, state: State, mean: float) -> None:
-        self._best = mean
-        self._save("best", state)
+        Args:
+            provisional: it is the mean of fewer games than ``stop.window``, which owes more to luck: it never replaces
+                a ``best`` of that many, and the first of those always replaces it.
+        """
+        better = mean > self._best if provisional == self._provisional else self._provisional
+        return self._config.best and better and not math.isnan(mean)
+
+    def save_best(self, state: State, mean: float, provisional: bool = False) -> None:
+        if self._save("best", state):
+            self._best, self._provisional = mean, provisional
 
     def is_due(self) -> bool:
         """Whether it is time for a periodic checkpoint."""
@@ -75,21 +85,29 @@ class Checkpoints:
     def save_final(self, state: State) -> None:
         self._save("final", state)
 
+    def not_written(self) -> list[str]:
+        """Those that are missing at the end, and why."""
+        return [f"checkpoints/{name}.safetensors ({why})" for name, why in self._refused.items() if name != "step"]
+
     def state_dict(self) -> State:
-        return {"best": None if self._best == float("-inf") else self._best}
+        return {"best": None if self._best == float("-inf") else self._best, "provisional": self._provisional}
 
     def load_state_dict(self, state: State) -> None:
-        self._best = float("-inf") if state["best"] is None else state["best"]
+        self._best, self._provisional = float("-inf") if state["best"] is None else state["best"], state["provisional"]
 
     def _wait(self) -> None:
         self._due = time.monotonic() + self._config.every_minutes * 60
 
     def _save(self, name: str, state: State) -> bool:
+        kind = name.partition("_")[0]
         try:
             save(self._folder / f"{name}.safetensors", state)
         except (OSError, SafetensorError) as error:
-            log.warning("checkpoint %s could not be saved, training goes on: %s", name, error)
+            if kind not in self._refused and kind != "final":  # of which the end of the run tells
+                log.warning("checkpoint %s could not be saved, training goes on: %s", name, error)
+            self._refused[kind] = getattr(error, "strerror", None) or str(error)
             return False
+        self._refused.pop(kind, None)
         return True
 
 
@@ -105,9 +123,9 @@ def save(path: Path, state: State) -> None:
     partial = path.with_suffix(".partial")
     try:
         save_file(arrays, partial, metadata={"facts": facts, "sha256": _checksum(facts, arrays)})
-        _flush(partial)
+        flush(partial)
         os.replace(partial, path)
-        _flush(path.parent)
+        flush(path.parent)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -160,10 +178,10 @@ def to_go_on_from(folder: Path, config: CheckpointConfig) -> State:
 
 def _lasted_s(folder: Path) -> float:
     """Seconds that ``metrics.jsonl`` tells of: of training, or with its evaluations, as the ages of files have it."""
-    metrics, lasted = folder / "metrics.jsonl", 0.0
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lasted = float(json.loads(metrics.read_text().splitlines()[-1])["time"])
-        lasted = max(lasted, metrics.stat().st_mtime - (folder / ".hydra" / "config.yaml").stat().st_mtime)
+    lasted = time_told(folder, 0) or 0.0
+    with contextlib.suppress(OSError):
+        metrics, config = folder / "metrics.jsonl", folder / ".hydra" / "config.yaml"
+        lasted = max(lasted, metrics.stat().st_mtime - config.stat().st_mtime)
     return lasted
 
 
@@ -188,6 +206,17 @@ def newest(folder: Path) -> tuple[Path, State] | None:
         return path, state
     if damage:
         raise DamagedError(" ".join(map(str, damage)))
+    return None
+
+
+def newest_config(folder: Path) -> tuple[Path, State] | None:
+    """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not read."""
+    for path in [*candidates(folder), folder / "best.safetensors"]:
+        with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+            with safe_open(path, framework="np") as file:
+                config = json.loads(file.metadata()["facts"]).get("config")
+            if config:
+                return path, config
     return None
 
 
@@ -231,11 +260,3 @@ def _checksum(facts: str, arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

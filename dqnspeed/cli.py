@@ -48,6 +48,71 @@ USER_ERRORS = (ConfigError, HydraException, OmegaConfBaseException)
 READERS = ("hydra", "omegaconf", "yaml")
 
 
+class RunError(Exception):
+    """A run that was begun came to no good end; the message is for the user."""
+
+
+class LogFile(logging.FileHandler):
+    """``train.log``; a disk that refuses it is told in one sentence, once, and it is tried again with each record."""
+
+    _told = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # it could not even be opened
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            with contextlib.suppress(OSError):  # what it still holds goes with it
+                stream.close()
+        if not self._told:
+            print(f"dqnspeed: {self.baseFilename} could not be written: {error.strerror}.", file=sys.stderr)
+        self._told = True
+
+
+class Sweep:
+    """What became of the jobs of the sweep that this process runs."""
+
+    def __init__(self) -> None:
+        self.jobs = self._begun = 0
+        self.failed: list[str] = []
+
+    @contextlib.contextmanager
+    def job(self, folder: Path) -> Iterator[None]:
+        """A job that fails inside is told and recorded, and the next one can begin."""
+        self._begun += 1
+        try:
+            yield
+        except Exception as error:
+            if not self.jobs:
+                raise  # a launcher runs it in a process of its own, and tells Hydra
+            users = is_users(error)
+            if FULL_ERROR or not (users or isinstance(error, RunError)):
+                traceback.print_exc()
+            sentence = explain(error) if users else str(error) or type(error).__name__
+            print(f"dqnspeed: {sentence}", file=sys.stderr)
+            self.failed.append(f"{folder}: {sentence.splitlines()[0]}")
+
+    def told(self) -> list[str]:
+        """What there is to tell at the end: jobs that failed, and those that were left out."""
+        left, lines = self.jobs - self._begun, []
+        if self.failed:
+            lines = [f"dqnspeed: {len(self.failed)} of {self.jobs} jobs failed:", *(f"  {job}" for job in self.failed)]
+        if left:
+            lines.append(f"dqnspeed: the sweep was ended: {left} of its {self.jobs} jobs were left out.")
+        return lines
+
+
+sweep = Sweep()
+
+
 class Preflight(Callback):
     """Checks every job of a run or a sweep, and claims its folder, before Hydra writes the first file."""
 
@@ -63,8 +128,10 @@ class Preflight(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
-            _check_jobs(_jobs_in_new_folders(config))
+            jobs = list(_jobs_in_new_folders(config))
+            _check_jobs(jobs)
             self._held.enter_context(_claimed(config, "sweep"))
+            sweep.jobs = len(jobs)
 
     def on_run_end(self, config: DictConfig, **_: Any) -> None:
         self._held.close()
@@ -190,12 +257,14 @@ def _check_folder_is_new(option: str, folder: Path) -> None:
 
 @contextlib.contextmanager
 def one_sentence() -> Iterator[None]:
-    """Turns the mistakes of a user into one sentence on stderr and exit code 2.
+    """Turns the mistakes of a user into one sentence on stderr and exit code 2, the bad end of a run into exit code 1.
 
     ``HYDRA_FULL_ERROR=1`` shows the traceback before it.
     """
     try:
         yield
+    except RunError as error:
+        fail(str(error), code=1)
     except Exception as error:
         if not is_users(error):
             raise
@@ -219,7 +288,7 @@ def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
 
 
 def run_app(job: Callable[..., Any]) -> None:
-    """Run a command; its user errors come out as one sentence."""
+    """Run a command; its errors come out as one sentence, and a sweep tells what became of its jobs."""
     if "--version" in sys.argv[1:]:
         print(about())
         return
@@ -232,6 +301,11 @@ def run_app(job: Callable[..., Any]) -> None:
             job()
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    finally:
+        for line in sweep.told():
+            print(line, file=sys.stderr)
+    if sweep.failed:
+        sys.exit(1)
 
 
 def check_flags() -> None:

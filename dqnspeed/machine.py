@@ -241,18 +241,14 @@ def git_commit() -> str | None:
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
-    try:
-        command = [
-            "git",
-            "-C",
-            str(root),
-            "describe",
-            "--always",
-            "--abbrev=40",
-            "--exclude=*",
-            "--dirty=+changes",
-        ]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip() or None
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:  # describe --dirty would lock the index, and a run that is killed meanwhile would leave it locked
+        changes = "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+        return git("rev-parse", "HEAD") + changes
     except (OSError, subprocess.SubprocessError):
         return None
 

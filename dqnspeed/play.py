@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-from dqnspeed import checkpoint, compose, envs, machine, resuming, seeding
+from dqnspeed import atomic, checkpoint, compose, envs, machine, resuming, seeding
 from dqnspeed.checkpoint import DamagedError
 from dqnspeed.cli import fail, run_app
 from dqnspeed.config import ACTOR_CRITIC, RunConfig
@@ -353,7 +353,7 @@ def keep(folder: Path, result: dict[str, Any]) -> None:
     path = folder / "play.json"
     partial = path.with_suffix(".partial")
     try:
-        partial.write_text(json.dumps([*earlier(folder), result], indent=2) + "\n")
+        partial.write_text(json.dumps(atomic.finite([*earlier(folder), result]), indent=2) + "\n")
         os.replace(partial, path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error

@@ -117,7 +117,7 @@ class StopRule:
 
     def __init__(self, stop: StopConfig, signals: StopSignals):
         self._bound = math.inf if stop.reward_bound is None else stop.reward_bound
-        self._max_steps = math.inf if stop.max_steps is None else stop.max_steps
+        self.max_steps = math.inf if stop.max_steps is None else stop.max_steps
         self._max_seconds = math.inf if stop.max_minutes is None else stop.max_minutes * 60
         self._on, self._signals = stop.on, signals
         self.reason: str | None = None
@@ -137,7 +137,7 @@ class StopRule:
         elif self._solved(progress, eval_mean):
             self.reason = "reward_bound"
             progress.solved()
-        elif progress.agent_steps >= self._max_steps:
+        elif progress.agent_steps >= self.max_steps:
             self.reason = "max_steps"
         elif progress.clock.now() >= self._max_seconds:
             self.reason = "max_minutes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import signal
 import threading
 from collections.abc import Iterator
@@ -42,11 +43,15 @@ def children_ignore_signals() -> Iterator[None]:
     """Processes started inside never see Ctrl-C or SIGTERM, from their first instruction on: the learner alone ends
     a run, and saves it with what they know.
 
-    They inherit blocked signals; here these are only held back until the end of the block.
+    They inherit blocked signals; here these are only held back until the end of the block. Whoever terminates such a
+    process, multiprocessing's exit handler among them, and then waits for it, would wait for ever: SIGKILL does it.
     """
     resource_tracker.ensure_running()  # starting it later, with the first child, would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    others = multiprocessing.active_children()
     try:
         yield
     finally:
+        for child in set(multiprocessing.active_children()).difference(others):
+            child._popen.terminate = child._popen.kill  # type: ignore[attr-defined]
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,13 +10,13 @@ from typing import Any
 
 import torch
 
-from dqnspeed import machine
+from dqnspeed import atomic, machine
 from dqnspeed.actors import Collected
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import Episode
 from dqnspeed.tracking.metrics import Clock, Ema, Returns, Speed, Timer, rates
 
-log = logging.getLogger(__name__)
+ROUNDING_S = 0.001  # of the times in metrics.jsonl
 
 
 class Progress:
@@ -36,6 +33,7 @@ class Progress:
         self.time_to_solve_avg_s: float | None = None
         self._bound = math.inf if run.stop.reward_bound is None else run.stop.reward_bound
         self.resumed_at: list[int] = []  # agent steps
+        self.lost_s, self.time_is_lower_bound = 0.0, False  # of training whose steps a kill took, as far as it is known
         self.learning_began: tuple[float, int, int] | None = None  # seconds, agent steps and updates
         self._epsilon = 1.0
         self._loss = Ema()
@@ -108,6 +106,8 @@ class Progress:
             "loss": self._loss.value,
             "resumed_at": self.resumed_at,
             "time_to_solve_avg": self.time_to_solve_avg_s,
+            "lost_s": self.lost_s,
+            "time_is_lower_bound": self.time_is_lower_bound,
         }
 
     def load_state_dict(self, state: Mapping[str, Any], updates: int) -> None:
@@ -117,7 +117,26 @@ class Progress:
         self.returns.load_state_dict(state["returns"])
         self.resumed_at = [*state["resumed_at"], self.agent_steps]
         self.time_to_solve_avg_s = state.get("time_to_solve_avg")
+        self.lost_s, self.time_is_lower_bound = state.get("lost_s", 0.0), state.get("time_is_lower_bound", False)
         self._next_report = time.monotonic() + self._every
+        self._begin_stretch(updates)
+
+    def count_lost(self, told: float | None, updates: int) -> bool:
+        """Count the time that passed after the checkpoint a run goes on from: until ``told``, ``None`` if unknown.
+
+        Returns:
+            Whether there was any.
+        """
+        self.time_is_lower_bound |= told is None
+        lost = 0.0 if told is None else told - self.clock.now()
+        if lost <= ROUNDING_S:
+            return False
+        self.lost_s += lost
+        self.clock.set(self.clock.now() + lost)
+        self._begin_stretch(updates)
+        return True
+
+    def _begin_stretch(self, updates: int) -> None:
         self._began = (self.clock.now(), self.agent_steps, updates)
         self._speed = Speed(self._batch_size, self._frame_skip, *self._began)
 
@@ -152,6 +171,8 @@ def summarize(
         "time_to_solve_avg_s": _rounded(progress.time_to_solve_avg_s),
         "startup_s": _rounded(progress.startup_s),
         "wall_time_s": _rounded(progress.clock.now()),
+        "lost_s": _rounded(progress.lost_s),
+        "time_is_lower_bound": progress.time_is_lower_bound,
         "agent_steps": progress.agent_steps,
         "frames": progress.agent_steps * run.wrappers.frame_skip,
         "episodes": progress.returns.count,
@@ -163,6 +184,7 @@ def summarize(
         "return_mean_games": len(progress.returns.last),
         "eval_return_mean": _rounded(eval_mean),
         "resumed_at": progress.resumed_at,
+        "steps_over_limit": max(0, progress.agent_steps - run.stop.max_steps) if run.stop.max_steps else 0,
         "peak_rss_mib": _rounded(machine.peak_rss_mib()),
         "peak_gpu_mib": _rounded(machine.peak_gpu_mib(device)),
         "busy": progress.busy,
@@ -173,15 +195,15 @@ def summarize(
     }
 
 
-def write_summary(path: Path, summary: dict[str, Any]) -> None:
-    """Write ``summary.json`` whole or not at all; a disk that refuses it is a warning."""
-    partial = path.with_suffix(".partial")
+def write_summary(path: Path, summary: dict[str, Any]) -> list[str]:
+    """Write ``summary.json`` whole or not at all; returns what could not be written, and why."""
     try:
-        partial.write_text(json.dumps(summary, indent=2) + "\n")
-        os.replace(partial, path)
+        atomic.write_json(path, summary)
     except OSError as error:
-        log.warning("%s could not be written: %s", path, error)
+        return [f"{path.name} ({error.strerror})"]
+    return []
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+    """``value`` for JSON, which knows no NaN and no infinity."""
+    return None if value is None or not math.isfinite(value) else round(value, 3)

@@ -18,11 +18,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed import changes, compose, envs, machine, resuming
 from dqnspeed.actors import ActorError
-from dqnspeed.cli import check_flags, fail, run_app
+from dqnspeed.cli import RunError, check_flags, one_sentence, run_app, sweep
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.learners import NotFiniteError, set_threads
+from dqnspeed.schedule import schedule_sentence
+from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
 
@@ -32,9 +34,11 @@ def _job(cfg: DictConfig) -> float | None:
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
     group = str(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
-    plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
-    run = compose.from_hydra(cfg)
-    return _train(run, envs.describe(run), folder, plain, group, list(hydra_config.overrides.task))
+    with one_sentence() if group is None else sweep.job(_shown(folder)):
+        plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
+        run = compose.from_hydra(cfg)
+        return _train(run, envs.describe(run), folder, plain, group, list(hydra_config.overrides.task))
+    return None
 
 
 def _start() -> None:
@@ -63,16 +67,26 @@ def _train(
     label = changes.label(run.experiment.name, overrides, changed)
     set_threads(run)
     device, threads = str(machine.pick_device(run.device)), torch.get_num_threads()
-    print(*opening(run, label, device, threads, _shown(folder), resume), sep="\n", flush=True)
+    lines = opening(run, label, device, threads, _shown(folder), resume)
+    print(*lines, schedule_sentence(run), sep="\n", flush=True)
     try:
         summary = train(run, spec, folder, plain, group, resume, label)
     except (ActorError, NotFiniteError) as error:
-        fail(f"{error}\n{resuming.advice(_shown(folder))}", code=1)
+        raise RunError(f"{error}\n{resuming.advice(_shown(folder))}") from error
+    except FolderGoneError as error:
+        raise RunError(str(error)) from error
     _print_result(summary, _shown(folder))
+    lost = (
+        f"{_shown(folder)}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
+    )
     if summary["stopped_by"] in ("SIGINT", "SIGTERM"):
         print(resuming.advice(_shown(folder)))
+        if summary["not_written"]:
+            print(f"dqnspeed: {lost}", file=sys.stderr)
         # Ends a whole sweep, and tells the shell (or the cluster) which signal it was.
         sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
+    if summary["not_written"]:
+        raise RunError(lost)
     return cast("float | None", summary["return_mean_100"])
 
 
@@ -84,11 +98,15 @@ def _print_result(summary: dict[str, Any], folder: Path) -> None:
     mean = summary["return_mean_100"]
     games = "only game" if summary["return_mean_games"] == 1 else f"last {summary['return_mean_games']} games"
     shown = "no game finished" if mean is None else f"mean return {mean:.2f} over the {games}"
-    how = (
-        f"solved in {summary['time_to_solve_s']:.0f} s" if summary["solved"] else f"stopped by {summary['stopped_by']}"
-    )
+    bound = "at least " if summary["time_is_lower_bound"] else ""
+    how = f"stopped by {summary['stopped_by']}"
+    if summary["solved"]:
+        how = f"solved in {bound}{summary['time_to_solve_s']:.0f} s"
+    over = ""
+    if summary["steps_over_limit"]:
+        over = f" ({summary['steps_over_limit']} over stop.max_steps, since environments step together)"
     print(
-        f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps, "
+        f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps{over}, "
         f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
         f"replay ratio {summary['replay_ratio']:.1f}\n{folder}"
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from dqnspeed import machine, seeding
+from dqnspeed import atomic, machine, seeding
 from dqnspeed.actors import Actors, Collected, make_actors, memory_lock
 from dqnspeed.checkpoint import Checkpoints, State, to_go_on_from
 from dqnspeed.claim import claimed
@@ -25,16 +25,16 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.evaluation import Evaluator, evaluation_metrics
 from dqnspeed.learners import Learner, make_learner, set_threads
 from dqnspeed.replay import Memory, make_memory
-from dqnspeed.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule, schedule_sentence
+from dqnspeed.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.signals import StopSignals
 from dqnspeed.summary import Progress, summarize, write_summary
-from dqnspeed.tracking import Trackers, file_sizes, make_trackers
+from dqnspeed.tracking import FolderGoneError, Presence, Trackers, file_sizes, make_trackers, time_told
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.video import EpisodeVideos
 
 log = logging.getLogger(__name__)
 
-FIRST_GAMES = 10  # training games before their mean return can be a best one
+FIRST_GAMES = 10  # training games before their mean return can be a best one, provisionally
 
 
 def train(
@@ -60,6 +60,7 @@ def train(
             to go on from.
         ActorError: an actor process died, hung or raised.
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
+        FolderGoneError: ``folder`` was deleted or moved.
     """
     label = label or run.experiment.name
     machine.reset_peak_rss()
@@ -71,7 +72,7 @@ def train(
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         resources.enter_context(claimed(folder, resume))
         state = to_go_on_from(folder, run.checkpoint) if resume else None
-        log.info("%s", schedule_sentence(run))
+        keep_configuration(folder, config)
         progress, stop = Progress(run), StopRule(run.stop, signals)
         learner = make_learner(run, spec, device)
         evaluator = Evaluator(run, spec, learner.network, device)
@@ -84,10 +85,15 @@ def train(
             learner.load_state_dict(state["learner"])
             progress.load_state_dict(state["progress"], learner.updates)
             evaluator.load_state_dict(state["evaluation"])
-            checkpoints.load_state_dict(state["checkpoints"])
+            checkpoints.load_state_dict({"provisional": not progress.returns.full, **state["checkpoints"]})
             start = LearningStart(**state["learning_start"])
-        resumed_at = None if state is None else progress.agent_steps
-        trackers = make_trackers(run, folder, config, label, group, resumed_at, state and state["files"])
+        sizes, seconds, resumed_at = (state or {}).get("files", {}), 0.0, None
+        if resume:
+            told, resumed_at = time_told(folder, sizes.get("metrics.jsonl", 0)), progress.agent_steps
+            if progress.count_lost(told if state else told or 0.0, learner.updates):
+                seconds = progress.clock.now()
+        trackers = make_trackers(run, folder, config, label, group, resumed_at, sizes, seconds)
+        presence = Presence(folder / "metrics.jsonl")
         error: BaseException | None = None
         try:
             lock = memory_lock(run)
@@ -96,8 +102,12 @@ def train(
             if state and (stored := state.pop("replay")):
                 memory.load_state_dict(stored)
                 del stored  # it may be half of the memory
-            elif state:  # filled anew before learning goes on
+            elif state:
                 start = LearningStart(progress.agent_steps + run.algo.learning_starts, learner.updates)
+                log.info(
+                    "the replay was not saved (checkpoint.replay=false): it is filled anew for %s agent steps before "
+                    "learning goes on", f"{run.algo.learning_starts:,}",
+                )  # fmt: skip
             actors_state, stretch = (state["actors"] if state else None), len(progress.resumed_at)
             actors = make_actors(run, spec, learner.network, memory, lock, device, actors_state, stretch)
             resources.callback(actors.close)
@@ -109,17 +119,27 @@ def train(
             if state:
                 seeding.load_state_dict(state["random"])
             Training(
-                run, folder, device, learner, memory, actors, evaluator, trackers, videos, checkpoints, progress, stop,
-                start, make_schedule(run, memory, start, progress.agent_steps),
+                run, folder, config, device, learner, memory, actors, evaluator, trackers, videos, checkpoints,
+                progress, stop, start, make_schedule(run, memory, start, progress.agent_steps), presence,
             ).loop()  # fmt: skip
         except BaseException as raised:
             error = raised
             raise
         finally:
             summary = summarize(run, label, progress, device, learner.updates, evaluator.mean, stop.reason, error)
-            write_summary(folder / "summary.json", summary)
+            summary["not_written"] = checkpoints.not_written()
+            if not isinstance(error, FolderGoneError):
+                summary["not_written"] += write_summary(folder / "summary.json", summary)
             trackers.close(summary)
     return summary
+
+
+def keep_configuration(folder: Path, config: Mapping[str, Any]) -> None:
+    """Keep a copy of the configuration in ``folder`` that a power cut cannot spoil, as Hydra's own can be."""
+    try:
+        atomic.write_json(folder / "config.json", config)
+    except OSError as error:
+        log.warning("%s could not be written, training goes on: %s", folder / "config.json", error)
 
 
 @dataclass
@@ -128,6 +148,7 @@ class Training:
 
     run: RunConfig
     folder: Path
+    config: Mapping[str, Any]
     device: torch.device
     learner: Learner
     memory: Memory
@@ -140,6 +161,7 @@ class Training:
     stop: StopRule
     start: LearningStart
     schedule: UpdateSchedule
+    presence: Presence
     evaluated: Mapping[str, float] = field(default_factory=dict)  # of an evaluation that no report has told of
 
     def loop(self) -> None:
@@ -149,7 +171,8 @@ class Training:
         while not self.stop.holds(progress, self.evaluator.mean):
             actors.dispatch()
             learnt = self.learn()
-            self.absorb(actors.collect(self.schedule.limit(learner.updates), wait=not learnt))
+            limit = min(self.schedule.limit(learner.updates), self.stop.max_steps)
+            self.absorb(actors.collect(limit, wait=not learnt))
             if self.evaluator.is_due(progress.agent_steps):
                 self.evaluate()
             if self.checkpoints.is_due():
@@ -208,25 +231,31 @@ class Training:
     def report(self) -> None:
         """Tell the trackers where the run stands, the newest evaluation included once."""
         progress = self.progress
+        self.presence.check()
         metrics = progress.metrics(self.learner.stats(), self.learner.updates)
         metrics = {**metrics, **times(self.device.type, progress.timer.seconds, self.actors.seconds), **self.evaluated}
         self.evaluated = {}
         self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
-        if self.run.stop.on == "train" and progress.returns.count >= FIRST_GAMES:
-            self.keep_if_best(progress.returns.mean)
+        returns = progress.returns
+        if self.run.stop.on == "train" and (returns.full or returns.count >= FIRST_GAMES):
+            self.keep_if_best(returns.mean, provisional=not returns.full)
 
-    def keep_if_best(self, mean: float | None) -> None:
+    def keep_if_best(self, mean: float | None, provisional: bool = False) -> None:
         """Keep the network as it is, to be played, if no ``mean`` return was as high before."""
+        if mean is None or not self.checkpoints.is_best(mean, provisional):
+            return
         weights = self.learner.network.state_dict()
         # The learner's own look at what is not finite may lie some updates back.
-        if mean is not None and self.checkpoints.is_best(mean) and all(w.isfinite().all() for w in weights.values()):
+        if all(w.isfinite().all() for w in weights.values()):
             facts = {"agent_steps": self.progress.agent_steps, "return_mean": mean}
-            self.checkpoints.save_best({"learner": {"network": weights}, "progress": facts}, mean)
+            state = {"learner": {"network": weights}, "progress": facts, "config": self.config}
+            self.checkpoints.save_best(state, mean, provisional)
 
     def snapshot(self) -> State:
         """All that the run needs to go on; the actors must be at rest."""
         self.videos.finish()  # those that the files name
         return {
+            "config": self.config,
             "learner": self.learner.state_dict(),
             "progress": self.progress.state_dict(),
             "evaluation": self.evaluator.state_dict(),

@@ -70,13 +70,28 @@ def test_the_best_and_the_last_few_are_kept(tmp_path: Path, monkeypatch: pytest.
     for mean, games in [(-19.0, 20), (-20.0, 30), (-18.0, 40), (-18.5, 50)]:
         if checkpoints.is_best(mean):
             checkpoints.save_best({"games": games}, mean)
+    assert load(tmp_path / "best.safetensors") == {"games": 40}
     for second in range(0, 305, 5):
         now[0] = second
         if checkpoints.is_due():
             checkpoints.save_periodic({"second": second}, step=second)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["best.safetensors", "step_0000000240.safetensors", "step_0000000300.safetensors"]
-    assert load(tmp_path / "best.safetensors") == {"games": 40}
+
+
+def test_a_best_of_few_games_gives_way_to_the_first_of_a_whole_window(tmp_path: Path) -> None:
+    """A lucky first ten games would otherwise stay the best for a long time, or for ever."""
+    config, kept = make_run().checkpoint, []
+    checkpoints = Checkpoints(tmp_path, config)
+    for mean, provisional in [(-15.0, True), (-20.5, False), (-16.0, True), (-21.0, False), (-19.0, False)]:
+        if checkpoints.is_best(mean, provisional):
+            checkpoints.save_best({"mean": mean}, mean, provisional)
+            kept.append(mean)
+        state = checkpoints.state_dict()
+        checkpoints = Checkpoints(tmp_path, config)  # as in a run that is resumed
+        checkpoints.load_state_dict(state)
+    assert kept == [-15.0, -20.5, -19.0]
+    assert not checkpoints.is_best(float("nan"))
 
 
 def test_the_newest_whole_checkpoint_is_found_and_damaged_ones_are_named(

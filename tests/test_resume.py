@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,12 +23,13 @@ from conftest import TOY, command, environment, make_run, make_toy, untimed
 from omegaconf import OmegaConf
 
 from dqnspeed import envs, resuming
-from dqnspeed.checkpoint import State, load, newest
+from dqnspeed.checkpoint import State, load, newest, save
 from dqnspeed.cli import USER_ERRORS, explain
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.learners.gradient import GradientLearner
 from dqnspeed.learners.policy import NetworkPolicy
+from dqnspeed.options import ConfigError
 from dqnspeed.trainer import train
 
 SMALL_ATARI = [
@@ -125,14 +127,105 @@ def test_games_that_cannot_be_saved_begin_anew_and_no_transition_crosses_the_gap
         assert ended or columns["first"][cut - 1]
 
 
-def test_without_the_replay_it_is_filled_anew_before_learning_goes_on(tmp_path: Path) -> None:
+def test_without_the_replay_it_is_filled_anew_before_learning_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     toy = ["algo.learning_starts=100", "algo.batch_size=8", "algo.steps_per_update=2"]
     before = go(tmp_path, make_toy(*toy, "stop.max_steps=500"))
+    assert "filled anew" not in caplog.text
     after = go(tmp_path, make_toy(*toy, "stop.max_steps=590"), resumed=True)
+    assert caplog.text.count("the replay was not saved (checkpoint.replay=false): it is filled anew for 100 agent") == 1
     assert after["learner"]["updates"] == before["learner"]["updates"]
     later = go(tmp_path, make_toy(*toy, "stop.max_steps=800"), resumed=True)
     assert later["learner"]["updates"] == before["learner"]["updates"] + (800 - 690) // 2
-    assert later["progress"]["resumed_at"] == [500, 590]
+    assert later["progress"]["resumed_at"] == [500, 590] and later["progress"]["lost_s"] == 0
+    times = [json.loads(line)["time"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert times == sorted(set(times))
+
+
+def test_the_time_of_work_that_was_lost_counts(tmp_path: Path) -> None:
+    """The files are those of a run that was killed 40 s after its checkpoint, and again 20 s after it was resumed."""
+    seconds = go(tmp_path, make_toy("stop.max_steps=100"))["progress"]["seconds"]
+    metrics = tmp_path / "metrics.jsonl"
+    checkpoint = (tmp_path / "checkpoints" / "final.safetensors").read_bytes()
+    for lost in (40, 60):
+        (tmp_path / "checkpoints" / "final.safetensors").write_bytes(checkpoint)
+        with metrics.open("a") as file:
+            file.write(json.dumps({"step": 150, "time": seconds + lost}) + '\n{"step": 160, "ti')
+        state = go(tmp_path, make_toy("stop.max_steps=200"), resumed=True)
+        summary = json.loads((tmp_path / "summary.json").read_text())
+        assert summary["lost_s"] == pytest.approx(lost, abs=0.1) and not summary["time_is_lower_bound"]
+        assert seconds + lost < summary["wall_time_s"] < seconds + lost + 30
+        reports = [json.loads(line) for line in metrics.read_text().splitlines()]
+        times = [report["time"] for report in reports]
+        assert times == sorted(times) and [r["step"] for r in reports] == sorted(r["step"] for r in reports)
+        assert times[-1] >= seconds + lost and (100, 150) not in {(r["step"], r.get("train/updates")) for r in reports}
+    assert state["progress"]["resumed_at"] == [100] and state["progress"]["lost_s"] == pytest.approx(60, abs=0.1)
+
+    metrics.write_text("")  # nobody knows how long the lost work took
+    go(tmp_path, make_toy("stop.max_steps=300"), resumed=True)
+    assert json.loads((tmp_path / "summary.json").read_text())["time_is_lower_bound"]
+
+
+def test_a_run_that_begins_again_counts_the_time_before_it(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 70, "time": 30.0}\n{"st')
+    go(tmp_path, make_toy("stop.max_steps=100"), resumed=True)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["lost_s"] == 30 < summary["wall_time_s"] and summary["resumed_at"] == []
+    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert (reports[0]["step"], reports[0]["time"]) == (0, 30.0) and reports[-1]["step"] == 100
+    assert summary["steps_per_second"] > 100 / summary["wall_time_s"]  # of the time in which they were made
+
+
+def test_what_a_power_cut_leaves_of_a_configuration_is_never_taken_for_another(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert cli(*TOY, "seed=3", "hydra.run.dir=run", "stop.max_steps=100").returncode == 0
+    folder = tmp_path / "run"
+    hydras, ours, best = (
+        folder / name for name in (".hydra/config.yaml", "config.json", "checkpoints/best.safetensors")
+    )
+    final, whole, whole_copy = folder / "checkpoints/final.safetensors", hydras.read_text(), ours.read_text()
+    assert load(final)["config"] == json.loads(whole_copy) == load(best)["config"] != {}
+
+    lines = whole.splitlines(keepends=True)
+    cuts = [0, whole.index("wrappers:"), whole.index("stop:") + 2, len(whole) - 3, len(whole) - len(lines[-1])]
+    damaged = [*(whole[:cut] for cut in cuts), whole.replace("Counter", "Broken"), "{", "\0" * 100]
+
+    def loaded() -> RunConfig:
+        return resuming.compose.from_hydra(resuming.load_run(folder))
+
+    expected = loaded()
+    assert expected.seed == 3 and expected.env.id == "toy_envs:Counter-v0" and caplog.text == ""
+    for text in damaged:
+        hydras.write_text(text)
+        for copy in (whole_copy, whole_copy[:-9]):  # of the second nothing can be read: the checkpoint knows
+            ours.write_text(copy)
+            caplog.clear()
+            assert loaded() == expected
+            assert len(caplog.records) == 1 and "is taken" in caplog.text
+    hydras.write_text(whole)
+    ours.write_text(whole_copy)
+    resumed = folder / ".hydra" / "resumed.yaml"
+    resumed.write_text("")
+    caplog.clear()
+    assert loaded() == expected and ".hydra/resumed.yaml is empty" in caplog.text
+    resumed.unlink()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        save(final, {**load(final), "config": {**json.loads(whole_copy), "seed": 4}})
+        with pytest.raises(ConfigError, match=r"final.safetensors is of another run \(seed=4 there, 3 here\)"):
+            resuming.prepare(["resume=run", "stop.max_steps=200"])
+
+    for path in (ours, final, best):  # a run of a version that kept no copies
+        path.unlink()
+    assert loaded() == expected
+    for text in damaged[:5]:
+        hydras.write_text(text)
+        with pytest.raises(ConfigError, match=r"config.yaml (is empty|cannot be read).*, and there is no other copy"):
+            loaded()
 
 
 @contextlib.contextmanager
@@ -289,6 +382,31 @@ def test_ctrl_c_twice_leaves_at_once_without_harm(parallelism: str, tmp_path: Pa
         load(path)  # whole
 
 
+@pytest.mark.parametrize("parallelism, closes", [("overlap", "envs.backends.AsyncBackend"),
+                                                 ("process", "actors.process.ProcessActors")])  # fmt: skip
+def test_a_run_interrupted_while_it_closes_its_processes_still_ends(
+    parallelism: str, closes: str, tmp_path: Path
+) -> None:
+    """Nobody has told them to end then, they are deaf to SIGTERM, and multiprocessing waits for them at its exit."""
+    module, _, name = closes.rpartition(".")
+    interrupted = f"""
+from dqnspeed.{module} import {name}
+from dqnspeed import train
+def close(self):
+    raise KeyboardInterrupt
+if __name__ == "__main__":
+    {name}.close = close
+    train.main()
+"""
+    (tmp_path / "interrupted.py").write_text(interrupted)
+    arguments = [*TOY, f"parallelism={parallelism}", "num_envs=2", "stop.max_steps=50", "hydra.run.dir=run"]
+    result = subprocess.run(
+        [sys.executable, "interrupted.py", *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (128 + signal.SIGINT, "")
+
+
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
@@ -379,6 +497,16 @@ def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:
         for event in EventAccumulator(str(next(tmp_path.glob("tensorboard/*")))).Reload().Scalars("episode/length")
     ]
     assert steps == [int(row["agent_step"]) for row in episodes(tmp_path)] == sorted(set(steps))
+
+
+def test_a_folder_that_is_taken_away_ends_the_run_in_one_sentence(tmp_path: Path) -> None:
+    with started(tmp_path, *TOY, "hydra.run.dir=run", "parallelism=process") as run:
+        wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists(), run)
+        (tmp_path / "run").rename(tmp_path / "elsewhere")
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 1 and not (tmp_path / "run").exists()
+    assert errors.startswith("dqnspeed: ") and "run: this folder was deleted, moved or replaced" in errors
+    assert errors.count("\n") == 1
 
 
 def test_two_processes_never_go_on_with_the_same_run(

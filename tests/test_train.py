@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import logging
 import os
 import resource
 import signal
@@ -21,11 +22,12 @@ from conftest import TOY, command, environment, make_run, make_toy, shared_memor
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
+from dqnspeed.atomic import finite
 from dqnspeed.checkpoint import load
+from dqnspeed.cli import LogFile
 from dqnspeed.compose import CONF_DIR
 from dqnspeed.config import RunConfig
 from dqnspeed.learners import NotFiniteError
-from dqnspeed.schedule import schedule_sentence
 from dqnspeed.tracking.files import Lines
 from dqnspeed.trainer import train
 
@@ -76,15 +78,13 @@ SMALLER = {  # for on-policy rungs, whose first update would take long to come
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> None:
     run = make_run(
         f"experiment={rung}", "algo.learning_starts=200", "stop.max_steps=260", "stop.max_minutes=2",
         "tracking=local", "tracking.progress=off", "tracking.report_every_s=0.5", "model.background_frames=50",
         "execution.threads=1", *SMALLER.get(rung, []),
     )  # fmt: skip
-    with caplog.at_level("INFO", "dqnspeed"):
-        summary = run_in(tmp_path, run)
-    assert schedule_sentence(run) in caplog.messages
+    summary = run_in(tmp_path, run)
     assert summary["stopped_by"] == "max_steps" and not summary["solved"]
     assert summary["updates"] > 0 and summary["agent_steps"] >= 260
     if rung in SMALLER:
@@ -149,6 +149,7 @@ def test_cartpole_is_solved(tmp_path: Path) -> None:
 def test_solved_is_the_mean_of_the_last_games_of_all_environments(tmp_path: Path) -> None:
     run = make_toy("num_envs=3", "stop.reward_bound=28", "stop.window=10", "stop.max_steps=5000")
     summary = run_in(tmp_path, run)
+    assert load(tmp_path / "checkpoints" / "best.safetensors")["progress"]["return_mean"] >= 28
     assert summary["solved"] and 10 <= summary["episodes"] <= 12  # every return is at least 28
     assert summary["time_to_solve_s"] is not None
 
@@ -247,6 +248,70 @@ def test_a_full_disk_warns_once_and_leaves_whole_lines(tmp_path: Path, caplog: p
     assert len([r for r in caplog.records if "could not be written, training goes on" in r.message]) == 1
 
 
+@pytest.mark.parametrize("left", ["3,4", "3,4\n5,", "3,4\n5,6", "3,4\n" + "\0" * 4096])
+def test_what_a_power_cut_left_of_a_line_is_no_part_of_the_next(left: str, tmp_path: Path) -> None:
+    path = tmp_path / "episodes.csv"
+    path.write_text(f"a,b\n1,2\n{left}")
+    lines = Lines(path, "a,b")
+    lines.add("7,8")
+    lines.close()
+    kept = left.splitlines()[:-1]
+    assert path.read_text().splitlines() == ["a,b", "1,2", *kept, "7,8"]
+    path.write_text("a,")
+    Lines(path, "a,b").close()
+    assert path.read_text() == "a,b\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_log_on_a_full_disk_is_told_once_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    logger, handler = logging.getLogger("full"), LogFile("/dev/full", delay=True)
+    logger.addHandler(handler)
+    for _ in range(3):
+        logger.warning("something")
+    logger.removeHandler(handler)
+    handler.close()
+    assert capsys.readouterr().err == "dqnspeed: /dev/full could not be written: No space left on device.\n"
+
+
+def test_a_run_whose_end_the_disk_refuses_says_so_and_fails(tmp_path: Path) -> None:
+    """The system itself refuses the write: no file of that process may grow beyond 15 kB."""
+    result = subprocess.run(
+        command(*TOY, "hydra.run.dir=run", "stop.max_steps=300", "checkpoint.every_minutes=0.0001"), cwd=tmp_path,
+        env=environment(), capture_output=True, text=True, timeout=100,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, resource.RLIM_INFINITY)),
+    )  # fmt: skip
+    assert result.returncode == 1 and "300 agent steps" in result.stdout and "Traceback" not in result.stderr
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("dqnspeed: run: could not be written: checkpoints/final.safetensors (")
+    assert result.stdout.count("checkpoint step_") == 1  # however many periodic ones there were
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["not_written"]
+    assert not list((tmp_path / "run").rglob("*.partial"))
+
+
+@pytest.mark.parametrize("more, most", [(["parallelism.replay_ratio=free"], 500), (["num_envs=3"], 502),
+                                        (["parallelism.num_actors=2"], 501)])  # fmt: skip
+def test_actors_do_not_pass_the_last_step_but_for_those_they_make_together(
+    more: list[str], most: int, tmp_path: Path
+) -> None:
+    summary = run_in(tmp_path, make_toy("parallelism=process", "stop.max_steps=500", *more))
+    assert 500 <= summary["agent_steps"] <= most
+    assert summary["steps_over_limit"] == summary["agent_steps"] - 500
+
+
+def test_what_is_not_finite_is_null_in_a_summary(tmp_path: Path) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    run = make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: spoil}", "algo.learning_starts=2000",
+                   "stop.max_steps=1100")  # fmt: skip
+    summary = run_in(tmp_path, run)
+    assert summary["episodes"] == 1 and summary["return_mean_100"] is None
+    for path in (tmp_path / "summary.json", *tmp_path.glob("*.jsonl")):
+        for text in [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines():
+            json.loads(text, parse_constant=refuse)
+    assert finite({"a": [1.5, float("nan")], "b": (float("-inf"), "nan")}) == {"a": [1.5, None], "b": [None, "nan"]}
+
+
 @pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, tmp_path: Path) -> None:
@@ -313,10 +378,40 @@ def test_two_jobs_of_a_sweep_run_in_one_process(
         begin = next(i for i, line in enumerate(told) if line.startswith(f"{name}: toy_envs:Counter-v0, algo=dqn"))
         assert told[begin + 1] == "goal: no bound; limits: 500 agent steps"
         assert told[begin + 2] == f"device cpu, 1 torch thread; files in {where}"
+        assert told[begin + 3].startswith(
+            "Schedule: an update of 32 for every agent step; learning rate 0.0001; epsilon"
+        )
         games = summary["return_mean_games"]
         assert games == min(100, summary["episodes"]) < 100
         assert any(line.startswith(f"{name}: stopped by") and f"over the last {games} games;" in line for line in told)
     assert len(list(tmp_path.glob("sweep/*/wandb/offline-run-*/*.wandb"))) == 2
+
+
+def test_a_sweep_goes_on_after_a_job_that_fails_and_tells_of_it(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    result = cli("-m", *TOY, "optimizer.lr=1e30,0.001", "parallelism=serial,process", "stop.max_steps=900",
+                 "hydra.sweep.dir=sweep")  # fmt: skip
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    ends = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text())["stopped_by"] for i in range(4)]
+    assert ends == ["error", "error", "max_steps", "max_steps"]
+    told = result.stderr.splitlines()[-3:]
+    assert told[0] == "dqnspeed: 2 of 4 jobs failed:"
+    assert [line.split(": ")[0] for line in told[1:]] == ["  sweep/0", "  sweep/1"] and "is not finite" in told[1]
+
+
+def test_ctrl_c_ends_a_whole_sweep_and_tells_what_was_left_out(tmp_path: Path) -> None:
+    run = subprocess.Popen(
+        command("-m", *TOY, "seed=0,1,2", "hydra.sweep.dir=sweep"), cwd=tmp_path, env=environment(),
+        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "sweep" / "0" / "metrics.jsonl").exists():
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130 and errors.endswith("the sweep was ended: 2 of its 3 jobs were left out.\n")
 
 
 def test_a_run_never_writes_into_another_runs_folder(

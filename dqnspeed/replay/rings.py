@@ -83,6 +83,7 @@ class Rings:
         self._rows: int = self._frames.shape[1]
         self._margin = CONCURRENT_MARGIN if concurrent else 0
         self._lock = lock
+        self._oldest = np.zeros_like(self._written)  # rows of each lane before these were not brought back
 
     def append(self, rows: Rows, lane: int = 0) -> None:
         """Write one step of ``N`` environments to the lanes ``lane .. lane + N - 1``, which share a cursor."""
@@ -113,7 +114,7 @@ class Rings:
 
     def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
         """The frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of ``lane``, as far as they are still held."""
-        oldest = max(0, int(self._cursors()[lane]) - self._rows + self._margin)
+        oldest = max(int(self._oldest[lane]), int(self._cursors()[lane]) - self._rows + self._margin)
         return self._flat["frames"][self._index(lane, np.arange(max(begin, oldest), end))]
 
     def cut(self, lane: int, count: int) -> None:
@@ -138,10 +139,24 @@ class Rings:
         columns = {name: column[:, :held] for name, column in self._columns.items()}
         return {"columns": columns, "written": self._written.copy(), "rows": self._rows}
 
+    def _unlearnt(self, begin: np.ndarray) -> dict[str, Any]:
+        """The same in rings as short as will do to go on from the rows ``begin`` of each lane."""
+        written = self._written.copy()
+        needed = written - begin + self.stack + 1  # with the frames of a stack, and what :meth:`cut` looks at
+        rows = min(int(needed.max(initial=1)), self._rows)
+        kept = [np.arange(max(0, end - rows), end) for end in written]
+        columns = {}
+        for name, column in self._columns.items():
+            columns[name] = np.zeros((len(column), rows, *column.shape[2:]), column.dtype)
+            for lane, lasting in enumerate(kept):
+                columns[name][lane, lasting % rows] = column[lane, lasting % self._rows]
+        return {"columns": columns, "written": written, "rows": rows}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave, also from longer or shorter rings."""
         self._written[:] = state["written"]
         before = state.get("rows", self._rows)
+        self._oldest[:] = np.maximum(0, self._written - before)
         for name, stored in state["columns"].items():
             if before == self._rows:
                 self._columns[name][:, : stored.shape[1]] = stored

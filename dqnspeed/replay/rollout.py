@@ -103,6 +103,7 @@ class Rollouts(Rings):
         self._rng = np.random.default_rng([seed, 2])
         self._batches: list[np.ndarray] = []  # of the rollout that is being learnt from
         self._returns = np.empty(0, np.float32)
+        self._sampled = False
 
     def pass_over(self) -> None:
         """What is there came before learning began, and is not learnt from."""
@@ -128,6 +129,7 @@ class Rollouts(Rings):
         Raises:
             LookupError: no rollout is complete.
         """
+        self._sampled = True
         if not self._batches:
             if not self.due(batch_size):
                 raise LookupError("no rollout is complete yet")
@@ -148,12 +150,15 @@ class Rollouts(Rings):
         return batch if self._device is None else batch.to(self._device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Not to be asked for between the batches of a rollout."""
-        return {**super().state_dict(), "begin": self._begin.copy(), "rng": self._rng.bit_generator.state}
+        """Not to be asked for between the batches of a rollout. Before the first of all it holds every row, on which
+        the learner is going to measure its background."""
+        rings = self._unlearnt(self._begin) if self._sampled else super().state_dict()
+        rng = self._rng.bit_generator.state
+        return {**rings, "begin": self._begin.copy(), "rng": rng, "sampled": self._sampled}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._begin = state["begin"].copy()
+        self._begin, self._sampled = state["begin"].copy(), state.get("sampled", False)
         self._rng.bit_generator.state = state["rng"]
 
     def _gather(self, chosen: np.ndarray, returns: np.ndarray) -> RolloutBatch:

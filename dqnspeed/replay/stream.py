@@ -31,6 +31,7 @@ class Stream(NStepRings):
         self._read: np.ndarray = np.zeros(len(self._written), np.int64)
         self.taken = 0  # transitions handed out or passed over
         self.most = ahead + len(self._written) * n_step  # that may wait
+        self._sampled = False
 
     def pass_over(self) -> None:
         """What is there came before learning began, and is not learnt from."""
@@ -52,6 +53,7 @@ class Stream(NStepRings):
         Raises:
             LookupError: there are not so many.
         """
+        self._sampled = True
         lane, row = self._unread()
         if len(lane) < batch_size:
             raise LookupError("not so many pieces have come in yet")
@@ -63,11 +65,13 @@ class Stream(NStepRings):
         return self._gather(lane, row)[0]
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "read": self._read.copy()}
+        """Before the first batch of all it holds every row, on which the learner is going to measure its background."""
+        rings = self._unlearnt(self._read) if self._sampled else super().state_dict()
+        return {**rings, "read": self._read.copy(), "sampled": self._sampled}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._read = state["read"].copy()
+        self._read, self._sampled = state["read"].copy(), state.get("sampled", False)
 
     def _unread(self) -> tuple[np.ndarray, np.ndarray]:
         """Lanes and rows of complete transitions that were not handed out, by lane and then by row."""

@@ -9,7 +9,16 @@ from typing import Any
 
 from dqnspeed.config import RunConfig
 from dqnspeed.tracking.base import Tracker, Trackers
-from dqnspeed.tracking.files import EpisodesCsv, EvaluationsCsv, JsonLines, file_sizes, shorten
+from dqnspeed.tracking.files import (
+    EpisodesCsv,
+    EvaluationsCsv,
+    FolderGoneError,
+    JsonLines,
+    Presence,
+    file_sizes,
+    shorten,
+    time_told,
+)
 from dqnspeed.tracking.services import TensorBoard, WandB
 from dqnspeed.tracking.terminal import make_progress
 
@@ -24,6 +33,7 @@ def make_trackers(
     group: str | None,
     resumed_at: int | None = None,
     sizes: Mapping[str, int] | None = None,
+    seconds: float = 0.0,
 ) -> Trackers:
     """The trackers of a run. TensorBoard or W&B that cannot start are named in a warning and left out.
 
@@ -31,9 +41,10 @@ def make_trackers(
         label: the run's name among others.
         resumed_at: agent step at which a run is resumed, whose files are there already; ``None`` for a new run.
         sizes: bytes of those files at that step; what was written later is taken back.
+        seconds: of training when the run goes on, where some of them went into work that was lost.
     """
     if resumed_at is not None:
-        shorten(folder, sizes or {})
+        shorten(folder, sizes or {}, seconds)
     trackers: list[Tracker] = [
         JsonLines(folder / "metrics.jsonl"),
         EpisodesCsv(folder / "episodes.csv"),
@@ -53,4 +64,4 @@ def make_trackers(
     return Trackers([*trackers, make_progress(run, label)])
 
 
-__all__ = ["Tracker", "Trackers", "file_sizes", "make_trackers"]
+__all__ = ["FolderGoneError", "Presence", "Tracker", "Trackers", "file_sizes", "make_trackers", "time_told"]

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dqnspeed.envs import Episode
 from dqnspeed.tracking.base import Tracker
@@ -18,6 +18,7 @@ from dqnspeed.tracking.base import Tracker
 log = logging.getLogger(__name__)
 
 FILES = ("metrics.jsonl", "episodes.csv", "evaluations.csv")
+BLOCK = 1 << 16  # bytes read at once where a file is searched from its end
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
@@ -31,25 +32,106 @@ def file_sizes(folder: Path) -> dict[str, int]:
     return sizes
 
 
-def shorten(folder: Path, sizes: Mapping[str, int]) -> None:
-    """Take back what was written after :func:`file_sizes`: it belongs to steps that are going to be trained again."""
+def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> None:
+    """Take back what was written after :func:`file_sizes`: it belongs to steps that are going to be trained again.
+
+    Args:
+        seconds: of training when the run goes on, where the steps that are lost took some of them. The last report that
+            stays is repeated at that time, so that curves show it and a run that is killed once more knows it.
+    """
     for name in FILES:
         with contextlib.suppress(FileNotFoundError), (folder / name).open("rb+") as file:
-            if os.fstat(file.fileno()).st_size > sizes.get(name, 0):
-                file.truncate(sizes.get(name, 0))
+            end = _end_of_lines(file, min(os.fstat(file.fileno()).st_size, sizes.get(name, 0)))
+            if name == "metrics.jsonl":
+                last = _last_report(file, end) or {"step": 0, "time": 0.0}
+                if last["time"] < seconds:
+                    # Over what is taken back, and before it is: a kill in between must not lose it.
+                    file.seek(end)
+                    end += file.write(_json_line({**last, "time": round(seconds, 3)}))
+                    file.flush()
+            file.truncate(end)
+
+
+def time_told(folder: Path, size: int) -> float | None:
+    """Seconds of training in the last whole line of ``metrics.jsonl``; ``None`` where it has not even ``size`` bytes,
+    or they cannot be read."""
+    with contextlib.suppress(OSError), (folder / "metrics.jsonl").open("rb") as file:
+        end = _end_of_lines(file, os.fstat(file.fileno()).st_size)
+        report = _last_report(file, end)
+        return float(report["time"]) if report and end >= size else None
+    return None
+
+
+def _end_of_lines(file: IO[bytes], size: int) -> int:
+    """Where the last whole line ends among the first ``size`` bytes."""
+    while size:
+        begin = max(0, size - BLOCK)
+        file.seek(begin)
+        found = file.read(size - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        size = begin
+    return 0
+
+
+def _last_report(file: IO[bytes], end: int) -> dict[str, Any] | None:
+    """The report whose line ends at ``end``."""
+    begin = _end_of_lines(file, max(0, end - 1))
+    file.seek(begin)
+    with contextlib.suppress(ValueError):
+        report = json.loads(file.read(end - begin))
+        if isinstance(report, dict) and isinstance(report.get("time"), (int, float)):
+            return report
+    return None
+
+
+def _json_line(report: Mapping[str, Any]) -> bytes:
+    return f"{json.dumps(report)}\n".encode()
+
+
+class FolderGoneError(RuntimeError):
+    """A run's folder was deleted, moved or replaced while it ran."""
+
+
+class Presence:
+    """Whether ``file``, which is held open somewhere in this process, is still what its path leads to."""
+
+    def __init__(self, file: Path):
+        self._file = file
+        self._was = self._found()
+
+    def check(self) -> None:
+        """Raise :class:`FolderGoneError` where it is not: whatever is written there is lost, or another run's."""
+        if self._was is None or self._found() != self._was:
+            raise FolderGoneError(
+                f"{self._file.parent}: this folder was deleted, moved or replaced while the run wrote to it "
+                f"({self._file.name} is not there any more), so nothing more could be kept."
+            )
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = self._file.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
 
 
 class Lines:
     """A file that whole lines are appended to, at once.
 
-    A disk that refuses a line is a warning, once; nothing of that line stays, and later ones are tried again.
+    A disk that refuses a line is a warning, once; nothing of that line stays, and later ones are tried again. What a
+    power cut left of a line is taken away before the next one.
     """
 
     def __init__(self, path: Path, header: str = ""):
         self._path = path
-        self._file = path.open("ab", buffering=0)
+        self._file = path.open("a+b", buffering=0)
         self._refused = False
-        if header and not self._file.tell():
+        size = self._file.tell()
+        whole = _end_of_lines(self._file, size)
+        if whole < size:
+            self._file.truncate(whole)
+        if header and not whole:
             self.add(header)
 
     def add(self, line: str) -> None:

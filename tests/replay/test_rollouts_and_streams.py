@@ -202,3 +202,38 @@ def test_a_blank_batch_looks_like_those_that_are_learnt_from() -> None:
         blank = make_memory(run, describe(run)).blank(5)
         assert blank.observations.shape == blank.next_observations.shape == (5, 6)
         assert blank.observations.dtype == np.float32 and blank.actions.shape == (5,)
+
+
+@pytest.mark.parametrize("kind", ["stream", "rollouts"])
+def test_only_what_is_still_to_be_learnt_from_is_saved_with_the_stacks_before_it(kind: str) -> None:
+    def memory() -> Stream | Rollouts:
+        rings = LocalBuffers(ring_layout(2, 300, (1,), np.dtype(np.float32), acting=True))
+        return Stream(rings, 3, 2, GAMMA, 50) if kind == "stream" else Rollouts(rings, 3, 8, 1, GAMMA, LAM)
+
+    def play(into: Stream | Rollouts, lane: int, steps: range) -> None:
+        no, yes, one = np.zeros(1, bool), np.ones(1, bool), np.zeros(1, np.float32)
+        for i in steps:
+            frames, first = np.full((1, 1), 1000 * lane + i, np.float32), yes if i % 7 == 0 else no
+            into.append(Rows(frames, one.astype(int), one + i, no, no, first, yes), lane)
+
+    before, after = memory(), memory()
+    play(before, 0, range(400))  # round the ring
+    play(before, 1, range(390))
+    assert before.state_dict()["columns"]["frames"].shape[1] == 300  # the background may still be measured on it
+    before.pass_over()
+    play(before, 0, range(400, 415))
+    play(before, 1, range(390, 412))
+    for _ in range(before.due(8)):
+        before.sample(8)
+    saved = before.state_dict()
+    assert saved["columns"]["frames"].shape[1] <= 22 + 4
+    after.load_state_dict(saved)
+    assert len(after.frames_of(0, 380, 415)) < len(before.frames_of(0, 380, 415)) == 35  # and nothing that is not there
+    for both in (before, after):
+        play(both, 0, range(415, 440))
+        play(both, 1, range(412, 440))
+    while before.due(8):
+        ours, theirs = before.sample(8), after.sample(8)
+        for name in ("observations", "actions", "versions"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    assert after.due(8) == 0

@@ -1,0 +1,52 @@
+"""Files written whole or not at all, also where the machine loses power."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``.
+
+    Raises:
+        OSError: the disk refused it; what was there before is untouched.
+    """
+    partial = path.with_suffix(".partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+        flush(partial)
+        os.replace(partial, path)
+        flush(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def write_json(path: Path, node: Any) -> None:
+    """Write ``node`` as JSON, which knows no NaN and no infinity: they become null."""
+    write_text(path, json.dumps(finite(node), indent=2) + "\n")
+
+
+def finite(node: Any) -> Any:
+    """``node`` with ``None`` in place of every number that is not finite."""
+    if isinstance(node, Mapping):
+        return {key: finite(value) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [finite(value) for value in node]
+    return None if isinstance(node, float) and not math.isfinite(node) else node
+
+
+def flush(path: Path) -> None:
+    """Wait until the file or folder ``path`` is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
