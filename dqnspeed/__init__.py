@@ -2,10 +2,6 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from dqnspeed import openmp
-
-openmp.wait_passively()  # before anything imports torch
-
 try:
     __version__ = version("dqnspeed")
 except PackageNotFoundError:  # run from a source tree that was never installed

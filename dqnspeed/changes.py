@@ -42,6 +42,11 @@ def differences(run: RunConfig, rung: RunConfig) -> set[str]:
     return {key for key, value, _ in options.leaves(run) if value != theirs[key]}
 
 
+def keys_of(overrides: Iterable[str]) -> set[str]:
+    """The groups and keys that overrides name."""
+    return {_key(override) for override in overrides}
+
+
 def kinds(rung: Iterable[str], changed: Iterable[str]) -> list[str]:
     """The kinds of change of a rung and of the keys ``changed`` besides; *exact* only where it is nothing else."""
     found = {*rung, *(kind for key in changed if (kind := _kind_of(key)))}

@@ -72,7 +72,9 @@ class LogFile(logging.FileHandler):
         if stream is not None:
             with contextlib.suppress(OSError):  # what it still holds goes with it
                 stream.close()
-        if not self._told:
+        if not self._told and not isinstance(
+            error, FileNotFoundError
+        ):  # the run itself notices that its folder is gone
             print(f"dqnspeed: {self.baseFilename} could not be written: {error.strerror}.", file=sys.stderr)
         self._told = True
 
@@ -102,7 +104,7 @@ class Sweep:
 
     def told(self) -> list[str]:
         """What there is to tell at the end: jobs that failed, and those that were left out."""
-        left, lines = self.jobs - self._begun, []
+        left, lines = self.jobs - self._begun if self._begun else 0, []  # a launcher may begin them elsewhere
         if self.failed:
             lines = [f"dqnspeed: {len(self.failed)} of {self.jobs} jobs failed:", *(f"  {job}" for job in self.failed)]
         if left:
@@ -122,7 +124,8 @@ class Preflight(Callback):
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
             HydraConfig.instance().cfg = cast("HydraConf", config)  # folders may be named by it
-            _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
+            if _is_given(config, "hydra.run.dir"):
+                _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
             _check_jobs([(config, config.hydra.overrides.task)])
             self._held.enter_context(_claimed(config, "run"))
 
@@ -164,7 +167,8 @@ def _jobs_in_new_folders(config: DictConfig) -> Iterator[tuple[DictConfig, list[
             job.hydra.job.id = job.hydra.job.num = number
         HydraConfig.instance().cfg = cast("HydraConf", job)
         folder = Path(job.hydra.sweep.dir, job.hydra.sweep.subdir)
-        _check_folder_is_new("hydra.sweep.dir", folder)
+        if _is_given(config, "hydra.sweep.dir"):
+            _check_folder_is_new("hydra.sweep.dir", folder)
         if folder in folders:
             raise ConfigError(f"hydra.sweep.subdir={job.hydra.sweep.subdir}: several jobs would write there.")
         folders.add(folder)
@@ -180,7 +184,7 @@ def _claimed(config: DictConfig, mode: str) -> Iterator[None]:
     if not config.hydra[mode].dir:
         raise ConfigError(f"{option}=: name a folder.")
     try:
-        if any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra):
+        if _is_given(config, option):
             folder.mkdir(parents=True, exist_ok=True)
         else:
             folder = new_folder(folder)
@@ -191,6 +195,11 @@ def _claimed(config: DictConfig, mode: str) -> Iterator[None]:
         config.hydra.overrides.hydra.append(f"{option}={_quoted(str(folder))}")  # jobs of a sweep are composed anew
     with claimed(folder, resumed=False):
         yield
+
+
+def _is_given(config: DictConfig, option: str) -> bool:
+    """Whether the command line says where to write; a default folder gets another name where it exists."""
+    return any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra)
 
 
 def _quoted(text: str) -> str:

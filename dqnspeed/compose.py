@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from dqnspeed import changes
 from dqnspeed.combinations import check
 from dqnspeed.config import RunConfig
 from dqnspeed.envs.games import rom_of
@@ -107,19 +108,23 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     return run
 
 
-def rung(name: str) -> RunConfig:
-    """``experiment=name`` without another override; the baseline where no such file is (or is no longer)."""
-    for experiment in (name, "baseline"):
-        overrides = [f"experiment={experiment}"]
-        try:
-            if GlobalHydra.instance().is_initialized():
-                loader = GlobalHydra.instance().config_loader()
-                return from_hydra(loader.load_configuration("config", overrides, RunMode.RUN))
-            with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-                return from_hydra(hydra.compose("config", overrides=overrides))
-        except (ConfigError, HydraException):
-            continue
-    raise AssertionError("the baseline is a rung")
+def changed(run: RunConfig, overrides: Iterable[str]) -> set[str]:
+    """The keys that ``run`` gives other values than its rung does; those that ``overrides`` name where the file of the
+    rung is not to be found, as that of a user's own when a run is resumed."""
+    rung = _rung(run.experiment.name)
+    return changes.keys_of(overrides) if rung is None else changes.differences(run, rung)
+
+
+def _rung(name: str) -> RunConfig | None:
+    overrides = [f"experiment={name}"]
+    try:
+        if GlobalHydra.instance().is_initialized():
+            loader = GlobalHydra.instance().config_loader()
+            return from_hydra(loader.load_configuration("config", overrides, RunMode.RUN))
+        with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+            return from_hydra(hydra.compose("config", overrides=overrides))
+    except (ConfigError, HydraException):
+        return None
 
 
 register()

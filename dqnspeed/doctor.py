@@ -249,7 +249,7 @@ def _losses(
         torch.manual_seed(run.seed)
         execution = dataclasses.replace(run.execution, compile=False)
         other = dataclasses.replace(run, algo=dataclasses.replace(run.algo, loss=name), execution=execution)
-        learner = make_learner(other, spec, torch.device("cpu"))
+        learner = make_learner(other, spec, machine.pick_device(run.device))
         learner.begin(frames)
         learner.update(batch)
         found[name] = learner.stats()["train/loss"]

@@ -1,12 +1,14 @@
 """``python -m dqnspeed.gpu_check``: tries on this machine's GPU whatever dqnspeed can do there, and writes a report.
 
-Every test and every training runs in a process of its own with a time limit, so that one that hangs costs its own time.
+Every file of tests and every training runs in a process of its own with a time limit, so that what hangs costs its own
+time alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import signal
@@ -71,7 +73,7 @@ class Part:
     def path(self, name: str) -> Path:
         return self.folder / re.sub(r"[^\w.]+", "_", name)
 
-    def call(self, log_name: str, *command: str) -> tuple[int | None, str]:
+    def call(self, log_name: str, *command: str, seconds: float = math.inf) -> tuple[int | None, str]:
         """Exit code of ``python -m COMMAND`` (``None``: it ran out of time), and the end of what it printed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.path(f"{log_name}.log")
@@ -83,7 +85,7 @@ class Part:
                 start_new_session=True,
             )  # fmt: skip
             try:
-                code: int | None = process.wait(max(0.0, self.left()))
+                code: int | None = process.wait(max(0.0, min(self.left(), seconds)))
             except subprocess.TimeoutExpired:
                 code = None
             finally:
@@ -120,20 +122,25 @@ def try_tests(part: Part) -> Iterator[Result]:
     if not files:
         yield Result("tests marked cuda", SKIPPED, "there is no tests/ beside this package; run from the source tree")
         return
-    report = part.folder / "tests.xml"
+    for number, path in enumerate(files):
+        yield from _try_file(part, path, part.left() / (len(files) - number))
+
+
+def _try_file(part: Part, path: Path, seconds: float) -> Iterator[Result]:
+    report = part.path(f"{path.stem}.xml")
     code, end = part.call(
-        "pytest", "pytest", "-m", "cuda", "-q", "-W", "ignore::pytest.PytestConfigWarning", "-p", "no:cacheprovider",
-        "--continue-on-collection-errors", f"--junitxml={report}", *map(str, files),
+        path.stem, "pytest", "-m", "cuda", "-q", "-W", "ignore::pytest.PytestConfigWarning", "-p", "no:cacheprovider",
+        f"--junitxml={report}", str(path), seconds=seconds,
     )  # fmt: skip
     if not report.exists():
-        yield Result("tests marked cuda", FAILED, "took too long" if code is None else f"exit code {code}: {end}")
+        yield Result(path.name, FAILED, "took too long" if code is None else f"exit code {code}: {end}")
         return
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}".strip(".")
         verdict, told = PASSED, ""
         for tag, meaning in (("failure", FAILED), ("error", FAILED), ("skipped", SKIPPED)):
             if (found := case.find(tag)) is not None:
-                verdict, told = meaning, (found.get("message") or "").splitlines()[0][:300]
+                verdict, told = meaning, " ".join((found.get("message") or "").splitlines()[:1])[:300]
         yield Result(name, verdict, told, {"seconds": float(case.get("time") or 0)})
 
 
@@ -159,7 +166,7 @@ RESUMED = {
 
 def try_resume(part: Part) -> Iterator[Result]:
     """A run goes on where it was begun, and then on a CPU."""
-    seconds = min(5.0, part.options.seconds)
+    seconds = min(4.0, part.options.seconds)
     for name, overrides in RESUMED.items():
         folder, before = None, 0.0
         for leg, device in (("begin", part.options.device), ("go on", part.options.device), ("go on, CPU", "cpu")):
@@ -187,7 +194,7 @@ EXECUTIONS = {
 
 def try_timings(part: Part) -> Iterator[Result]:
     """The same DQN, with batches that a GPU is worth, in every way of running its arithmetic."""
-    minutes = f"stop.max_minutes={min(20.0, part.options.seconds) / 60}"
+    minutes = f"stop.max_minutes={min(12.0, part.options.seconds) / 60}"
     same = ("algo.learning_starts=600", "algo.batch_size=256", f"device={part.options.device}", minutes)
     for name, overrides in EXECUTIONS.items():
         yield part.train(name, *same, *overrides)

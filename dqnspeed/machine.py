@@ -11,15 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import torch
-
-from dqnspeed import openmp
 
 if TYPE_CHECKING:
     from dqnspeed.config import RunConfig
@@ -36,15 +34,15 @@ PACKAGES = (
 )
 
 
+OMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how torch's threads wait, if told
 CGROUPS = Path("/sys/fs/cgroup")
-BUSY_MOMENT_S = 0.3  # what other processes do is looked at for so long at least
+BUSY_MOMENT_S, LOOK_EVERY_S = 0.3, 4.0  # other processes are looked at for so long at least, and so often at most
 BUSY_CORES, BUSY_SHARE = 0.5, 0.05  # what others may take, in cores and of all cores, before anything is said
 
 
 def cores() -> int:
     """Cores this process may use: those it is bound to, or fewer where a container's quota of CPU time is smaller."""
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.floor(min(bound, cpu_quota())))
+    return max(1, math.floor(min(len(_allowed_cores()), cpu_quota())))
 
 
 def cpu_quota(own: Path = Path("/proc/self/cgroup"), mounted: Path = CGROUPS) -> float:
@@ -103,22 +101,67 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
 
 
 class Neighbours:
-    """What other processes do with the cores, from the making of this object on."""
+    """What other processes do with the cores that this one may use, and how many threads the learner has beside them.
 
-    def __init__(self) -> None:
+    torch's OpenMP threads wait for one another at the end of every parallel loop, so that a thread whose core somebody
+    else has taken holds up all of them: two threads beside a busy process are slower than one. However they wait,
+    spinning or asleep, does not mend that; fewer threads do.
+    """
+
+    def __init__(self, run: RunConfig, device: torch.device):
+        on_cpu = device.type == "cpu"  # elsewhere the learner only launches
+        self._share = share_of_cores(run, cores()) if on_cpu else share_of_cores(_with_threads(run, 1), cores())
+        # Threads that were asked for stay, and compiled loops are compiled for a number of them.
+        self._adapts = on_cpu and run.execution.threads == 0 and not run.execution.compile
+        self._total = len(_allowed_cores())
+        self._begin()
+
+    def disturb(self) -> str | None:
+        """What :func:`busy` has to say of the run, since the last look."""
+        return busy(self._share.asked, cores(), self._busy_cores(), self._total)
+
+    def leave_them_cores(self) -> str | None:
+        """Set the number of torch threads by what others have done since the last look, if that was a while ago.
+
+        Returns:
+            A sentence where that is another number than before.
+        """
+        if not self._adapts or time.monotonic() - self._since < LOOK_EVERY_S:
+            return None
+        others, before = self._busy_cores(), torch.get_num_threads()
+        threads = threads_beside(others, self._total, self._share, before)
+        if threads == before:
+            return None
+        torch.set_num_threads(threads)
+        return (
+            f"other processes keep {others:.1f} of {_cores(self._total)} busy: the learner goes on with {threads} of "
+            f"its {self._share.learner_threads} threads."
+        )
+
+    def _begin(self) -> None:
         self._since, self._all, self._own = time.monotonic(), _cpu_seconds(), _own_cpu_seconds()
 
-    def busy_cores(self) -> float:
-        """Cores that they kept busy, on average over at least a moment."""
+    def _busy_cores(self) -> float:
+        """Cores that they kept busy since the last look, on average over at least a moment."""
         time.sleep(max(0.0, BUSY_MOMENT_S - (time.monotonic() - self._since)))
-        others = (_cpu_seconds() - self._all) - (_own_cpu_seconds() - self._own)
-        return max(0.0, others / (time.monotonic() - self._since))
+        before, since = self._all - self._own, self._since
+        self._begin()
+        return max(0.0, (self._all - self._own - before) / (self._since - since))
 
-    def disturb(self, run: RunConfig, device: torch.device) -> str | None:
-        """What :func:`busy` has to say of ``run`` here and now."""
-        share = share_of_cores(run, cores())
-        asked = share.asked if device.type == "cpu" else share.asked - share.learner_threads + 1
-        return busy(asked, cores(), self.busy_cores(), psutil.cpu_count() or 1)
+
+def threads_beside(others: float, total: int, share: Share, now: int) -> int:
+    """Torch threads for a learner beside processes that keep ``others`` of ``total`` cores busy; ``now`` there are so
+    many. Half a core that is taken costs a thread; to have it again, three quarters of it must be free.
+    """
+    left = total - others - (share.asked - share.learner_threads)
+    threads = math.floor(left + 0.5)
+    if threads > now:
+        threads = max(now, math.floor(left + 0.25))
+    return max(1, min(share.learner_threads, threads))
+
+
+def _with_threads(run: RunConfig, threads: int) -> RunConfig:
+    return replace(run, execution=replace(run.execution, threads=threads))
 
 
 def busy(asked: int, cores: int, others: float, total: int) -> str | None:
@@ -145,10 +188,20 @@ def _cores(count: int) -> str:
     return f"{count} core{'' if count == 1 else 's'}"
 
 
+def _allowed_cores() -> set[int]:
+    """Numbers of the cores that this process is bound to; of all where it is not."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
 def _cpu_seconds() -> float:
-    """Seconds all cores together have worked, for anybody."""
-    times = psutil.cpu_times()
-    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq", "steal"))
+    """Seconds these cores together have worked, for anybody."""
+    worked, allowed = ("user", "nice", "system", "irq", "softirq", "steal"), _allowed_cores()
+    return sum(
+        getattr(times, name, 0.0)
+        for number, times in enumerate(psutil.cpu_times(percpu=True))
+        for name in worked
+        if number in allowed
+    )
 
 
 def _own_cpu_seconds() -> float:
@@ -218,7 +271,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "device": str(device),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
-        "omp": openmp.describe(),
+        "omp": {name: os.environ[name] for name in OMP if name in os.environ},
     }
 
 

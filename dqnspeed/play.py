@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from dqnspeed.overlay import Overlay
 from dqnspeed.tables import Walk, World, draw, world_of
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name, write_mp4
 
+SAME_AGENT = ("env.", "algo.name", "model.", "wrappers.")  # what a network can be played with
 ABOUT = "Watch a trained agent, record its games, and see what it scores."
 
 
@@ -60,7 +62,8 @@ class Player:
 
     def __init__(self, play: PlayConfig):
         self.folder = Path(play.run)
-        trained = compose.from_hydra(resuming.load_run(self.folder))
+        composed = resuming.load_run(self.folder)
+        trained = compose.from_hydra(composed)
         # Equivalent, and able to draw the game; what ran on a GPU need not play on one.
         wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
         noop_max = trained.eval.noop_max if play.noop_max is None else play.noop_max
@@ -71,7 +74,7 @@ class Player:
         self.spec: EnvSpec = envs.describe(self.run)
         self.device = machine.pick_device(play.device)
         self.path, state = _load(self.folder / "checkpoints", play.checkpoint)
-        _check_belongs(state, trained, play.checkpoint)
+        self._check_belongs(state, resuming.plain_of(composed), play.checkpoint)
         self.network = make_network(self.run, self.spec)
         try:
             self.agent_steps: int = state["progress"]["agent_steps"]
@@ -81,6 +84,15 @@ class Player:
         self.network.to(self.device).eval()
         self._epsilon, self._rng = play.epsilon, np.random.default_rng(play.seed)
         self.q = np.zeros(self.spec.num_actions, np.float32)  # of the observation acted on last
+
+    def _check_belongs(self, state: checkpoint.State, plain: Mapping[str, Any], name: str) -> None:
+        """Raise :class:`ConfigError` where a checkpoint in the run's folder is of another run; one that is named by its
+        path may be, where it plays the same game with the same network."""
+        differing = resuming.foreign(state.get("config") or {}, plain)  # a version before this one did not tell
+        if not self.path.is_relative_to(self.folder):
+            differing = [pair for pair in differing if pair.startswith(SAME_AGENT)]
+        if differing:
+            raise ConfigError(f"checkpoint={name}: is of another run than this folder's ({', '.join(differing)}).")
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """The action ``(1,)`` for one observation ``(1, stack * C, ...)``."""
@@ -105,23 +117,6 @@ def _load(folder: Path, name: str) -> tuple[Path, checkpoint.State]:
         return path, checkpoint.load(path)
     except DamagedError as error:
         raise ConfigError(f"checkpoint={name}: {error}") from error
-
-
-def _check_belongs(state: checkpoint.State, run: RunConfig, name: str) -> None:
-    """Raise :class:`ConfigError` where the game, algorithm, network or view of a checkpoint are not the run's."""
-    theirs = state.get("config")
-    if not theirs:
-        return  # of a version that did not tell
-    ours = dataclasses.asdict(run)
-    told = {
-        f"{group}.{key}": value
-        for group in ("env", "algo", "model", "wrappers")
-        for key, value in theirs[group].items()
-        if (group != "algo" or key == "name") and ours[group].get(key, value) != value
-    }
-    if told:
-        differ = ", ".join(f"{key}={value}" for key, value in told.items())
-        raise ConfigError(f"checkpoint={name}: is of another run than this folder's, one with {differ}.")
 
 
 def play(options: PlayConfig) -> dict[str, Any]:
@@ -351,10 +346,8 @@ def earlier(folder: Path) -> list[Any]:
 def keep(folder: Path, result: dict[str, Any]) -> None:
     """Add ``result`` to the run's ``play.json``, a list with one entry a call."""
     path = folder / "play.json"
-    partial = path.with_suffix(".partial")
     try:
-        partial.write_text(json.dumps(atomic.finite([*earlier(folder), result]), indent=2) + "\n")
-        os.replace(partial, path)
+        atomic.write_json(path, [*earlier(folder), result])
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error
 

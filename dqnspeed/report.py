@@ -66,7 +66,7 @@ def _named(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
         run = compose.from_hydra(resuming.load_run(folder))
     except Exception as error:  # whatever a damaged YAML file raises, and options that are no longer
         raise DamagedError(f"{folder / '.hydra'}: is damaged ({' '.join(str(error).split())}).") from error
-    changed = changes.differences(run, compose.rung(summary["experiment"]))
+    changed = compose.changed(run, overrides)
     return {
         "label": changes.label(summary["experiment"], overrides, changed),
         "kind": changes.kinds(summary["kind"], changed),
@@ -84,7 +84,8 @@ def table(summaries: Sequence[dict[str, Any]]) -> str:
     baseline = next(baselines, None)
     for summary in sorted(summaries, key=lambda s: s["steps_per_second"] or 0):
         relative = f" ({(summary['steps_per_second'] or 0) / baseline:.2f}×)" if baseline else ""
-        solved = _shown(summary["time_to_solve_s"], ".0f", " s") if summary["solved"] else "no"
+        bound = "≥ " if summary.get("time_is_lower_bound") else ""
+        solved = bound + _shown(summary["time_to_solve_s"], ".0f", " s") if summary["solved"] else "no"
         cells = [
             f"`{summary['label']}`",
             ", ".join(map(str, summary["kind"])),

@@ -59,7 +59,7 @@ def prepare(arguments: Sequence[str]) -> Resumption:
     folder = _folder(arguments)
     overrides = [argument for argument in arguments if not argument.startswith(PREFIX)]
     cfg = _configuration(folder, overrides)
-    run, plain = compose.from_hydra(cfg), _plain(cfg)
+    run, plain = compose.from_hydra(cfg), plain_of(cfg)
     _check_unfinished(run, folder)
     _check_is_its_own(folder, plain)
     spec = check_run(run)
@@ -91,7 +91,7 @@ def load_run(folder: Path) -> DictConfig:
         defaults = hydra.compose("config")  # for options that are newer than the run
     try:
         cfg = _composed(folder, defaults)
-        if found is None or not (differing := _differing(_plain(cfg), found[1])):
+        if found is None or not (differing := _differing(plain_of(cfg), found[1])):
             return cfg
         doubt = f".hydra is not what the run was begun with ({differing[0]})"
     except _DamagedConfigError as error:
@@ -120,6 +120,8 @@ def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
         if not isinstance(stored, DictConfig) or LAST_KEY not in stored or not text.endswith("\n"):
             raise _DamagedConfigError(f"{name} is empty or cut short")
         cfg = cast("DictConfig", OmegaConf.merge(defaults, stored))
+        if "noop_max" not in stored.get("eval", {}):
+            cfg.eval.noop_max = 0  # begun by a version whose evaluations had the run's own starts
         OmegaConf.resolve(cfg.exploration)  # epsilon falls as it was begun to, whatever becomes of stop.max_steps
         name = ".hydra/resumed.yaml"
         for override in OverridesParser.create().parse_overrides(_earlier(folder)):
@@ -141,7 +143,8 @@ def _own_copy(folder: Path) -> tuple[str, dict[str, Any]] | None:
     return found and (f"checkpoints/{found[0].name}", found[1])
 
 
-def _plain(cfg: DictConfig) -> dict[str, Any]:
+def plain_of(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration as plain data."""
     return cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
 
 
@@ -229,12 +232,16 @@ def _keep(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:
 def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` where the newest checkpoint is of a run with another configuration."""
     found = checkpoint.newest_config(folder / "checkpoints")
-    differing = _differing(found[1], plain) if found else []
-    if found and (foreign := [pair for pair in differing if not pair.startswith(CHANGEABLE)]):
+    if found and (differing := foreign(found[1], plain)):
         raise ConfigError(
-            f"resume={folder}: checkpoints/{found[0].name} is of another run ({foreign[0]}); take it away "
+            f"resume={folder}: checkpoints/{found[0].name} is of another run ({differing[0]}); take it away "
             f"to go on from the one before it."
         )
+
+
+def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
+    """In what the configuration of a checkpoint is that of another run than ``plain``, in words."""
+    return [pair for pair in _differing(theirs, plain) if not pair.startswith(CHANGEABLE)]
 
 
 def _check_unfinished(run: RunConfig, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,9 @@ from dqnspeed.envs import Episode
 from dqnspeed.tracking.metrics import Clock, Ema, Returns, Speed, Timer, rates
 
 ROUNDING_S = 0.001  # of the times in metrics.jsonl
+
+
+log = logging.getLogger(__name__)
 
 
 class Progress:
@@ -68,6 +72,12 @@ class Progress:
         """An update is about to be done; remembers when this stretch of the run began to learn."""
         if self.learning_began is None:
             self.learning_began = (self.clock.now(), self.agent_steps, updates)
+
+    def told_of_neighbours(self, sentence: str | None) -> None:
+        """Warn of what other processes do to this run; the summary keeps what was told first."""
+        if sentence is not None:
+            log.warning("%s", sentence)
+            self.busy = self.busy or sentence
 
     def solved(self) -> None:
         self.time_to_solve_s = self.clock.now()

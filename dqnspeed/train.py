@@ -61,7 +61,7 @@ def _train(
     overrides: Sequence[str],
     resume: bool = False,
 ) -> float | None:
-    changed = changes.differences(run, compose.rung(run.experiment.name))
+    changed = compose.changed(run, overrides)
     kind = changes.kinds(run.experiment.kind, changed)
     run = dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, kind=kind))
     label = changes.label(run.experiment.name, overrides, changed)

@@ -65,10 +65,10 @@ def train(
     label = label or run.experiment.name
     machine.reset_peak_rss()
     machine.reset_peak_gpu()
-    neighbours = machine.Neighbours()
     seeding.seed_everything(run.seed)
     set_threads(run)
     device = machine.pick_device(run.device)
+    neighbours = machine.Neighbours(run, device)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         resources.enter_context(claimed(folder, resume))
         state = to_go_on_from(folder, run.checkpoint) if resume else None
@@ -113,14 +113,13 @@ def train(
             resources.callback(actors.close)
             with seeding.undisturbed():
                 learner.warm_up(memory.blank(run.algo.batch_size))
-            progress.busy = neighbours.disturb(run, device)
-            if progress.busy:
-                log.warning("%s", progress.busy)
+            progress.told_of_neighbours(neighbours.disturb())
             if state:
                 seeding.load_state_dict(state["random"])
             Training(
                 run, folder, config, device, learner, memory, actors, evaluator, trackers, videos, checkpoints,
                 progress, stop, start, make_schedule(run, memory, start, progress.agent_steps), presence,
+                neighbours,
             ).loop()  # fmt: skip
         except BaseException as raised:
             error = raised
@@ -162,6 +161,7 @@ class Training:
     start: LearningStart
     schedule: UpdateSchedule
     presence: Presence
+    neighbours: machine.Neighbours
     evaluated: Mapping[str, float] = field(default_factory=dict)  # of an evaluation that no report has told of
 
     def loop(self) -> None:
@@ -232,6 +232,7 @@ class Training:
         """Tell the trackers where the run stands, the newest evaluation included once."""
         progress = self.progress
         self.presence.check()
+        progress.told_of_neighbours(self.neighbours.leave_them_cores())
         metrics = progress.metrics(self.learner.stats(), self.learner.updates)
         metrics = {**metrics, **times(self.device.type, progress.timer.seconds, self.actors.seconds), **self.evaluated}
         self.evaluated = {}

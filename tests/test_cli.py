@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 
 from dqnspeed import doctor, play, report, train
 from dqnspeed.claim import new_folder
+from dqnspeed.cli import Sweep
 
 FEW = [*TOY, "stop.max_steps=60"]
 SWEEP = ["-m", "num_envs=1,2"]
@@ -55,13 +56,21 @@ def test_a_default_folder_that_exists_is_left_alone(
     taken = [tmp_path / kind / f"{second:%Y-%m-%d}" / f"{second:%H-%M-%S}" for second in seconds]
     for folder in taken:  # as if another run had begun in whichever second this one begins in
         folder.mkdir(parents=True)
+        if kind == "outputs":
+            (folder / "metrics.jsonl").touch()
     result = cli(*(SWEEP if kind == "multirun" else []), *FEW)
     assert result.returncode == 0, result.stderr
-    assert [list(folder.iterdir()) for folder in taken] == [[]] * len(taken)
+    assert all(file.name == "metrics.jsonl" and not file.stat().st_size for f in taken for file in f.iterdir())
     runs = sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("summary.json"))
     assert [re.sub(r"[\d-]+/[\d-]+_2", "NEW", run) for run in runs] == (
         ["outputs/NEW"] if kind == "outputs" else ["multirun/NEW/0", "multirun/NEW/1"]
     )
+
+
+def test_jobs_that_a_launcher_begins_elsewhere_are_not_told_as_left_out() -> None:
+    sweep = Sweep()
+    sweep.jobs = 3
+    assert sweep.told() == []
 
 
 def test_no_two_are_given_the_same_new_folder(tmp_path: Path) -> None:

@@ -36,6 +36,13 @@ def ask_in_a_shell(tmp_path: Path, *arguments: str) -> subprocess.CompletedProce
     )  # fmt: skip
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize("algo", ["dqn", "ppo", "pqn"])
+def test_a_sound_environment_is_sound_on_a_gpu(algo: str, tmp_path: Path) -> None:
+    found = ask(tmp_path, f"algo={algo}", "env=cartpole", "device=cuda", "num_envs=4", "algo.batch_size=32")
+    assert found["training" if "training" in found else "loss"].verdict != WRONG
+
+
 def test_pong_is_sound(tmp_path: Path) -> None:
     found = ask(tmp_path, "wrappers=native")
     assert {f.verdict for topic, f in found.items() if topic not in ("speed", "episodes")} == {OK}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 import re
 import subprocess
@@ -59,8 +58,10 @@ def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=folder, env=environment(), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    composed = folder / "run" / ".hydra" / "config.yaml"
-    composed.write_text(composed.read_text().replace("device: auto", "device: cuda"))  # as if trained on a GPU
+    for name, auto in ((".hydra/config.yaml", "device: auto"), ("config.json", '"device": "auto"')):
+        copy = folder / "run" / name
+        assert auto in copy.read_text()
+        copy.write_text(copy.read_text().replace(auto, auto.replace("auto", "cuda")))  # as if trained on a GPU
     return folder
 
 
@@ -271,16 +272,15 @@ def test_a_damaged_play_json_is_set_aside_and_nothing_is_lost(
 def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
     folder = atari / "run" / "checkpoints"
     state = checkpoint.load(folder / "final.safetensors")
-    config = dataclasses.asdict(
-        make_run("env=breakout", "wrappers=native", "model=small", "env.max_episode_frames=400")
-    )
+    config = state["config"]
     other = {**config, "env": {**config["env"], "id": "ALE/Pong-v5"}}
     for name, changed, sentence in (
         (
             "game",
             {**state, "config": other},
-            "game: is of another run than this folder's, one with env.id=ALE/Pong-v5.",
+            "game: is of another run than this folder's (env.id=ALE/Pong-v5 there, BreakoutNoFrameskip-v4 here).",
         ),
+        ("seed", {**state, "config": {**config, "seed": 1}}, "of another run than this folder's (seed=1 there, 0 here"),
         ("table", {**state, "learner": {"table": np.zeros(3)}}, "table: is of another network than this run's."),
         ("nothing", {"learner": {}}, "nothing: is of another network than this run's."),
     ):
@@ -288,9 +288,13 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
         with pytest.raises(ConfigError, match=re.escape(sentence)):
             Player(parse([f"run={atari / 'run'}", f"checkpoint={name}", "window=false"]))
         (folder / f"{name}.safetensors").unlink()
-    checkpoint.save(folder / "own.safetensors", {**state, "config": config})
+    changed = {**config, "eval": {**config["eval"], "episodes": 3}}  # as a run that is resumed may
+    checkpoint.save(folder / "own.safetensors", {**state, "config": changed})
     assert Player(parse([f"run={atari / 'run'}", "checkpoint=own", "window=false"])).agent_steps == 450
     (folder / "own.safetensors").unlink()
+    elsewhere = atari / "of_another_seed.safetensors"
+    checkpoint.save(elsewhere, {**state, "config": {**config, "seed": 1}})
+    assert Player(parse([f"run={atari / 'run'}", f"checkpoint={elsewhere}", "window=false"])).agent_steps == 450
 
 
 def test_films_run_at_the_environments_own_rate() -> None:

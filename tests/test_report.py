@@ -55,6 +55,8 @@ def test_a_report_has_a_row_and_a_curve_for_each_run(runs: Path) -> None:
     assert f"| `baseline model=mlp` | exact | 0 | {a['steps_per_second']:.0f} |" in shown
     assert f"| `baseline num_envs=2` | exact | 0 | {b['steps_per_second']:.0f} |" in shown
     assert " | no | 12 s |" in shown and " | no | - |" in shown
+    bound = table([{**a, "solved": True, "time_to_solve_s": 300.0, "time_is_lower_bound": True}])
+    assert " | ≥ 300 s | " in bound
     assert curves([(runs / "a", a), (runs / "b", b)], runs / "curves.png") == []
     with Image.open(runs / "curves.png") as picture:
         assert picture.size == (960, 540)
@@ -66,7 +68,7 @@ def test_a_summary_without_a_name_gets_it_from_the_command_line(runs: Path) -> N
     (hydra / "overrides.yaml").write_text(
         "- num_envs=2\n- env.id=toy_envs\\:Counter-v0\n- seed=3\n- stop.max_steps=9\n"
     )
-    (hydra / "config.yaml").write_text("num_envs: 2\nenv:\n  id: toy_envs:Counter-v0\n")
+    (hydra / "config.yaml").write_text("num_envs: 2\nenv:\n  id: toy_envs:Counter-v0\ndevice: auto\n")
     change(runs / "b", label=None)
     b = load(runs / "b")
     assert b["label"] == "baseline num_envs=2 env.id=toy_envs:Counter-v0"

@@ -67,7 +67,7 @@ def episodes(folder: Path) -> list[dict[str, str]]:
             for name, more in (
                 ("a2c", ["num_envs=5", "algo.batch_size=16"]),
                 ("ppo", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16"]),
-                ("pqn", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16"]),
+                ("pqn", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16", "exploration.decay_steps=60"]),
             )
         ),
         [*FAMILY, "env=frozen_lake", "algo=q_learning", "eval.every_steps=40"],
@@ -140,8 +140,9 @@ def test_without_the_replay_it_is_filled_anew_before_learning_goes_on(
     later = go(tmp_path, make_toy(*toy, "stop.max_steps=800"), resumed=True)
     assert later["learner"]["updates"] == before["learner"]["updates"] + (800 - 690) // 2
     assert later["progress"]["resumed_at"] == [500, 590] and later["progress"]["lost_s"] == 0
-    times = [json.loads(line)["time"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert times == sorted(set(times))
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    times = [json.loads(line)["time"] for line in lines]
+    assert times == sorted(times) and len(set(lines)) == len(lines)
 
 
 def test_the_time_of_work_that_was_lost_counts(tmp_path: Path) -> None:
@@ -244,10 +245,11 @@ def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 # The small game with A3C, whose actors share weights on the device.
 GPU_A3C = ["algo=a3c", "num_envs=2", "parallelism.num_actors=2", "algo.target_sync=null"]
+GPU_PPO = ["algo=ppo", "num_envs=2", "algo.rollout_steps=32", "algo.batch_size=16", "algo.target_sync=null"]
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("kind", [["parallelism=serial"], ["parallelism=process"], GPU_A3C])
+@pytest.mark.parametrize("kind", [["parallelism=serial"], ["parallelism=process"], GPU_A3C, GPU_PPO])
 def test_a_run_on_a_gpu_goes_on_there_and_on_a_cpu(kind: list[str], tmp_path: Path) -> None:
     steps = 0
     for i, device in enumerate(("cuda", "cuda", "cpu")):

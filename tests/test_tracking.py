@@ -20,7 +20,7 @@ from conftest import environment, make_run, make_toy
 
 from dqnspeed import changes, compose
 from dqnspeed.envs import Episode
-from dqnspeed.tracking.services import WandB
+from dqnspeed.tracking.services import WandB, _exit_code
 from dqnspeed.tracking.terminal import Forecast, PlainProgress, RichProgress, Trend, opening, show
 
 WANDB_BLOCK = 32768  # bytes of its files, each written in such blocks as LevelDB does
@@ -52,9 +52,17 @@ WANDB_BLOCK = 32768  # bytes of its files, each written in such blocks as LevelD
 def test_a_run_is_named_by_its_rung_and_what_it_really_changes(overrides: str, name: str, kind: str) -> None:
     given = overrides.split()
     run = make_run(*given)
-    changed = changes.differences(run, compose.rung(run.experiment.name))
+    changed = compose.changed(run, given)
     assert changes.label(run.experiment.name, given, changed).replace("+", "") == name
     assert ", ".join(changes.kinds(run.experiment.kind, changed)) == kind
+
+
+def test_a_rung_whose_file_is_gone_is_measured_by_its_overrides() -> None:
+    given = ["num_envs=2", "seed=3"]
+    run = make_run(*given, "experiment.name=mine", "algo.gamma=0.9")
+    changed = compose.changed(run, given)
+    assert changes.label("mine", given, changed) == "mine num_envs=2"
+    assert changes.kinds(["exact"], changed) == ["changes the algorithm"]
 
 
 def test_every_option_has_a_kind() -> None:
@@ -149,6 +157,11 @@ def records(path: Path) -> dict[str, list[Any]]:
             found[kind_of_record].append(getattr(whole, kind_of_record))
             record = b""
     return dict(found)
+
+
+def test_a_run_whose_end_the_disk_refused_is_no_success_for_wandb() -> None:
+    assert _exit_code({"stopped_by": "max_steps", "not_written": []}) == 0
+    assert _exit_code({"stopped_by": "max_steps", "not_written": ["summary.json (No space left on device)"]}) == 1
 
 
 @pytest.mark.parametrize(("reason", "code"), [("error", 1), ("SIGTERM", 143), ("max_steps", 0)])

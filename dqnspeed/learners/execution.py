@@ -20,9 +20,11 @@ def check_execution(run: RunConfig) -> None:
     """Raise :class:`ConfigError` for a device or an execution that this machine cannot give."""
     if not machine.device_available(run.device):
         raise ConfigError(f"device={run.device}: torch {torch.__version__} finds no such device here; use auto or cpu.")
-    device = machine.pick_device(run.device)
-    if run.execution.compile and device.type == "cpu" and not any(map(shutil.which, ("c++", "g++", "clang++"))):
-        raise ConfigError("execution.compile=true: on a CPU this needs a C++ compiler, and none is on the PATH.")
+    compilers = ("cc", "gcc", "clang") if machine.pick_device(run.device).type == "cuda" else ("c++", "g++", "clang++")
+    if run.execution.compile and not any(map(shutil.which, compilers)):
+        raise ConfigError(
+            f"execution.compile=true: needs a compiler ({', '.join(compilers)}), and none is on the PATH."
+        )
 
 
 def check_threads(run: RunConfig) -> None:

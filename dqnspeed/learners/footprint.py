@@ -55,7 +55,8 @@ def network_bytes(run: RunConfig, spec: EnvSpec) -> int:
     """Weights, their gradients, the optimizer's numbers and the target network."""
     optimizer = run.optimizer
     slots = 1 + (optimizer.momentum > 0) + optimizer.centered if optimizer.name == "rmsprop" else 2
-    copies = 2 + slots + run.has_replay + (run.execution.precision == "bf16") / 2
+    # While it is warmed up, a copy with its own optimizer stands beside the network.
+    copies = 3 + slots + run.has_replay + (run.execution.precision == "bf16") / 2
     return int(FLOAT * copies * network_size(run, spec).parameters)
 
 

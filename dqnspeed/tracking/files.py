@@ -98,6 +98,7 @@ class Presence:
 
     def __init__(self, file: Path):
         self._file = file
+        self._was: tuple[int, int] | None = None
         self._was = self._found()
 
     def check(self) -> None:
@@ -113,6 +114,8 @@ class Presence:
             found = self._file.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:  # a network's disk that cannot be asked now
+            return self._was
         return found.st_dev, found.st_ino
 
 

@@ -159,7 +159,7 @@ def _exit_code(summary: Mapping[str, Any]) -> int:
     reason = summary.get("stopped_by")
     if reason in ("SIGINT", "SIGTERM"):
         return 128 + signal.Signals[reason].value
-    return int(reason is None or reason == "error")
+    return int(reason is None or reason == "error" or bool(summary.get("not_written")))
 
 
 def _markdown(config: Mapping[str, Any]) -> str:
