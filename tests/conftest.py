@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -37,6 +38,7 @@ TOY = [
 ]
 
 
+@functools.cache
 def make_run(*overrides: str) -> RunConfig:
     """The configuration that these overrides compose to."""
     GlobalHydra.instance().clear()

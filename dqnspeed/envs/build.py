@@ -175,6 +175,8 @@ def fire_index(game: AtariGame) -> int | None:
 def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float] | None:
     """What FIRE and no-ops at a game's start bring in all, by the frame of the game (time in Skiing, a first ring of
     walls in Entombed), or ``None`` where that is nothing, as in most games."""
+    if not noop_max:
+        return None  # a press of FIRE is free where it is done at all
     env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)
     try:
         noop, press = action_index(env, "NOOP"), fire_index(game) if fire else None
