@@ -65,10 +65,10 @@ $(GPU_VENV)/.installed: pyproject.toml constraints.txt
 
 ifeq ($(INSTALL),no)
 gpu:
-	$(PYTHON) -m dqnspeed.gpu_check part=$(PART) $(ARGS)
+	$(PYTHON) -m dqnspeed.doctor.gpu part=$(PART) $(ARGS)
 else
 gpu: $(GPU_VENV)/.installed
-	$(GPU_VENV)/bin/python -m dqnspeed.gpu_check part=$(PART) $(ARGS)
+	$(GPU_VENV)/bin/python -m dqnspeed.doctor.gpu part=$(PART) $(ARGS)
 endif
 
 test: lint

@@ -16,14 +16,19 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from dqnspeed import changes, compose, envs, machine, resuming
+from dqnspeed import envs
 from dqnspeed.actors import ActorError
-from dqnspeed.cli import RunError, check_flags, one_sentence, run_app, sweep
-from dqnspeed.compose import CONF_DIR
-from dqnspeed.config import RunConfig
+from dqnspeed.algorithms.gradient import NotFiniteError
+from dqnspeed.cli import compose
+from dqnspeed.cli import resume as resuming
+from dqnspeed.cli.app import RunError, check_flags, one_sentence, run_app, sweep
+from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.config import changes
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.learners import NotFiniteError, set_threads
-from dqnspeed.schedule import schedule_sentence
+from dqnspeed.execution.threads import set_threads
+from dqnspeed.runs.schedule import schedule_sentence
+from dqnspeed.system import machine
 from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train

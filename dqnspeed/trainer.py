@@ -16,19 +16,21 @@ from typing import Any
 
 import torch
 
-from dqnspeed import atomic, machine, seeding
 from dqnspeed.actors import Actors, Collected, make_actors, memory_lock
-from dqnspeed.checkpoint import Checkpoints, State, to_go_on_from
-from dqnspeed.claim import claimed
-from dqnspeed.config import RunConfig
+from dqnspeed.algorithms import make_learner
+from dqnspeed.algorithms.gradient import Learner
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.evaluation import Evaluator, evaluation_metrics
-from dqnspeed.learners import Learner, make_learner, set_threads
-from dqnspeed.replay import Memory, make_memory
-from dqnspeed.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
-from dqnspeed.signals import StopSignals
-from dqnspeed.summary import Progress, summarize, write_summary
-from dqnspeed.tracking import FolderGoneError, Presence, Trackers, file_sizes, make_trackers, time_told
+from dqnspeed.execution.threads import LearnerThreads, set_threads
+from dqnspeed.memory import Memory, make_memory
+from dqnspeed.runs.checkpoint import Checkpoints, State, state_to_resume
+from dqnspeed.runs.evaluation import Evaluator, evaluation_metrics
+from dqnspeed.runs.folder_lock import locked_folder
+from dqnspeed.runs.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
+from dqnspeed.runs.summary import Progress, summarize, write_summary
+from dqnspeed.system import atomic, machine, seeding
+from dqnspeed.system.signals import StopSignals
+from dqnspeed.tracking import FolderGoneError, Presence, Trackers, file_sizes, make_trackers, time_logged
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.video import EpisodeVideos
 
@@ -68,10 +70,10 @@ def train(
     seeding.seed_everything(run.seed)
     set_threads(run)
     device = machine.pick_device(run.device)
-    neighbours = machine.Neighbours(run, device)
+    learner_threads = LearnerThreads(run, device)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
-        resources.enter_context(claimed(folder, resume))
-        state = to_go_on_from(folder, run.checkpoint) if resume else None
+        resources.enter_context(locked_folder(folder, resume))
+        state = state_to_resume(folder, run.checkpoint) if resume else None
         keep_configuration(folder, config)
         progress, stop = Progress(run), StopRule(run.stop, signals)
         learner = make_learner(run, spec, device)
@@ -89,7 +91,7 @@ def train(
             start = LearningStart(**state["learning_start"])
         sizes, seconds, resumed_at = (state or {}).get("files", {}), 0.0, None
         if resume:
-            told, resumed_at = time_told(folder, sizes.get("metrics.jsonl", 0)), progress.agent_steps
+            told, resumed_at = time_logged(folder, sizes.get("metrics.jsonl", 0)), progress.agent_steps
             if progress.count_lost(told if state else told or 0.0, learner.updates):
                 seconds = progress.clock.now()
         trackers = make_trackers(run, folder, config, label, group, resumed_at, sizes, seconds)
@@ -108,18 +110,18 @@ def train(
                     "the replay was not saved (checkpoint.replay=false): it is filled anew for %s agent steps before "
                     "learning goes on", f"{run.algo.learning_starts:,}",
                 )  # fmt: skip
-            actors_state, stretch = (state["actors"] if state else None), len(progress.resumed_at)
-            actors = make_actors(run, spec, learner.network, memory, lock, device, actors_state, stretch)
+            actors_state, segment = (state["actors"] if state else None), len(progress.resumed_at)
+            actors = make_actors(run, spec, learner.network, memory, lock, device, actors_state, segment)
             resources.callback(actors.close)
-            with seeding.undisturbed():
+            with seeding.preserved():
                 learner.warm_up(memory.blank(run.algo.batch_size))
-            progress.told_of_neighbours(neighbours.disturb())
+            progress.warn_busy(learner_threads.warning())
             if state:
                 seeding.load_state_dict(state["random"])
             Training(
                 run, folder, config, device, learner, memory, actors, evaluator, trackers, videos, checkpoints,
                 progress, stop, start, make_schedule(run, memory, start, progress.agent_steps), presence,
-                neighbours,
+                learner_threads,
             ).loop()  # fmt: skip
         except BaseException as raised:
             error = raised
@@ -161,7 +163,7 @@ class Training:
     start: LearningStart
     schedule: UpdateSchedule
     presence: Presence
-    neighbours: machine.Neighbours
+    learner_threads: LearnerThreads
     evaluated: Mapping[str, float] = field(default_factory=dict)  # of an evaluation that no report has told of
 
     def loop(self) -> None:
@@ -192,7 +194,7 @@ class Training:
         if not learner.begun:
             if progress.agent_steps >= self.start.steps:
                 learner.begin(self.memory.recent_frames(self.run.model.background_frames))
-            self.memory.pass_over()
+            self.memory.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
         if due:
             progress.learning(learner.updates)
@@ -232,7 +234,7 @@ class Training:
         """Tell the trackers where the run stands, the newest evaluation included once."""
         progress = self.progress
         self.presence.check()
-        progress.told_of_neighbours(self.neighbours.leave_them_cores())
+        progress.warn_busy(self.learner_threads.adapt())
         metrics = progress.metrics(self.learner.stats(), self.learner.updates)
         metrics = {**metrics, **times(self.device.type, progress.timer.seconds, self.actors.seconds), **self.evaluated}
         self.evaluated = {}

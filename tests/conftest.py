@@ -19,8 +19,8 @@ TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
 sys.path.insert(0, str(TESTS))
 
-from dqnspeed.compose import CONF_DIR, from_hydra  # noqa: E402
-from dqnspeed.config import RunConfig  # noqa: E402
+from dqnspeed.cli.compose import CONF_DIR, from_hydra  # noqa: E402
+from dqnspeed.config.schema import RunConfig  # noqa: E402
 
 # The counting environment with a tiny network, ready for a few steps of anything.
 TOY = [

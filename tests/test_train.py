@@ -22,12 +22,12 @@ from conftest import TOY, command, environment, make_run, make_toy, shared_memor
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
-from dqnspeed.atomic import finite
-from dqnspeed.checkpoint import load
-from dqnspeed.cli import LogFile
-from dqnspeed.compose import CONF_DIR
-from dqnspeed.config import RunConfig
-from dqnspeed.learners import NotFiniteError
+from dqnspeed.algorithms.gradient import NotFiniteError
+from dqnspeed.cli.app import LogFile
+from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.runs.checkpoint import load
+from dqnspeed.system.atomic import finite
 from dqnspeed.tracking.files import Lines
 from dqnspeed.trainer import train
 

@@ -11,14 +11,15 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from dqnspeed import machine
 from dqnspeed.actors.local import AlternatingActor, OverlapActor, SerialActor
 from dqnspeed.actors.process import ProcessActors
 from dqnspeed.actors.stepper import Collected, EnvStepper, env_seeds, make_stepper
-from dqnspeed.config import RunConfig
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, make_vector_env
-from dqnspeed.learners import epsilon_at
-from dqnspeed.replay import Memory
+from dqnspeed.execution.threads import share_of_cores
+from dqnspeed.exploration.policy import epsilon_at
+from dqnspeed.memory import Memory
+from dqnspeed.system import machine
 
 
 class Actors(Protocol):
@@ -68,24 +69,24 @@ def make_actors(
     lock: Any,
     device: torch.device,
     state: Mapping[str, Any] | None = None,
-    stretch: int = 0,
+    segment: int = 0,
 ) -> Actors:
-    """The actors that ``parallelism`` names; they go on from ``state`` in the ``stretch``-th stretch of a run."""
+    """The actors that ``parallelism`` names; they go on from ``state`` in the ``segment``-th segment of a run."""
     schedule = functools.partial(epsilon_at, run=run)
-    env_threads = machine.share_of_cores(run, machine.cores()).env_threads
+    env_threads = share_of_cores(run, machine.cores()).env_threads
     run = dataclasses.replace(run, parallelism=dataclasses.replace(run.parallelism, env_threads=env_threads))
     if run.parallelism.name == "process":
-        return ProcessActors(run, spec, network, memory, lock, schedule, device, state, stretch)
+        return ProcessActors(run, spec, network, memory, lock, schedule, device, state, segment)
     overlap = run.parallelism.name == "overlap"
     count = 2 if overlap and not run.has_replay else 1
     share = dataclasses.replace(run, num_envs=run.num_envs // count)
     groups: list[EnvStepper] = []
     try:
         for i in range(count):
-            seeds = env_seeds(run.seed, i, share.num_envs, stretch)
+            seeds = env_seeds(run.seed, i, share.num_envs, segment)
             env = make_vector_env(share, overlap, seeds=seeds if overlap else None)
-            groups.append(make_stepper(share, spec, network, device, env, i, state and state[str(i)], stretch))
-            if not groups[i].goes_on:
+            groups.append(make_stepper(share, spec, network, device, env, i, state and state[str(i)], segment))
+            if not groups[i].games_restored:
                 memory.cut(i * share.num_envs, share.num_envs)
     except BaseException:
         for group in groups:

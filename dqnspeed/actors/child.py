@@ -19,21 +19,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from dqnspeed import seeding
 from dqnspeed.actors.stepper import env_seeds, make_stepper
-from dqnspeed.config import RunConfig
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, make_vector_env
-from dqnspeed.learners import epsilon_at
-from dqnspeed.replay import Rings, Rows, SharedBuffers
+from dqnspeed.exploration.policy import epsilon_at
+from dqnspeed.memory import Rings, Rows, SharedBuffers
+from dqnspeed.system import seeding
 
 PAUSE_S = 0.0005
 
 
 @dataclass(frozen=True)
 class Ready:
-    """The actor's environments are made and wait for the signal to go; ``goes_on`` where they have saved games."""
+    """The actor's environments are made and wait for the signal to go; ``games_restored``: with their saved games."""
 
-    goes_on: bool
+    games_restored: bool
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class ActorJob:
     controls: Controls
     dump_path: str
     state: Any  # what Paused held when the run was saved, or None
-    stretch: int
+    segment: int
 
 
 def act(job: ActorJob, pipe: Any) -> None:
@@ -152,13 +152,13 @@ def act(job: ActorJob, pipe: Any) -> None:
 
 def _loop(job: ActorJob, network: nn.Module, pipe: Any) -> None:
     run, controls, index = job.run, job.controls, job.index
-    seeding.seed_everything(env_seeds(run.seed, index, 1, job.stretch)[0])
+    seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
     env = make_vector_env(run)
-    stepper = make_stepper(run, job.spec, network, job.device, env, index, job.state, job.stretch)
+    stepper = make_stepper(run, job.spec, network, job.device, env, index, job.state, job.segment)
     written = _rings(job)
     deliver = _sender(pipe) if written is None else lambda rows: written.append(rows, index * run.num_envs)
     agent_steps, heartbeat = controls.agent_steps, controls.heartbeat
-    pipe.send(Ready(stepper.goes_on))
+    pipe.send(Ready(stepper.games_restored))
     try:
         while not controls.go.value:
             time.sleep(PAUSE_S)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dqnspeed.actors.stepper import Collected, EnvStepper
-from dqnspeed.replay import Memory
+from dqnspeed.memory import Memory
 
 
 class LocalActor:

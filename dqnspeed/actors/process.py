@@ -17,22 +17,12 @@ import torch
 import torch.multiprocessing
 from torch import nn
 
-from dqnspeed.actors.child import (
-    ActorJob,
-    Controls,
-    Failure,
-    Paused,
-    Ready,
-    Unshared,
-    Weights,
-    act,
-    first_line,
-)
+from dqnspeed.actors.child import ActorJob, Controls, Failure, Paused, Ready, Unshared, Weights, act, first_line
 from dqnspeed.actors.stepper import Collected
-from dqnspeed.config import RunConfig
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode
-from dqnspeed.replay import Memory, SharedBuffers
-from dqnspeed.signals import children_ignore_signals
+from dqnspeed.memory import Memory, SharedBuffers
+from dqnspeed.system.signals import children_ignore_signals
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
 STACK_TIMEOUT_S = 3.0
@@ -68,7 +58,7 @@ class ProcessActors:
         epsilon_at: Callable[[int], float],
         device: torch.device,
         state: Mapping[str, Any] | None = None,
-        stretch: int = 0,
+        segment: int = 0,
     ):
         self._run, self._memory, self._epsilon_at, self._device = run, memory, epsilon_at, device
         self._timeout = run.parallelism.timeout_s
@@ -93,7 +83,7 @@ class ProcessActors:
                 here, there = context.Pipe(duplex=False)
                 job = ActorJob(
                     run, spec, index, Weights(network), device, shared, lock, self._controls, self._dump(index),
-                    self._states.get(str(index)), stretch,
+                    self._states.get(str(index)), segment,
                 )  # fmt: skip
                 process = context.Process(target=act, args=(job, there), name=f"actor-{index}", daemon=True)
                 try:
@@ -237,7 +227,7 @@ class ProcessActors:
             if isinstance(message, Unshared):
                 raise ActorError(not_shared(self._run, self._device, message.reason))
             assert isinstance(message, Ready)
-            if not message.goes_on:
+            if not message.games_restored:
                 self._memory.cut(index * self._run.num_envs, self._run.num_envs)
 
     def _obituary(self, index: int) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from dqnspeed.config import RunConfig
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
-from dqnspeed.learners import Policy, make_policy
-from dqnspeed.replay import Rows
+from dqnspeed.exploration.policy import Policy, make_policy
+from dqnspeed.memory import Rows
 
 
 @dataclass(slots=True)
@@ -32,8 +32,8 @@ class EnvStepper:
     :meth:`start` chooses actions and lets the environments go, :meth:`finish` waits for them. ``seconds`` holds
     the time spent in ``acting`` and ``stepping``.
 
-    With the ``state`` of :meth:`state_dict` it goes on from there; ``goes_on`` tells whether the games do too, or new
-    ones were begun with ``seeds`` because the old ones could not be brought back.
+    With the ``state`` of :meth:`state_dict` it goes on from there; ``games_restored`` tells whether the games do, or
+    new ones were begun with ``seeds`` because the old ones could not be brought back.
     """
 
     _frames: np.ndarray  # (N, C, ...) acted on next
@@ -51,12 +51,12 @@ class EnvStepper:
         self._stack = FrameStack(env.num_envs, spec.stack, spec.frame_shape, spec.frame_dtype)
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self._begin(seeds)
-        self.goes_on = False
+        self.games_restored = False
         if state is not None:
             self._policy.load_state_dict(state["policy"])
             self.seconds.update(state["seconds"])
-            self.goes_on = self._load_games(state)
-            if not self.goes_on:
+            self.games_restored = self._load_games(state)
+            if not self.games_restored:
                 self._begin(seeds)
         self._policy.warm_up(self._stack.observations)
 
@@ -126,22 +126,22 @@ def make_stepper(
     env: VectorEnv,
     actor: int,
     state: Mapping[str, Any] | None,
-    stretch: int,
+    segment: int,
 ) -> EnvStepper:
     """The stepper of the ``actor``-th actor, which goes on from ``state`` where there is one; it owns ``env``."""
     try:
         policy = make_policy(run, spec, network, device, np.random.default_rng([run.seed, actor, 1]))
-        return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, env.num_envs, stretch), state)
+        return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, env.num_envs, segment), state)
     except BaseException:
         env.close()
         raise
 
 
-def env_seeds(seed: int, actor: int, num_envs: int, stretch: int = 0) -> list[int]:
+def env_seeds(seed: int, actor: int, num_envs: int, segment: int = 0) -> list[int]:
     """Seeds for one actor's environments: all different, also between actors and neighbouring run seeds.
 
     Args:
-        stretch: how often the run was resumed; games that are then begun anew are not those of its start.
+        segment: how often the run was resumed; games that are then begun anew are not those of its start.
     """
-    entropy = [seed, actor, stretch] if stretch else [seed, actor]
+    entropy = [seed, actor, segment] if segment else [seed, actor]
     return [int(s) for s in np.random.SeedSequence(entropy).generate_state(num_envs) % 2**31]

@@ -83,7 +83,7 @@ class _GymnasiumBackend:
 
     def set_games(self, games: list[dict[str, Any]]) -> bool:
         self.env.set_attr("game", games)
-        return all(self.env.get_attr("goes_on"))
+        return all(self.env.get_attr("games_restored"))
 
     def call(self, name: str) -> Any:
         return self.env.call(name)[0]

@@ -17,25 +17,17 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec as EnvSpecOfGymnasium
 from gymnasium.wrappers import GrayscaleObservation, TransformAction, TransformObservation
 
-from dqnspeed import machine, seeding
-from dqnspeed.config import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
 from dqnspeed.envs.games import AtariGame, atari_game, check_id
 from dqnspeed.envs.observations import MOST_VALUES, AsBox
 from dqnspeed.envs.probe import Probe
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.vector import VectorEnv
-from dqnspeed.envs.wrappers import (
-    ChannelsFirst,
-    FireReset,
-    FrameSkip,
-    NoopReset,
-    PillowResize,
-    action_index,
-    resized,
-)
-from dqnspeed.options import ConfigError
-from dqnspeed.signals import children_ignore_signals
+from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize, action_index, resized
+from dqnspeed.system import machine, seeding
+from dqnspeed.system.signals import children_ignore_signals
 
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
 

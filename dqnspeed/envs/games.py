@@ -9,8 +9,8 @@ from functools import cache
 import ale_py
 import gymnasium
 
-from dqnspeed.config import EnvConfig
-from dqnspeed.options import ConfigError
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import EnvConfig
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner from every process
 gymnasium.register_envs(ale_py)

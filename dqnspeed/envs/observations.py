@@ -9,8 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from dqnspeed.config import EnvConfig
-from dqnspeed.options import ConfigError
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import EnvConfig
 
 Convert = Callable[[Any], np.ndarray]
 MOST_VALUES = 1_000_000  # in a one-hot observation, and actions to choose from

@@ -13,9 +13,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from dqnspeed.config import EnvConfig
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import EnvConfig
 from dqnspeed.envs.observations import entry_of
-from dqnspeed.options import ConfigError
 
 STEPS, SECONDS = 300, 2.0
 

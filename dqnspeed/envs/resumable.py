@@ -25,14 +25,14 @@ class Resumable(gymnasium.Wrapper):
 
     An ALE game is saved as ALE's own state, random numbers included. Any other environment is brought back by
     beginning its episode again from the same seed or random state and repeating the actions; where that does not
-    lead to the same observation, ``goes_on`` is False and the environment waits for a reset.
+    lead to the same observation, ``games_restored`` is False and the environment waits for a reset.
 
     A game that is over needs its reset on the next step, as in Gymnasium's NEXT_STEP autoreset.
     """
 
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
-        self.goes_on = False
+        self.games_restored = False
         self._over = False
         self._reset_next = False
         self._actions: list[int] = []
@@ -59,7 +59,7 @@ class Resumable(gymnasium.Wrapper):
         return self._frame, reward, terminated, truncated, info
 
     def _check_shape(self) -> None:
-        if (shape := np.shape(self._frame)) != self._shape:  # NumPy would stretch some, and name none
+        if (shape := np.shape(self._frame)) != self._shape:  # NumPy would segment some, and name none
             raise ValueError(
                 f"an observation has the shape {shape} after {len(self._actions)} steps of a game, and its space says "
                 f"{self._shape}"
@@ -83,13 +83,13 @@ class Resumable(gymnasium.Wrapper):
             for press, owed in zip(self._presses(), state.get("owed", [0.0, 0.0]), strict=False):
                 press.owed = owed
             self._set_rng(state["rng"])
-            self.goes_on = True
+            self.games_restored = True
         elif state["over"]:
             self._set_rng(state["rng"])
-            self.goes_on = True
+            self.games_restored = True
         else:
-            self.goes_on = self._repeat(state)
-        self._over = self._reset_next = bool(state["over"]) and self.goes_on
+            self.games_restored = self._repeat(state)
+        self._over = self._reset_next = bool(state["over"]) and self.games_restored
 
     def _repeat(self, state: dict[str, Any]) -> bool:
         try:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dqnspeed.config.options import ConfigError
 from dqnspeed.envs.backends import Backend
-from dqnspeed.options import ConfigError
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from PIL import Image
 
-from dqnspeed.options import ConfigError
+from dqnspeed.config.options import ConfigError
 
 
 class _StartPresses(gymnasium.Wrapper):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.config import RunConfig
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.tracking.base import Tracker, Trackers
 from dqnspeed.tracking.files import (
     EpisodesCsv,
@@ -17,7 +17,7 @@ from dqnspeed.tracking.files import (
     Presence,
     file_sizes,
     shorten,
-    time_told,
+    time_logged,
 )
 from dqnspeed.tracking.services import TensorBoard, WandB
 from dqnspeed.tracking.terminal import make_progress
@@ -64,4 +64,4 @@ def make_trackers(
     return Trackers([*trackers, make_progress(run, label)])
 
 
-__all__ = ["FolderGoneError", "Presence", "Tracker", "Trackers", "file_sizes", "make_trackers", "time_told"]
+__all__ = ["FolderGoneError", "Presence", "Tracker", "Trackers", "file_sizes", "make_trackers", "time_logged"]

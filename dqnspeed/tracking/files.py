@@ -52,7 +52,7 @@ def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> Non
             file.truncate(end)
 
 
-def time_told(folder: Path, size: int) -> float | None:
+def time_logged(folder: Path, size: int) -> float | None:
     """Seconds of training in the last whole line of ``metrics.jsonl``; ``None`` where it has not even ``size`` bytes,
     or they cannot be read."""
     with contextlib.suppress(OSError), (folder / "metrics.jsonl").open("rb") as file:

@@ -127,7 +127,7 @@ class Speed:
 
 
 def rates(seconds: float, steps: int, updates: int, batch_size: int, frame_skip: int) -> dict[str, float]:
-    """``perf/*`` metrics of a stretch of a run."""
+    """``perf/*`` metrics of a segment of a run."""
     per_second = steps / seconds if seconds > 0 else 0.0
     return {
         "perf/steps_per_second": per_second,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.config import TrackingConfig
+from dqnspeed.config.schema import TrackingConfig
 from dqnspeed.envs import Episode
 from dqnspeed.tracking.base import Tracker
 
@@ -62,7 +62,7 @@ class WandB(Tracker):
     """Weights & Biases, offline unless asked; every metric against agent step and ``time/wall_s``.
 
     Online, a resumed run goes on under its id, and shows the steps that were trained again twice. Offline runs cannot
-    be gone on with, so there each stretch is a run of its own, ``<id>-<step it was resumed at>``, in one group.
+    be gone on with, so there each segment is a run of its own, ``<id>-<step it was resumed at>``, in one group.
     A server that cannot be used makes this run, and the later ones of the process, offline ones; a warning says why.
     """
 

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from dqnspeed.config import RunConfig
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import atari_game
 from dqnspeed.tracking.base import Tracker
 from dqnspeed.tracking.metrics import WINDOW_S

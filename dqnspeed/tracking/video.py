@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dqnspeed.config import RunConfig
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode
 from dqnspeed.envs.games import atari_game
-from dqnspeed.options import ConfigError
-from dqnspeed.replay import Memory
+from dqnspeed.memory import Memory
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from conftest import make_toy, shared_memory_of
 
 from dqnspeed.actors import ActorError, Actors, make_actors, memory_lock
 from dqnspeed.actors.stepper import env_seeds
-from dqnspeed.config import RunConfig
+from dqnspeed.algorithms import make_learner
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, describe
-from dqnspeed.learners import make_learner
-from dqnspeed.replay import make_memory
+from dqnspeed.memory import make_memory
 
 KINDS = {
     "serial": ["num_envs=2"],
@@ -35,7 +35,7 @@ KINDS = {
 class Started:
     """Actors with their replay, as the trainer would make them."""
 
-    def __init__(self, run: RunConfig, state: dict[str, Any] | None = None, stretch: int = 0):
+    def __init__(self, run: RunConfig, state: dict[str, Any] | None = None, segment: int = 0):
         spec, device = describe(run), torch.device("cuda" if run.device == "cuda" else "cpu")
         torch.manual_seed(0)
         self.learner = make_learner(run, spec, device)
@@ -44,7 +44,7 @@ class Started:
         if state:
             self.replay.load_state_dict(state["replay"])
         self.actors: Actors = make_actors(
-            run, spec, self.learner.network, self.replay, lock, device, state and state["actors"], stretch
+            run, spec, self.learner.network, self.replay, lock, device, state and state["actors"], segment
         )
         self.actors.begin()
         self.agent_steps, self.episodes, self.limit = 0, list[Episode](), math.inf
@@ -241,8 +241,8 @@ def test_what_an_environment_raises_is_told_once_with_its_own_traceback(kind: st
 def test_the_global_generators_of_child_processes_follow_the_seed_and_differ(kind: str) -> None:
     run = make_toy("env.id=toy_envs:Dice-v0", *f"parallelism={kind}".split(), "num_envs=2")
     seen = []
-    for stretch in (0, 0, 1):
-        with Started(run, stretch=stretch) as started:
+    for segment in (0, 0, 1):
+        with Started(run, segment=segment) as started:
             started.collect(60)
             lanes = [i for i in range(run.num_lanes) if started.replay.rows(i) >= 5]
             seen.append({i: np.array(list(started.replay.frames_of(i, 0, 5))) for i in lanes})

@@ -14,10 +14,10 @@ import pytest
 from conftest import make_run, make_toy
 from toy_envs import SPACES
 
-from dqnspeed.cli import check_run
-from dqnspeed.config import RunConfig
+from dqnspeed.cli.app import check_run
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import describe, make_env
-from dqnspeed.options import ConfigError
 from dqnspeed.trainer import train
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import make_run, make_toy
 
-from dqnspeed.config import RunConfig
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Step, VectorEnv, describe, make_vector_env
 
 ATARI = ["env=breakout", "env.max_episode_frames=600", "num_envs=3"]
@@ -71,7 +71,7 @@ def test_contract(made: tuple[RunConfig, VectorEnv]) -> None:
     episodes = [episode for step in steps for episode in step.episodes]
     assert episodes and {episode.env for episode in episodes} == {0, 1, 2}
 
-    # The same seeds give the same games, and each environment plays another one than its neighbours.
+    # The same seeds give the same games, and each environment plays another one than its learner_threads.
     if "Counter" not in run.env.id:
         again = np.array(env.reset(SEEDS))
         np.testing.assert_array_equal(again, frames)

@@ -1,0 +1,188 @@
+"""What all learners with a network share: one optimizer step a batch, and what is told of it."""
+
+from __future__ import annotations
+
+import copy
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.optimizers import lr_at, make_optimizer
+from dqnspeed.execution.precision import place
+from dqnspeed.execution.transfer import DeviceTimer, ToDevice
+from dqnspeed.networks.heads import make_network
+
+CAUSES = (
+    "Likely causes: optimizer.lr too high, large rewards (try wrappers.clip_reward=true, algo.max_grad_norm=10 or, for "
+    "action values, algo.loss=huber), or an environment that returns NaN."
+)
+HISTORY = 4096  # losses kept on the device between two looks at them
+
+
+class NotFiniteError(RuntimeError):
+    """A loss, another number of an update or a weight became infinite or NaN."""
+
+
+class Learner(Protocol):
+    """What the training loop asks of every algorithm."""
+
+    network: nn.Module
+    updates: int
+    begun: bool
+
+    def begin(self, frames: np.ndarray) -> None:
+        """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
+
+    def warm_up(self, batch: Any) -> None:
+        """Do once what an update on ``batch`` does, without a trace, so that no update takes longer for being first."""
+
+    def update(self, batch: Any) -> None:
+        """Learn from one batch of what the algorithm's memory gives."""
+
+    def stats(self) -> dict[str, float]:
+        """Metrics: means over the updates since the last call, NaN where there were none.
+
+        Raises:
+            NotFiniteError: one of them, or a weight, is infinite or NaN.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the learner needs to go on."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from :meth:`state_dict`, saved as arrays."""
+
+
+class GradientLearner:
+    """Trains a network with one optimizer step for each batch; what the loss is, its subclasses say.
+
+    Nothing in :meth:`update` waits for the device: the numbers of updates gather in a tensor that :meth:`stats` reads.
+    """
+
+    STATS: ClassVar[tuple[str, ...]] = ("train/loss",)
+    _loss: Callable[..., tuple[Tensor, ...]]  # to descend first, then the other numbers of STATS in their order
+
+    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
+        self._algo, self._execution, self._optimizer = run.algo, run.execution, run.optimizer
+        self._decay_updates = run.decay_updates
+        self.device = device
+        self.updates, self.begun = 0, False
+        self.network = place(make_network(run, spec), run.execution, device)
+        # Counts the updates begun where actors can see it, in memory that they share; no part of what is saved. It is
+        # in the host's memory on every device, so that nobody waits for a device to read it.
+        self.network.register_buffer("version", torch.zeros((), dtype=torch.int64), persistent=False)
+        self.optimizer = make_optimizer(run.optimizer, self.network, device)
+        self._to_device, self._timer = ToDevice(device, run.execution.pin_memory), DeviceTimer(device)
+        self._compute_loss = torch.compile(self._loss) if run.execution.compile else self._loss
+        self._history = torch.zeros(HISTORY, len(self.STATS), device=device)
+        self._seen = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimizer and the count of updates; the learning rate follows from the count."""
+        return {
+            "network": self.network.state_dict(),
+            "optimizer": {str(key): dict(slots) for key, slots in self.optimizer.state_dict()["state"].items()},
+            "updates": self.updates,
+            "begun": self.begun,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from :meth:`state_dict`, saved as arrays. The network keeps its memory, which actors may share."""
+        self.network.load_state_dict(as_tensors(state["network"]))
+        slots = {int(key): as_tensors(slot) for key, slot in state["optimizer"].items()}
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        for parameter, slot in self.optimizer.state.items():
+            for name, value in slot.items():
+                if name != "step" and value.shape == parameter.shape:
+                    slot[name] = torch.empty_like(parameter).copy_(value)  # in the parameter's memory layout
+        self.updates = self._seen = state["updates"]
+        self.begun = state.get("begun", self.updates > 0)
+        self.network.version.fill_(self.updates)  # type: ignore[operator]
+
+    def begin(self, frames: np.ndarray) -> None:
+        """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
+        self.network.preprocess.measure(torch.from_numpy(frames))  # type: ignore[union-attr, operator]
+        self.begun = True
+
+    def warm_up(self, batch: Any) -> None:
+        """Compile, choose kernels and touch memory as an update on ``batch`` would; nothing of the learner changes."""
+        self._compute_loss(**self._to_device(self._arrays(batch)))[0].backward()
+        self.optimizer.zero_grad(set_to_none=True)
+        scratch = copy.deepcopy(self.network)
+        optimizer = make_optimizer(self._optimizer, scratch, self.device)
+        for parameter in scratch.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        nn.utils.clip_grad_norm_(scratch.parameters(), 1.0)
+        optimizer.step()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def update(self, batch: Any) -> None:
+        """One optimizer step on ``batch``."""
+        with self._timer.running():
+            numbers = self._compute_loss(**self._to_device(self._arrays(batch)))
+            self.optimizer.zero_grad(set_to_none=True)
+            numbers[0].backward()
+            if self._algo.max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(self.network.parameters(), self._algo.max_grad_norm)
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr_at(self.updates, self._optimizer, self._decay_updates)
+            self.optimizer.step()
+            self._history[self.updates % HISTORY] = torch.stack([number.detach() for number in numbers])
+        self.updates += 1
+        self.network.version += 1  # type: ignore[operator, assignment]
+
+    def stats(self) -> dict[str, float]:
+        """Metrics: means over the updates since the last call.
+
+        Raises:
+            NotFiniteError: one of them, or a weight, is infinite or NaN.
+        """
+        count = min(self.updates - self._seen, HISTORY)
+        if not count:
+            return dict.fromkeys(self.STATS, math.nan)
+        order = torch.arange(self.updates - count, self.updates, device=self.device)
+        history = self._history[order % HISTORY].cpu()
+        self._seen = self.updates
+        bad = ~torch.isfinite(history).all(dim=1)
+        if bad.any():
+            first = self.updates - count + int(bad.nonzero()[0])
+            told = zip(self.STATS, history[bad][0].tolist(), strict=True)
+            numbers = ", ".join(f"{name.partition('/')[2]} {value:g}" for name, value in told)
+            raise NotFiniteError(f"update {first + 1}: {numbers} is not finite. {CAUSES}")
+        if not all(torch.isfinite(parameter).all() for parameter in self.network.parameters()):
+            raise NotFiniteError(f"update {self.updates}: a weight of the network is not finite. {CAUSES}")
+        return {**dict(zip(self.STATS, history.mean(dim=0).tolist(), strict=True)), **self._timer.metrics()}
+
+    def _arrays(self, batch: Any) -> Mapping[str, np.ndarray | Tensor]:
+        """The arrays of ``batch`` that the loss takes."""
+        raise NotImplementedError
+
+
+class OnPolicyLearner(GradientLearner):
+    """A learner that tells how many updates older the policy was that acted: ``perf/policy_lag``."""
+
+    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(run, spec, device)
+        self._lags: list[float] = []
+
+    def update(self, batch: Any) -> None:
+        self._lags.append(self.updates - float(batch.versions.mean()))
+        super().update(batch)
+
+    def stats(self) -> dict[str, float]:
+        lags, self._lags = self._lags, []
+        return {**super().stats(), "perf/policy_lag": statistics.fmean(lags) if lags else math.nan}
+
+
+def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """Arrays of a checkpoint as tensors on the CPU."""
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

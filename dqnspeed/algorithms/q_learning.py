@@ -1,0 +1,76 @@
+"""Tabular Q-learning (Watkins 1989; Sutton and Barto, section 6.5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dqnspeed.algorithms.gradient import NotFiniteError, as_tensors
+from dqnspeed.config.options import given
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.memory import Batch
+from dqnspeed.networks.heads import make_network
+from dqnspeed.networks.table import Table
+
+
+class QLearning:
+    """Moves one entry of a table towards ``r + γ max Q(s', ·)`` for each transition.
+
+    The table is a network without layers, so that actors, checkpoints, evaluations and play know it.
+    """
+
+    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
+        network = make_network(run, spec)
+        assert isinstance(network, Table)
+        self.network: nn.Module = network
+        self._table = network.values
+        self._step_size = given(run.algo.step_size)
+        self.updates, self.begun = 0, False
+        self._errors: list[float] = []
+        self._taken: list[float] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"network": self.network.state_dict(), "updates": self.updates, "begun": self.begun}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.network.load_state_dict(as_tensors(state["network"]))
+        self.updates, self.begun = state["updates"], state["begun"]
+
+    def begin(self, frames: np.ndarray) -> None:
+        """A table needs no preparation."""
+        self.begun = True
+
+    def warm_up(self, batch: Batch) -> None:
+        """A table has nothing to prepare."""
+
+    def update(self, batch: Batch) -> None:
+        """Learn from the transitions of ``batch``, one after the other."""
+        states, next_states = batch.observations.argmax(axis=1), batch.next_observations.argmax(axis=1)
+        for i, state in enumerate(states):
+            value: Tensor = self._table[state, batch.actions[i]]
+            target = float(batch.rewards[i]) + float(batch.discounts[i]) * float(self._table[next_states[i]].max())
+            error = target - float(value)
+            value += self._step_size * error
+            self._errors.append(error**2)
+            self._taken.append(float(value))
+        self.updates += 1
+
+    def stats(self) -> dict[str, float]:
+        """Mean squared TD error and mean value of the entries that were moved since the last call.
+
+        Raises:
+            NotFiniteError: a value of the table is infinite or NaN.
+        """
+        if not torch.isfinite(self._table).all():
+            raise NotFiniteError(
+                f"update {self.updates}: a value of the table is not finite; does the environment return NaN?"
+            )
+        errors, taken, self._errors, self._taken = self._errors, self._taken, [], []
+        mean = lambda values: float(np.mean(values)) if values else math.nan  # noqa: E731
+        return {"train/loss": mean(errors), "train/q_mean": mean(taken)}

@@ -1,0 +1,265 @@
+"""``resume=FOLDER``: which run is to go on, with which configuration, from which checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from dqnspeed.cli import compose
+from dqnspeed.cli.app import check_run
+from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.runs import checkpoint
+from dqnspeed.runs.folder_lock import locked_folder
+from dqnspeed.system import atomic
+
+log = logging.getLogger(__name__)
+
+PREFIX = "resume="
+COPY, LAST_KEY = "config.json", "device"  # our own copy of the configuration, and what a whole one ends with
+# What may be set anew without making it another run; the rest is part of what was begun.
+CHANGEABLE = (
+    "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "execution.threads",
+    "parallelism.timeout_s", "parallelism.env_threads",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """A run that is to go on."""
+
+    folder: Path
+    run: RunConfig
+    spec: EnvSpec
+    plain: dict[str, Any]
+    group: str | None
+    overrides: list[str]  # from its start to now
+
+
+def asked_for(arguments: Sequence[str]) -> bool:
+    return any(argument.startswith(PREFIX) for argument in arguments)
+
+
+def prepare(arguments: Sequence[str]) -> Resumption:
+    """Read and check the run that the command line names; what it changes is kept for the next time.
+
+    Raises:
+        ConfigError: there is no such run, it is finished or still running, or it may not be changed in this way.
+    """
+    folder = _folder(arguments)
+    overrides = [argument for argument in arguments if not argument.startswith(PREFIX)]
+    cfg = _configuration(folder, overrides)
+    run, plain = compose.from_hydra(cfg), plain_of(cfg)
+    _check_unfinished(run, folder)
+    _check_is_its_own(folder, plain)
+    spec = check_run(run)
+    with locked_folder(folder, resumed=True):
+        begun_with = _begun_with(folder)
+        if overrides:
+            _keep(overrides, plain, folder)
+    group = str(folder.parent) if (folder.parent / "multirun.yaml").exists() else None
+    return Resumption(folder, run, spec, plain, group, [*begun_with, *overrides])
+
+
+def load_run(folder: Path) -> DictConfig:
+    """The configuration of the run in ``folder``, with what it was resumed with.
+
+    Hydra's file says what it was composed of; our own copies, in ``config.json`` and in every checkpoint, are written
+    so that a power cut cannot spoil them. Where these say otherwise they hold.
+
+    Raises:
+        ConfigError: there is no run, or no copy of its configuration is whole.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder.")
+    if (folder / "multirun.yaml").exists():
+        raise ConfigError(f"{folder}: is a sweep; name the folder of one of its runs, such as {folder / '0'}.")
+    found = _own_copy(folder)
+    if found is None and not (folder / ".hydra" / "config.yaml").exists():
+        raise ConfigError(f"{folder}: holds no run (no .hydra/config.yaml).")
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        defaults = hydra.compose("config")  # for options that are newer than the run
+    try:
+        cfg = _composed(folder, defaults)
+        if found is None or not (differing := _differing(plain_of(cfg), found[1])):
+            return cfg
+        doubt = f".hydra is not what the run was begun with ({differing[0]})"
+    except _DamagedConfigError as error:
+        if found is None:
+            raise ConfigError(f"{folder}: {error}, and there is no other copy of the run's configuration.") from error
+        doubt = str(error)
+    log.warning("%s: %s; what %s says is taken.", folder, doubt, found[0])
+    return cast("DictConfig", OmegaConf.merge(defaults, found[1]))
+
+
+class _DamagedConfigError(Exception):
+    """A file of Hydra's is empty, cut or changed; the message says which."""
+
+
+def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
+    """What the files in ``.hydra`` say.
+
+    Raises:
+        _DamagedConfigError: one of them is not whole.
+    """
+    name = ".hydra/config.yaml"
+    try:
+        text = (folder / name).read_text()
+        stored = OmegaConf.create(text)
+        # What is left of a file that was cut between two lines is still a configuration.
+        if not isinstance(stored, DictConfig) or LAST_KEY not in stored or not text.endswith("\n"):
+            raise _DamagedConfigError(f"{name} is empty or cut short")
+        cfg = cast("DictConfig", OmegaConf.merge(defaults, stored))
+        if "noop_max" not in stored.get("eval", {}):
+            cfg.eval.noop_max = 0  # begun by a version whose evaluations had the run's own starts
+        OmegaConf.resolve(cfg.exploration)  # epsilon falls as it was begun to, whatever becomes of stop.max_steps
+        name = ".hydra/resumed.yaml"
+        for override in OverridesParser.create().parse_overrides(_earlier(folder)):
+            OmegaConf.update(cfg, override.key_or_group, override.value())
+    except _DamagedConfigError:
+        raise
+    except Exception as error:  # the libraries raise as they please at what is no YAML, or no configuration
+        raise _DamagedConfigError(f"{name} cannot be read ({type(error).__name__})") from error
+    return cfg
+
+
+def _own_copy(folder: Path) -> tuple[str, dict[str, Any]] | None:
+    """Where the configuration is whole, and what it is: ``config.json``, else the newest checkpoint."""
+    with contextlib.suppress(OSError, ValueError):
+        copy = json.loads((folder / COPY).read_text())
+        if isinstance(copy, dict) and LAST_KEY in copy:
+            return COPY, copy
+    found = checkpoint.newest_config(folder / "checkpoints")
+    return found and (f"checkpoints/{found[0].name}", found[1])
+
+
+def plain_of(cfg: DictConfig) -> dict[str, Any]:
+    """The configuration as plain data."""
+    return cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
+
+
+def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Options that both know and that differ, in words."""
+    one, other = _flat(there), _flat(here)
+    keys = [key for key in one if key in other and one[key] != other[key]]
+    return [f"{key}={one[key]} there, {other[key]} here" for key in keys]
+
+
+def _flat(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by ``group.key``."""
+    return {
+        f"{name}.{key}" if isinstance(node, Mapping) else name: value
+        for name, node in plain.items()
+        for key, value in (node.items() if isinstance(node, Mapping) else [("", node)])
+    }
+
+
+def advice(folder: Path) -> str:
+    """The command that goes on with the run in ``folder``, where it left something to go on from."""
+    if not checkpoint.candidates(folder / "checkpoints"):
+        return "No checkpoint was saved to go on from."
+    return f"To go on: python -m dqnspeed.train {shlex.quote(f'{PREFIX}{folder}')}"
+
+
+def _folder(arguments: Sequence[str]) -> Path:
+    named = [argument.removeprefix(PREFIX) for argument in arguments if argument.startswith(PREFIX)]
+    flags = [argument for argument in arguments if argument.startswith("-")]
+    if flags:
+        raise ConfigError(f"{flags[0]}: does not go with resume=, which takes one folder and KEY=VALUE overrides.")
+    if len(named) != 1 or not named[0]:
+        raise ConfigError("resume: name one folder of a run.")
+    return Path(named[0])
+
+
+def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
+    cfg = load_run(folder)
+    known = compose.keys()
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        key = override.key_or_group
+        if override.is_sweep_override():
+            raise ConfigError(f"{override.input_line}: a run goes on with one value, not with a sweep.")
+        if not key.startswith(CHANGEABLE) or key not in known or str(override.input_line).startswith(("+", "~")):
+            raise ConfigError(f"{key}: is no option that a resumed run can change; {', '.join(CHANGEABLE)} are.")
+        OmegaConf.update(cfg, key, override.value())
+    return cfg
+
+
+def _earlier(folder: Path) -> list[str]:
+    """Overrides that this run was resumed with before; raises whatever comes where they cannot be read."""
+    return _lines(folder / ".hydra" / "resumed.yaml")
+
+
+def _begun_with(folder: Path) -> list[str]:
+    """Overrides that this run had before now; damaged files of them cost it no more than its full name."""
+    with contextlib.suppress(Exception):  # whatever a YAML parser raises
+        return [*_lines(folder / ".hydra" / "overrides.yaml"), *_earlier(folder)]
+    return []
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    lines = OmegaConf.create(path.read_text())
+    if not isinstance(lines, ListConfig):
+        raise _DamagedConfigError(f".hydra/{path.name} is empty or cut short")
+    return [str(line) for line in lines]
+
+
+def _keep(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:
+    """Keep ``overrides`` for the next time, and ``plain``, the configuration that they lead to."""
+    path = folder / COPY
+    try:
+        atomic.write_json(path, plain)
+        path = folder / ".hydra" / "resumed.yaml"
+        with contextlib.suppress(Exception):  # damaged; ``plain`` holds them too
+            overrides = [*_earlier(folder), *overrides]
+        path.parent.mkdir(exist_ok=True)
+        atomic.write_text(path, OmegaConf.to_yaml(OmegaConf.create(overrides)))
+    except OSError as error:
+        raise ConfigError(f"resume={folder}: {path} cannot be written ({error.strerror}).") from error
+
+
+def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigError` where the newest checkpoint is of a run with another configuration."""
+    found = checkpoint.newest_config(folder / "checkpoints")
+    if found and (differing := foreign(found[1], plain)):
+        raise ConfigError(
+            f"resume={folder}: checkpoints/{found[0].name} is of another run ({differing[0]}); take it away "
+            f"to go on from the one before it."
+        )
+
+
+def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
+    """In what the configuration of a checkpoint is that of another run than ``plain``, in words."""
+    return [pair for pair in _differing(theirs, plain) if not pair.startswith(CHANGEABLE)]
+
+
+def _check_unfinished(run: RunConfig, folder: Path) -> None:
+    try:
+        summary, stop = json.loads((folder / "summary.json").read_text()), run.stop
+        reason = summary["stopped_by"]
+        reached = {
+            "reward_bound": (stop.reward_bound, summary["reward_bound"]),
+            "max_steps": (stop.max_steps, summary["agent_steps"]),
+            "max_minutes": (stop.max_minutes, summary["wall_time_s"] / 60),
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # killed before it could write one, or that is damaged
+    bound, value = reached.get(reason, (None, None))
+    if bound is not None and value is not None and value >= bound:
+        raise ConfigError(
+            f"resume={folder}: this run is finished (stop.{reason}={bound:g} was reached after "
+            f"{summary['agent_steps']:,} agent steps); raise stop.{reason} to go on."
+        )

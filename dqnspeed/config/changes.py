@@ -1,0 +1,80 @@
+"""What a run changes against its rung: the name it is known by, and the kinds of these changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dqnspeed.config import options
+from dqnspeed.config.schema import KINDS, RunConfig
+
+EXACT, EQUIVALENT, TASK, ALGORITHM = KINDS
+# Of a group, or of one of its keys where that is of another kind; None: neither what is learnt nor how fast.
+KIND_OF = {
+    "env": TASK,
+    "env.reward_bound": None,
+    "wrappers": TASK,
+    "wrappers.backend": EQUIVALENT,
+    "algo": ALGORITHM,
+    "num_envs": ALGORITHM,
+    "model": ALGORITHM,
+    "model.name": None,
+    "optimizer": ALGORITHM,
+    "replay": ALGORITHM,
+    "exploration": ALGORITHM,
+    "parallelism": ALGORITHM,
+    "parallelism.transport": EQUIVALENT,
+    "parallelism.env_threads": EXACT,
+    "parallelism.timeout_s": None,
+    "execution": EXACT,
+    "execution.name": None,
+    "execution.precision": EQUIVALENT,
+    "execution.channels_last": EQUIVALENT,
+    "execution.compile": EQUIVALENT,
+    "device": EQUIVALENT,
+    **dict.fromkeys(("seed", "tracking", "checkpoint", "experiment", "eval", "stop")),
+}
+
+
+def differences(run: RunConfig, rung: RunConfig) -> set[str]:
+    """The keys, such as ``num_envs`` and ``wrappers.stack``, that ``run`` gives other values than ``rung``."""
+    theirs = {key: value for key, value, _ in options.leaves(rung)}
+    return {key for key, value, _ in options.leaves(run) if value != theirs[key]}
+
+
+def keys_of(overrides: Iterable[str]) -> set[str]:
+    """The groups and keys that overrides name."""
+    return {_key(override) for override in overrides}
+
+
+def kinds(rung: Iterable[str], changed: Iterable[str]) -> list[str]:
+    """The kinds of change of a rung and of the keys ``changed`` besides; *exact* only where it is nothing else."""
+    found = {*rung, *(kind for key in changed if (kind := _kind_of(key)))}
+    return [kind for kind in KINDS if kind in found and (kind != EXACT or len(found) == 1)]
+
+
+def label(rung: str, overrides: Iterable[str], changed: Iterable[str]) -> str:
+    """A run's name among others: its rung, and the overrides that make it another (of one key, the last).
+
+    Args:
+        overrides: those of the command line, as Hydra keeps them.
+        changed: the keys that they really change, by :func:`differences`.
+    """
+    told = [key for key in changed if _kind_of(key)]
+    given = {_key(override): override for override in overrides}
+    named = [text for key, text in given.items() if any(_overlap(key, other) for other in told)]
+    return " ".join([rung, *(re.sub(r"\\(.)", r"\1", text) for text in named)])
+
+
+def _kind_of(key: str) -> str | None:
+    group = key.partition(".")[0]
+    return KIND_OF[key] if key in KIND_OF else KIND_OF[group]
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").partition("=")[0]
+
+
+def _overlap(key: str, other: str) -> bool:
+    """Whether one is the other, or holds it: ``wrappers`` holds ``wrappers.stack``."""
+    return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")

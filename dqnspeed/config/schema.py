@@ -1,0 +1,258 @@
+"""The schema of ``conf/``: frozen dataclasses and the ranges of their values.
+
+The YAML files hold the values and this module holds the types, so a default is written once. Code below the
+entry points sees only :class:`RunConfig`, never Hydra or OmegaConf, which ``compose.py`` deals with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Union  # noqa: UP035  OmegaConf reads these at run time
+
+from dqnspeed.config.options import given, option
+
+CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are left alone while another process writes
+
+KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
+
+
+ALGORITHMS = ("dqn", "pqn", "a2c", "a3c", "ppo", "q_learning")
+ACTOR_CRITIC, ROLLOUT, _N_STEP = ("a2c", "a3c", "ppo"), ("ppo", "pqn"), ("dqn", "a2c", "a3c")
+
+
+@dataclass(frozen=True)
+class AlgoConfig:
+    """An algorithm has the numbers that name it in ``of``, and null for the others."""
+
+    name: str = option("the learning algorithm", choices=ALGORITHMS)
+    gamma: float = option("discount of one agent step", ge=0, le=1)
+    max_grad_norm: float | None = option("clip the gradient's global norm, null: never", gt=0)
+    batch_size: int = option("transitions in one update", ge=1)
+    learning_starts: int = option("agent steps before the first update (on-policy: for the background alone)", ge=0)
+    n_step: int | None = option("agent steps summed before bootstrapping", ge=1, le=1000, of=_N_STEP)
+    double: bool | None = option("double DQN: the online network chooses, the target network values", of=("dqn",))
+    loss: str | None = option("loss on the TD error", choices=("mse", "huber"), of=("dqn", "pqn"))
+    steps_per_update: int | None = option("agent steps collected for one update", ge=1, of=("dqn",))
+    target_sync: int | None = option("updates between copies into the target network", ge=1, of=("dqn",))
+    step_size: float | None = option("share of the TD error that a table's entry moves", gt=0, le=1, of=("q_learning",))
+    entropy: float | None = option("weight of the entropy bonus", ge=0, of=ACTOR_CRITIC)
+    entropy_final: float | None = option(
+        "its weight at last, which it reaches in a straight line as the learning rate does", ge=0, of=ACTOR_CRITIC
+    )
+    value_coef: float | None = option("weight of the value loss (ppo: of half of it)", ge=0, of=ACTOR_CRITIC)
+    queue_batches: int | None = option("batches that may wait for the learner", ge=1, of=("a3c",))
+    rollout_steps: int | None = option("steps of each environment in a rollout", ge=1, of=ROLLOUT)
+    epochs: int | None = option("times a rollout is learnt from", ge=1, of=ROLLOUT)
+    lam: float | None = option("lambda of GAE (ppo) and of Q(lambda) (pqn)", ge=0, le=1, of=ROLLOUT)
+    clip: float | None = option("how far the probability ratio may move", gt=0, of=("ppo",))
+    clip_value: bool | None = option("clip the value function as the policy is", of=("ppo",))
+    normalize_advantage: bool | None = option("normalise the advantages of each batch", of=("ppo",))
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    id: str = option("a Gymnasium id, 'module:Id-v0' for your own, or the name of an ALE ROM")
+    reward_bound: float | None = option("mean of 100 games at which this game counts as solved")
+    sticky_actions: float | None = option("chance that ALE repeats the last action, null: as the id says", ge=0, lt=1)
+    full_action_space: bool | None = option("all 18 joystick actions, null: as the id says")
+    max_episode_frames: int | None = option("emulated frames before truncation, null: as the id says", ge=1)
+    observation_key: str | None = option("the entry to look at, where observations are a Dict")
+    recipe: str | None = option("overrides with the numbers for this game, null: algo=dqn has them")
+    channels: str = option("where an image has its channels", choices=("auto", "first", "last"))
+    kwargs: Dict[str, Any] = option("keyword arguments for gymnasium.make (not for ALE games)")  # noqa: UP006
+
+
+@dataclass(frozen=True)
+class WrappersConfig:
+    backend: str = option("who does the stages", choices=("gymnasium", "native"))
+    noop_max: int = option("most no-ops at a game's start, 0: none", ge=0)
+    fire_reset: bool = option("press FIRE at a game's start and after a lost life")
+    frame_skip: int = option("frames an action lasts", ge=1)
+    max_pool: bool = option("pixel maximum of the last two frames of a skip")
+    episodic_life: bool = option("a lost life ends the learner's episode, not the game")
+    grayscale: bool = option("one channel instead of three")
+    resize: int | None = option("side of the square image, null: as it is", ge=8, le=1024)
+    resizer: str = option("library that resizes", choices=("cv2", "pillow"))
+    interpolation: str = option("filter of the resize", choices=("area", "bilinear", "bicubic", "nearest"))
+    clip_reward: bool = option("clip the learner's rewards to [-1, 1]")
+    stack: int = option("frames the network sees", ge=1)
+
+
+@dataclass(frozen=True)
+class ParallelismConfig:
+    name: str = option("where experience comes from", choices=("serial", "overlap", "process"))
+    num_actors: int = option("actor processes (process only)", ge=1, le=256)
+    transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
+    replay_ratio: Union[int, float, str] | None = option(  # noqa: UP007
+        "process only: 'free', or samples trained on per agent step, held on both sides"
+    )
+    env_threads: int = option("threads of wrappers=native (in each actor), 0: shared out with execution.threads", ge=0)
+    timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    name: str = option("label of the network")
+    conv: List[List[int]] = option("convolutions as [filters, kernel, stride]")  # noqa: UP006
+    hidden: List[int] = option("units of the fully connected layers")  # noqa: UP006
+    dueling: bool = option("separate value and advantage streams")
+    layer_norm: bool = option("layer norm before every activation")
+    input_scale: float | None = option("observations are divided by this, null: by the most their space allows", gt=0)
+    background: bool = option("subtract the median of the first random frames")
+    background_frames: int = option("frames the median is taken over", ge=1)
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    name: str = option("the optimizer", choices=("adam", "adamw", "rmsprop", "radam"))
+    lr: float = option("learning rate", gt=0)
+    lr_final: float | None = option("learning rate at last, null: constant", ge=0)
+    lr_decay_steps: int | None = option("agent steps from the first update on that it takes from lr to lr_final", ge=1)
+    lr_decay_updates: int | None = option("the same in updates, where lr_decay_steps is null", ge=1)
+    eps: float = option("term that keeps the division finite", gt=0)
+    weight_decay: float = option("weight decay", ge=0)
+    beta1: float = option("decay of the first moment (Adam family)", ge=0, lt=1)
+    beta2: float = option("decay of the second moment (Adam family)", ge=0, lt=1)
+    alpha: float = option("decay of the squared gradient (RMSprop)", ge=0, lt=1)
+    momentum: float = option("momentum (RMSprop)", ge=0, lt=1)
+    centered: bool = option("divide by the variance, not the second moment (RMSprop)")
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    name: str = option("how transitions are drawn", choices=("uniform",))
+    capacity: int = option("transitions kept, all environments together", ge=2)
+
+
+@dataclass(frozen=True)
+class ExplorationConfig:
+    name: str = option("how actions are explored", choices=("linear",))
+    start: float = option("epsilon at first", ge=0, le=1)
+    final: float = option("epsilon at last", ge=0, le=1)
+    decay_start: int = option("agent step at which epsilon begins to fall", ge=0)
+    decay_steps: int = option("agent steps it takes from start to final", ge=1)
+
+
+@dataclass(frozen=True)
+class ExecutionConfig:
+    name: str = option("label of the way updates are executed")
+    no_grad: bool = option("build no graph where no gradient is needed")
+    precision: str = option("arithmetic of the networks", choices=("fp32", "bf16"))
+    channels_last: bool = option("NHWC memory layout of the convolutions")
+    compile: bool = option("torch.compile of the update (needs a C++ compiler)")
+    threads: int = option("torch threads of the learner, 0: the cores left over by the actors", ge=0)
+    pin_memory: bool = option("page-locked, asynchronous copies to a CUDA device")
+
+
+@dataclass(frozen=True)
+class TrackingConfig:
+    report_every_s: float = option("seconds between lines of metrics.jsonl", gt=0)
+    progress: str = option("what the terminal shows", choices=("auto", "rich", "plain", "off"))
+    tensorboard: bool = option("write TensorBoard events")
+    wandb: str = option("Weights & Biases", choices=("offline", "online", "disabled"))
+    video_every: int = option("training games between videos of what the agent saw, 0: none", ge=0)
+    project: str = option("W&B project")
+    group: str | None = option("W&B group, null: the sweep's folder in a sweep, else none")
+    run_name: str | None = option("W&B run name, null: rung, overrides and seed")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    best: bool = option("keep the weights of the best mean return")
+    final: bool = option("save a checkpoint at the end")
+    every_minutes: float = option("minutes between checkpoints a run can be resumed from, 0: never", ge=0)
+    keep: int = option("how many of the periodic ones to keep", ge=1)
+    replay: bool = option("save the replay too, so that a resumed run need not fill it anew")
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    name: str = option("name of the rung")
+    kind: List[str] = option("what the rung changes against the baseline", choices=KINDS)  # noqa: UP006
+    about: str = option("one sentence on the rung")
+    book_fps: float | None = option("agent steps per second in the book, on a GTX 1080 Ti")
+    book_minutes: float | None = option("minutes to a mean of 17 in the book")
+    pong_bound: float | None = option("mean return at which the rung's source calls Pong solved, null: the usual 17")
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    every_steps: int | None = option("agent steps between evaluations, null: none", ge=1)
+    episodes: int = option("games of one evaluation", ge=1)
+    epsilon: float = option("chance of a random action in them, 0: greedy", ge=0, le=1)
+    noop_max: int = option("most no-ops at the start of an ALE game in them and in play, 0: the run's own", ge=0)
+
+
+@dataclass(frozen=True)
+class StopConfig:
+    on: str = option("whose mean return counts: training's, or that of the last evaluation", choices=("train", "eval"))
+    reward_bound: float | None = option("solved at this mean return, null: never")
+    window: int = option("finished games the mean is taken over", ge=1)
+    max_steps: int | None = option("agent steps at most, null: no limit", ge=1)
+    max_minutes: float | None = option("minutes of training at most, evaluations apart, null: no limit", gt=0)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    algo: AlgoConfig
+    env: EnvConfig
+    wrappers: WrappersConfig
+    parallelism: ParallelismConfig
+    model: ModelConfig
+    optimizer: OptimizerConfig
+    replay: ReplayConfig
+    exploration: ExplorationConfig
+    execution: ExecutionConfig
+    tracking: TrackingConfig
+    checkpoint: CheckpointConfig
+    experiment: ExperimentConfig
+    stop: StopConfig
+    eval: EvalConfig
+    num_envs: int = option("environments (in each actor)", ge=1, le=4096)
+    seed: int = option("seed of everything random", ge=0, lt=2**32)
+    device: str = option("where the learner runs", choices=("auto", "cpu", "cuda", "mps"))
+
+    @property
+    def num_lanes(self) -> int:
+        """Environments of all actors together; each writes a lane of the replay."""
+        return self.num_envs * self.parallelism.num_actors
+
+    @property
+    def has_replay(self) -> bool:
+        """Whether experience is kept and drawn from; else it is learnt from in the order it comes, and forgotten."""
+        return self.algo.name == "dqn"
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether checkpoints hold the experience that is still to be learnt from; a replay only if it is asked for."""
+        return self.checkpoint.replay or not self.has_replay
+
+    @property
+    def shares_replay(self) -> bool:
+        """Whether actor processes write straight into the replay."""
+        return self.parallelism.name == "process" and self.parallelism.transport == "shared_memory"
+
+    @property
+    def replay_ratio(self) -> float | None:
+        """Samples that are learnt from for each agent step; ``None`` where that is left free."""
+        if not self.has_replay:
+            return self.algo.epochs or 1
+        ratio = self.parallelism.replay_ratio
+        if ratio == "free":
+            return None
+        return self.algo.batch_size / given(self.algo.steps_per_update) if ratio is None else float(ratio)
+
+    @property
+    def updates_per_step(self) -> float | None:
+        """Updates done for each agent step; ``None`` where that is left free."""
+        if self.algo.rollout_steps is not None:  # a rollout is cut into whole batches
+            rollout = self.num_lanes * self.algo.rollout_steps
+            return given(self.algo.epochs) * (rollout // self.algo.batch_size) / rollout
+        return None if self.replay_ratio is None else self.replay_ratio / self.algo.batch_size
+
+    @property
+    def decay_updates(self) -> float:
+        """Updates over which the learning rate, and an entropy bonus with it, falls."""
+        if self.optimizer.lr_decay_steps is None:
+            return given(self.optimizer.lr_decay_updates)
+        return self.optimizer.lr_decay_steps * given(self.updates_per_step)

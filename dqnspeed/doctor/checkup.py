@@ -1,0 +1,259 @@
+"""What a random policy's games tell of an environment: findings, each with a verdict and what to do about it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import gymnasium
+import numpy as np
+
+from dqnspeed.config.schema import ACTOR_CRITIC, RunConfig
+from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
+
+OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; nothing will be learnt through this
+ENOUGH = 1000  # steps after which what never happened counts as a mistake
+# Wrappers that do what a stage of ours does.
+STAGES = {
+    "FrameStackObservation": "stack",
+    "FrameStack": "stack",
+    "AtariPreprocessing": "frame_skip",
+    "MaxAndSkipObservation": "frame_skip",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's report."""
+
+    verdict: str
+    topic: str
+    what: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verdict:<6} {self.topic:<14} {self.what}" + (f" -> {self.advice}" if self.advice else "")
+
+
+@dataclass
+class Played:
+    """What came of a random policy; rewards are those of the environment, not clipped."""
+
+    seconds: float = 0.0
+    rewards: list[float] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
+    terminated: int = 0
+    truncated: int = 0
+    still: int = 0  # steps after which the frame was what it was before
+    stack: np.ndarray = field(default_factory=lambda: np.empty(0))  # (stack * C, ...) from the middle of the play
+    low: float = math.inf  # of the frames' values; NaN once one was
+    high: float = -math.inf
+    states: set[int] = field(default_factory=set)  # where states are numbered
+
+
+def play_at_random(
+    env: VectorEnv, spec: EnvSpec, seconds: float, seed: int, tell: Callable[[float], None] = lambda _: None
+) -> Played:
+    """Play the one environment of ``env`` at random; ``tell`` hears how far it is, from 0 to 1."""
+    played, rng = Played(), np.random.default_rng(seed)
+    stack = FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
+    before = np.array(env.reset([seed]))
+    stack.push(before, np.ones(1, bool))
+    played.stack = stack.observations[0].copy()
+    begin, told = time.perf_counter(), 0.0
+    while (now := time.perf_counter() - begin) < seconds:
+        if now - told > 0.5:
+            told = now
+            tell(now / seconds)
+        env.send(rng.integers(spec.num_actions, size=1))
+        step = env.recv()
+        stack.push(step.frames, step.first)
+        if not step.first[0]:
+            played.rewards.append(float(step.rewards[0]))
+            played.still += int(np.array_equal(step.frames, before))
+        played.episodes += step.episodes
+        played.terminated += int(step.terminated[0])
+        played.truncated += int(step.truncated[0])
+        played.low = float(np.minimum(played.low, step.frames.min()))  # unlike min(), it does not lose NaN
+        played.high = float(np.maximum(played.high, step.frames.max()))
+        if now < seconds / 2:
+            played.stack = stack.observations[0].copy()
+        if spec.num_states:
+            played.states.add(int(step.frames[0].argmax()))
+        before = np.array(step.frames)
+    played.seconds = time.perf_counter() - begin
+    return played
+
+
+def examine(run: RunConfig, spec: EnvSpec, played: Played, limit: int | None) -> Iterator[Finding]:
+    """Findings on what was played; ``limit`` is the most steps that the environment allows a game."""
+    yield from _observations(run, spec, played)
+    yield from _rewards(run, played)
+    yield from _episodes(played, limit)
+    yield from _actions(run, spec, played)
+
+
+def _observations(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]:
+    topic = "observations"
+    scale = run.model.input_scale or spec.largest
+    low, high = played.low, played.high
+    shape = "x".join(map(str, spec.observation_shape))
+    image = len(spec.frame_shape) == 3
+    frames, channels = spec.stack, spec.frame_shape[0]
+    layout = (
+        f", {frames} frame{'s' * (frames > 1)} of {channels} channel{'s' * (channels > 1)}, channels first"
+        if image
+        else ""
+    )
+    largest = max(abs(low), abs(high))
+    what = f"{shape} {spec.frame_dtype}{layout}; {low:g} to {high:g}, scaled {low / scale:.3g} to {high / scale:.3g}"
+    if not math.isfinite(low + high):
+        yield Finding(WRONG, topic, what, "not finite; look for divisions by zero in the environment")
+    elif low == high:
+        yield Finding(WRONG, topic, what, "they never change; look at the picture, and at what reset and step return")
+    elif largest / scale < 1 / 16:
+        yield Finding(
+            WRONG,
+            topic,
+            what,
+            f"almost zero for the network; set model.input_scale={largest:g}, or do not divide them in the environment",
+        )
+    elif largest / scale > 10 and not run.model.background:
+        yield Finding(LOOK, topic, what, f"large for a network; set model.input_scale={largest:g}")
+    else:
+        yield Finding(OK, topic, what)
+    if image and spec.frame_shape[0] > min(spec.frame_shape[1:]):
+        yield Finding(
+            LOOK,
+            topic,
+            f"{spec.frame_shape[0]} channels of {spec.frame_shape[1]}x{spec.frame_shape[2]}",
+            "more channels than pixels a side; set env.channels=first or last if that is not so",
+        )
+    still = played.still / max(1, len(played.rewards))
+    if low != high and still > 0.5:
+        what = f"the frame does not change in {still:.0%} of steps"
+        yield Finding(WRONG if still == 1 else LOOK, topic, what, "actions may do nothing, or it is an old picture")
+    if image and spec.stack == 1 and spec.frame_dtype == np.uint8 and spec.largest == 255:
+        yield Finding(LOOK, topic, "one frame shows no movement", "wrappers.stack=2 or more, where things move")
+
+
+def _rewards(run: RunConfig, played: Played) -> Iterator[Finding]:
+    topic, rewards = "rewards", np.array(played.rewards)
+    told = np.flatnonzero(rewards)
+    if not np.isfinite(rewards).all():
+        bad = int(np.argmin(np.isfinite(rewards)))
+        yield Finding(WRONG, topic, f"{rewards[bad]} at step {bad + 1:,}", "must be finite numbers")
+        return
+    if not len(told):
+        what = f"all zero in {len(rewards):,} random steps"
+        advice = "nothing says what is good; give a reward that random play meets now and then"
+        yield Finding(WRONG if len(rewards) > ENOUGH else LOOK, topic, what, advice)
+        return
+    share, sizes = len(told) / len(rewards), np.abs(rewards[told])
+    what = (
+        f"{rewards.min():g} to {rewards.max():g}, not zero in {share:.2%} of steps, there of size {np.median(sizes):g}"
+    )
+    if share < 1e-3:
+        further = "algo.n_step=10 carries them further" if run.algo.name == "dqn" else "expect long training"
+        yield Finding(LOOK, topic, what, f"very rare; {further}")
+    elif run.wrappers.clip_reward and sizes.max() > 1 and np.ptp(sizes) > 0:
+        yield Finding(LOOK, topic, what, "wrappers.clip_reward=true makes them alike; returns are unclipped")
+    elif not run.wrappers.clip_reward and sizes.max() > 20 and run.algo.name != "q_learning":
+        advice = "far from 1; divide them in the environment, or set wrappers.clip_reward=true"
+        yield Finding(WRONG if run.algo.loss == "mse" else LOOK, topic, what, advice)
+    elif np.ptp(rewards) == 0:
+        yield Finding(LOOK, topic, what, "the same at every step, so only the length of a game counts")
+    else:
+        yield Finding(OK, topic, what)
+
+
+def _episodes(played: Played, limit: int | None) -> Iterator[Finding]:
+    topic, lengths = "episodes", [e.length for e in played.episodes]
+    if not lengths:
+        what, steps = f"none ended in {len(played.rewards):,} steps", len(played.rewards)
+        if limit is not None and steps <= limit:
+            yield Finding(LOOK, topic, f"{what}, fewer than its limit of {limit:,}", "ask again with more seconds=")
+        else:
+            advice = "games must end: check terminated, or give gymnasium.register max_episode_steps"
+            yield Finding(WRONG if steps > ENOUGH else LOOK, topic, what, advice)
+        return
+    returns = [e.episode_return for e in played.episodes]
+    ends = played.terminated + played.truncated
+    what = (
+        f"{len(lengths)} games of {min(lengths)} to {max(lengths)} steps (median {np.median(lengths):g}), "
+        f"{played.terminated} terminated, {played.truncated} truncated, returns {np.mean(returns):.3g} "
+        f"± {np.std(returns):.2g}"
+    )
+    if np.median(lengths) <= 1:
+        yield Finding(WRONG, topic, what, "over as soon as they begin: check what terminated means")
+    elif played.truncated == ends:
+        yield Finding(
+            LOOK, topic, what, "random play only ever meets the time limit; fine if nothing can be lost before"
+        )
+    elif len(returns) > 5 and np.std(returns) == 0:
+        yield Finding(LOOK, topic, what, "every game returns the same, so none is better than another yet")
+    else:
+        yield Finding(OK, topic, what)
+
+
+def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]:
+    topic, count = "exploration", spec.num_actions
+    if spec.num_states:
+        missing = spec.num_states - len(played.states)
+        yield Finding(
+            LOOK if missing else OK,
+            topic,
+            f"saw {len(played.states)} of {spec.num_states} states",
+            "the others are walls, unreachable or far" if missing else "",
+        )
+    if run.algo.name in ACTOR_CRITIC:
+        yield Finding(
+            OK if run.algo.entropy else LOOK,
+            topic,
+            f"{count} actions, entropy bonus {run.algo.entropy:g} "
+            f"(a policy that knows nothing has entropy {np.log(count):.2f})",
+            "" if run.algo.entropy else "algo.entropy=0.01 keeps it from settling early",
+        )
+        return
+    e = run.exploration
+    steps = e.decay_start + e.decay_steps
+    random = e.start * e.decay_start + (e.start + e.final) / 2 * e.decay_steps
+    what = f"{count} actions; epsilon {e.final:g} after {steps:,} steps, {random / count:,.0f} random tries of each"
+    if random / count < 200:
+        yield Finding(LOOK, topic, what, "few; raise exploration.decay_steps")
+    elif e.final > 0.2 and run.algo.name != "q_learning":
+        yield Finding(LOOK, topic, what, f"training's returns are of a policy that errs {e.final:.0%} of the time")
+    else:
+        yield Finding(OK, topic, what)
+
+
+def wrapper_order(env: gymnasium.Env, run: RunConfig) -> Iterator[Finding]:
+    """Findings on the wrappers that an environment of the user's own brings, outermost first."""
+    topic, chain = "wrappers", []
+    while isinstance(env, gymnasium.Wrapper):
+        chain.append(env)
+        env = env.env
+    names = [type(wrapper).__name__ for wrapper in chain]
+    shown = " > ".join([*names, type(env).__name__])
+    rewards = [i for i, w in enumerate(chain) if isinstance(w, gymnasium.RewardWrapper) or "Reward" in type(w).__name__]
+    statistics = [i for i, name in enumerate(names) if name == "RecordEpisodeStatistics"]
+    if rewards and statistics and min(statistics) < max(rewards):
+        what = f"{names[min(statistics)]} outside {names[max(rewards)]} ({shown})"
+        yield Finding(LOOK, topic, what, "the returns it tells are of changed rewards; record first, change them after")
+    elif rewards:
+        yield Finding(
+            LOOK,
+            topic,
+            f"{names[rewards[0]]} changes rewards ({shown})",
+            "episode/return is of changed rewards; wrappers.clip_reward=true leaves returns alone",
+        )
+    doubled = []
+    for name in names:
+        stage = STAGES.get(name)
+        if stage is not None and getattr(run.wrappers, stage) > 1:
+            doubled.append(name)
+            yield Finding(WRONG, topic, f"{name} and wrappers.{stage} do the same twice ({shown})", "drop one of them")
+    if not rewards and not doubled:
+        yield Finding(OK, topic, shown)

@@ -1,0 +1,329 @@
+"""``python -m dqnspeed.doctor.gpu``: tries on this machine's GPU whatever dqnspeed can do there, and writes a report.
+
+Every file of tests and every training runs in a process of its own with a time limit, so that what hangs costs its own
+time alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import torch
+from omegaconf import OmegaConf
+
+from dqnspeed.cli.app import fail, run_app
+from dqnspeed.config.options import ConfigError, check_values, option, usage
+from dqnspeed.runs.summary import write_summary
+from dqnspeed.system import machine
+
+ABOUT = "Try everything that a GPU can do here, in at most 20 minutes, and write what came of it."
+ROOT = Path(__file__).resolve().parents[2]
+# Seconds that each part may take; what has not begun by then is told as not run.
+LIMITS = {"tests": 300, "train": 480, "resume": 170, "timings": 240}
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+FIGURES = (
+    "steps_per_second", "updates_per_second", "updates", "startup_s", "wall_time_s", "return_mean_100", "peak_rss_mib",
+    "peak_gpu_mib", "resumed_at", "busy",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CheckConfig:
+    part: str = option("what to try", choices=("all", *LIMITS), default="all")
+    seconds: float = option("length of each training", gt=0, default=60.0)
+    out: str = option("the report; parts that were tried earlier stay in it", default="docs/gpu.md")
+    folder: str = option("where the runs and the results so far go", default="outputs/gpu")
+    device: str = option("cpu tries the command itself", choices=("cuda", "cpu"), default="cuda")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of the report."""
+
+    name: str
+    verdict: str
+    told: str = ""  # why it failed or was skipped
+    figures: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class Part:
+    """What a part needs: a folder of its own, and the time that is left of its limit."""
+
+    def __init__(self, name: str, options: CheckConfig, stamp: str):
+        self.options, self.folder = options, Path(options.folder).absolute() / f"{stamp}-{name}"
+        self._end = time.monotonic() + LIMITS[name]
+
+    def left(self) -> float:
+        return self._end - time.monotonic()
+
+    def path(self, name: str) -> Path:
+        return self.folder / re.sub(r"[^\w.]+", "_", name)
+
+    def call(self, log_name: str, *command: str, seconds: float = math.inf) -> tuple[int | None, str]:
+        """Exit code of ``python -m COMMAND`` (``None``: it ran out of time), and the end of what it printed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.path(f"{log_name}.log")
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HYDRA_FULL_ERROR": "0"}
+        with path.open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *command], cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                code: int | None = process.wait(max(0.0, min(self.left(), seconds)))
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                if process.poll() is None:  # it and its actors
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+        return code, " / ".join(lines[-3:])
+
+    def train(self, name: str, *overrides: str, resume: Path | None = None) -> Result:
+        """A training from the command line, and what its files tell."""
+        if self.left() < 1:
+            return Result(name, FAILED, "not run: no time was left for it")
+        folder = resume or self.path(name)
+        given = [f"resume={folder}"] if resume else [f"hydra.run.dir='{folder}'", "tracking=local"]
+        code, end = self.call(name, "dqnspeed.train", *given, *overrides, "tracking.progress=off")
+        if code != 0:
+            return Result(name, FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
+        try:
+            summary = json.loads((folder / "summary.json").read_text())
+            last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+        except (OSError, ValueError, IndexError) as error:
+            return Result(name, FAILED, f"left no results ({error})")
+        figures = {key: summary.get(key) for key in FIGURES}
+        figures["time"] = {key: value for key, value in last.items() if key.startswith("time/")}
+        if not summary["updates"]:
+            return Result(name, FAILED, "learnt nothing in its time", figures)
+        return Result(name, PASSED, figures=figures)
+
+
+def try_tests(part: Part) -> Iterator[Result]:
+    """Every test that is marked cuda, but none of the files whose packages only other tests need."""
+    files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.cuda" in path.read_text()]
+    if not files:
+        yield Result("tests marked cuda", SKIPPED, "there is no tests/ beside this package; run from the source tree")
+        return
+    for number, path in enumerate(files):
+        yield from _try_file(part, path, part.left() / (len(files) - number))
+
+
+def _try_file(part: Part, path: Path, seconds: float) -> Iterator[Result]:
+    report = part.path(f"{path.stem}.xml")
+    code, end = part.call(
+        path.stem, "pytest", "-m", "cuda", "-q", "-W", "ignore::pytest.PytestConfigWarning", "-p", "no:cacheprovider",
+        f"--junitxml={report}", str(path), seconds=seconds,
+    )  # fmt: skip
+    if not report.exists():
+        yield Result(path.name, FAILED, "took too long" if code is None else f"exit code {code}: {end}")
+        return
+    for case in ElementTree.parse(report).iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}".strip(".")
+        verdict, told = PASSED, ""
+        for tag, meaning in (("failure", FAILED), ("error", FAILED), ("skipped", SKIPPED)):
+            if (found := case.find(tag)) is not None:
+                verdict, told = meaning, " ".join((found.get("message") or "").splitlines()[:1])[:300]
+        yield Result(name, verdict, told, {"seconds": float(case.get("time") or 0)})
+
+
+RECIPES = ("baseline", "speedrun", "speedrun_dqn", "a3c", "pqn")
+
+
+def try_train(part: Part) -> Iterator[Result]:
+    """The recipes for the same time each."""
+    minutes = f"stop.max_minutes={part.options.seconds / 60}"
+    for recipe in RECIPES:
+        early = ["algo.learning_starts=1000"] if recipe == "baseline" else []  # else a minute may be all warm-up
+        name = ", ".join([recipe, *early])
+        yield part.train(name, f"experiment={recipe}", minutes, f"device={part.options.device}", *early)
+
+
+QUICK = ("model=small", "algo.learning_starts=500")
+RESUMED = {
+    "dqn serial": (*QUICK, "num_envs=2"),
+    "ppo overlap": ("algo=ppo", "wrappers=native", "parallelism=overlap", "model=small"),
+    "a3c 2 actors": ("algo=a3c", "num_envs=4", "parallelism.num_actors=2", "model=small"),
+}
+
+
+def try_resume(part: Part) -> Iterator[Result]:
+    """A run goes on where it was begun, and then on a CPU."""
+    seconds = min(4.0, part.options.seconds)
+    for name, overrides in RESUMED.items():
+        folder, before = None, 0.0
+        for leg, device in (("begin", part.options.device), ("go on", part.options.device), ("go on, CPU", "cpu")):
+            given = (f"device={device}", f"stop.max_minutes={(before + seconds) / 60}")
+            result = part.train(f"{name}: {leg}", *(given if folder else (*overrides, *given)), resume=folder)
+            folder = folder or part.path(f"{name}: {leg}")
+            before = result.figures.get("wall_time_s", 0.0)
+            yield result
+            if result.verdict != PASSED:
+                break
+        else:
+            resumed = len(result.figures["resumed_at"])
+            yield Result(f"{name}: resumed", PASSED if resumed == 2 else FAILED, f"{resumed} times")
+
+
+EXECUTIONS = {
+    "eager": (),
+    "bf16": ("execution.precision=bf16",),
+    "channels_last": ("execution.channels_last=true",),
+    "lean": ("execution=lean",),
+    "compiled": ("execution=compiled",),
+    "unpinned copies": ("execution.pin_memory=false",),
+}
+
+
+def try_timings(part: Part) -> Iterator[Result]:
+    """The same DQN, with batches that a GPU is worth, in every way of running its arithmetic."""
+    minutes = f"stop.max_minutes={min(12.0, part.options.seconds) / 60}"
+    same = ("algo.learning_starts=600", "algo.batch_size=256", f"device={part.options.device}", minutes)
+    for name, overrides in EXECUTIONS.items():
+        yield part.train(name, *same, *overrides)
+
+
+PARTS: dict[str, Callable[[Part], Iterator[Result]]] = {
+    "tests": try_tests,
+    "train": try_train,
+    "resume": try_resume,
+    "timings": try_timings,
+}
+
+
+def check(options: CheckConfig) -> dict[str, Any]:
+    """Try the parts that are asked for; returns the results of all parts so far, written to the folder and report."""
+    path, out = Path(options.folder) / "results.json", Path(options.out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = _earlier(path)
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    for name in PARTS if options.part == "all" else (options.part,):
+        print(f"{name}: at most {LIMITS[name] / 60:.0f} minutes", flush=True)
+        part, begin, found = Part(name, options, stamp), time.monotonic(), list[Result]()
+        for result in PARTS[name](part):
+            found.append(result)
+            print(f"  {result.verdict:<8} {result.name} {result.told}".rstrip(), flush=True)
+        results[name] = {
+            "when": stamp,
+            "seconds": round(time.monotonic() - begin),
+            "length_s": options.seconds,
+            "machine": machine.describe(torch.device(options.device)),
+            "versions": {**machine.versions(), "cuda": torch.version.cuda},
+            "commit": machine.git_commit(),
+            "results": [dataclasses.asdict(result) for result in found],
+        }
+        write_summary(path, results)
+        out.write_text(render(results))
+    return results
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def render(results: Mapping[str, Any]) -> str:
+    """The report: a table a part, and what did not pass in words."""
+    lines = ["# On a GPU", "", "Written by `make gpu` (`python -m dqnspeed.doctor.gpu`).", ""]
+    for name in (name for name in PARTS if name in results):
+        part = results[name]
+        here, packages, found = part["machine"], part["versions"], part["results"]
+        counts = ", ".join(f"{sum(r['verdict'] == v for r in found)} {v}" for v in (PASSED, FAILED, SKIPPED))
+        shown = ", ".join(f"{key} {packages[key]}" for key in ("python", "torch", "cuda", "numpy") if packages.get(key))
+        lines += [
+            f"## {name.capitalize()}: {counts}", "",
+            f"{part['when'].replace('_', ' ')}, {part['seconds']} s; {here['gpu'] or 'no GPU'}, {here['cpu']}, "
+            f"{here['cores']} cores, {here['memory_gib']} GiB; {here['platform']}; {shown}; "
+            f"commit {part['commit'] or 'unknown'}.", "",
+        ]  # fmt: skip
+        trained = [r for r in found if "steps_per_second" in r["figures"]]
+        if trained:
+            lines += [
+                f"`python -m dqnspeed.train`, {part['length_s']:g} s or less each. Memory is the learner's process'; "
+                "`time/*` in seconds, as the last report of the run has it.",
+                "",
+                "| run | steps/s | updates/s | start-up, s | GPU, MiB | host, MiB | time/* |",
+                "|---|--:|--:|--:|--:|--:|---|",
+            ]
+        for r in trained:
+            numbers = [_shown(r["figures"][key]) for key in _COLUMNS]
+            spent = ", ".join(f"{k[5:]} {v:.1f}" for k, v in r["figures"]["time"].items())
+            lines.append(f"| {r['name']} | {' | '.join(numbers)} | {spent} |")
+        lines += [""] * bool(trained)
+        rest = [r for r in found if r not in trained or r["verdict"] != PASSED]
+        lines += [f"- {r['verdict']}: {r['name']}{': ' * bool(r['told'])}{r['told']}" for r in rest] + [""] * bool(rest)
+    return "\n".join(lines)
+
+
+_COLUMNS = ("steps_per_second", "updates_per_second", "startup_s", "peak_gpu_mib", "peak_rss_mib")
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f}"
+
+
+def _main() -> None:
+    arguments = sys.argv[1:]
+    if any(flag in arguments for flag in ("-h", "--help")):
+        print(usage("python -m dqnspeed.doctor.gpu [KEY=VALUE...]", ABOUT, CheckConfig))
+        return
+    options = parse(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        build = "" if torch.version.cuda else ", a build without CUDA,"
+        fail(f"gpu_check: torch {torch.__version__}{build} finds no CUDA device here, so nothing was tried.")
+    results = check(options)
+    tried = PARTS if options.part == "all" else (options.part,)
+    found = [result for name in tried for result in results[name]["results"]]
+    counts = ", ".join(f"{sum(r['verdict'] == v for r in found)} {v}" for v in (PASSED, FAILED, SKIPPED))
+    print(f"{counts}; {options.out}")
+    if any(result["verdict"] == FAILED for result in found):
+        sys.exit(1)
+
+
+def parse(arguments: list[str]) -> CheckConfig:
+    """The options of a command line.
+
+    Raises:
+        ConfigError: one is unknown or out of range, or would let a CPU's figures stand for a GPU's.
+    """
+    known = [field.name for field in dataclasses.fields(CheckConfig)]
+    for argument in arguments:
+        key, equals, _ = argument.partition("=")
+        if not equals or key not in known:
+            raise ConfigError(f"{argument}: is no option; give KEY=VALUE, where KEY is one of {', '.join(known)}.")
+    options = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(CheckConfig), OmegaConf.from_dotlist(arguments)))
+    assert isinstance(options, CheckConfig)
+    check_values(options)
+    if options.device == "cpu" and not {options.out, options.folder}.isdisjoint({CheckConfig.out, CheckConfig.folder}):
+        raise ConfigError("device=cpu: give out=FILE and folder=FOLDER too, so that no GPU's results are overwritten.")
+    return options
+
+
+def main() -> None:
+    """Console entry point."""
+    run_app(_main)
+
+
+if __name__ == "__main__":
+    main()

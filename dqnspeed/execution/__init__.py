@@ -1,0 +1,1 @@
+"""How the arithmetic of a learner is run."""

@@ -1,0 +1,43 @@
+"""How the arithmetic of a learner is run: threads, precision, memory layout, and the way to the device."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from contextlib import AbstractContextManager
+
+import torch
+from torch import nn
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import ExecutionConfig, RunConfig
+from dqnspeed.system import machine
+
+
+def check_execution(run: RunConfig) -> None:
+    """Raise :class:`ConfigError` for a device or an execution that this machine cannot give."""
+    if not machine.device_available(run.device):
+        raise ConfigError(f"device={run.device}: torch {torch.__version__} finds no such device here; use auto or cpu.")
+    compilers = ("cc", "gcc", "clang") if machine.pick_device(run.device).type == "cuda" else ("c++", "g++", "clang++")
+    if run.execution.compile and not any(map(shutil.which, compilers)):
+        raise ConfigError(
+            f"execution.compile=true: needs a compiler ({', '.join(compilers)}), and none is on the PATH."
+        )
+
+
+def gradients_off(execution: ExecutionConfig) -> AbstractContextManager[object]:
+    """``torch.no_grad()``, or nothing in the rung that shows what leaving it out costs."""
+    return torch.no_grad() if execution.no_grad else contextlib.nullcontext()
+
+
+def precision(execution: ExecutionConfig, device: torch.device) -> AbstractContextManager[object]:
+    """Autocast to bf16, or nothing."""
+    if execution.precision == "bf16":
+        return torch.autocast(device.type, torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def place(network: nn.Module, execution: ExecutionConfig, device: torch.device) -> nn.Module:
+    """Move a network to its device and memory layout."""
+    layout = torch.channels_last if execution.channels_last else torch.contiguous_format
+    return network.to(device=device, memory_format=layout)  # type: ignore[call-overload]

@@ -1,0 +1,1 @@
+"""How actions are chosen."""

@@ -1,0 +1,74 @@
+"""Uniform replay: transitions drawn at random from all that are remembered (Lin 1992, Mnih et al. 2015)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
+from dqnspeed.memory.n_step import Batch, NStepRings
+
+
+class UniformReplay(NStepRings):
+    """Rings sampled uniformly over all complete transitions.
+
+    Where another process writes (``concurrent``), a batch that was overtaken by the writer is drawn again.
+    """
+
+    def __init__(
+        self,
+        buffers: LocalBuffers | SharedBuffers,
+        stack: int,
+        n_step: int,
+        gamma: float,
+        seed: int = 0,
+        concurrent: bool = False,
+        lock: Any = None,
+    ):
+        super().__init__(buffers, stack, n_step, gamma, concurrent, lock)
+        self._rng = np.random.default_rng(seed)
+
+    def discard_pending(self) -> None:
+        """What random actions brought is learnt from too."""
+
+    def sample(self, batch_size: int) -> Batch:
+        """Draw ``batch_size`` transitions with replacement, uniformly over those that are complete.
+
+        Raises:
+            LookupError: nothing can be drawn yet.
+        """
+        while True:
+            lane, row = self._draw(batch_size)
+            batch, oldest = self._gather(lane, row)
+            if not self._margin or (oldest > self._cursors()[lane] - self._rows).all():
+                return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is stored, and the state of the draw."""
+        return {**super().state_dict(), "rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._rng.bit_generator.state = state["rng"]
+
+    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Lanes and absolute row numbers of ``count`` transitions."""
+        written = self._cursors()
+        held_back = self.stack - 1  # the rows before a ring's oldest frame are gone, so its stack is unknown
+        oldest = np.where(written > self._rows, written - self._rows + held_back + self._margin, 0)
+        choices = np.maximum(written - self.n_step - oldest, 0)
+        ends = choices.cumsum()
+        if not ends[-1]:
+            raise LookupError("the replay holds no complete transition yet")
+        lane, row = np.empty(count, np.int64), np.empty(count, np.int64)
+        missing = np.arange(count)
+        for _ in range(1000):
+            drawn = self._rng.integers(ends[-1], size=len(missing))
+            lane[missing] = at = np.searchsorted(ends, drawn, side="right")
+            row[missing] = oldest[at] + drawn - (ends[at] - choices[at])
+            missing = missing[~self._flat["transition"][self._index(at, row[missing])]]
+            if not len(missing):
+                return lane, row
+        raise LookupError("the replay holds hardly any transition yet")

@@ -1,0 +1,1 @@
+"""Networks, built from the numbers in conf/model."""

@@ -1,0 +1,36 @@
+"""What comes before the first layer: scaling, and taking a still background away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Preprocess(nn.Module):
+    """Casts observations to float and scales them; optionally subtracts a background first.
+
+    ``background`` is the per-pixel median of frames of random play, ``(C, H, W)``, repeated for the stack. It
+    is a buffer, so it is saved, shared and moved with the weights. Until it is measured it is zero.
+    """
+
+    background: Tensor
+
+    def __init__(self, observation_shape: Sequence[int], scale: float, subtract: bool):
+        super().__init__()
+        self.scale = 1.0 / scale
+        self.subtract = subtract
+        if subtract:
+            self.register_buffer("background", torch.zeros(tuple(observation_shape)))
+
+    def forward(self, observations: Tensor) -> Tensor:
+        values = observations.float()
+        return (values - self.background) * self.scale if self.subtract else values * self.scale
+
+    def measure(self, frames: Tensor) -> None:
+        """Set the background to the median of ``frames`` ``(K, C, ...)``, K frames of random play."""
+        if self.subtract:
+            median = frames.float().median(dim=0).values
+            copies = self.background.shape[0] // median.shape[0]
+            self.background.copy_(torch.cat([median] * copies))

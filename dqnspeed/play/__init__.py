@@ -1,0 +1,10 @@
+"""``python -m dqnspeed.play``."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Console entry point."""
+    from dqnspeed.play.command import main as command  # the parts of this package can be had without it
+
+    command()

@@ -1,0 +1,230 @@
+"""``python -m dqnspeed.report FOLDER...``: the table of a sweep's runs, and their learning curves as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import json
+import math
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from dqnspeed import about
+from dqnspeed.cli import compose
+from dqnspeed.cli import resume as resuming
+from dqnspeed.config import changes
+from dqnspeed.config.options import ConfigError
+
+NUMBER = (int, float, type(None))
+# What a row of the table needs of a summary.json.
+NEEDED: dict[str, Any] = {
+    "experiment": str, "kind": list, "seed": int, "solved": bool, "stopped_by": (str, type(None)),
+    "steps_per_second": NUMBER, "updates_per_second": NUMBER, "replay_ratio": NUMBER, "return_mean_100": NUMBER,
+    "time_to_solve_s": NUMBER,
+}  # fmt: skip
+LEGEND_WIDTH, LEGEND_LINES = 80, 6  # characters, and lines that fit beside the curves
+ENDED_WELL = ("reward_bound", "max_steps", "max_minutes")
+
+
+class DamagedError(ValueError):
+    """A file of a run that cannot be used; the message is one sentence for the user."""
+
+
+def runs_below(folders: Sequence[Path]) -> list[Path]:
+    """Folders of finished runs at or below ``folders``."""
+    return sorted({path.parent for folder in folders for path in folder.rglob("summary.json")})
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """A run's summary, with ``label`` and ``kind`` also where an older run's holds none or those of its rung alone.
+
+    Raises:
+        DamagedError: there is no summary in ``summary.json``.
+    """
+    path = folder / "summary.json"
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path}: is damaged ({error}).") from error
+    if not isinstance(summary, dict):
+        raise DamagedError(f"{path}: is damaged (no summary).")
+    for key, kind in NEEDED.items():
+        if key not in summary or not isinstance(summary[key], kind):
+            raise DamagedError(f"{path}: is damaged ({key} is {summary.get(key, 'missing')}).")
+    return summary if isinstance(summary.get("label"), str) else {**summary, **_named(folder, summary)}
+
+
+def _named(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
+    given = folder / ".hydra" / "overrides.yaml"
+    if not given.exists():
+        return {"label": summary["experiment"]}
+    try:
+        overrides = [str(line) for line in OmegaConf.load(given)]
+        run = compose.from_hydra(resuming.load_run(folder))
+    except Exception as error:  # whatever a damaged YAML file raises, and options that are no longer
+        raise DamagedError(f"{folder / '.hydra'}: is damaged ({' '.join(str(error).split())}).") from error
+    changed = compose.changed(run, overrides)
+    return {
+        "label": changes.label(summary["experiment"], overrides, changed),
+        "kind": changes.kinds(summary["kind"], changed),
+    }
+
+
+def table(summaries: Sequence[dict[str, Any]]) -> str:
+    """A Markdown table, slowest first; speeds are also given relative to the baseline where it is among them."""
+    lines = [
+        "| run | kind | seed | agent steps/s | updates/s | replay ratio | mean return | solved after "
+        "| by the exponential mean |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    baselines = (s["steps_per_second"] for s in summaries if s["label"] == "baseline" and _ended_well(s))
+    baseline = next(baselines, None)
+    for summary in sorted(summaries, key=lambda s: s["steps_per_second"] or 0):
+        relative = f" ({(summary['steps_per_second'] or 0) / baseline:.2f}×)" if baseline else ""
+        bound = "≥ " if summary.get("time_is_lower_bound") else ""
+        solved = bound + _shown(summary["time_to_solve_s"], ".0f", " s") if summary["solved"] else "no"
+        cells = [
+            f"`{summary['label']}`",
+            ", ".join(map(str, summary["kind"])),
+            str(summary["seed"]),
+            _shown(summary["steps_per_second"], ".0f", relative),
+            _shown(summary["updates_per_second"], ".1f"),
+            _shown(summary["replay_ratio"], ".1f"),
+            _shown(summary["return_mean_100"], ".1f"),
+            solved if _ended_well(summary) else f"**not finished: {summary['stopped_by']}**",
+            _shown(summary.get("time_to_solve_avg_s"), ".0f", " s"),
+        ]
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def _ended_well(summary: dict[str, Any]) -> bool:
+    """Whether one of its own limits ended the run, and not an error or a signal; it may be running still."""
+    return summary["stopped_by"] in ENDED_WELL
+
+
+def _shown(value: float | None, form: str, unit: str = "") -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{value:{form}}{unit}"
+
+
+def curves(runs: Iterable[tuple[Path, dict[str, Any]]], picture: Path) -> list[str]:
+    """Draw mean and single returns of each run, a folder and its summary, against wall clock.
+
+    Returns:
+        A sentence for each file of which something could not be read; the rest of it is drawn.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    damages: list[str] = []
+    legend_lines = 0
+    for folder, summary in runs:
+        episodes = _points(folder / "episodes.csv", _episode, damages)
+        means = _points(folder / "metrics.jsonl", _mean, damages)
+        if not means:
+            continue
+        mark = "" if _ended_well(summary) else f" (not finished: {summary['stopped_by']})"
+        name = f"{summary['label']}, seed {summary['seed']}{mark}".replace("$", r"\$")
+        name = textwrap.fill(name, LEGEND_WIDTH)
+        legend_lines += name.count("\n") + 1
+        (line,) = axes.plot(*zip(*means, strict=True), label=name, linestyle=":" if mark else "-")
+        if episodes:
+            minutes, returns = zip(*episodes, strict=True)
+            axes.scatter(minutes, returns, s=4, alpha=0.35, color=line.get_color(), linewidths=0)
+    axes.set(xlabel="minutes since the first environment step", ylabel="unclipped return")
+    axes.set_title("Mean of the last games, as many as stop.window (line), and single games (dots)", fontsize=10)
+    axes.grid(alpha=0.3)
+    if legend_lines > LEGEND_LINES:  # it would hide the curves
+        figure.set_size_inches(8, 4.5 + 0.15 * legend_lines)
+        figure.legend(loc="outside lower left", frameon=False, fontsize=7)
+    elif axes.lines:
+        axes.legend(frameon=False, fontsize=8)
+    try:
+        figure.savefig(picture, dpi=120)
+    except (OSError, ValueError) as error:
+        damages.append(f"--curves {picture}: cannot be written ({error}).")
+    plt.close(figure)
+    return damages
+
+
+Point = tuple[float, float]
+
+
+def _points(path: Path, read: Callable[[str], Point | None], damages: list[str]) -> list[Point]:
+    """Minutes and value of each line that has them; tells ``damages`` what could not be read."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        damages.append(f"{path}: cannot be read ({error.strerror}).")
+        return []
+    points, lost = [], 0
+    for line in lines:
+        try:
+            points.append(read(line))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            lost += 1
+    if lost:
+        damages.append(f"{path}: is damaged; {lost} of its {len(lines)} lines cannot be read, the others are drawn.")
+    return [point for point in points if point is not None]
+
+
+def _mean(line: str) -> Point | None:
+    report = json.loads(line)
+    mean = report.get("episode/return_mean_100")
+    return None if mean is None else (float(report["time"]) / 60, float(mean))
+
+
+def _episode(line: str) -> Point | None:
+    if line.startswith("episode,"):
+        return None  # the header
+    _, value, _, _, _, seconds, _ = next(csv.reader([line]))
+    return float(seconds) / 60, float(value)
+
+
+def main() -> None:
+    """Console entry point. The exit code is 1 where something that was asked for could not be told."""
+    parser = argparse.ArgumentParser(prog="dqnspeed-report", description="The table of runs, and their curves.")
+    parser.add_argument("folders", nargs="+", type=Path, help="run or sweep folders")
+    parser.add_argument("--curves", type=Path, metavar="PNG", help="also draw the learning curves (needs matplotlib)")
+    parser.add_argument("--version", action="version", version=about())
+    arguments = parser.parse_args()
+    problems = 0
+
+    def tell(sentence: str) -> None:
+        nonlocal problems
+        problems += 1
+        print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
+
+    draws = arguments.curves is not None
+    if draws and importlib.util.find_spec("matplotlib") is None:
+        tell(f"--curves {arguments.curves}: needs matplotlib; pip install 'dqnspeed[report]' brings it.")
+        draws = False
+    runs = []
+    for folder in arguments.folders:
+        if not folder.is_dir():
+            tell(f"{folder}: there is no such folder.")
+        elif not runs_below([folder]):
+            tell(f"{folder}: holds no finished run (no summary.json).")
+        for path in folder.glob("**/metrics.jsonl"):
+            if runs_below([folder]) and not (path.parent / "summary.json").exists():
+                print(f"dqnspeed: {path.parent}: is running still or was killed (no summary.json).", file=sys.stderr)
+    for folder in runs_below(arguments.folders):
+        try:
+            runs.append((folder, load(folder)))
+        except (DamagedError, ConfigError) as error:
+            tell(str(error))
+    if runs:
+        print(table([summary for _, summary in runs]), flush=True)
+    if runs and draws:
+        for sentence in curves(runs, arguments.curves):
+            tell(sentence)
+    sys.exit(min(problems, 1))

@@ -1,0 +1,262 @@
+"""Checkpoints: everything a run needs to go on, in one safetensors file written whole or not at all.
+
+Arrays and weights are tensors of the file, everything else is JSON in its header, and a SHA-256 over both tells a
+damaged file from a good one. Nothing in it is unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from torch import Tensor
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import CheckpointConfig
+from dqnspeed.system.atomic import flush
+from dqnspeed.tracking.files import time_logged
+
+log = logging.getLogger(__name__)
+
+State = dict[str, Any]  # nested dicts with string keys; leaves are arrays, tensors or JSON values
+_SEPARATOR = "/"
+
+
+class DamagedError(Exception):
+    """A checkpoint file is cut short, changed, or no checkpoint at all; the message says which file and why."""
+
+
+class Checkpoints:
+    """The ``checkpoints/`` folder of a run: ``best``, the last few periodic ones, and ``final`` once it has ended.
+
+    ``best`` holds the learner alone, to be played; the others hold all that a run needs to go on. A disk that
+    refuses some is a warning, once, and the checkpoints before them stay whole. Periodic ones are due by the time that
+    passes for people, also while the training's clock stands still for evaluations.
+    """
+
+    def __init__(self, folder: Path, config: CheckpointConfig):
+        self._folder, self._config = folder, config
+        self._best, self._provisional = float("-inf"), True
+        self._refused: dict[str, str] = {}  # why the disk refused the newest of each kind
+        self._wait()
+
+    def is_best(self, mean: float, provisional: bool = False) -> bool:
+        """Whether ``mean`` return is the best so far and ``best`` is to be kept.
+
+        Args:
+            provisional: it is the mean of fewer games than ``stop.window``, which owes more to luck: it never replaces
+                a ``best`` of that many, and the first of those always replaces it.
+        """
+        better = mean > self._best if provisional == self._provisional else self._provisional
+        return self._config.best and better and not math.isnan(mean)
+
+    def save_best(self, state: State, mean: float, provisional: bool = False) -> None:
+        if self._save("best", state):
+            self._best, self._provisional = mean, provisional
+
+    def is_due(self) -> bool:
+        """Whether it is time for a periodic checkpoint."""
+        return self._config.every_minutes > 0 and time.monotonic() >= self._due
+
+    def save_periodic(self, state: State, step: int) -> None:
+        """Save ``step_<step>`` and drop the oldest; a ``final`` from before the run was resumed is outdated now."""
+        if self._save(f"step_{step:010d}", state):
+            (self._folder / "final.safetensors").unlink(missing_ok=True)
+            for old in sorted(self._folder.glob("step_*.safetensors"))[: -self._config.keep]:
+                old.unlink()
+        self._wait()
+
+    @property
+    def keeps_final(self) -> bool:
+        """Whether a checkpoint is wanted at the end."""
+        return self._config.final
+
+    def save_final(self, state: State) -> None:
+        self._save("final", state)
+
+    def not_written(self) -> list[str]:
+        """Those that are missing at the end, and why."""
+        return [f"checkpoints/{name}.safetensors ({why})" for name, why in self._refused.items() if name != "step"]
+
+    def state_dict(self) -> State:
+        return {"best": None if self._best == float("-inf") else self._best, "provisional": self._provisional}
+
+    def load_state_dict(self, state: State) -> None:
+        self._best, self._provisional = float("-inf") if state["best"] is None else state["best"], state["provisional"]
+
+    def _wait(self) -> None:
+        self._due = time.monotonic() + self._config.every_minutes * 60
+
+    def _save(self, name: str, state: State) -> bool:
+        kind = name.partition("_")[0]
+        try:
+            save(self._folder / f"{name}.safetensors", state)
+        except (OSError, SafetensorError) as error:
+            if kind not in self._refused and kind != "final":  # of which the end of the run tells
+                log.warning("checkpoint %s could not be saved, training goes on: %s", name, error)
+            self._refused[kind] = getattr(error, "strerror", None) or str(error)
+            return False
+        self._refused.pop(kind, None)
+        return True
+
+
+def save(path: Path, state: State) -> None:
+    """Write ``state`` to ``path`` whole or not at all, also where the machine loses power.
+
+    Raises:
+        OSError, SafetensorError: the disk refused it; what was there before is untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, np.ndarray] = {}
+    facts = json.dumps(_take_arrays(state, "", arrays))
+    partial = path.with_suffix(".partial")
+    try:
+        save_file(arrays, partial, metadata={"facts": facts, "sha256": _checksum(facts, arrays)})
+        flush(partial)
+        os.replace(partial, path)
+        flush(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load(path: Path) -> State:
+    """The state in ``path``; tensors come back as arrays.
+
+    Raises:
+        DamagedError: the file is cut short, changed, or no checkpoint.
+    """
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no mapping
+        facts = metadata["facts"]
+        if _checksum(facts, arrays) != metadata["sha256"]:
+            raise DamagedError(f"{path} is damaged: its contents do not match its checksum.")
+        state: State = json.loads(facts)
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise DamagedError(f"{path} is damaged or no checkpoint ({type(error).__name__}: {error}).") from error
+    for name, array in arrays.items():
+        *parents, key = name.split(_SEPARATOR)
+        node = state
+        for parent in parents:
+            node = node[parent]
+        node[key] = array
+    return state
+
+
+def state_to_resume(folder: Path, config: CheckpointConfig) -> State:
+    """The state that the run in ``folder`` is resumed from; empty where it was killed before its first was due.
+
+    Raises:
+        ConfigError: there is none, or none that can be read.
+    """
+    try:
+        found = newest(folder / "checkpoints")
+    except DamagedError as error:
+        raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
+    if found is None:
+        if not config.every_minutes or _lasted_s(folder) > 60 * (config.every_minutes + 1):
+            raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to go on from.")
+        log.warning("%s was ended before its first checkpoint, so it begins again from its first step.", folder)
+        return {}
+    path, state = found
+    discard_newer(folder / "checkpoints", path)
+    log.info("going on from %s", path)
+    return state
+
+
+def _lasted_s(folder: Path) -> float:
+    """Seconds that ``metrics.jsonl`` tells of: of training, or with its evaluations, as the ages of files have it."""
+    lasted = time_logged(folder, 0) or 0.0
+    with contextlib.suppress(OSError):
+        metrics, config = folder / "metrics.jsonl", folder / ".hydra" / "config.yaml"
+        lasted = max(lasted, metrics.stat().st_mtime - config.stat().st_mtime)
+    return lasted
+
+
+def newest(folder: Path) -> tuple[Path, State] | None:
+    """The newest checkpoint of ``checkpoints/`` that can be read; damaged ones are named in warnings.
+
+    Returns:
+        Its path and state, or ``None`` where there is none at all.
+
+    Raises:
+        DamagedError: there are some and none can be read.
+    """
+    damage: list[DamagedError] = []
+    for path in candidates(folder):
+        try:
+            state = load(path)
+        except DamagedError as error:
+            damage.append(error)
+            continue
+        for found in damage:
+            log.warning("%s The one before it is used.", found)
+        return path, state
+    if damage:
+        raise DamagedError(" ".join(map(str, damage)))
+    return None
+
+
+def newest_config(folder: Path) -> tuple[Path, State] | None:
+    """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not read."""
+    for path in [*candidates(folder), folder / "best.safetensors"]:
+        with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+            with safe_open(path, framework="np") as file:
+                config = json.loads(file.metadata()["facts"]).get("config")
+            if config:
+                return path, config
+    return None
+
+
+def discard_newer(folder: Path, used: Path | None) -> None:
+    """Set aside what is newer than ``used``, as ``*.damaged``, and what a kill left half written.
+
+    A run that goes on from ``used`` must not meet the checkpoints of a segment that never was.
+    """
+    paths = candidates(folder)
+    for path in paths[: paths.index(used)] if used in paths else paths:
+        os.replace(path, path.with_suffix(".damaged"))
+    for partial in folder.glob("*.partial"):
+        partial.unlink()
+
+
+def candidates(folder: Path) -> list[Path]:
+    """Files a run can be resumed from, newest first: a ``final`` is only kept while nothing newer is there."""
+    return [*folder.glob("final.safetensors"), *sorted(folder.glob("step_*.safetensors"), reverse=True)]
+
+
+def _take_arrays(node: Mapping[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> State:
+    """``node`` without its arrays, which go to ``arrays`` under their path."""
+    rest: State = {}
+    for key, value in node.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            rest[key] = _take_arrays(value, f"{name}{_SEPARATOR}", arrays)
+        elif isinstance(value, Tensor):
+            arrays[name] = np.asarray(value.detach().cpu().numpy(), order="C")
+        elif isinstance(value, np.ndarray):
+            arrays[name] = np.asarray(value, order="C")
+        else:
+            rest[key] = value
+    return rest
+
+
+def _checksum(facts: str, arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

@@ -1,0 +1,171 @@
+"""Games played for their results: evaluation apart from training, and whoever else plays a trained network."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import logging
+import statistics
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from dqnspeed.actors.stepper import env_seeds
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec, Episode, FrameStack, Step, VectorEnv, make_vector_env
+from dqnspeed.envs.games import atari_game
+from dqnspeed.exploration.policy import EpsilonGreedy
+from dqnspeed.system import seeding
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 8  # environments that play an evaluation side by side
+LONGEST = 200_000  # agent steps in each environment at most; a greedy policy may go in circles for ever
+SEEDS = 2**31  # evaluation's seeds are those of actors nobody has
+
+
+@dataclass(frozen=True)
+class Game(Episode):
+    """A game that was played for its result; ``course`` is the same for games of the same actions and rewards."""
+
+    course: bytes = b""
+
+
+def with_starts(run: RunConfig, noop_max: int) -> RunConfig:
+    """``run`` with up to ``noop_max`` no-ops at the start of an ALE game; 0 keeps the starts that it has.
+
+    Without them ALE begins every game alike, whatever the seed, and a greedy policy plays one game over and over.
+    """
+    if not noop_max or atari_game(run.env) is None:
+        return run
+    return dataclasses.replace(run, wrappers=dataclasses.replace(run.wrappers, noop_max=noop_max))
+
+
+def copies(games: Sequence[Game]) -> str:
+    """A sentence where some of the games are copies of others, else nothing."""
+    if (different := distinct(games)) == len(games):
+        return ""
+    return (
+        f"Only {different} of {len(games)} games differ in what was done and earned, so their mean and spread say no "
+        f"more than those {different}."
+    )
+
+
+def distinct(games: Sequence[Game]) -> int:
+    """How many of the games are no copies of another."""
+    return len({game.course for game in games})
+
+
+def play_games(
+    env: VectorEnv,
+    spec: EnvSpec,
+    act: Callable[[np.ndarray], np.ndarray],
+    seeds: list[int],
+    games: int,
+    watch: Callable[[np.ndarray, np.ndarray, Step], None] = lambda *_: None,
+    give_up: Callable[[], bool] = lambda: False,
+) -> Iterator[Game]:
+    """Play ``games`` whole games, shared out over the environments so that short ones count no more than long ones.
+
+    Args:
+        act: actions ``(N,)`` for observations ``(N, stack * C, ...)``.
+        watch: called after each step with the observations acted on, the actions, and the step.
+        give_up: asked before each step; True ends the play.
+    """
+    count = env.num_envs
+    left = [games // count + (i < games % count) for i in range(count)]
+    stack = FrameStack(count, spec.stack, spec.frame_shape, spec.frame_dtype)
+    stack.push(env.reset(seeds), np.ones(count, bool))
+    courses = [hashlib.blake2b(digest_size=16) for _ in range(count)]
+    while any(left) and not give_up():
+        actions = act(stack.observations)
+        env.send(actions)
+        step = env.recv()
+        watch(stack.observations, actions, step)
+        stack.push(step.frames, step.first)
+        for i, course in enumerate(courses):
+            if not step.first[i]:  # that action was ignored
+                course.update(struct.pack("<qf", actions[i], step.rewards[i]))
+        for episode in step.episodes:
+            course, courses[episode.env] = courses[episode.env], hashlib.blake2b(digest_size=16)
+            if left[episode.env]:
+                left[episode.env] -= 1
+                yield Game(episode.env, episode.episode_return, episode.length, course=course.digest())
+
+
+class Evaluator:
+    """Every ``eval.every_steps`` agent steps: ``eval.episodes`` games by the greedy policy.
+
+    Its environments and seeds are its own, so that training goes on as if it had not been; each evaluation has new
+    seeds. ``mean`` is the mean return of the last one.
+    """
+
+    def __init__(self, run: RunConfig, spec: EnvSpec, network: nn.Module, device: torch.device):
+        self._config, self._seed, self._spec = run.eval, run.seed, spec
+        self._run = with_starts(dataclasses.replace(run, num_envs=min(run.eval.episodes, AT_ONCE)), run.eval.noop_max)
+        self._policy = lambda rng: EpsilonGreedy(network, spec.num_actions, run.execution, device, rng)
+        self._env: VectorEnv | None = None
+        self._next = run.eval.every_steps
+        self._told_of_copies = False
+        self.mean: float | None = None
+        self.count = 0
+
+    def is_due(self, agent_steps: int) -> bool:
+        return self._next is not None and agent_steps >= self._next
+
+    def play(self, agent_steps: int, give_up: Callable[[], bool]) -> list[Game]:
+        """The games of one evaluation; none where it was given up."""
+        assert self._config.every_steps is not None
+        number = self.count + 1
+        policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
+        seeds = env_seeds(self._seed, SEEDS, self._run.num_envs, segment=number)
+        act = lambda observations: policy(observations, self._config.epsilon)[0]  # noqa: E731
+        steps = itertools.count(1)
+        enough = lambda: give_up() or next(steps) > LONGEST  # noqa: E731
+        with seeding.preserved():
+            seeding.seed_everything(seeds[0])
+            if self._env is None:
+                self._env = make_vector_env(self._run)
+            episodes = list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=enough))
+        if give_up():
+            return []
+        self._next = agent_steps + self._config.every_steps
+        if len(episodes) < self._config.episodes:
+            log.warning("an evaluation was ended after %s steps with %d games finished.", f"{LONGEST:,}", len(episodes))
+        if episodes:
+            if (told := copies(episodes)) and not self._told_of_copies:
+                log.warning(
+                    "evaluation %d: %s eval.epsilon, or eval.noop_max in an ALE game, makes them differ.", number, told
+                )
+                self._told_of_copies = True
+            self.count, self.mean = number, statistics.fmean(e.episode_return for e in episodes)
+        return episodes
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"next": self._next, "mean": self.mean, "count": self.count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if state["next"] is not None and self._next is not None:
+            self._next = state["next"]
+        self.mean, self.count = state["mean"], state["count"]
+
+    def close(self) -> None:
+        if self._env is not None:
+            self._env.close()
+
+
+def evaluation_metrics(episodes: list[Game]) -> dict[str, float]:
+    """``eval/*`` of one evaluation."""
+    returns = [e.episode_return for e in episodes]
+    return {
+        "eval/return_mean": statistics.fmean(returns),
+        "eval/return_std": statistics.pstdev(returns),
+        "eval/length_mean": statistics.fmean(e.length for e in episodes),
+        "eval/distinct_games": distinct(episodes),
+    }

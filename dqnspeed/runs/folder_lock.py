@@ -1,0 +1,51 @@
+"""A run's folder belongs to one run, and to one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from dqnspeed.config.options import ConfigError
+
+
+def new_folder(path: Path) -> Path:
+    """Make ``path``, or where that exists ``path_2``, ``path_3``, ...; no two processes are given the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = itertools.chain([path.name], (f"{path.name}_{number}" for number in itertools.count(2)))
+    return next(made for made in map(path.with_name, names) if _is_new(made))
+
+
+def _is_new(folder: Path) -> bool:
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
+    """Hold ``folder`` for this process; the system lets go of it however the process ends.
+
+    A process may claim again what it holds; the first of its claims to end lets go.
+
+    Raises:
+        ConfigError: a new run finds another run there; the run to be resumed is still running, or its folder cannot
+            be written.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            lock = held.enter_context((folder / ".lock").open("a"))
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process's, where flock would be the open file's
+        except BlockingIOError as error:
+            if resumed:
+                raise ConfigError(f"resume={folder}: this run is still running.") from error
+            raise ConfigError(f"{folder}: another run is being written there; name a new folder.") from error
+        except OSError as error:
+            raise ConfigError(f"{folder}: cannot be written ({error.strerror}).") from error
+        if not resumed and (folder / "metrics.jsonl").exists():
+            raise ConfigError(f"{folder} holds another run already; name a new folder.")
+        yield

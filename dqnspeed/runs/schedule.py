@@ -1,0 +1,149 @@
+"""When to update and when to stop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from dqnspeed.config.schema import ACTOR_CRITIC, RunConfig, StopConfig
+from dqnspeed.memory import Memory, Rollouts, Stream
+from dqnspeed.runs.summary import Progress
+from dqnspeed.system.signals import StopSignals
+
+
+@dataclass(frozen=True)
+class LearningStart:
+    """Where a schedule counts from: agent ``steps``, and ``updates`` done before in a run that was resumed."""
+
+    steps: int
+    updates: int
+
+
+class UpdateSchedule(Protocol):
+    def due(self, agent_steps: int, updates: int) -> int:
+        """Updates to do now, given the agent steps collected and the updates done."""
+
+    def limit(self, updates: int) -> float:
+        """Agent steps that actors may have collected after so many updates."""
+
+
+class RatioSchedule:
+    """One update for ``steps_per_update`` agent steps, from ``start`` on; actors may be ``ahead`` by some steps."""
+
+    def __init__(self, steps_per_update: float, start: LearningStart, ahead: float = 0):
+        self._steps_per_update, self._start, self._ahead = steps_per_update, start, ahead
+
+    def due(self, agent_steps: int, updates: int) -> int:
+        late = agent_steps - self._start.steps
+        if late < 0:
+            return 0
+        owed = math.floor(late / self._steps_per_update) + 1 - (updates - self._start.updates)
+        return max(owed, 0)
+
+    def limit(self, updates: int) -> float:
+        return self._start.steps + self._ahead + (updates - self._start.updates) * self._steps_per_update
+
+
+class FreeSchedule:
+    """One update after another from ``start`` on, however fast steps come in."""
+
+    def __init__(self, start: LearningStart):
+        self._start = start
+
+    def due(self, agent_steps: int, updates: int) -> int:
+        return int(agent_steps >= self._start.steps)
+
+    def limit(self, updates: int) -> float:
+        return math.inf
+
+
+class MemorySchedule:
+    """As many updates as the memory has batches for; actors are never more ahead than ``memory.capacity``.
+
+    Args:
+        agent_steps: collected so far, those included that wait in the memory.
+    """
+
+    def __init__(self, memory: Stream | Rollouts, batch_size: int, agent_steps: int):
+        self._memory, self._batch_size = memory, batch_size
+        self._before = agent_steps - memory.waiting() - memory.taken
+
+    def due(self, agent_steps: int, updates: int) -> int:
+        return self._memory.due(self._batch_size)
+
+    def limit(self, updates: int) -> float:
+        return self._before + self._memory.taken + self._memory.capacity
+
+
+def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_steps: int = 0) -> UpdateSchedule:
+    """The schedule that ``algo`` and ``parallelism.replay_ratio`` ask for, after ``agent_steps`` of a resumed run."""
+    if isinstance(memory, (Stream, Rollouts)):
+        return MemorySchedule(memory, run.algo.batch_size, agent_steps)
+    if run.replay_ratio is None:
+        return FreeSchedule(start)
+    steps_per_update = run.algo.batch_size / run.replay_ratio
+    return RatioSchedule(steps_per_update, start, ahead=max(2 * steps_per_update, 2 * run.num_lanes))
+
+
+def schedule_sentence(run: RunConfig) -> str:
+    """What the schedules of a run come to, told at its start: how often it updates, and what falls over how long."""
+    per_step, parts = run.updates_per_step, list[str]()
+    if per_step is None:
+        parts.append(f"updates of {run.algo.batch_size} as fast as they go")
+    else:
+        every = "agent step" if per_step == 1 else f"{1 / per_step:g} agent steps"
+        parts.append(f"an update of {run.algo.batch_size} for every {every}")
+    if run.algo.name != "q_learning":
+        over = f" over {run.decay_updates:,.0f} updates"
+        over += f" ({run.decay_updates / per_step:,.0f} agent steps)" if per_step else ""
+        optimizer, algo = run.optimizer, run.algo
+        for name, first, last in (
+            ("learning rate", optimizer.lr, optimizer.lr_final),
+            ("entropy bonus", algo.entropy, algo.entropy_final),
+        ):
+            if first is not None:
+                parts.append(f"{name} {first:g}" + (f" to {last:g}{over}" if last not in (None, first) else ""))
+    if run.algo.name not in ACTOR_CRITIC:
+        epsilon = run.exploration
+        first, last, begin = epsilon.start, epsilon.final, epsilon.decay_start
+        fall = f" to {last:g} from agent step {begin:,} to {begin + epsilon.decay_steps:,}" if first != last else ""
+        parts.append(f"epsilon {first:g}{fall}")
+    return f"Schedule: {'; '.join(parts)}."
+
+
+class StopRule:
+    """Ends a run: solved, out of steps, out of time, or told to stop."""
+
+    def __init__(self, stop: StopConfig, signals: StopSignals):
+        self._bound = math.inf if stop.reward_bound is None else stop.reward_bound
+        self.max_steps = math.inf if stop.max_steps is None else stop.max_steps
+        self._max_seconds = math.inf if stop.max_minutes is None else stop.max_minutes * 60
+        self._on, self._signals = stop.on, signals
+        self.reason: str | None = None
+
+    def is_asked(self) -> bool:
+        """Whether a signal asked for the end."""
+        return self._signals.received is not None
+
+    def holds(self, progress: Progress, eval_mean: float | None = None) -> bool:
+        """Whether the run is over; ``reason`` then says why.
+
+        Args:
+            eval_mean: mean return of the last evaluation, which counts in place of training's with ``stop.on=eval``.
+        """
+        if self._signals.received is not None:
+            self.reason = self._signals.received.name
+        elif self._solved(progress, eval_mean):
+            self.reason = "reward_bound"
+            progress.solved()
+        elif progress.agent_steps >= self.max_steps:
+            self.reason = "max_steps"
+        elif progress.clock.now() >= self._max_seconds:
+            self.reason = "max_minutes"
+        return self.reason is not None
+
+    def _solved(self, progress: Progress, eval_mean: float | None) -> bool:
+        if self._on == "eval":
+            return eval_mean is not None and eval_mean >= self._bound
+        return progress.returns.full and progress.returns.mean >= self._bound

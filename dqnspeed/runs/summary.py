@@ -1,0 +1,219 @@
+"""What a run has come to so far, and ``summary.json``, what it came to in the end."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dqnspeed.actors import Collected
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import Episode
+from dqnspeed.system import atomic, machine
+from dqnspeed.tracking.metrics import Clock, Ema, Returns, Speed, Timer, rates
+
+ROUNDING_S = 0.001  # of the times in metrics.jsonl
+
+
+log = logging.getLogger(__name__)
+
+
+class Progress:
+    """Counters, clocks and returns of a run."""
+
+    def __init__(self, run: RunConfig):
+        self.clock, self.timer = Clock(), Timer(("sampling", "updating"))
+        self.returns = Returns(run.stop.window)
+        self.startup_s = 0.0
+        self.busy: str | None = None  # why this machine makes the run slower than it could be
+        self._created = time.perf_counter()
+        self.agent_steps = 0
+        self.time_to_solve_s: float | None = None
+        self.time_to_solve_avg_s: float | None = None
+        self._bound = math.inf if run.stop.reward_bound is None else run.stop.reward_bound
+        self.resumed_at: list[int] = []  # agent steps
+        self.lost_s, self.time_is_lower_bound = 0.0, False  # of training whose steps a kill took, as far as it is known
+        self.learning_began: tuple[float, int, int] | None = None  # seconds, agent steps and updates
+        self._epsilon = 1.0
+        self._loss = Ema()
+        self._every, self._next_report = run.tracking.report_every_s, 0.0
+        self._batch_size, self._frame_skip = run.algo.batch_size, run.wrappers.frame_skip
+        self._speed = Speed(self._batch_size, self._frame_skip)
+        self._began = (0.0, 0, 0)
+
+    def start(self) -> None:
+        """The first environment step begins."""
+        self.startup_s = time.perf_counter() - self._created
+        self.clock.start()
+
+    def add(self, collected: Collected) -> None:
+        self.agent_steps += collected.agent_steps
+        self._epsilon = collected.epsilon
+
+    def new_episodes(self, collected: Collected) -> Iterator[tuple[int, Episode]]:
+        """The games that ended, numbered from 1, each counted as it is handed out.
+
+        ``time_to_solve_avg_s`` is the moment when the exponential mean first reached the bound: the stop rule of the
+        book's programs (PTAN). It begins at the first game, so a lucky one may be enough; it ends nothing here.
+        """
+        for episode in collected.episodes:
+            self.returns.add(episode)
+            average = self.returns.average.value
+            if self.time_to_solve_avg_s is None and average is not None and average >= self._bound:
+                self.time_to_solve_avg_s = self.clock.now()
+            yield self.returns.count, episode
+
+    def learning(self, updates: int) -> None:
+        """An update is about to be done; remembers when this segment of the run began to learn."""
+        if self.learning_began is None:
+            self.learning_began = (self.clock.now(), self.agent_steps, updates)
+
+    def warn_busy(self, sentence: str | None) -> None:
+        """Warn of what other processes do to this run; the summary keeps what was told first."""
+        if sentence is not None:
+            log.warning("%s", sentence)
+            self.busy = self.busy or sentence
+
+    def solved(self) -> None:
+        self.time_to_solve_s = self.clock.now()
+
+    def report_is_due(self) -> bool:
+        """By the time that passes for people, also while the training's clock stands still for evaluations."""
+        return time.monotonic() >= self._next_report
+
+    def metrics(self, stats: Mapping[str, float], updates: int) -> dict[str, float]:
+        """The metrics of a report; those without a value yet are NaN."""
+        self._next_report = time.monotonic() + self._every
+        if math.isfinite(stats["train/loss"]):
+            self._loss.add(stats["train/loss"])
+        return {
+            **self.returns.metrics(),
+            **stats,
+            "train/loss_avg": math.nan if self._loss.value is None else self._loss.value,
+            "train/epsilon": self._epsilon,
+            "train/updates": updates,
+            **self._speed.metrics(self.clock.now(), self.agent_steps, updates),
+        }
+
+    def speed_while_learning(self, updates: int) -> dict[str, float]:
+        """``perf/*`` since this segment of the run began to learn; since its first step where it did not."""
+        then, steps, before = self.learning_began or self._began
+        seconds, collected = self.clock.now() - then, self.agent_steps - steps
+        return rates(seconds, collected, updates - before, self._batch_size, self._frame_skip)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "agent_steps": self.agent_steps,
+            "epsilon": self._epsilon,
+            "seconds": self.clock.now(),
+            "timer": dict(self.timer.seconds),
+            "returns": self.returns.state_dict(),
+            "loss": self._loss.value,
+            "resumed_at": self.resumed_at,
+            "time_to_solve_avg": self.time_to_solve_avg_s,
+            "lost_s": self.lost_s,
+            "time_is_lower_bound": self.time_is_lower_bound,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], updates: int) -> None:
+        self.agent_steps, self._epsilon, self._loss.value = state["agent_steps"], state["epsilon"], state["loss"]
+        self.clock.set(state["seconds"])
+        self.timer.seconds.update(state["timer"])
+        self.returns.load_state_dict(state["returns"])
+        self.resumed_at = [*state["resumed_at"], self.agent_steps]
+        self.time_to_solve_avg_s = state.get("time_to_solve_avg")
+        self.lost_s, self.time_is_lower_bound = state.get("lost_s", 0.0), state.get("time_is_lower_bound", False)
+        self._next_report = time.monotonic() + self._every
+        self._begin_segment(updates)
+
+    def count_lost(self, told: float | None, updates: int) -> bool:
+        """Count the time that passed after the checkpoint a run goes on from: until ``told``, ``None`` if unknown.
+
+        Returns:
+            Whether there was any.
+        """
+        self.time_is_lower_bound |= told is None
+        lost = 0.0 if told is None else told - self.clock.now()
+        if lost <= ROUNDING_S:
+            return False
+        self.lost_s += lost
+        self.clock.set(self.clock.now() + lost)
+        self._begin_segment(updates)
+        return True
+
+    def _begin_segment(self, updates: int) -> None:
+        self._began = (self.clock.now(), self.agent_steps, updates)
+        self._speed = Speed(self._batch_size, self._frame_skip, *self._began)
+
+
+def summarize(
+    run: RunConfig,
+    label: str,
+    progress: Progress,
+    device: torch.device,
+    updates: int,
+    eval_mean: float | None,
+    reason: str | None,
+    error: BaseException | None,
+) -> dict[str, Any]:
+    """The contents of ``summary.json``.
+
+    Speeds and the replay ratio leave the warm-up out; in a run that was resumed they are those of its last segment.
+    """
+    speed = progress.speed_while_learning(updates)
+    mean = progress.returns.mean
+    return {
+        "experiment": run.experiment.name,
+        "label": label,
+        "kind": list(run.experiment.kind),
+        "algo": run.algo.name,
+        "env": run.env.id,
+        "solved": progress.time_to_solve_s is not None,
+        "reward_bound": run.stop.reward_bound,
+        "stopped_by": "error" if error is not None else reason,
+        "error": None if error is None else f"{type(error).__name__}: {error}",
+        "time_to_solve_s": _rounded(progress.time_to_solve_s),
+        "time_to_solve_avg_s": _rounded(progress.time_to_solve_avg_s),
+        "startup_s": _rounded(progress.startup_s),
+        "wall_time_s": _rounded(progress.clock.now()),
+        "lost_s": _rounded(progress.lost_s),
+        "time_is_lower_bound": progress.time_is_lower_bound,
+        "agent_steps": progress.agent_steps,
+        "frames": progress.agent_steps * run.wrappers.frame_skip,
+        "episodes": progress.returns.count,
+        "updates": updates,
+        "steps_per_second": _rounded(speed["perf/steps_per_second"]),
+        "updates_per_second": _rounded(speed["perf/updates_per_second"]),
+        "replay_ratio": _rounded(speed["perf/replay_ratio"]),
+        "return_mean_100": _rounded(mean) if progress.returns.count else None,
+        "return_mean_games": len(progress.returns.last),
+        "eval_return_mean": _rounded(eval_mean),
+        "resumed_at": progress.resumed_at,
+        "steps_over_limit": max(0, progress.agent_steps - run.stop.max_steps) if run.stop.max_steps else 0,
+        "peak_rss_mib": _rounded(machine.peak_rss_mib()),
+        "peak_gpu_mib": _rounded(machine.peak_gpu_mib(device)),
+        "busy": progress.busy,
+        "seed": run.seed,
+        "machine": machine.describe(device),
+        "versions": machine.versions(),
+        "git_commit": machine.git_commit(),
+    }
+
+
+def write_summary(path: Path, summary: dict[str, Any]) -> list[str]:
+    """Write ``summary.json`` whole or not at all; returns what could not be written, and why."""
+    try:
+        atomic.write_json(path, summary)
+    except OSError as error:
+        return [f"{path.name} ({error.strerror})"]
+    return []
+
+
+def _rounded(value: float | None) -> float | None:
+    """``value`` for JSON, which knows no NaN and no infinity."""
+    return None if value is None or not math.isfinite(value) else round(value, 3)

@@ -1,0 +1,194 @@
+"""What this machine is and how much of it is free."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import platform
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+PACKAGES = (
+    "dqnspeed",
+    "torch",
+    "numpy",
+    "gymnasium",
+    "ale-py",
+    "opencv-python-headless",
+    "hydra-core",
+    "wandb",
+)
+
+
+OMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how torch's threads wait, if told
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def cores() -> int:
+    """Cores this process may use: those it is bound to, or fewer where a container's quota of CPU time is smaller."""
+    return max(1, math.floor(min(len(allowed_cores()), cpu_quota())))
+
+
+def cpu_quota(own: Path = Path("/proc/self/cgroup"), mounted: Path = CGROUPS) -> float:
+    """Cores' worth of time that this process' cgroups allow (v2: cpu.max, v1: cpu.cfs_quota_us); infinite without."""
+    return min(_quotas(own, mounted), default=math.inf)
+
+
+def _quotas(own: Path, mounted: Path) -> Iterator[float]:
+    with contextlib.suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            top = mounted / "cpu" if controllers else mounted
+            files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+            # A container may see its own group as the top, but reads the path that the host has for it.
+            inner = top / path.lstrip("/")
+            for folder in {top, inner, *(above for above in inner.parents if above.is_relative_to(top))}:
+                with contextlib.suppress(OSError, ValueError):  # "max", or -1 with v1: no limit
+                    quota, period = map(float, " ".join((folder / file).read_text() for file in files).split())
+                    if quota > 0 and period > 0:
+                        yield quota / period
+
+
+def allowed_cores() -> set[int]:
+    """Numbers of the cores that this process is bound to; of all where it is not."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def cpu_seconds() -> float:
+    """Seconds these cores together have worked, for anybody."""
+    worked, allowed = ("user", "nice", "system", "irq", "softirq", "steal"), allowed_cores()
+    return sum(
+        getattr(times, name, 0.0)
+        for number, times in enumerate(psutil.cpu_times(percpu=True))
+        for name in worked
+        if number in allowed
+    )
+
+
+def own_cpu_seconds() -> float:
+    """Seconds this process and its children have worked, those that have ended included."""
+    total = sum(os.times()[:4])
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            total += sum(child.cpu_times()[:4])
+    return total
+
+
+def available_memory() -> int:
+    """Bytes that can be allocated without swapping, within the container's limit where there is one."""
+    free = psutil.virtual_memory().available
+    limit, used = (_read_int(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if limit is not None and used is not None:
+        free = min(free, limit - used)
+    return max(0, free)
+
+
+def reset_peak_rss() -> None:
+    """Forget the peak of the jobs before this one; where the system cannot, the peak is that of all jobs."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_rss_mib() -> float:
+    """Peak resident memory of this process since :func:`reset_peak_rss`, MiB."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 2**10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def reset_peak_gpu() -> None:
+    """Forget the GPU memory that the jobs before this one took."""
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_gpu_mib(device: torch.device) -> float | None:
+    """Peak memory of this process' tensors on a GPU since :func:`reset_peak_gpu`, MiB; actors hold little more."""
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
+
+
+def pick_device(name: str) -> torch.device:
+    """The device ``auto`` means here: CUDA, else the CPU. MPS is used when asked for by name."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def device_available(name: str) -> bool:
+    if name == "cuda":
+        return torch.cuda.is_available()
+    return name != "mps" or torch.backends.mps.is_available()
+
+
+def describe(device: torch.device) -> dict[str, Any]:
+    """Processor, cores, memory and accelerator, for ``summary.json``."""
+    return {
+        "platform": platform.platform(),
+        "cpu": _cpu_name(),
+        "cores": cores(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "device": str(device),
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "omp": {name: os.environ[name] for name in OMP if name in os.environ},
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that matter to speed; Pillow-SIMD ends in ``.postN``."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    import PIL
+
+    found["pillow"] = PIL.__version__
+    return found
+
+
+def git_commit() -> str | None:
+    """Commit of the source tree this package runs from, with ``+changes`` when it is dirty; None for a wheel."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:  # describe --dirty would lock the index, and a run that is killed meanwhile would leave it locked
+        changes = "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+        return git("rev-parse", "HEAD") + changes
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _cpu_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _read_int(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,44 @@
+"""Everything random in this process that is not an object of its own: seeded, saved, set again."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch and the global generators that environments of a user's own may draw from."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed)
+
+
+@contextlib.contextmanager
+def preserved() -> Iterator[None]:
+    """Whatever is drawn inside, those outside draw as if it had not been."""
+    before = state_dict()
+    try:
+        yield
+    finally:
+        load_state_dict(before)
+
+
+def state_dict() -> dict[str, Any]:
+    version, words, gauss = random.getstate()
+    return {
+        "torch": torch.get_rng_state().numpy(),
+        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002
+        "python": [version, list(words), gauss],
+    }
+
+
+def load_state_dict(state: Mapping[str, Any]) -> None:
+    torch.set_rng_state(torch.from_numpy(state["torch"]))
+    np.random.set_state(state["numpy"])  # noqa: NPY002
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))

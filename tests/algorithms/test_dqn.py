@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_run
+from torch import nn
+
+from dqnspeed.algorithms.dqn import DQN
+from dqnspeed.algorithms.gradient import NotFiniteError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.exploration.policy import epsilon_at
+from dqnspeed.memory import Batch
+
+CPU = torch.device("cpu")
+VECTOR = EnvSpec((5,), np.dtype(np.float32), 3, 1, largest=1.0)
+IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 4, 2, largest=255.0)
+
+
+def make_batch(spec: EnvSpec, size: int = 16, seed: int = 0) -> Batch:
+    rng = np.random.default_rng(seed)
+
+    def observations() -> np.ndarray:
+        if spec.frame_dtype == np.uint8:
+            return rng.integers(0, 256, (size, *spec.observation_shape), np.uint8)
+        return rng.normal(size=(size, *spec.observation_shape)).astype(np.float32)
+
+    return Batch(
+        observations(),
+        rng.integers(spec.num_actions, size=size),
+        rng.normal(size=size).astype(np.float32),
+        observations(),
+        np.where(rng.random(size) < 0.3, 0, 0.97).astype(np.float32),
+    )
+
+
+def make_dqn(run: RunConfig, spec: EnvSpec, device: torch.device = CPU) -> DQN:
+    torch.manual_seed(0)
+    return DQN(run, spec, device)
+
+
+def mlp(*overrides: str) -> RunConfig:
+    return make_run("env=cartpole", "wrappers=none", "model=mlp", "model.hidden=[16]", *overrides)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("loss", ["mse", "huber"])
+@pytest.mark.parametrize("dueling", [False, True])
+def test_an_update_is_the_gradient_step_of_the_equation(double: bool, loss: str, dueling: bool) -> None:
+    run = mlp(f"algo.double={double}", f"algo.loss={loss}", f"model.dueling={dueling}", "algo.max_grad_norm=0.5")
+    dqn = make_dqn(run, VECTOR)
+    dqn.target.load_state_dict(make_target(dqn))  # so that online and target disagree
+    online, target = copy.deepcopy(dqn.network), copy.deepcopy(dqn.target)
+    optimizer = torch.optim.Adam(online.parameters(), lr=run.optimizer.lr)
+    batch = make_batch(VECTOR)
+
+    loss_sum = torch.zeros(())
+    for i in range(16):  # one sample at a time, from the equation
+        s, s2 = torch.tensor(batch.observations[i : i + 1]), torch.tensor(batch.next_observations[i : i + 1])
+        with torch.no_grad():
+            best = int((online if double else target)(s2).argmax())
+            goal = float(batch.rewards[i]) + float(batch.discounts[i]) * target(s2)[0, best]
+        error = online(s)[0, batch.actions[i]] - goal
+        loss_sum = loss_sum + (error**2 if loss == "mse" else nn.functional.huber_loss(error, torch.zeros(())))
+    optimizer.zero_grad()
+    (loss_sum / 16).backward()
+    nn.utils.clip_grad_norm_(online.parameters(), 0.5)
+    optimizer.step()
+
+    dqn.update(batch)
+    for ours, expected in zip(dqn.network.parameters(), online.parameters(), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
+    assert dqn.stats()["train/loss"] == pytest.approx(loss_sum.item() / 16, rel=1e-4)
+
+
+def make_target(dqn: DQN) -> dict[str, torch.Tensor]:
+    torch.manual_seed(7)
+    return {key: value + 0.3 * torch.randn_like(value) for key, value in dqn.target.state_dict().items()}
+
+
+def test_the_target_network_is_copied_every_target_sync_updates() -> None:
+    dqn = make_dqn(mlp("algo.target_sync=3"), VECTOR)
+    same = []
+    for i in range(6):
+        dqn.update(make_batch(VECTOR, seed=i))
+        pairs = zip(dqn.network.parameters(), dqn.target.parameters(), strict=True)
+        same.append(all(torch.equal(a, b) for a, b in pairs))
+    assert same == [False, False, True, False, False, True]
+
+
+def test_building_graphs_changes_no_number() -> None:
+    """The rung without torch.no_grad() is exact: it only costs time."""
+    results = []
+    for execution in ("execution.no_grad=true", "execution.no_grad=false"):
+        dqn = make_dqn(mlp("algo.double=true", execution), VECTOR)
+        for i in range(5):
+            dqn.update(make_batch(VECTOR, seed=i))
+        results.append([p.detach().clone() for p in dqn.network.parameters()])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "execution",
+    [
+        "execution.channels_last=true",
+        "execution.precision=bf16",
+        pytest.param("execution.compile=true", marks=pytest.mark.slow),
+    ],
+)
+def test_fast_executions_agree_with_the_plain_one(execution: str) -> None:
+    losses = []
+    for override in ("execution=eager", execution):
+        dqn = make_dqn(make_run("model=small", "optimizer.lr=1e-3", override), IMAGE)
+        batch = make_batch(IMAGE)
+        for _ in range(4):
+            dqn.update(batch)
+        losses.append(dqn._history[:4, 0].tolist())
+    assert losses[1] == pytest.approx(losses[0], rel=0.05 if "bf16" in execution else 1e-3)
+    assert losses[0][3] < losses[0][0]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "radam", "rmsprop", "rmsprop_deepmind"])
+def test_every_optimizer_lowers_the_loss(optimizer: str) -> None:
+    dqn = make_dqn(mlp(f"optimizer={optimizer}", "optimizer.lr=1e-3"), VECTOR)
+    batch = make_batch(VECTOR)
+    for _ in range(150):
+        dqn.update(batch)
+    assert dqn._history[149, 0] < 0.9 * dqn._history[0, 0]
+
+
+def test_a_loss_that_is_not_finite_is_named_with_its_update() -> None:
+    dqn = make_dqn(mlp(), VECTOR)
+    for i in range(5):
+        batch = make_batch(VECTOR, seed=i)
+        if i == 3:
+            batch.rewards[0] = math.nan
+        dqn.update(batch)
+    with pytest.raises(NotFiniteError, match=r"update 4: .*Likely causes: .*optimizer.lr"):
+        dqn.stats()
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_the_background_is_the_median_of_the_first_frames(layer_norm: bool) -> None:
+    dqn = make_dqn(make_run("model=small", "model.background=true", f"model.layer_norm={layer_norm}"), IMAGE)
+    frames = np.zeros((9, 1, 84, 84), np.uint8)
+    frames[:5] = 80  # five of nine
+    frames[:, 0, 0, 0] = np.arange(9) * 10
+    dqn.begin(frames)
+    background = dqn.network.state_dict()["preprocess.background"]
+    assert background.shape == (2, 84, 84)  # one for each frame of the stack
+    assert background[0, 1, 1] == 80 and background[1, 0, 0] == 40
+    assert torch.equal(background, dqn.target.state_dict()["preprocess.background"])
+    still = torch.tensor(np.full((1, 2, 84, 84), 80, np.uint8))
+    assert dqn.network.preprocess(still)[0, :, 1, 1].abs().max() == 0  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("length", ["lr_decay_updates=4", "lr_decay_steps=32"])
+def test_the_learning_rate_falls_in_a_straight_line(length: str) -> None:
+    run = mlp("optimizer.lr=1e-3", "optimizer.lr_final=2e-4", f"optimizer.{length}", "algo.steps_per_update=8")
+    dqn = make_dqn(run, VECTOR)
+    rates = []
+    for i in range(6):
+        dqn.update(make_batch(VECTOR, seed=i))
+        rates.append(dqn.optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([1e-3, 8e-4, 6e-4, 4e-4, 2e-4, 2e-4])
+
+
+def test_epsilon_falls_in_a_straight_line() -> None:
+    run = make_run("exploration.decay_start=100", "exploration.decay_steps=200", "exploration.final=0.1")
+    assert [epsilon_at(step, run) for step in (0, 100, 200, 300, 900)] == pytest.approx([1, 1, 0.55, 0.1, 0.1])
+
+
+@pytest.mark.cuda
+def test_cuda_learns_the_same_from_the_same_batches() -> None:
+    losses = []
+    for device in ("cpu", "cuda"):
+        dqn = make_dqn(make_run("model=small", "execution.pin_memory=true"), IMAGE, torch.device(device))
+        for i in range(8):
+            dqn.update(make_batch(IMAGE, seed=i))
+        losses.append(dqn._history[:8, 0].tolist())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-2)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    ("execution", "rel"),
+    [
+        ("execution.pin_memory=false", 1e-2),
+        ("execution.channels_last=true", 2e-2),
+        ("execution.precision=bf16", 0.05),
+        ("execution=compiled", 2e-2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # the compiler has hints on precision
+def test_cuda_executions_agree_with_the_plain_one(execution: str, rel: float) -> None:
+    losses = []
+    for override in ("execution=eager", execution):
+        dqn = make_dqn(make_run("model=small", "optimizer.lr=1e-3", override), IMAGE, torch.device("cuda"))
+        for i in range(4):  # other batches, so that a copy that comes too late would show
+            dqn.update(make_batch(IMAGE, seed=i))
+        losses.append(dqn._history[:4, 0].tolist())
+    assert losses[1] == pytest.approx(losses[0], rel=rel)

@@ -1,0 +1,321 @@
+"""Updates of the on-policy learners against their equations, one sample at a time, and what they learn."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_run
+from test_dqn import CPU, VECTOR, make_batch
+from torch import Tensor, nn
+
+from dqnspeed.algorithms import make_learner
+from dqnspeed.algorithms.gradient import GradientLearner
+from dqnspeed.algorithms.q_learning import QLearning
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec, describe
+from dqnspeed.exploration.policy import make_policy
+from dqnspeed.memory import Batch, RolloutBatch
+from dqnspeed.runs.checkpoint import load
+from dqnspeed.trainer import train
+
+SIZE = 16
+
+
+def mlp(*overrides: str) -> RunConfig:
+    return make_run("env=cartpole", "model.hidden=[16]", *overrides)
+
+
+def pieces() -> Batch:
+    batch = make_batch(VECTOR, SIZE)
+    batch.versions = np.zeros(SIZE, np.int64)
+    return batch
+
+
+def rollout() -> RolloutBatch:
+    rng = np.random.default_rng(3)
+    floats = [rng.normal(size=SIZE).astype(np.float32) for _ in range(2)]
+    return RolloutBatch(
+        observations=rng.normal(size=(SIZE, 5)).astype(np.float32),
+        actions=rng.integers(3, size=SIZE),
+        log_probs=-rng.uniform(0.8, 1.5, SIZE).astype(np.float32),  # ratios on both sides of the clip
+        values=0.3 * floats[0],
+        returns=floats[1],
+        versions=np.full(SIZE, -3),
+    )
+
+
+def step(run: RunConfig, network: nn.Module, loss: Tensor) -> list[Tensor]:
+    """The parameters of ``network`` after the optimizer step of the configuration on ``loss``."""
+    kind = {"adam": torch.optim.Adam, "radam": torch.optim.RAdam}[run.optimizer.name]
+    optimizer = kind(network.parameters(), lr=run.optimizer.lr, eps=run.optimizer.eps)
+    optimizer.zero_grad()
+    loss.backward()
+    assert run.algo.max_grad_norm is not None
+    nn.utils.clip_grad_norm_(network.parameters(), run.algo.max_grad_norm)
+    optimizer.step()
+    return list(network.parameters())
+
+
+def assert_same(learner: GradientLearner, expected: list[Tensor]) -> None:
+    for ours, theirs in zip(learner.network.parameters(), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def seeded(run: RunConfig) -> GradientLearner:
+    torch.manual_seed(0)
+    learner = make_learner(run, VECTOR, CPU)
+    assert isinstance(learner, GradientLearner)
+    with torch.no_grad():  # the policy begins almost uniform, where many mistakes would not show
+        for parameter in learner.network.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return learner
+
+
+@pytest.mark.parametrize("algo", ["a2c", "a3c"])
+def test_an_actor_critic_update_is_the_gradient_step_of_its_equation(algo: str) -> None:
+    run = mlp(f"algo={algo}", "algo.value_coef=0.7", "algo.entropy=0.05")
+    learner, batch = seeded(run), pieces()
+    network = copy.deepcopy(learner.network)
+    policy_loss, value_loss, entropy = torch.zeros(()), torch.zeros(()), torch.zeros(())
+    for i in range(SIZE):
+        logits, value = network.policy_and_value(torch.tensor(batch.observations[i : i + 1]))
+        with torch.no_grad():
+            next_value = float(network.policy_and_value(torch.tensor(batch.next_observations[i : i + 1]))[1])
+        target = float(batch.rewards[i]) + float(batch.discounts[i]) * next_value
+        policy = torch.distributions.Categorical(logits=logits[0])
+        advantage = target - value.item()
+        policy_loss = policy_loss - advantage * policy.log_prob(torch.tensor(batch.actions[i])) / SIZE
+        value_loss = value_loss + (target - value[0]) ** 2 / SIZE
+        entropy = entropy + policy.entropy() / SIZE
+    learner.update(batch)
+    assert_same(learner, step(run, network, policy_loss + 0.7 * value_loss - 0.05 * entropy))
+    stats = learner.stats()
+    expected = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+    assert {name: stats[f"train/{name}"] for name in expected} == pytest.approx(
+        {name: value.item() for name, value in expected.items()}, rel=1e-4
+    )
+    assert stats["perf/policy_lag"] == 0
+
+
+def test_an_entropy_bonus_falls_with_the_learning_rate_over_agent_steps() -> None:
+    """Sixteen agent steps are four updates of four."""
+    learner = seeded(
+        mlp("algo=a2c", "algo.batch_size=4", "algo.entropy=0.04", "algo.entropy_final=0", "optimizer.lr=1e-3",
+            "optimizer.lr_final=6e-4", "optimizer.lr_decay_steps=16")
+    )  # fmt: skip
+    weights, rates = [], []
+    for _ in range(6):
+        weights.append(float(learner._arrays(pieces())["entropy_coef"]))
+        learner.update(pieces())
+        rates.append(learner.optimizer.param_groups[0]["lr"])
+    assert weights == pytest.approx([0.04, 0.03, 0.02, 0.01, 0, 0])
+    assert rates == pytest.approx([1e-3, 9e-4, 8e-4, 7e-4, 6e-4, 6e-4])
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("clip_value", [False, True])
+def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip_value: bool) -> None:
+    run = mlp(
+        "algo=ppo",
+        "algo.clip=0.2",
+        "algo.value_coef=0.7",
+        f"algo.normalize_advantage={normalize}",
+        f"algo.clip_value={clip_value}",
+    )
+    learner, batch = seeded(run), rollout()
+    network = copy.deepcopy(learner.network)
+    advantages = [float(batch.returns[i]) - float(batch.values[i]) for i in range(SIZE)]
+    if normalize:
+        mean, std = float(np.mean(advantages)), float(np.std(advantages, ddof=1))
+        advantages = [(a - mean) / (std + 1e-8) for a in advantages]
+    total, kl, clipped, errors = torch.zeros(()), 0.0, 0, 0.0
+    for i, advantage in enumerate(advantages):
+        logits, value = network.policy_and_value(torch.tensor(batch.observations[i : i + 1]))
+        policy, old = torch.distributions.Categorical(logits=logits[0]), float(batch.values[i])
+        log_ratio = policy.log_prob(torch.tensor(batch.actions[i])) - float(batch.log_probs[i])
+        ratio = torch.exp(log_ratio)
+        gain = torch.minimum(ratio * advantage, torch.clamp(ratio, 0.8, 1.2) * advantage)
+        error = (value[0] - float(batch.returns[i])) ** 2
+        if clip_value:
+            near = old + torch.clamp(value[0] - old, -0.2, 0.2)
+            error = torch.maximum(error, (near - float(batch.returns[i])) ** 2)
+        total = total + (-gain + 0.7 * error / 2 - 0.01 * policy.entropy()) / SIZE
+        errors += error.item() / SIZE
+        kl += (ratio - 1 - log_ratio).item() / SIZE
+        clipped += int(abs(ratio.item() - 1) > 0.2)
+    learner.update(batch)
+    assert_same(learner, step(run, network, total))
+    stats = learner.stats()
+    assert stats["train/value_loss"] == pytest.approx(errors, rel=1e-4)
+    assert stats["train/approx_kl"] == pytest.approx(kl, rel=1e-3)
+    assert stats["train/clip_fraction"] == pytest.approx(clipped / SIZE) and 0 < clipped < SIZE
+    assert stats["perf/policy_lag"] == 3
+
+
+@pytest.mark.parametrize("loss", ["mse", "huber"])
+def test_a_pqn_update_is_the_gradient_step_of_its_equation(loss: str) -> None:
+    run = mlp("algo=pqn", "num_envs=16", f"algo.loss={loss}")
+    learner, batch = seeded(run), rollout()
+    network, total = copy.deepcopy(learner.network), torch.zeros(())
+    for i in range(SIZE):
+        error = network(torch.tensor(batch.observations[i : i + 1]))[0, batch.actions[i]] - float(batch.returns[i])
+        total = total + (error**2 if loss == "mse" else nn.functional.huber_loss(error, torch.zeros(()))) / SIZE
+    learner.update(batch)
+    assert_same(learner, step(run, network, total))
+    assert any(isinstance(module, nn.LayerNorm) for module in learner.network.modules())
+
+
+def test_a_table_moves_by_its_equation() -> None:
+    spec = EnvSpec((5,), np.dtype(np.float32), 3, 1, largest=1.0, num_states=5)
+    learner = make_learner(make_run("algo=q_learning", "env=frozen_lake"), spec, CPU)
+    assert isinstance(learner, QLearning)
+    rng, table = np.random.default_rng(0), np.zeros((5, 3))
+    one_hot = np.eye(5, dtype=np.float32)
+    for _ in range(200):
+        s, s2, a, r, terminated = *rng.integers(5, size=2), rng.integers(3), rng.normal(), rng.random() < 0.3
+        discount = np.array([0 if terminated else 0.9], np.float32)
+        learner.update(Batch(one_hot[[s]], np.array([a]), np.array([r], np.float32), one_hot[[s2]], discount))
+        table[s, a] = 0.8 * table[s, a] + 0.2 * (r + (0 if terminated else 0.9 * table[s2].max()))
+    np.testing.assert_allclose(learner.network.state_dict()["values"], table, atol=1e-5)
+
+
+def test_actions_are_drawn_from_the_policy_and_their_probabilities_told() -> None:
+    run = mlp("algo=ppo")
+    learner = seeded(run)
+    policy = make_policy(run, VECTOR, learner.network, CPU, np.random.default_rng(0))
+    observations = np.repeat(np.random.default_rng(1).normal(size=(1, 5)), 20_000, axis=0).astype(np.float32)
+    actions, known = policy(observations, epsilon=math.nan)
+    with torch.no_grad():
+        logits, value = learner.network.policy_and_value(torch.tensor(observations[:1]))  # type: ignore[operator]
+    expected = torch.softmax(logits[0], 0).numpy()
+    np.testing.assert_allclose(np.bincount(actions, minlength=3) / 20_000, expected, atol=0.015)
+    np.testing.assert_allclose(known["log_probs"], np.log(expected)[actions], rtol=1e-4)
+    np.testing.assert_allclose(known["values"], float(value), rtol=1e-4)
+
+
+def test_the_greedy_policy_of_pqn_tells_the_largest_value_of_each_observation() -> None:
+    run = mlp("algo=pqn")
+    learner = seeded(run)
+    policy = make_policy(run, VECTOR, learner.network, CPU, np.random.default_rng(0))
+    observations = np.random.default_rng(1).normal(size=(500, 5)).astype(np.float32)
+    actions, known = policy(observations, epsilon=0.3)
+    with torch.no_grad():
+        q = learner.network(torch.tensor(observations)).numpy()
+    np.testing.assert_allclose(known["values"], q.max(axis=1), rtol=1e-5)
+    assert 0.7 < (actions == q.argmax(axis=1)).mean() < 0.9
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("algo", ["a2c", "a3c", "ppo", "pqn"])
+def test_cuda_learns_and_acts_the_same(algo: str) -> None:
+    run = mlp(f"algo={algo}")
+    weights, known = [], []
+    for device in (CPU, torch.device("cuda")):
+        torch.manual_seed(0)
+        learner = make_learner(run, VECTOR, device)
+        for _ in range(4):
+            learner.update(pieces() if algo in ("a2c", "a3c") else rollout())
+        weights += [[p.detach().cpu() for p in learner.network.parameters()]]
+        policy = make_policy(run, VECTOR, learner.network, device, np.random.default_rng(0))
+        known.append(policy(rollout().observations, epsilon=0.0)[1])
+    for ours, theirs in zip(*weights, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(known[0]["values"], known[1]["values"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(known[0]["versions"], known[1]["versions"])
+
+
+@pytest.mark.cuda
+def test_the_seconds_of_updates_on_a_gpu_are_the_gpus_own() -> None:
+    learner = make_learner(mlp("algo=ppo"), VECTOR, torch.device("cuda"))
+    for _ in range(3):
+        learner.update(rollout())
+    assert 0 < learner.stats()["time/gpu_updating"] < 60
+
+
+@pytest.mark.parametrize("algo", ["dqn", "a2c", "ppo", "pqn"])
+def test_a_warm_up_leaves_no_trace_in_the_learner(algo: str) -> None:
+    learner = make_learner(mlp(f"algo={algo}", "algo.double=true" if algo == "dqn" else "seed=0"), VECTOR, CPU)
+    batch = rollout() if algo in ("ppo", "pqn") else pieces()
+    learner.update(batch)
+    before = copy.deepcopy(learner.state_dict())
+    learner.warm_up(batch)
+    assert repr(learner.state_dict()) == repr(before)
+    assert isinstance(learner, GradientLearner) and int(learner.network.version) == 1  # type: ignore[arg-type]
+    assert all(p.grad is None for p in learner.network.parameters())
+
+
+@pytest.mark.slow
+def test_a_warm_up_compiles_what_the_updates_then_use() -> None:
+    from torch._dynamo.utils import counters
+
+    learner = make_learner(mlp("algo=ppo", "execution.compile=true"), VECTOR, CPU)
+    counters.clear()
+    learner.warm_up(rollout())
+    graphs = counters["stats"]["unique_graphs"]
+    assert graphs > 0
+    learner.update(rollout())
+    learner.update(rollout())
+    assert counters["stats"]["unique_graphs"] == graphs
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("algo", ["dqn", "ppo", "pqn"])
+def test_acting_waits_for_the_device_once(algo: str) -> None:
+    learner = make_learner(mlp(f"algo={algo}"), VECTOR, torch.device("cuda"))
+    policy = make_policy(mlp(f"algo={algo}"), VECTOR, learner.network, learner.device, np.random.default_rng(0))
+    policy.warm_up(rollout().observations)
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with pytest.warns(UserWarning, match="synchroniz") as waits:
+            policy(rollout().observations, epsilon=0.0)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(waits) == 1
+
+
+CARTPOLE = ["env=cartpole", "stop.max_minutes=1", "execution.threads=1", "tracking=local", "tracking.progress=off"]
+LEARNS = {
+    "a2c": ["algo=a2c", "num_envs=16", "algo.batch_size=64"],
+    "a3c": ["algo=a3c", "num_envs=8", "parallelism.num_actors=2", "algo.batch_size=64"],
+    "ppo": ["algo=ppo", "optimizer.lr=1e-3"],
+    "ppo, overlap": ["algo=ppo", "optimizer.lr=1e-3", "parallelism=overlap", "num_envs=4", "algo.batch_size=128"],
+    "ppo, process": ["algo=ppo", "optimizer.lr=1e-3", "parallelism=process"],
+    "pqn": ["algo=pqn", "num_envs=16", "optimizer.lr=1e-3", "exploration.decay_steps=20000"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LEARNS)
+def test_the_pole_is_balanced(kind: str, tmp_path: Path) -> None:
+    run = make_run(*CARTPOLE, *LEARNS[kind], "stop.reward_bound=100")
+    summary = train(run, describe(run), tmp_path, {})
+    assert summary["solved"], summary["return_mean_100"]
+
+
+@pytest.mark.slow
+def test_the_lake_is_crossed_by_table(tmp_path: Path) -> None:
+    """The lake that is not slippery, whose shortest path is found within some thousand random steps."""
+    run = make_run(
+        "algo=q_learning", "env=frozen_lake", "env.kwargs={is_slippery: false}", "eval.every_steps=100",
+        "tracking=local", "tracking.progress=off", "stop.max_steps=20000",
+    )  # fmt: skip
+    solved, longer = tmp_path / "solved", tmp_path / "longer"
+    solved.mkdir()
+    longer.mkdir()
+    summary = train(run, describe(run), solved, {})
+    assert summary["solved"] and summary["eval_return_mean"] == 1
+
+    games_restored = dataclasses.replace(
+        run, stop=dataclasses.replace(run.stop, reward_bound=None, max_steps=summary["agent_steps"] + 50)
+    )
+    train(games_restored, describe(run), longer, {})
+    tested = load(solved / "checkpoints" / "final.safetensors")["learner"]["network"]["values"]
+    best = load(longer / "checkpoints" / "best.safetensors")
+    assert best["progress"] == {"agent_steps": summary["agent_steps"], "return_mean": 1}
+    np.testing.assert_array_equal(best["learner"]["network"]["values"], tested)  # not a table of some updates later

@@ -1,0 +1,106 @@
+"""What the commands share: whose a folder is, where modules are found, and which version this is."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from conftest import TESTS, TOY, command, environment
+from omegaconf import OmegaConf
+
+from dqnspeed import train
+from dqnspeed.cli.app import Sweep
+from dqnspeed.doctor import command as doctor
+from dqnspeed.play import command as play
+from dqnspeed.report import command as report
+from dqnspeed.runs.folder_lock import new_folder
+
+FEW = [*TOY, "stop.max_steps=60"]
+SWEEP = ["-m", "num_envs=1,2"]
+
+
+@pytest.mark.parametrize("kind", [["hydra.run.dir=it"], [*SWEEP, "hydra.sweep.dir=it"]])
+def test_of_two_runs_begun_in_one_folder_the_second_changes_nothing(kind: list[str], tmp_path: Path) -> None:
+    both = [
+        subprocess.Popen(
+            command(*kind, *FEW, f"seed={seed}"), cwd=tmp_path, env=environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for seed in (1, 2)
+    ]  # fmt: skip
+    told = [run.communicate(timeout=120)[1] for run in both]
+    assert sorted(run.returncode for run in both) == [0, 2], told
+    loser = [run.returncode for run in both].index(2)
+    assert (
+        re.search(r"^dqnspeed: .*\bit\b.*; name a new folder\.\n\Z", told[loser], re.M) and "resume" not in told[loser]
+    )
+    folders = [tmp_path / "it"] if "-m" not in kind else [tmp_path / "it" / "0", tmp_path / "it" / "1"]
+    for folder in folders:
+        summary = json.loads((folder / "summary.json").read_text())
+        assert OmegaConf.load(folder / ".hydra" / "config.yaml").seed == summary["seed"] == 2 - loser
+
+
+@pytest.mark.parametrize("kind", ["outputs", "multirun"])
+def test_a_default_folder_that_exists_is_left_alone(
+    kind: str, cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    now = datetime.datetime.now()
+    seconds = [now + datetime.timedelta(seconds=s) for s in range(180)]
+    taken = [tmp_path / kind / f"{second:%Y-%m-%d}" / f"{second:%H-%M-%S}" for second in seconds]
+    for folder in taken:  # as if another run had begun in whichever second this one begins in
+        folder.mkdir(parents=True)
+        if kind == "outputs":
+            (folder / "metrics.jsonl").touch()
+    result = cli(*(SWEEP if kind == "multirun" else []), *FEW)
+    assert result.returncode == 0, result.stderr
+    assert all(file.name == "metrics.jsonl" and not file.stat().st_size for f in taken for file in f.iterdir())
+    runs = sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("summary.json"))
+    assert [re.sub(r"[\d-]+/[\d-]+_2", "NEW", run) for run in runs] == (
+        ["outputs/NEW"] if kind == "outputs" else ["multirun/NEW/0", "multirun/NEW/1"]
+    )
+
+
+def test_jobs_that_a_launcher_begins_elsewhere_are_not_told_as_left_out() -> None:
+    sweep = Sweep()
+    sweep.jobs = 3
+    assert sweep.told() == []
+
+
+def test_no_two_are_given_the_same_new_folder(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(new_folder, [tmp_path / "deep" / "it"] * 40))
+    assert sorted(made) == sorted((tmp_path / "deep").iterdir()) and len(set(made)) == 40
+    assert {tmp_path / "deep" / name for name in ("it", "it_2", "it_40")} <= set(made)
+
+
+@pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
+def test_modules_of_the_working_folder_are_found_by_the_installed_commands(parallelism: str, tmp_path: Path) -> None:
+    shutil.copy(TESTS / "toy_envs.py", tmp_path / "of_my_own.py")
+    script = tmp_path / "bin" / "dqnspeed-train"  # as pip writes it
+    script.parent.mkdir()
+    script.write_text("from dqnspeed.train import main\nif __name__ == '__main__':\n    main()\n")
+    result = subprocess.run(
+        [sys.executable, str(script), *FEW, "env.id=of_my_own:Counter-v0", f"parallelism={parallelism}", "num_envs=2"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("module", [train, play, doctor, report])
+def test_every_command_tells_its_version(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["dqnspeed", "--version"])
+    with contextlib.suppress(SystemExit):
+        module.main()
+    assert re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", capsys.readouterr().out)

@@ -1,0 +1,524 @@
+"""A run that was ended goes on: nothing lost, nothing twice, and for `serial` bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+import pytest
+from conftest import TOY, command, environment, make_run, make_toy, untimed
+from omegaconf import OmegaConf
+
+from dqnspeed import envs
+from dqnspeed.algorithms.gradient import GradientLearner
+from dqnspeed.cli import resume as resuming
+from dqnspeed.cli.app import USER_ERRORS, explain
+from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.exploration.policy import NetworkPolicy
+from dqnspeed.runs.checkpoint import State, load, newest, save
+from dqnspeed.trainer import train
+
+SMALL_ATARI = [
+    "env=breakout", "env.sticky_actions=0.25", "model=small", "model.hidden=[16]", "algo.batch_size=16",
+    "algo.learning_starts=150", "algo.n_step=3", "replay.capacity=1000", "exploration.decay_steps=300",
+    "tracking=local", "tracking.progress=off", "algo.target_sync=20", "execution.threads=1",
+]  # fmt: skip
+
+
+FAMILY = ["wrappers=none", "model=mlp", "model.hidden=[16]", "algo.learning_starts=40", "tracking=local",
+          "tracking.progress=off", "execution.threads=1"]  # fmt: skip
+
+
+def go(folder: Path, run: RunConfig, resumed: bool = False) -> State:
+    """Train in ``folder``, from its newest checkpoint if there is one; returns the final state."""
+    train(run, envs.describe(run), folder, {}, resume=resumed)
+    return load(folder / "checkpoints" / "final.safetensors")
+
+
+def episodes(folder: Path) -> list[dict[str, str]]:
+    with (folder / "episodes.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        [*SMALL_ATARI, "num_envs=2", "algo.batch_size=16"],
+        [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16"],
+        [*SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",
+         "env.max_episode_frames=300"],
+        [*TOY, "env.id=CartPole-v1", "num_envs=2"],
+        *(
+            ["env.id=CartPole-v1", *FAMILY, f"algo={name}", *more]
+            for name, more in (
+                ("a2c", ["num_envs=5", "algo.batch_size=16"]),
+                ("ppo", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16"]),
+                ("pqn", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16", "exploration.decay_steps=60"]),
+            )
+        ),
+        [*FAMILY, "env=frozen_lake", "algo=q_learning", "eval.every_steps=40"],
+    ],
+    ids=["serial", "overlap", "tweaked with evaluations", "an environment without states of its own",
+         "a2c", "ppo", "pqn", "q_learning"],
+)  # fmt: skip
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], tmp_path: Path) -> None:
+    def run(steps: int) -> RunConfig:
+        return make_run(*kind, "checkpoint.replay=true", f"stop.max_steps={steps}")
+
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "parts").mkdir()
+    whole = go(tmp_path / "whole", run(600))
+    for i, steps in enumerate((90, 250, 251, 600)):
+        parts = go(tmp_path / "parts", run(steps), resumed=i > 0)
+
+    assert parts["progress"]["resumed_at"] and parts["learner"]["updates"] > 30
+    expected, got = untimed(whole), untimed(parts)
+    assert expected.keys() == got.keys()
+    assert [
+        name for name, value in expected.items() if repr(value) != repr(got[name])
+    ] == []  # repr, since NaN is not NaN
+
+    def told(folder: str) -> list[list[str]]:
+        return [[v for k, v in e.items() if k != "wall_time_s"] for e in episodes(tmp_path / folder)]
+
+    assert told("whole") == told("parts") and (told("whole") or "CartPole" not in str(kind))
+
+
+@pytest.mark.parametrize("kind", [[], ["algo=ppo", "num_envs=2", "algo.rollout_steps=16", "algo.batch_size=16"]])
+def test_a_warm_up_changes_nothing_of_a_run(kind: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_toy(*kind, "stop.max_steps=300", "wrappers.stack=2")
+    (tmp_path / "warm").mkdir()
+    (tmp_path / "cold").mkdir()
+    warm = go(tmp_path / "warm", run)
+    for part in (GradientLearner, NetworkPolicy):
+        monkeypatch.setattr(part, "warm_up", lambda *_: None)
+    cold = go(tmp_path / "cold", run)
+    assert warm["learner"]["updates"] > 10
+    assert repr(untimed(warm)) == repr(untimed(cold))
+
+
+@pytest.mark.parametrize("kind", [["wrappers=native", "env=breakout", "model=small"], ["parallelism=process"]])
+def test_games_that_cannot_be_saved_begin_anew_and_no_transition_crosses_the_gap(
+    kind: list[str], tmp_path: Path
+) -> None:
+    toy = TOY if "parallelism=process" in kind else SMALL_ATARI
+    overrides = [*toy, *kind, "num_envs=2", "checkpoint.replay=true", "algo.batch_size=16", "algo.learning_starts=150"]
+    before = go(tmp_path, make_run(*overrides, "stop.max_steps=200"))
+    more = before["progress"]["agent_steps"] + 30
+    after = go(tmp_path, make_run(*overrides, f"stop.max_steps={more}"), resumed=True)
+    for lane, cut in enumerate(before["replay"]["written"]):
+        columns = {name: column[lane] for name, column in after["replay"]["columns"].items()}
+        assert columns["first"][cut] and not columns["transition"][cut - 1]
+        ended = columns["truncated"][cut - 2] or columns["terminated"][cut - 2] or not columns["transition"][cut - 2]
+        assert ended or columns["first"][cut - 1]
+
+
+def test_without_the_replay_it_is_filled_anew_before_learning_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    toy = ["algo.learning_starts=100", "algo.batch_size=8", "algo.steps_per_update=2"]
+    before = go(tmp_path, make_toy(*toy, "stop.max_steps=500"))
+    assert "filled anew" not in caplog.text
+    after = go(tmp_path, make_toy(*toy, "stop.max_steps=590"), resumed=True)
+    assert caplog.text.count("the replay was not saved (checkpoint.replay=false): it is filled anew for 100 agent") == 1
+    assert after["learner"]["updates"] == before["learner"]["updates"]
+    later = go(tmp_path, make_toy(*toy, "stop.max_steps=800"), resumed=True)
+    assert later["learner"]["updates"] == before["learner"]["updates"] + (800 - 690) // 2
+    assert later["progress"]["resumed_at"] == [500, 590] and later["progress"]["lost_s"] == 0
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    times = [json.loads(line)["time"] for line in lines]
+    assert times == sorted(times) and len(set(lines)) == len(lines)
+
+
+def test_the_time_of_work_that_was_lost_counts(tmp_path: Path) -> None:
+    """The files are those of a run that was killed 40 s after its checkpoint, and again 20 s after it was resumed."""
+    seconds = go(tmp_path, make_toy("stop.max_steps=100"))["progress"]["seconds"]
+    metrics = tmp_path / "metrics.jsonl"
+    checkpoint = (tmp_path / "checkpoints" / "final.safetensors").read_bytes()
+    for lost in (40, 60):
+        (tmp_path / "checkpoints" / "final.safetensors").write_bytes(checkpoint)
+        with metrics.open("a") as file:
+            file.write(json.dumps({"step": 150, "time": seconds + lost}) + '\n{"step": 160, "ti')
+        state = go(tmp_path, make_toy("stop.max_steps=200"), resumed=True)
+        summary = json.loads((tmp_path / "summary.json").read_text())
+        assert summary["lost_s"] == pytest.approx(lost, abs=0.1) and not summary["time_is_lower_bound"]
+        assert seconds + lost < summary["wall_time_s"] < seconds + lost + 30
+        reports = [json.loads(line) for line in metrics.read_text().splitlines()]
+        times = [report["time"] for report in reports]
+        assert times == sorted(times) and [r["step"] for r in reports] == sorted(r["step"] for r in reports)
+        assert times[-1] >= seconds + lost and (100, 150) not in {(r["step"], r.get("train/updates")) for r in reports}
+    assert state["progress"]["resumed_at"] == [100] and state["progress"]["lost_s"] == pytest.approx(60, abs=0.1)
+
+    metrics.write_text("")  # nobody knows how long the lost work took
+    go(tmp_path, make_toy("stop.max_steps=300"), resumed=True)
+    assert json.loads((tmp_path / "summary.json").read_text())["time_is_lower_bound"]
+
+
+def test_a_run_that_begins_again_counts_the_time_before_it(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 70, "time": 30.0}\n{"st')
+    go(tmp_path, make_toy("stop.max_steps=100"), resumed=True)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["lost_s"] == 30 < summary["wall_time_s"] and summary["resumed_at"] == []
+    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert (reports[0]["step"], reports[0]["time"]) == (0, 30.0) and reports[-1]["step"] == 100
+    assert summary["steps_per_second"] > 100 / summary["wall_time_s"]  # of the time in which they were made
+
+
+def test_what_a_power_cut_leaves_of_a_configuration_is_never_taken_for_another(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert cli(*TOY, "seed=3", "hydra.run.dir=run", "stop.max_steps=100").returncode == 0
+    folder = tmp_path / "run"
+    hydras, ours, best = (
+        folder / name for name in (".hydra/config.yaml", "config.json", "checkpoints/best.safetensors")
+    )
+    final, whole, whole_copy = folder / "checkpoints/final.safetensors", hydras.read_text(), ours.read_text()
+    assert load(final)["config"] == json.loads(whole_copy) == load(best)["config"] != {}
+
+    lines = whole.splitlines(keepends=True)
+    cuts = [0, whole.index("wrappers:"), whole.index("stop:") + 2, len(whole) - 3, len(whole) - len(lines[-1])]
+    damaged = [*(whole[:cut] for cut in cuts), whole.replace("Counter", "Broken"), "{", "\0" * 100]
+
+    def loaded() -> RunConfig:
+        return resuming.compose.from_hydra(resuming.load_run(folder))
+
+    expected = loaded()
+    assert expected.seed == 3 and expected.env.id == "toy_envs:Counter-v0" and caplog.text == ""
+    for text in damaged:
+        hydras.write_text(text)
+        for copy in (whole_copy, whole_copy[:-9]):  # of the second nothing can be read: the checkpoint knows
+            ours.write_text(copy)
+            caplog.clear()
+            assert loaded() == expected
+            assert len(caplog.records) == 1 and "is taken" in caplog.text
+    hydras.write_text(whole)
+    ours.write_text(whole_copy)
+    resumed = folder / ".hydra" / "resumed.yaml"
+    resumed.write_text("")
+    caplog.clear()
+    assert loaded() == expected and ".hydra/resumed.yaml is empty" in caplog.text
+    resumed.unlink()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        save(final, {**load(final), "config": {**json.loads(whole_copy), "seed": 4}})
+        with pytest.raises(ConfigError, match=r"final.safetensors is of another run \(seed=4 there, 3 here\)"):
+            resuming.prepare(["resume=run", "stop.max_steps=200"])
+
+    for path in (ours, final, best):  # a run of a version that kept no copies
+        path.unlink()
+    assert loaded() == expected
+    for text in damaged[:5]:
+        hydras.write_text(text)
+        with pytest.raises(ConfigError, match=r"config.yaml (is empty|cannot be read).*, and there is no other copy"):
+            loaded()
+
+
+@contextlib.contextmanager
+def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A training in a process group of its own, of which nothing is left afterwards."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(
+        command(*arguments), cwd=folder, env=environment(), start_new_session=True, text=True, **pipes
+    ) as run:
+        try:
+            yield run
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+
+
+# The small game with A3C, whose actors share weights on the device.
+GPU_A3C = ["algo=a3c", "num_envs=2", "parallelism.num_actors=2", "algo.target_sync=null"]
+GPU_PPO = ["algo=ppo", "num_envs=2", "algo.rollout_steps=32", "algo.batch_size=16", "algo.target_sync=null"]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("kind", [["parallelism=serial"], ["parallelism=process"], GPU_A3C, GPU_PPO])
+def test_a_run_on_a_gpu_goes_on_there_and_on_a_cpu(kind: list[str], tmp_path: Path) -> None:
+    steps = 0
+    for i, device in enumerate(("cuda", "cuda", "cpu")):
+        run = make_run(*SMALL_ATARI, *kind, f"device={device}", f"stop.max_steps={steps + 250}")
+        state = go(tmp_path, run, resumed=i > 0)
+        assert state["progress"]["agent_steps"] >= steps + 250 and state["learner"]["updates"] > 0
+        assert all(np.isfinite(weights).all() for weights in state["learner"]["network"].values())
+        steps = state["progress"]["agent_steps"]
+
+
+def wait_for(condition: Callable[[], bool], run: subprocess.Popen[str], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.02)
+
+
+def check_files(folder: Path, steps_per_episode: int) -> dict[str, Any]:
+    """The files of a run tell one story without a gap or a double line; returns its last report."""
+    reports = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for earlier, later in itertools.pairwise(reports):
+        for key in ("step", "time", "train/updates", "episode/count"):
+            assert later.get(key, 0) >= earlier.get(key, 0), key
+        assert later.get("train/epsilon", 0) <= earlier.get("train/epsilon", 1) + 1e-9
+    rows = episodes(folder)
+    assert [int(row["episode"]) for row in rows] == list(range(1, len(rows) + 1))
+    times = [float(row["wall_time_s"]) for row in rows]
+    assert times == sorted(times)
+    assert all(int(row["length"]) == steps_per_episode for row in rows)
+    return reports[-1] if reports else {}
+
+
+def newest_step(folder: Path) -> int:
+    return max((int(path.stem[5:]) for path in folder.glob("checkpoints/step_*.safetensors")), default=-1)
+
+
+KILLS = int(os.environ.get("DQNSPEED_KILLS", "1"))  # 20 for the long form of the test
+EVERY_KIND = {
+    "serial": ["parallelism=serial"],
+    "overlap": ["parallelism=overlap"],
+    "process": ["parallelism=process", "parallelism.num_actors=2"],
+    "process, queue": ["parallelism=process", "parallelism.transport=queue"],
+    "process, held ratio": ["parallelism=process", "parallelism.replay_ratio=16"],
+    "a3c, two actors": ["algo=a3c", "parallelism.num_actors=2", "algo.batch_size=16"],
+    "ppo, overlap": ["algo=ppo", "parallelism=overlap", "algo.batch_size=16", "algo.rollout_steps=32"],
+    "ppo, process": ["algo=ppo", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
+    "a2c": ["algo=a2c", "algo.batch_size=16"],
+    "pqn, process": ["algo=pqn", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
+}
+
+
+def go_on(tmp_path: Path, max_steps: int) -> State:
+    """Resume ``run`` until ``max_steps``; returns the final state."""
+    last = subprocess.run(
+        command("resume=run", f"stop.max_steps={max_steps}"), cwd=tmp_path, env=environment(), capture_output=True,
+        text=True, timeout=100,
+    )  # fmt: skip
+    assert last.returncode == 0, last.stderr
+    return load(tmp_path / "run" / "checkpoints" / "final.safetensors")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    toy = [*TOY, *EVERY_KIND[kind], "num_envs=2", "checkpoint.every_minutes=0.005", "checkpoint.replay=true",
+           "tracking.report_every_s=0.05", "exploration.decay_steps=20000", "hydra.run.dir=run"]  # fmt: skip
+    rng = random.Random(kind)
+    arguments = toy
+    kills = max(KILLS, 2) if kind == "serial" else KILLS  # one kind is always killed again after it was resumed
+    for left in reversed(range(kills)):
+        steps = newest_step(folder)
+        with started(tmp_path, *arguments) as run:
+            # Before the last kill something new is saved; others may come before the first step or checkpoint.
+            if left == 0 or rng.random() < 0.8:
+                wait_for(lambda steps=steps: newest_step(folder) > steps, run)
+                time.sleep(rng.random() * 0.6)
+            else:
+                wait_for((folder / "metrics.jsonl").exists, run)
+                time.sleep(rng.random() * 3)
+            run.kill()
+            assert "dqnspeed:" not in run.communicate()[1]
+        arguments = ["resume=run"]
+
+    found = newest(folder / "checkpoints")
+    assert found is not None
+    steps = found[1]["progress"]["agent_steps"]
+    go_on(tmp_path, steps + 3000)
+    report = check_files(folder, steps_per_episode=7)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["stopped_by"] == "max_steps" and summary["agent_steps"] == report["step"] >= steps + 3000
+    assert summary["episodes"] == len(episodes(folder))
+    assert summary["resumed_at"] == sorted(summary["resumed_at"])
+    # Every game is there: all agent steps but those of the games in progress, and those cut off when games began
+    # anew (toy games cannot be brought back), are in some row.
+    told = sum(int(row["length"]) for row in episodes(folder))
+    lanes = 4 if "two" in kind or kind == "process" else 2
+    assert 0 <= summary["agent_steps"] - told <= 7 * lanes * (len(summary["resumed_at"]) + 1)
+
+
+def test_a_table_is_saved_also_where_its_tests_take_all_the_time(tmp_path: Path) -> None:
+    arguments = ["env=frozen_lake", "algo=q_learning", "env.reward_bound=null", "tracking=local", "hydra.run.dir=run",
+                 "checkpoint.every_minutes=0.005"]  # fmt: skip
+    folder = tmp_path / "run"
+    with started(tmp_path, *arguments) as run:
+        wait_for(lambda: newest_step(folder) > 0, run)
+        run.kill()
+    found = newest(folder / "checkpoints")
+    assert found is not None
+    steps = found[1]["progress"]["agent_steps"]
+    table = go_on(tmp_path, steps + 5)["learner"]["network"]["values"]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["resumed_at"] == [steps] and steps < summary["updates"] <= steps + 5
+    assert (table != found[1]["learner"]["network"]["values"]).sum() <= 5
+
+
+@pytest.mark.parametrize("parallelism", ["overlap", "process"])
+def test_ctrl_c_twice_leaves_at_once_without_harm(parallelism: str, tmp_path: Path) -> None:
+    """The first is not enough here: the environment hangs, and a clean end would wait for it."""
+    hanging = ["env.id=toy_envs:Broken-v0", "env.kwargs={how: hang, folder: run}", "parallelism.timeout_s=100"]
+    with started(
+        tmp_path, *TOY, *hanging, f"parallelism={parallelism}", "hydra.run.dir=run", "checkpoint.every_minutes=0.001"
+    ) as run:
+        wait_for((tmp_path / "run" / "hangs").exists, run)
+        for _ in range(2):
+            time.sleep(1)
+            os.killpg(run.pid, signal.SIGINT)
+        _, errors = run.communicate(timeout=20)
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["error"] == "KeyboardInterrupt: "
+    assert run.returncode == 128 + signal.SIGINT and "Traceback" not in errors
+    for path in (tmp_path / "run").rglob("checkpoints/*"):
+        load(path)  # whole
+
+
+@pytest.mark.parametrize("parallelism, closes", [("overlap", "envs.backends.AsyncBackend"),
+                                                 ("process", "actors.process.ProcessActors")])  # fmt: skip
+def test_a_run_interrupted_while_it_closes_its_processes_still_ends(
+    parallelism: str, closes: str, tmp_path: Path
+) -> None:
+    """Nobody has told them to end then, they are deaf to SIGTERM, and multiprocessing waits for them at its exit."""
+    module, _, name = closes.rpartition(".")
+    interrupted = f"""
+from dqnspeed.{module} import {name}
+from dqnspeed import train
+def close(self):
+    raise KeyboardInterrupt
+if __name__ == "__main__":
+    {name}.close = close
+    train.main()
+"""
+    (tmp_path / "interrupted.py").write_text(interrupted)
+    arguments = [*TOY, f"parallelism={parallelism}", "num_envs=2", "stop.max_steps=50", "hydra.run.dir=run"]
+    result = subprocess.run(
+        [sys.executable, "interrupted.py", *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (128 + signal.SIGINT, "")
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    assert cli(*TOY, "hydra.run.dir=run", "stop.max_steps=6000", "checkpoint.every_minutes=0.005").returncode == 0
+    final = tmp_path / "run" / "checkpoints" / "final.safetensors"
+    final.write_bytes(final.read_bytes()[:-100])
+    before = newest(tmp_path / "run" / "checkpoints")
+    assert before is not None and before[0].stem.startswith("step_")
+    result = cli("resume=run", "stop.max_steps=7000")
+    assert result.returncode == 0 and "final.safetensors is damaged" in result.stderr
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["resumed_at"] == [
+        before[1]["progress"]["agent_steps"]
+    ]
+    check_files(tmp_path / "run", steps_per_episode=7)
+
+
+def test_a_loss_that_is_not_finite_leaves_a_good_checkpoint_and_the_line_that_resumes(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    result = cli(*TOY, "hydra.run.dir=run", "stop.max_steps=3000", "checkpoint.every_minutes=0.001")
+    assert result.returncode == 0
+    result = cli("resume=run", "stop.max_steps=200000", "optimizer.lr=1e30", "checkpoint.every_minutes=0.001")
+    assert result.returncode == 1 and "is not finite" in result.stderr and "Traceback" not in result.stderr
+    assert "python -m dqnspeed.train resume=run" in result.stderr
+    found = newest(tmp_path / "run" / "checkpoints")
+    assert found is not None
+    assert all(np.isfinite(weights).all() for weights in found[1]["learner"]["network"].values())
+
+
+def test_what_cannot_be_resumed_says_so_in_one_sentence(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert cli(*TOY, "hydra.run.dir=run", "stop.max_steps=100").returncode == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    finished = (
+        "resume=run: this run is finished (stop.max_steps=100 was reached after 100 agent steps); raise "
+        "stop.max_steps to go on."
+    )
+    bad = {
+        "resume=nowhere": "nowhere: there is no such folder.",
+        "resume=empty": "empty: holds no run (no .hydra/config.yaml).",
+        "resume=run": finished,
+        "resume=run num_envs=3": "num_envs: is no option that a resumed run can change",
+        "resume=run tracking=local": "tracking: is no option that a resumed run can change",
+        "resume=run stop.max_step=3": "stop.max_step: is no option that a resumed run can change",
+        "resume=run stop.max_steps=-3": "stop.max_steps=-3: must be at least 1.",
+        "resume=run stop.max_steps=abc": "stop.max_steps: Value 'abc'",
+        "resume=run stop.max_minutes=1,2": "stop.max_minutes=1,2: a run goes on with one value, not with a sweep.",
+        "resume=run -m": "-m: does not go with resume=",
+        "resume=": "resume: name one folder of a run.",
+    }
+    monkeypatch.chdir(tmp_path)
+    for line, sentence in bad.items():
+        with pytest.raises(USER_ERRORS) as raised:
+            resuming.prepare(line.split())
+        assert explain(raised.value).startswith(sentence), explain(raised.value)
+    result = cli("resume=run")
+    assert (result.returncode, result.stderr) == (2, f"dqnspeed: {finished}\n")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+    resuming.prepare(["resume=run", "stop.max_steps=200"])  # what is changed stays changed
+    assert resuming.prepare(["resume=run"]).run.stop.max_steps == 200
+
+
+def test_epsilon_of_a_resumed_run_falls_as_it_began_whatever_length_the_run_gets(tmp_path: Path) -> None:
+    (tmp_path / ".hydra").mkdir()
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        began = hydra.compose("config", overrides=[*TOY, "algo=pqn", "stop.max_steps=1000", "stop.reward_bound=null"])
+    OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
+    for changed in (["stop.max_steps=100000"], []):  # kept for the next time
+        run = resuming.prepare([f"resume={tmp_path}", *changed]).run
+        assert (run.stop.max_steps, run.exploration.decay_steps) == (100_000, 100)
+
+
+def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    toy = ["tracking.tensorboard=true", "checkpoint.every_minutes=0.002", "checkpoint.keep=1000"]
+    go(tmp_path, make_toy(*toy, "stop.max_steps=2000"))
+    oldest, *newer = sorted((tmp_path / "checkpoints").glob("step_*"))
+    for path in [*newer, tmp_path / "checkpoints" / "final.safetensors"]:
+        path.unlink()
+    assert newer and int(oldest.stem[5:]) < 1900
+    go(tmp_path, make_toy(*toy, "stop.max_steps=2200"), resumed=True)
+    steps = [
+        event.step
+        for event in EventAccumulator(str(next(tmp_path.glob("tensorboard/*")))).Reload().Scalars("episode/length")
+    ]
+    assert steps == [int(row["agent_step"]) for row in episodes(tmp_path)] == sorted(set(steps))
+
+
+def test_a_folder_that_is_taken_away_ends_the_run_in_one_sentence(tmp_path: Path) -> None:
+    with started(tmp_path, *TOY, "hydra.run.dir=run", "parallelism=process") as run:
+        wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists(), run)
+        (tmp_path / "run").rename(tmp_path / "elsewhere")
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 1 and not (tmp_path / "run").exists()
+    assert errors.startswith("dqnspeed: ") and "run: this folder was deleted, moved or replaced" in errors
+    assert errors.count("\n") == 1
+
+
+def test_two_processes_never_go_on_with_the_same_run(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    with started(tmp_path, *TOY, "hydra.run.dir=run") as run:
+        wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists(), run)
+        result = cli("resume=run")
+        run.terminate()
+        run.communicate(timeout=30)
+    assert result.returncode == 2 and "this run is still running" in result.stderr
+    check_files(tmp_path / "run", steps_per_episode=7)

@@ -1,0 +1,447 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import make_run
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from dqnspeed.cli.app import _check_jobs, check_run, explain, is_user_error, unbounded
+from dqnspeed.cli.compose import CONF_DIR, bound_of
+from dqnspeed.config import options
+from dqnspeed.config.combinations import untuned, unused
+from dqnspeed.config.schema import KINDS
+from dqnspeed.envs.games import rom_of
+from dqnspeed.exploration.policy import epsilon_at
+
+CONF = Path(CONF_DIR)
+GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir())
+OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+def test_the_groups_are_the_agreed_ones() -> None:
+    agreed = "algo env wrappers parallelism model optimizer replay exploration execution tracking checkpoint experiment"
+    assert sorted(agreed.split()) == GROUPS
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_composes(option: str) -> None:
+    make_run(option)
+
+
+@pytest.mark.parametrize("group", [g for g in GROUPS if g != "experiment"])
+def test_all_options_of_a_group_have_the_same_keys(group: str) -> None:
+    keys = {}
+    for path in (CONF / group).glob("*.yaml"):
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(CONF_DIR, version_base="1.3"):
+            node = compose("config", overrides=[f"{group}={path.stem}"])[group]
+            keys[path.stem] = {key for key in node if not OmegaConf.is_missing(node, key)}
+    assert len(set(map(frozenset, keys.values()))) == 1, keys
+
+
+def test_no_override_gives_the_baseline_of_the_book() -> None:
+    run = make_run()
+    assert run == make_run("experiment=baseline")
+    assert (run.env.id, run.num_envs, run.parallelism.name) == ("PongNoFrameskip-v4", 1, "serial")
+    assert (run.algo.batch_size, run.algo.steps_per_update, run.algo.n_step) == (32, 1, 1)
+    assert (run.algo.learning_starts, run.algo.target_sync, run.algo.gamma) == (10_000, 1_000, 0.99)
+    assert (run.replay.capacity, run.optimizer.name, run.optimizer.lr) == (100_000, "adam", 1e-4)
+    assert (run.exploration.start, run.exploration.final, run.exploration.decay_steps) == (1.0, 0.02, 100_000)
+    assert (run.stop.reward_bound, run.stop.window, run.algo.loss) == (17, 100, "mse")
+
+
+@pytest.mark.parametrize("num_envs", [1, 3, 6])
+def test_n_environments_keep_the_replay_ratio_of_the_baseline(num_envs: int) -> None:
+    run = make_run(f"num_envs={num_envs}")
+    assert run.algo.batch_size == 32 * num_envs
+    assert run.replay_ratio == 32
+
+
+def test_rungs_differ_from_the_baseline_in_what_they_name() -> None:
+    assert not make_run("experiment=no_torch_no_grad").execution.no_grad
+    assert make_run("experiment=n_envs").num_envs == 3
+    process = make_run("experiment=process")
+    assert (process.algo.batch_size, process.replay_ratio) == (128, None)
+    tweaked = make_run("experiment=tweaked_n_envs").wrappers
+    assert (tweaked.resizer, tweaked.noop_max, tweaked.max_pool, tweaked.stack) == ("pillow", 0, False, 2)
+    assert make_run("experiment=tweaked_process").wrappers == tweaked
+    chapter6 = make_run("experiment=chapter6_dqn")
+    assert (chapter6.replay.capacity, chapter6.exploration.final, chapter6.stop.reward_bound) == (
+        10_000,
+        0.01,
+        19,
+    )
+
+
+def documented() -> dict[str, dict[str, object]]:
+    """The values under `here` in docs/numbers.md: of each command line, by key."""
+    rows: dict[str, dict[str, object]] = {}
+    for line in (CONF.parent / "docs" / "numbers.md").read_text().splitlines():
+        cells = [cell.strip().strip("`") for cell in line.split("|")]
+        if len(cells) == 7 and cells[1] not in ("command line", "---"):
+            keys = rows.setdefault(cells[1] or [*rows][-1], {})
+            if cells[2]:
+                keys[cells[2]] = yaml.safe_load(cells[4])
+    return rows
+
+
+NUMBERS = documented()
+LADDER = ["no_torch_no_grad", "n_envs", "process", "tweaked_n_envs", "tweaked_process", "chapter6_dqn"]
+
+
+@cache
+def values_of(overrides: str) -> dict[str, object]:
+    return {key: value for key, value, _ in options.leaves(make_run(*overrides.split()))}
+
+
+@pytest.mark.parametrize("overrides", NUMBERS)
+def test_the_numbers_of_the_documentation_are_those_of_the_configuration(overrides: str) -> None:
+    told = NUMBERS[overrides]
+    assert told == {key: values_of(overrides)[key] for key in told}
+
+
+@pytest.mark.parametrize("rung", LADDER)
+def test_the_documentation_names_every_number_in_which_a_rung_differs_from_the_baseline(rung: str) -> None:
+    baseline, values = values_of("experiment=baseline"), values_of(f"experiment={rung}")
+    differs = {key for key in values if values[key] != baseline[key] and not key.startswith("experiment.")}
+    differs.discard("env.reward_bound")  # stop.reward_bound follows it
+    assert differs <= set(NUMBERS[f"experiment={rung}"])
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "algo").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_documentation_names_every_number_that_an_algorithm_brings(path: Path) -> None:
+    brought = set()
+    for name, node in yaml.safe_load(path.read_text()).items():
+        if isinstance(node, dict):
+            brought |= {f"{name}.{key}" for key, value in node.items() if value is not None}
+        elif name != "defaults":
+            brought.add(name)
+    assert brought - {"algo.name"} <= set(NUMBERS[f"algo={path.stem}"])
+
+
+@pytest.mark.parametrize("rung", ["process", "tweaked_process"])
+def test_epsilon_of_the_process_rungs_passes_the_points_of_the_book_s_curves(rung: str) -> None:
+    run = make_run(f"experiment={rung}")
+    points = {0: 1.0, 60_000: 0.85, 110_000: 0.725, 210_000: 0.475, 392_000: 0.02, 400_000: 0.02}
+    assert {step: epsilon_at(step, run) for step in points} == pytest.approx(points)
+
+
+@pytest.mark.parametrize(
+    ("stop", "steps"),
+    [("stop.max_steps=null", 1_000_000), ("stop.max_steps=2000000", 200_000), ("stop.max_steps=5", 1)],
+)
+def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(stop: str, steps: int) -> None:
+    assert make_run("algo=pqn", stop).exploration.decay_steps == steps
+    assert make_run("algo=pqn", stop, "exploration.decay_steps=77").exploration.decay_steps == 77
+
+
+@pytest.mark.parametrize(
+    ("overrides", "updates"),
+    [
+        ("experiment=speedrun", 3500),  # 448 000 steps / 128 for an update
+        ("experiment=speedrun algo.batch_size=256", 7000),
+        ("experiment=speedrun algo.epochs=2", 1750),
+        ("experiment=speedrun num_envs=32", 3500),
+        ("experiment=speedrun algo.batch_size=2000", 875),  # one batch of 2000 is cut from a rollout of 2048
+        ("experiment=ppo", 156_250),
+        ("num_envs=4 optimizer.lr_decay_steps=1000", 250),
+        ("parallelism=process parallelism.replay_ratio=8 optimizer.lr_decay_steps=1000", 250),
+        ("algo=a2c optimizer.lr_decay_steps=1280", 10),
+        ("optimizer.lr_decay_updates=77", 77),
+        ("", 100_000),
+    ],
+)
+def test_a_learning_rate_falls_over_agent_steps_whatever_the_batch_and_the_epochs(overrides: str, updates: int) -> None:
+    assert make_run(*overrides.split()).decay_updates == pytest.approx(updates)
+
+
+def test_every_rung_states_its_kind() -> None:
+    for path in (CONF / "experiment").glob("*.yaml"):
+        experiment = make_run(f"experiment={path.stem}").experiment
+        assert experiment.name == path.stem
+        assert experiment.kind and set(experiment.kind) <= set(KINDS)
+
+
+def preflight(*overrides: str) -> str | None:
+    """The sentence a user would read, or None where nothing is wrong."""
+    try:
+        check_run(make_run(*overrides))
+    except Exception as error:
+        if is_user_error(error):
+            return explain(error)
+        raise
+    return None
+
+
+BAD = {
+    "num_env=3": "num_env: there is no such option (nearest: num_envs, env).",
+    "num_envs=0": "num_envs=0: must be at least 1.",
+    "num_envs=abc": "num_envs: Value 'abc' of type 'str' could not be converted to Integer.",
+    "+num_envs=3": "+num_envs: is an option already; drop the +.",
+    "seed=-1": "seed=-1: must be at least 0.",
+    "env=pongg": "env=pongg: there is no such option (nearest: pong); choose one of ",
+    "env.id=ALE/Pnog-v5": "no registered Gymnasium environment has this name; nearest: PongNoFrameskip-v4",
+    "env.id=joust": "env.id=joust: no ALE game and no registered Gymnasium environment has this name",
+    "env.id=nobody:Env-v0 wrappers=none": "env.id=nobody:Env-v0: could not be made (ModuleNotFoundError",
+    "env=cartpole wrappers=deepmind": "wrappers.noop_max=30: needs an ALE game, and CartPole-v1 is not one",
+    "env=cartpole wrappers=native": "wrappers=native: needs an ALE game, and CartPole-v1 is not one.",
+    "env=cartpole model=nature": "model=nature: takes images, and observations here are 4; use model=mlp.",
+    "env=cartpole wrappers=none env.sticky_actions=0.1": "env.sticky_actions=0.1: CartPole-v1 is not an ALE game.",
+    "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
+    "env.id=MountainCarContinuous-v0 wrappers=none model=mlp": "only Discrete ones can be learnt",
+    "algo=ppo algo.double=true": "algo.double=True: belongs to algo=dqn and not to algo=ppo.",
+    "algo.clip=0.2": "algo.clip=0.2: belongs to algo=ppo and not to algo=dqn.",
+    "algo=ppo algo.clip=null": "algo.clip=null: algo=ppo needs a value",
+    "algo=ppo parallelism=process parallelism.transport=queue": "parallelism.transport=queue: carries single",
+    "algo=pqn parallelism=process parallelism.replay_ratio=4": "parallelism.replay_ratio=4: belongs to algo=dqn",
+    "algo=ppo num_envs=1": "algo.batch_size=256: must be at most 128",
+    "algo=ppo parallelism=overlap num_envs=3": "num_envs=3: must be even",
+    "algo=a2c model.dueling=true": "model.dueling=true: belongs to action values",
+    "algo=a2c parallelism=process": "parallelism=process: algo=a2c learns in one process; algo=a3c is the same",
+    "algo=a3c parallelism=serial": "parallelism=serial: algo=a3c needs parallelism=process; algo=a2c is the same",
+    "algo=q_learning": "algo=q_learning: needs numbered states, and PongNoFrameskip-v4 shows 1x84x84 values",
+    "algo=q_learning env=cartpole": "algo=q_learning: needs numbered states, and CartPole-v1 shows 4 values",
+    "algo=q_learning env=taxi num_envs=2": "num_envs=2: algo=q_learning takes one transition at a time",
+    "algo=q_learning env=taxi parallelism=process": "parallelism=process: algo=q_learning learns in one process",
+    "algo=q_learning env=taxi wrappers.stack=2": "shows 500 values in stacks of 2",
+    "algo=q_learning env=taxi algo.n_step=4": "algo.n_step=4: belongs to algo=dqn, a2c, a3c and not to algo=q_learning",
+    "algo=q_learning env=taxi device=auto": "device=auto: algo=q_learning learns on the CPU",
+    "algo=ppo parallelism=process parallelism.num_actors=2": "num_actors=2: algo=ppo takes its rollouts from one",
+    "algo=ppo model.background=true": "algo.learning_starts=0: model.background=true is measured over these",
+    "algo=ppo algo.batch_size=1": "algo.batch_size=1: algo.normalize_advantage=true needs at least 2.",
+    "experiment=own_env algo=ppo": "algo.n_step=4 (experiment=own_env may bring it): belongs to algo=dqn, a2c,",
+    "optimizer.lr=nan": "optimizer.lr=nan: must be a finite number.",
+    "optimizer.lr=0": "optimizer.lr=0.0: must be more than 0.",
+    "experiment=ppo stop.max_steps=20000000": "lr_decay_steps=10000000 agent steps nothing would be learnt, and stop",
+    "algo=ppo optimizer.lr_final=0 stop.max_steps=9000000": "learnt, and stop.max_steps=9000000 brings 140625; raise",
+    "experiment=speedrun optimizer.lr_decay_updates=5": "lr_decay_steps=448000, optimizer.lr_decay_updates=5: one of",
+    "optimizer.lr_decay_updates=null": "lr_decay_steps=null, optimizer.lr_decay_updates=null: one of the two says",
+    "optimizer.lr_decay_steps=0": "optimizer.lr_decay_steps=0: must be at least 1.",
+    "experiment=process optimizer.lr_decay_steps=9": "lr_decay_steps=9: parallelism.replay_ratio=free leaves open how",
+    "optimizer.lr_final=0": "lr_decay_updates=100000 updates nothing would be learnt, and stop.max_steps=null may",
+    "optimizer=adamm": "optimizer=adamm: there is no such option (nearest: adam, radam, adamw)",
+    "algo.loss=mae": "algo.loss=mae: choose one of mse, huber.",
+    "algo.batch_size=200000": "algo.batch_size=200000: must be at most replay.capacity=100000.",
+    "algo.learning_starts=200000": "algo.learning_starts=200000: must be at most replay.capacity=100000.",
+    "algo.learning_starts=3": "algo.learning_starts=3: must be at least 7 for 1 environments, 4 frames and 1 steps.",
+    "replay.capacity=10 algo.batch_size=5 algo.learning_starts=9": "replay.capacity=10: must be at least 14",
+    "replay.capacity=100000000": "transitions would fit.",
+    "model.hidden=[1000000000]": "model=nature (model.hidden=[1000000000]): needs 75432.0 GB, and ",
+    "algo=a2c algo.batch_size=1000000000": "algo.batch_size=1000000000: needs ",
+    "algo=dqn algo.batch_size=90000 wrappers.resize=200 replay.capacity=90000": "algo.batch_size=90000: needs ",
+    "algo=pqn num_envs=4096 wrappers.resize=1024": "num_envs=4096: needs ",
+    "execution.threads=100000": "execution.threads=100000: must be at most ",
+    "parallelism=overlap parallelism.env_threads=5000": "parallelism.env_threads=5000: must be at most ",
+    "parallelism.replay_ratio=4": "parallelism.replay_ratio=4: belongs to parallelism=process",
+    "parallelism=process parallelism.replay_ratio=none": "must be 'free' or a positive number.",
+    "parallelism=process parallelism.replay_ratio=-1": "must be 'free' or a positive number.",
+    "parallelism.num_actors=2": "parallelism.num_actors=2: belongs to parallelism=process",
+    "parallelism=process device=mps": "device=mps: parallelism=process shares weights on cpu or cuda only.",
+    "wrappers=native wrappers.resizer=pillow": "wrappers=native: ALE resizes by itself",
+    "wrappers=native wrappers.resize=null": "wrappers=native: ALE resizes by itself",
+    "wrappers.resize=9": "model=nature: its convolutions do not fit observations of 4x9x9",
+    "model.conv=[[1,2]]": "model.conv=[[1, 2]]: each layer is [filters, kernel, stride]",
+    "stop.reward_bond=3": "stop.reward_bond: there is no such option (nearest: stop.reward_bound",
+    "env=cartpole wrappers=none model=mlp wrappers.resize=84": "wrappers.resize=84: resizes images, and observations",
+    "parallelism=process num_envs=16 replay.capacity=512 algo.learning_starts=200": "replay.capacity=512: must be",
+    "num_envs==3": "num_envs==3: cannot be read; give GROUP=OPTION or KEY=VALUE",
+    "env.id=Ünïcode": "env.id=Ünïcode: cannot be read; give GROUP=OPTION or KEY=VALUE",
+    "+foo=1": "foo: there is no such option.",
+    "++foo=1": "foo: there is no such option.",
+    "+algo.tau=0.03": "algo.tau: there is no such option (nearest: algo.lam",
+    "stop={max_steps:3,foo:1}": "stop.foo: there is no such option",
+    "num_envs=1,2": "num_envs=1,2: a sweep over several values needs dqnspeed.train -m",
+    "experiment=baseline,process": "experiment=baseline,process: a sweep over several values needs dqnspeed.train -m",
+    "~env": "env.id: has no value.",
+    "model.hidden=[[1]]": "model.hidden=[[1]]: every layer needs at least 1 unit.",
+    "hydra.searchpath=[file://CONF] env=odd": "env.idd: there is no such option, in the option file env/odd",
+    "hydra.searchpath=[file://CONF] env=typed": "env.reward_bound: Value 'abc' of type 'str' could not be",
+    "hydra.searchpath=[file://CONF] env=list": "env/list: Merge error: list is not a subclass of EnvConfig",
+    "hydra.searchpath=[file://CONF] env=broken": "/env/broken.yaml, line 4: expected ',' or ']'",
+}
+
+
+OWN_OPTIONS = {"odd": "idd: x", "typed": "reward_bound: abc", "broken": "id: [x", "list": ""}
+
+
+@pytest.fixture(scope="module")
+def own_options(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder of option files with mistakes."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "env").mkdir()
+    for name, line in OWN_OPTIONS.items():
+        (folder / "env" / f"{name}.yaml").write_text(f"defaults:\n  - pong\n{line}\n" if line else "- a\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize("overrides", BAD)
+def test_bad_input_gets_one_sentence(overrides: str, own_options: str) -> None:
+    given = [overrides] if "kwargs" in overrides else overrides.replace("CONF", own_options).split(" ")
+    sentence = preflight(*given)
+    assert sentence is not None and BAD[overrides] in sentence
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("overrides", "bound"),
+    [
+        ("env=breakout", 31.8),
+        ("env.id=ALE/Breakout-v5", 31.8),
+        ("env.id=Breakout-v4", 31.8),
+        ("env.id=breakout", 31.8),
+        ("env=breakout env.id=ALE/Alien-v5", 6875),
+        ("env=breakout env.id=ALE/Pong-v5", 17),
+        ("env.id=CartPole-v1 wrappers=none model=mlp", 475),
+        ("env.id=ALE/VideoPinball-v5", None),
+        ("env.id=Acrobot-v1 wrappers=none model=mlp", None),
+        ("env.id=ALE/VideoPinball-v5 env.reward_bound=9", 9),
+        ("env=breakout stop.reward_bound=9", 9),
+        ("env=breakout env.reward_bound=null", None),
+        ("experiment=a3c", 18),
+        ("experiment=a2c env.id=ALE/Pong-v5", 18),
+        ("experiment=chapter6_dqn", 19),
+        ("experiment=a3c env=breakout", 31.8),
+        ("experiment=chapter6_dqn env.id=ALE/VideoPinball-v5", None),
+        ("experiment=a3c env.reward_bound=5", 5),
+        ("experiment=a3c stop.reward_bound=5", 5),
+        ("experiment=own_env", None),
+    ],
+)
+def test_a_bound_belongs_to_its_game(overrides: str, bound: float | None) -> None:
+    assert make_run(*overrides.split(" ")).stop.reward_bound == bound
+
+
+def test_every_game_of_env_has_a_bound_and_every_bound_its_game() -> None:
+    ids = [make_run(f"env={path.stem}").env.id for path in (CONF / "env").glob("*.yaml")]
+    assert {rom_of(env_id) or env_id for env_id in ids} == set(OmegaConf.load(CONF / "reward_bounds.yaml"))
+    assert all(bound_of(env_id) is not None for env_id in ids)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (
+            "env.id=VideoPinball-v4 stop.max_steps=9",
+            "for VideoPinball-v4; the run ends at stop.max_steps=9; stop.rewar",
+        ),
+        ("env.id=VideoPinball-v4", "the run ends when it is interrupted; stop.reward_bound=NUMBER sets one."),
+        ("env.id=VideoPinball-v4 stop.reward_bound=null", ""),
+        ("env.id=VideoPinball-v4 env.reward_bound=3", ""),
+        ("env=breakout", ""),
+    ],
+)
+def test_a_game_without_a_known_bound_is_told(overrides: str, told: str) -> None:
+    given = overrides.split(" ")
+    assert [told in sentence for sentence in unbounded(make_run(*given), given)] == [True] * bool(told)
+
+
+@pytest.mark.parametrize("game", ["ALE/Breakout-v5", "Breakout-v4", "video_pinball", "BreakoutNoFrameskip-v4"])
+def test_any_ale_game_can_be_named_by_id_or_rom(game: str) -> None:
+    assert preflight(f"env.id={game}", "stop.reward_bound=null") is None
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["num_envs=0"],
+        ["wrappers=native", "env.id=CartPole-v1"],
+        ["-m", "num_envs=1,0"],
+        ["hydra.run.dir=/dev/null"],
+        ["hydra.run.dir="],
+        ["-m", "hydra.sweep.dir=/dev/null/x", "seed=0,1"],
+        ["-m", "hydra.sweep.subdir=same", "seed=0,1"],
+        ["-m", "seed=range(0)"],
+        ["--foo"],
+        ["--resolve"],
+        ["env=null"],
+    ],
+)
+def test_bad_input_leaves_nothing_behind(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, overrides: list[str]
+) -> None:
+    result = cli(*overrides)
+    assert result.returncode == 2
+    assert result.stderr.startswith("dqnspeed: ") and result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (
+            "algo=ppo exploration.final=0.1",
+            "exploration.final=0.1: does nothing with algo=ppo; exploration is for algo=",
+        ),
+        ("algo=pqn replay=uniform", "replay=uniform: does nothing with algo=pqn; replay is for algo=dqn."),
+        ("algo=q_learning env=taxi optimizer.lr=1", "optimizer.lr=1: does nothing with algo=q_learning; optimizer is"),
+        ("algo=dqn exploration.final=0.1 replay=uniform optimizer.lr=1 model.dueling=true", ""),
+        ("algo=a2c model=small optimizer=rmsprop num_envs=2", ""),
+    ],
+)
+def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, told: str) -> None:
+    given = overrides.split(" ")
+    sentences = list(unused(make_run(*given), given))
+    assert [told in sentence for sentence in sentences] == [True] * bool(told)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ("env=frozen_lake", "FrozenLake-v1: the numbers of algo=dqn are those for Atari games, far too slow for this"),
+        ("env=frozen_lake seed=1", "; algo=q_learning env=frozen_lake learns it."),
+        ("env=taxi", "; algo=q_learning env=taxi eval.every_steps=5000 learns it."),
+        ("env=cliff_walking", "; algo=q_learning env=cliff_walking eval.every_steps=5000 learns it."),
+        ("env=cartpole", "; experiment=cartpole learns it."),
+        ("env=cartpole env.id=LunarLander-v3", ""),
+        ("env=cartpole optimizer.lr=1e-3", ""),
+        ("env=breakout", ""),
+        ("experiment=own_env", ""),
+    ],
+)
+def test_a_game_that_is_not_ataris_is_told_a_line_that_learns_it(overrides: str, told: str) -> None:
+    sentences = list(untuned(make_run(*overrides.split()), overrides.split()))
+    assert [told in sentence for sentence in sentences] == [True] * bool(told)
+
+
+def test_that_line_is_told_before_a_run_begins(caplog: pytest.LogCaptureFixture) -> None:
+    with initialize_config_dir(CONF_DIR, version_base="1.3"):
+        _check_jobs([(compose("config", overrides=["env=frozen_lake"]), iter(["env=frozen_lake"]))])
+    assert [message.endswith("algo=q_learning env=frozen_lake learns it.") for message in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize("preset", ["cartpole", "cliff_walking", "frozen_lake", "taxi"])
+def test_the_line_that_a_preset_names_composes_to_its_game_with_other_numbers(preset: str) -> None:
+    run = make_run(f"env={preset}")
+    better = make_run(*run.env.recipe.split())
+    assert better.env == run.env and better.algo != run.algo
+    assert list(untuned(better, run.env.recipe.split())) == []
+
+
+def test_help_explains_every_group_and_ten_overrides(
+    cli: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    shown = cli("--help").stdout
+    for group in GROUPS:
+        assert f"\n  {group} " in shown, group
+    ten = shown.split("ten overrides people use most")[1].split("Groups:")[0]
+    assert len([line for line in ten.splitlines() if line.strip()]) == 10
+
+
+def test_options_of_a_users_own_are_found(cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    own = tmp_path / "mine" / "wrappers"
+    own.mkdir(parents=True)
+    (own / "six_frames.yaml").write_text("defaults:\n  - deepmind\nstack: 6\n")
+    shown = cli("--config-dir", str(tmp_path / "mine"), "wrappers=six_frames", "--cfg", "job").stdout
+    assert "stack: 6" in shown and "noop_max: 30" in shown
+
+
+def test_every_option_of_the_schema_says_what_it_is() -> None:
+    for key, _, meta in options.leaves(make_run()):
+        assert meta["about"], key

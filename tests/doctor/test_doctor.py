@@ -1,0 +1,161 @@
+"""The doctor: each mistake of an environment is found, and a sound one is let be."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import environment, make_run
+
+from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, Played, examine
+from dqnspeed.doctor.command import _memory, diagnose
+from dqnspeed.envs import describe
+from dqnspeed.system import machine
+
+QUICK = ["model.hidden=[16]", "replay.capacity=2000", "algo.learning_starts=100", "execution.threads=1"]
+
+
+def ask(tmp_path: Path, *overrides: str) -> dict[str, Finding]:
+    """The worst finding of each topic after two seconds of play."""
+    worst: dict[str, Finding] = {}
+    order = [OK, LOOK, WRONG]
+    for finding in diagnose(make_run(*overrides, *QUICK), 2.0, tmp_path / "seen.png", lambda _: None):
+        if finding.topic not in worst or order.index(finding.verdict) > order.index(worst[finding.topic].verdict):
+            worst[finding.topic] = finding
+    return worst
+
+
+def ask_in_a_shell(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dqnspeed.doctor", *arguments], cwd=tmp_path, env=environment(), capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("algo", ["dqn", "ppo", "pqn"])
+def test_a_sound_environment_is_sound_on_a_gpu(algo: str, tmp_path: Path) -> None:
+    found = ask(tmp_path, f"algo={algo}", "env=cartpole", "device=cuda", "num_envs=4", "algo.batch_size=32")
+    assert found["training" if "training" in found else "loss"].verdict != WRONG
+
+
+def test_pong_is_sound(tmp_path: Path) -> None:
+    found = ask(tmp_path, "wrappers=native")
+    assert {f.verdict for topic, f in found.items() if topic not in ("speed", "episodes")} == {OK}
+    assert "4x84x84 uint8, 4 frames of 1 channel, channels first" in found["observations"].what
+    assert "features.0" in found["gradients"].what and "steps/s" in found["speed"].what
+    from PIL import Image
+
+    assert np.asarray(Image.open(tmp_path / "seen.png")).std() > 10
+
+
+def test_a_board_is_sound(tmp_path: Path) -> None:
+    found = ask(tmp_path, "wrappers=none", "env.id=toy_envs:Board-v0", "model=board")
+    assert "1x15x15 uint8" in found["observations"].what
+    assert [f for f in found.values() if f.verdict == WRONG] == []
+
+
+SICK = ["env.id=toy_envs:Sick-v0", "wrappers=none", "model=board"]
+MISTAKES = {
+    "divided": ("spaces", "was it divided?"),
+    "silent": ("rewards", "all zero"),
+    "endless": ("episodes", "none ended"),
+    "frozen": ("observations", "they never change"),
+    "huge": ("rewards", "far from 1"),
+    "stale": ("observations", "does not change in 100%"),
+    "short": ("episodes", "over as soon as they begin"),
+    "changed": ("wrappers", "RecordEpisodeStatistics outside"),
+    "dim": ("observations", "almost zero for the network"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
+    topic, words = MISTAKES[mistake]
+    found = ask(
+        tmp_path, "wrappers=none", "env.id=toy_envs:Sick-v0", f"env.kwargs={{mistakes: [{mistake}]}}", "model=board"
+    )
+    assert found[topic].verdict == (LOOK if mistake == "changed" else WRONG) and words in str(found[topic])
+
+
+def test_memory_that_is_refused_later_is_refused_by_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run("env=cartpole")
+    assert next(_memory(run, describe(run))).verdict == OK
+    monkeypatch.setattr(machine, "available_memory", lambda: 100_000)
+    found = next(_memory(run, describe(run)))
+    assert found.verdict == WRONG and "transitions would fit" in found.advice
+
+
+def test_numbers_that_stop_being_finite_are_told() -> None:
+    run = make_run("env=cartpole")
+    played = Played(rewards=[1.0] * 500 + [math.nan], low=math.nan, high=math.nan)
+    found = {f.topic: f for f in examine(run, describe(run), played, 500)}
+    assert found["observations"].verdict == found["rewards"].verdict == WRONG
+    assert "nan at step 501" in found["rewards"].what
+
+
+@pytest.mark.parametrize("wrong", ["no info", "four values", "nan", "nan reward", "raises", "turned"])
+def test_an_environment_that_breaks_is_told_and_not_tripped_over(wrong: str, tmp_path: Path) -> None:
+    kwargs = f"env.kwargs={{kind: {'float' if wrong == 'nan' else 'hwc'}, wrong: '{wrong}'}}"
+    found = ask(tmp_path, "env.id=toy_envs:Anything-v0", "wrappers=none", "model=board", kwargs)
+    assert found["spaces"].verdict == WRONG
+
+
+def test_four_mistakes_at_once_are_all_told(tmp_path: Path) -> None:
+    mistakes = ["divided", "huge", "endless", "changed"]
+    line = [*SICK, "seconds=1", f"env.kwargs={{mistakes: [{','.join(mistakes)}]}}", *QUICK]
+    result = ask_in_a_shell(tmp_path, *line)
+    assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
+    for mistake in mistakes:
+        topic, words = MISTAKES[mistake]
+        assert any(not line.startswith("ok") and topic in line and words in line for line in result.stdout.splitlines())
+
+
+@pytest.mark.parametrize("algo", ["a2c", "a3c", "ppo", "pqn"])
+def test_every_algorithm_can_be_asked_about(algo: str, tmp_path: Path) -> None:
+    found = ask(tmp_path, "env=cartpole", f"algo={algo}", "num_envs=4", "algo.batch_size=16")
+    assert found["gradients"].verdict != WRONG and "updates/s" in found["speed"].what
+    assert ("Huber" if algo == "pqn" else "value loss") in found["loss"].what
+
+
+def test_a_table_can_be_asked_about(tmp_path: Path) -> None:
+    found = ask(tmp_path, "env=frozen_lake", "algo=q_learning")
+    assert "of 16 states" in found["exploration"].what
+    assert "updates/s" in found["speed"].what
+
+
+def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
+    for line, sentence in {
+        "seconds=-3": "seconds=-3: must be a number of seconds above 0.",
+        "picture=nowhere/a.png": "picture=nowhere/a.png: there is no such folder.",
+        "picture=a.txt": "picture=a.txt: must end with one of .png,",
+        "env=pongg": "env=pongg: there is no such option",
+        "-m": "-m: is no option; give GROUP=OPTION and KEY=VALUE of dqnspeed.train.",
+    }.items():
+        result = ask_in_a_shell(tmp_path, line)
+        assert result.returncode == 2 and result.stderr.startswith(f"dqnspeed: {sentence}"), result.stderr
+
+
+@pytest.mark.parametrize(("how", "topic"), [("never made", "spaces"), ("hang", "play")])
+def test_it_ends_where_an_environment_hangs(how: str, topic: str, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"  # the toy hangs once this folder is there
+    kwargs = f"env.kwargs={{how: {how}, folder: '{ready if topic == 'play' else ''}'}}"
+    arguments = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", kwargs, "parallelism.timeout_s=2", *QUICK]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dqnspeed.doctor", "seconds=60", *arguments], cwd=tmp_path, env=environment(),
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if topic == "play" and "wrappers" in line:
+            ready.mkdir()
+        if "has not answered" in line:
+            break
+    assert process.wait(20) == 1
+    process.stdout.close()
+    assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 2 s (")
+    assert "in hang_in_the_toy)" in line and "parallelism.timeout_s=60 waits longer" in line

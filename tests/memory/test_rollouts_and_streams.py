@@ -1,0 +1,239 @@
+"""Rollouts and streams against naive references that keep whole episodes in lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_toy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_uniform import GAMMA, Event, append, lanes, naive
+
+from dqnspeed.envs import describe
+from dqnspeed.memory import LocalBuffers, RolloutBatch, Rollouts, Rows, Stream, lambda_returns, make_memory, ring_layout
+from dqnspeed.runs.schedule import LearningStart, MemorySchedule, make_schedule
+
+LAM = 0.8
+
+
+def forward_view(events: Sequence[Event], values: Sequence[float], start: int, end: int) -> float:
+    """The λ-return of row ``start`` from its definition (Sutton and Barto, 12.3): a mean over n-step returns."""
+    n_step, total, k = [], 0.0, 0
+    for row in range(start, end):
+        total += GAMMA**k * events[row].reward
+        k += 1
+        n_step.append(total + (0 if events[row].terminated else GAMMA**k * values[row + 1]))
+        if events[row].terminated or events[row].truncated:
+            break
+    weights = [(1 - LAM) * LAM**n for n in range(k - 1)] + [LAM ** (k - 1)]
+    return sum(w * g for w, g in zip(weights, n_step, strict=True))
+
+
+@given(lanes(), st.integers(0, 2**31))
+def test_lambda_returns_are_those_of_the_forward_view(streams: list[list[Event]], seed: int) -> None:
+    values = np.random.default_rng(seed).normal(size=(len(streams), len(streams[0]))).astype(np.float32)
+    steps = len(streams[0]) - 1
+
+    def column(name: str) -> np.ndarray:
+        return np.array([[getattr(event, name) for event in stream[:steps]] for stream in streams])
+
+    rewards = column("reward").astype(np.float32)
+    got = lambda_returns(rewards, values, column("terminated"), column("truncated"), GAMMA, LAM)
+    for lane, stream in enumerate(streams):
+        for row in range(steps):
+            if stream[row].transition:
+                expected = forward_view(stream, list(values[lane]), row, steps)
+                assert got[lane, row] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def buffers(streams: list[list[Event]], rows: int) -> LocalBuffers:
+    return LocalBuffers(ring_layout(len(streams), rows, (2, 3), np.dtype(np.uint8), acting=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(lanes(), st.integers(2, 9), st.integers(1, 3), st.integers(1, 3))
+def test_every_epoch_of_a_rollout_gives_its_transitions_and_nothing_else(
+    streams: list[list[Event]], steps: int, epochs: int, stack: int
+) -> None:
+    rollouts = Rollouts(buffers(streams, steps + stack + 3), stack, steps, epochs, GAMMA, LAM)
+    batch_size, begin = max(1, len(streams) * steps // 2), 0
+    for row, events in enumerate(zip(*streams, strict=True)):
+        append(rollouts, events, values=np.full(len(streams), row), log_probs=-np.array([e.number for e in events]))
+        due = rollouts.due(batch_size)
+        complete = row == begin + steps
+        inside = [(lane, r) for lane in range(len(streams)) for r in range(begin, row) if streams[lane][r].transition]
+        assert bool(due) == (complete and bool(inside))
+        if not due:
+            begin = row if complete else begin
+            continue
+        batches = [rollouts.sample(batch_size) for _ in range(due)]
+        numbers = {streams[lane][r].number: (lane, r) for lane, r in inside}
+        for batch in batches:
+            assert len(batch.actions) == batch_size
+            for i, number in enumerate(batch.observations[:, -1, 0].tolist()):
+                lane, r = numbers[number]
+                assert batch.log_probs[i] == -number and batch.values[i] == r
+                expected = forward_view(streams[lane], range(len(streams[lane])), r, row)
+                assert batch.returns[i] == pytest.approx(expected, rel=1e-4, abs=1e-3)
+        per_epoch = due // epochs
+        for epoch in range(epochs):
+            drawn = np.concatenate([b.log_probs for b in batches[epoch * per_epoch : (epoch + 1) * per_epoch]])
+            assert len(set(drawn)) == min(len(inside), per_epoch * batch_size)
+        begin = row
+        assert not rollouts.due(batch_size)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lanes(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 12), st.data())
+def test_a_stream_gives_every_transition_once_and_in_order(
+    streams: list[list[Event]], stack: int, n_step: int, batch_size: int, data: st.DataObject
+) -> None:
+    stream = Stream(buffers(streams, len(streams[0]) + 1), stack, n_step, GAMMA, ahead=2 * batch_size)
+    schedule = MemorySchedule(stream, batch_size, agent_steps=0)
+    expected: dict[tuple, float] = {}
+    for events in streams:
+        expected |= naive(events, len(streams[0]) + 1, stack, n_step)
+    seen: list[tuple] = []
+    for events in zip(*streams, strict=True):
+        append(stream, events)
+        if data.draw(st.booleans()):
+            for _ in range(schedule.due(0, 0)):
+                batch = stream.sample(batch_size)
+                for i in range(batch_size):
+                    before, after = (tuple(s[i, ::2, 0]) for s in (batch.observations, batch.next_observations))
+                    key = (before, int(batch.actions[i]), after, round(float(batch.discounts[i]), 5))
+                    assert batch.rewards[i] == pytest.approx(expected[key], abs=1e-4)
+                    seen.append(before)
+            assert stream.due(batch_size) == 0
+            assert stream.waiting() < batch_size + n_step * len(streams)  # else there was a batch
+    assert len(set(seen)) == len(seen) == stream.taken
+    for lane in range(len(streams)):
+        newest = [s[-1] for s in seen if 80 * lane < s[-1] <= 80 * (lane + 1)]
+        assert newest == sorted(newest)
+    transitions = sum(event.transition for events in streams for event in events)
+    assert stream.waiting() == transitions - stream.taken
+    assert schedule.limit(0) == stream.taken + stream.capacity
+
+
+def test_what_came_before_learning_began_is_passed_over() -> None:
+    no, yes = np.zeros(1, bool), np.ones(1, bool)
+    layout = ring_layout(1, 64, (1,), np.dtype(np.float32), acting=True)
+    for memory in (Stream(LocalBuffers(layout), 1, 2, GAMMA, 8), Rollouts(LocalBuffers(layout), 1, 4, 1, GAMMA, LAM)):
+        for i in range(20):
+            if i == 10:
+                memory.discard_pending()
+            memory.append(
+                Rows(np.full((1, 1), i, np.float32), np.zeros(1, int), np.zeros(1, np.float32), no, no, no, yes)
+            )
+        assert memory.sample(4).observations.min() == 10
+
+
+@pytest.mark.parametrize("algo", ["a3c", "ppo"])
+def test_nothing_is_overwritten_before_it_is_learnt_from_even_by_an_actor_that_runs_alone(algo: str) -> None:
+    actors = 3 if algo == "a3c" else 1
+    run = make_toy(f"algo={algo}", "parallelism=process", "num_envs=2", f"parallelism.num_actors={actors}",
+                   "algo.batch_size=16")  # fmt: skip
+    spec = describe(run)
+    memory = make_memory(run, spec)
+    try:
+        schedule = make_schedule(run, memory, LearningStart(0, 0))
+        steps = row = 0
+        no, yes, numbers = np.zeros(2, bool), np.ones(2, bool), []
+        while steps < schedule.limit(0):  # games of one step, whose every other row is a final frame
+            ended, frame = row % 2 == 1, np.full((2, 3), row, np.float32)
+            memory.append(Rows(frame, np.zeros(2, int), np.zeros(2, np.float32), no if ended else yes, no,
+                               no if ended else yes, no if ended else yes))  # fmt: skip
+            steps, row = steps + 2 * (not ended), row + 1
+        while due := schedule.due(0, 0):
+            for _ in range(due):
+                numbers += memory.sample(16).observations[:, 0].tolist()
+        assert min(numbers) == 0 and set(numbers) == set(range(0, int(max(numbers)) + 1, 2))
+    finally:
+        memory.close()
+
+
+@pytest.mark.parametrize("longer", [True, False])
+def test_rings_of_another_length_take_over_what_is_still_to_be_read(longer: bool) -> None:
+    def stream(rows: int) -> Stream:
+        return Stream(LocalBuffers(ring_layout(1, rows, (1,), np.dtype(np.float32), acting=True)), 1, 1, GAMMA, 20)
+
+    no, yes = np.zeros(1, bool), np.ones(1, bool)
+    before, after = stream(40), stream(400 if longer else 30)
+    for i in range(100):
+        before.append(Rows(np.full((1, 1), i, np.float32), np.zeros(1, int), np.zeros(1, np.float32), no, no, no, yes))
+        if i == 80:
+            before.discard_pending()
+    after.load_state_dict(before.state_dict())
+    np.testing.assert_array_equal(after.sample(10).observations[:, 0], np.arange(81, 91))
+
+
+def test_a_rollout_that_was_sent_to_a_device_gives_the_same_batches() -> None:
+    run = make_toy("algo=ppo", "num_envs=2", "algo.rollout_steps=8", "algo.batch_size=4", "algo.epochs=3")
+    rng = np.random.default_rng(0)
+    here, there = (make_memory(run, describe(run)) for _ in range(2))
+    assert isinstance(here, Rollouts) and isinstance(there, Rollouts)
+    there._device = torch.device("cpu")  # goes the way of a GPU
+    for step in range(18):
+        ends = np.array([step % 5 == 4, False])
+        rows = Rows(
+            frames=rng.normal(size=(2, 3)).astype(np.float32), actions=rng.integers(3, size=2),
+            rewards=rng.normal(size=2).astype(np.float32), terminated=ends, truncated=np.zeros(2, bool),
+            first=np.array([step % 5 == 0, step == 0]), transition=np.ones(2, bool),
+            acting={"log_probs": rng.normal(size=2), "values": rng.normal(size=2), "versions": np.full(2, step)},
+        )  # fmt: skip
+        for memory in (here, there):
+            memory.append(rows)
+    assert here.due(4) == there.due(4) == 12
+    for _ in range(24):
+        ours, theirs = here.sample(4), there.sample(4)
+        assert isinstance(theirs.observations, torch.Tensor) and isinstance(theirs.versions, np.ndarray)
+        for name in RolloutBatch.__slots__:  # type: ignore[attr-defined]
+            np.testing.assert_array_equal(getattr(ours, name), np.asarray(getattr(theirs, name)))
+    blank = there.blank(4)
+    assert [getattr(blank, n).shape for n in ("observations", "returns")] == [(4, 3), (4,)]
+
+
+def test_a_blank_batch_looks_like_those_that_are_learnt_from() -> None:
+    for algo in ("dqn", "a2c"):
+        run = make_toy(f"algo={algo}", "wrappers.stack=2", "algo.n_step=3")
+        blank = make_memory(run, describe(run)).blank(5)
+        assert blank.observations.shape == blank.next_observations.shape == (5, 6)
+        assert blank.observations.dtype == np.float32 and blank.actions.shape == (5,)
+
+
+@pytest.mark.parametrize("kind", ["stream", "rollouts"])
+def test_only_what_is_still_to_be_learnt_from_is_saved_with_the_stacks_before_it(kind: str) -> None:
+    def memory() -> Stream | Rollouts:
+        rings = LocalBuffers(ring_layout(2, 300, (1,), np.dtype(np.float32), acting=True))
+        return Stream(rings, 3, 2, GAMMA, 50) if kind == "stream" else Rollouts(rings, 3, 8, 1, GAMMA, LAM)
+
+    def play(into: Stream | Rollouts, lane: int, steps: range) -> None:
+        no, yes, one = np.zeros(1, bool), np.ones(1, bool), np.zeros(1, np.float32)
+        for i in steps:
+            frames, first = np.full((1, 1), 1000 * lane + i, np.float32), yes if i % 7 == 0 else no
+            into.append(Rows(frames, one.astype(int), one + i, no, no, first, yes), lane)
+
+    before, after = memory(), memory()
+    play(before, 0, range(400))  # round the ring
+    play(before, 1, range(390))
+    assert before.state_dict()["columns"]["frames"].shape[1] == 300  # the background may still be measured on it
+    before.discard_pending()
+    play(before, 0, range(400, 415))
+    play(before, 1, range(390, 412))
+    for _ in range(before.due(8)):
+        before.sample(8)
+    saved = before.state_dict()
+    assert saved["columns"]["frames"].shape[1] <= 22 + 4
+    after.load_state_dict(saved)
+    assert len(after.frames_of(0, 380, 415)) < len(before.frames_of(0, 380, 415)) == 35  # and nothing that is not there
+    for both in (before, after):
+        play(both, 0, range(415, 440))
+        play(both, 1, range(412, 440))
+    while before.due(8):
+        ours, theirs = before.sample(8), after.sample(8)
+        for name in ("observations", "actions", "versions"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    assert after.due(8) == 0

@@ -1,0 +1,234 @@
+"""The replay against a naive reference that keeps whole episodes in lists."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.memory import LocalBuffers, Rings, Rows, SharedBuffers, UniformReplay, ring_layout
+from dqnspeed.memory.buffers import Layout, check_memory
+
+GAMMA = 0.9
+
+
+@dataclass
+class Event:
+    """One row of one lane: what the environment did after the frame ``number``."""
+
+    number: int  # unique, and the content of the frame
+    action: int
+    reward: float
+    terminated: bool
+    truncated: bool
+    first: bool
+    transition: bool
+
+
+@st.composite
+def lanes(draw: st.DrawFn) -> list[list[Event]]:
+    """Equally long streams of rows with episodes of random lengths that terminate or are truncated."""
+    length, count = draw(st.integers(8, 40)), draw(st.integers(1, 3))
+    streams = []
+    for lane in range(count):
+        stream: list[Event] = []
+        while len(stream) < length:
+            steps = draw(st.integers(0, 9))
+            truncated = draw(st.booleans())
+            for i in range(steps + 1):
+                last = i == steps
+                at_end = i == steps - 1
+                stream.append(
+                    Event(
+                        number=1 + 80 * lane + len(stream),
+                        action=draw(st.integers(0, 5)),
+                        reward=0.0 if last else float(draw(st.integers(-3, 3))),
+                        terminated=at_end and not truncated,
+                        truncated=at_end and truncated,
+                        first=i == 0,
+                        transition=not last,
+                    )
+                )
+        streams.append(stream[:length])
+    return streams
+
+
+def fill(streams: list[list[Event]], rows: int, stack: int, n_step: int, shared: bool = False) -> UniformReplay:
+    layout = ring_layout(len(streams), rows, (2, 3), np.dtype(np.uint8))
+    replay = UniformReplay((SharedBuffers if shared else LocalBuffers)(layout), stack, n_step, GAMMA, seed=1)
+    for events in zip(*streams, strict=True):
+        append(replay, events)
+    return replay
+
+
+def append(rings: Rings, events: Sequence[Event], **acting: np.ndarray) -> None:
+    rings.append(
+        Rows(
+            frames=np.array([np.full((2, 3), e.number, np.uint8) for e in events]),
+            actions=np.array([e.action for e in events]),
+            rewards=np.array([e.reward for e in events], np.float32),
+            terminated=np.array([e.terminated for e in events]),
+            truncated=np.array([e.truncated for e in events]),
+            first=np.array([e.first for e in events]),
+            transition=np.array([e.transition for e in events]),
+            acting=acting,
+        )
+    )
+
+
+def naive(stream: list[Event], rows: int, stack: int, n_step: int) -> dict[tuple, float]:
+    """Every transition that a lane of ``rows`` can still give: its numbers, and the sum of its rewards."""
+    oldest = max(0, len(stream) - rows)
+    expected = {}
+
+    def frames(at: int) -> tuple[int, ...] | None:
+        numbers = []
+        for _ in range(stack):
+            if at < oldest:
+                return None
+            numbers.append(stream[at].number)
+            at -= not stream[at].first
+        return tuple(reversed(numbers))
+
+    for start in range(oldest, len(stream)):
+        if not stream[start].transition or start + n_step > len(stream) - 1:
+            continue
+        total, at, terminated = 0.0, start, False
+        for k in range(n_step):
+            total += GAMMA**k * stream[at].reward
+            terminated = stream[at].terminated
+            over = terminated or stream[at].truncated
+            at += 1
+            if over:
+                break
+        before = frames(start)
+        # Where the ring has wrapped, rows whose whole stack might be gone are not offered.
+        if before is None or (oldest and start < oldest + stack - 1):
+            continue
+        discount = 0.0 if terminated else GAMMA ** (at - start)
+        expected[(before, stream[start].action, frames(at), round(discount, 5))] = total
+    return expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(lanes(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5))
+def test_samples_are_exactly_the_transitions_of_the_reference(
+    streams: list[list[Event]], rows: int, stack: int, n_step: int
+) -> None:
+    replay = fill(streams, rows, stack, n_step)
+    expected: dict[tuple, float] = {}
+    for stream in streams:
+        expected |= naive(stream, rows, stack, n_step)
+    if not expected:
+        with pytest.raises(LookupError):
+            replay.sample(8)
+        return
+    seen = set()
+    batch = replay.sample(1500)
+    assert batch.observations.shape == (1500, stack * 2, 3) and batch.observations.dtype == np.uint8
+    for i in range(1500):
+        key = (
+            tuple(batch.observations[i, ::2, 0].tolist()),
+            int(batch.actions[i]),
+            tuple(batch.next_observations[i, ::2, 0].tolist()),
+            round(float(batch.discounts[i]), 5),
+        )
+        assert batch.rewards[i] == pytest.approx(expected[key], abs=1e-4)
+        seen.add(key)
+    assert len(seen) > 0.9 * len(expected)  # 1500 draws over at most 120 transitions miss hardly any
+
+
+def test_every_transition_is_drawn_equally_often() -> None:
+    stream = [Event(i + 1, 0, 0.0, i % 5 == 3, False, i % 5 == 0, i % 5 != 4) for i in range(50)]
+    replay = fill([stream], rows=100, stack=1, n_step=1)
+    drawn = replay.sample(80_000).observations[:, 0, 0]
+    counts = np.bincount(drawn)[[e.number for e in stream[:-1] if e.transition]]
+    assert counts.min() > 0.9 * 80_000 / len(counts) and counts.max() < 1.1 * 80_000 / len(counts)
+
+
+def test_shared_memory_gives_the_same_samples_and_is_gone_after_close() -> None:
+    stream = [Event(i + 1, i % 3, 1.0, False, False, i == 0, True) for i in range(30)]
+    local, shared = fill([stream], 40, 2, 3), fill([stream], 40, 2, 3, shared=True)
+    a, b = local.sample(64), shared.sample(64)
+    for part in ("observations", "actions", "rewards", "next_observations", "discounts"):
+        np.testing.assert_array_equal(getattr(a, part), getattr(b, part))
+    name = shared.buffers._block.name  # type: ignore[union-attr]
+    shared.close()
+    from multiprocessing.shared_memory import SharedMemory
+
+    with pytest.raises(FileNotFoundError):
+        SharedMemory(name=name)
+
+
+def test_lanes_written_at_different_speeds_stay_apart() -> None:
+    """As with several actors: each writes its own lanes, and the draw is weighted by what they hold."""
+    layout = ring_layout(2, 50, (1,), np.dtype(np.float32))
+    replay = UniformReplay(LocalBuffers(layout), 1, 1, GAMMA)
+    no, yes = np.zeros(1, bool), np.ones(1, bool)
+    for i in range(30):
+        for lane in (0, 1) if i % 3 == 0 else (0,):
+            frame = np.full((1, 1), 100 * lane + i, np.float32)
+            replay.append(
+                Rows(frame, np.zeros(1, int), np.zeros(1, np.float32), no, no, yes if i == 0 else no, yes),
+                lane,
+            )
+    assert len(replay) == 40
+    batch = replay.sample(4000)
+    lane1 = batch.observations[:, 0] >= 100
+    np.testing.assert_array_equal(lane1, batch.next_observations[:, 0] >= 100)
+    assert 0.18 < lane1.mean() < 0.30  # 9 of 38
+
+
+def test_a_million_transitions_stay_under_7_5_gb() -> None:
+    layout = ring_layout(1, 1_000_000, (1, 84, 84), np.dtype(np.uint8))
+    from dqnspeed.memory.buffers import layout_bytes
+
+    assert layout_bytes(layout) < 7.5e9
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_too_large_a_replay_is_refused_with_the_size_that_fits(shared: bool) -> None:
+    def layout(rows: int) -> Layout:
+        return ring_layout(1, rows, (1, 84, 84), np.dtype(np.uint8))
+
+    rows = 10**10
+    with pytest.raises(ConfigError, match=r"at most \d+ transitions would fit") as refused:
+        check_memory(
+            ring_layout(1, rows, (1, 84, 84), np.dtype(np.uint8)), "replay.capacity", rows, "transitions", shared
+        )
+    fits = int(str(refused.value).split("at most ")[1].split(" ")[0])
+    check_memory(
+        ring_layout(1, int(fits * 0.95), (1, 84, 84), np.dtype(np.uint8)),
+        "replay.capacity",
+        fits,
+        "transitions",
+        shared,
+    )
+
+
+@given(streams=lanes(), data=st.data())
+def test_a_cut_closes_the_episodes_in_progress_at_their_last_frames(
+    streams: list[list[Event]], data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(1, len(streams[0])))
+    before, after = [s[:at] for s in streams], [s[:5] for s in streams]  # every stream begins with an episode
+    cut = fill(before, rows=64, stack=2, n_step=3)
+    cut.cut(0, len(streams))
+    for events in zip(*after, strict=True):
+        append(cut, events)
+    expected = []
+    for stream, more in zip(before, after, strict=True):
+        *earlier, last = copy.deepcopy(stream)
+        if earlier and earlier[-1].transition and not earlier[-1].terminated and not last.first:
+            earlier[-1].truncated = True
+        last.transition = last.terminated = last.truncated = False
+        expected.append([*earlier, last, *more])
+    whole = fill(expected, rows=64, stack=2, n_step=3)
+    for name in ("frames", "transition", "terminated", "truncated", "first"):
+        np.testing.assert_array_equal(cut._columns[name], whole._columns[name], name)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_run
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.envs import EnvSpec
+from dqnspeed.networks.heads import QNetwork
+
+IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 6, 4, largest=255.0)
+
+
+def count(network: torch.nn.Module) -> int:
+    return sum(p.numel() for p in network.parameters())
+
+
+def test_nature_is_the_network_of_the_paper() -> None:
+    network = QNetwork(make_run().model, (4, 84, 84), 6, largest=255)
+    # 32@8x8/4, 64@4x4/2, 64@3x3/1, 512 units, 6 actions: Mnih et al. 2015, Methods
+    assert count(network) == (4 * 64 * 32 + 32) + (32 * 16 * 64 + 64) + (64 * 9 * 64 + 64) + (3136 * 512 + 512) + 3078
+    assert network(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, 6)
+
+
+def test_uint8_observations_are_scaled_not_changed() -> None:
+    network = QNetwork(make_run().model, (4, 84, 84), 6, largest=255)
+    observations = torch.full((1, 4, 84, 84), 255, dtype=torch.uint8)
+    assert network.preprocess(observations).max() == 1.0
+    assert observations.min() == 255
+
+
+@pytest.mark.parametrize("model", ["nature", "small"])
+@pytest.mark.parametrize("options", [[], ["model.dueling=true"], ["model.layer_norm=true"], ["model.background=true"]])
+def test_options_give_finite_values_and_gradients(model: str, options: list[str]) -> None:
+    network = QNetwork(make_run(f"model={model}", *options).model, (2, 84, 84), 3, largest=255)
+    q = network(torch.randint(0, 256, (5, 2, 84, 84), dtype=torch.uint8))
+    q.sum().backward()
+    assert torch.isfinite(q).all()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in network.parameters())
+
+
+def test_dueling_advantages_have_mean_zero() -> None:
+    network = QNetwork(make_run("model=mlp", "model.dueling=true").model, (5,), 4)
+    observations = torch.randn(3, 5)
+    features = network.features(network.preprocess(observations))
+    assert network.value is not None
+    torch.testing.assert_close(network(observations).mean(1, keepdim=True), network.value(features))
+
+
+def test_a_network_that_cannot_take_the_shape_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"do not fit observations of 4x20x20; use model=board"):
+        QNetwork(make_run().model, (4, 20, 20), 6)
+    with pytest.raises(ConfigError, match="use model=mlp"):
+        QNetwork(make_run().model, (4,), 6)
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_the_last_layer_of_action_values_computes_in_float32_where_the_rest_is_bf16(dueling: bool) -> None:
+    network = QNetwork(make_run("model=small", f"model.dueling={dueling}").model, (2, 84, 84), 3, largest=255)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        q = network(torch.randint(0, 256, (64, 2, 84, 84), dtype=torch.uint8))
+        features = network.features(network.preprocess(torch.zeros(1, 2, 84, 84)))
+    assert q.dtype == torch.float32 and features.dtype == torch.bfloat16
+    assert (q != q.bfloat16().float()).float().mean() > 0.9  # rounded to bf16 nothing would differ

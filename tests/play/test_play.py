@@ -1,0 +1,319 @@
+"""Playing a trained agent: what it prints, writes and refuses; and the videos of training."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import TOY, environment, make_run
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from dqnspeed import envs
+from dqnspeed.cli.app import explain, is_user_error
+from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.config.options import ConfigError
+from dqnspeed.play.command import Player, earlier, keep, parse
+from dqnspeed.play.command import play as play_here
+from dqnspeed.play.overlay import HEIGHT, Overlay
+from dqnspeed.runs import checkpoint
+from dqnspeed.tracking.video import enlarge, frame_rate, picture, write_mp4
+from dqnspeed.trainer import train
+
+
+def read_mp4(path: Path) -> np.ndarray:
+    """The frames ``(T, H, W, 3)`` of a video, read by another library than the one that wrote it."""
+    import cv2
+
+    capture, frames = cv2.VideoCapture(str(path)), []
+    while (read := capture.read())[0]:
+        frames.append(read[1][:, :, ::-1])
+    capture.release()
+    return np.stack(frames)
+
+
+def play(folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
+    without_display = {k: v for k, v in environment().items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    return subprocess.run(
+        [sys.executable, "-m", "dqnspeed.play", *options],
+        cwd=folder, env=without_display | more, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short training with ALE's own threads, in games of 100 agent steps, whose folder names a GPU."""
+    folder = tmp_path_factory.mktemp("atari")
+    result = subprocess.run(
+        [sys.executable, "-m", "dqnspeed.train", "env=breakout", "wrappers=native", "model=small", "num_envs=2",
+         "algo.learning_starts=150", "algo.batch_size=8", "replay.capacity=1000", "stop.max_steps=450",
+         "env.max_episode_frames=400", "tracking=local", "tracking.video_every=4", "hydra.run.dir=run"],
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for name, auto in ((".hydra/config.yaml", "device: auto"), ("config.json", '"device": "auto"')):
+        copy = folder / "run" / name
+        assert auto in copy.read_text()
+        copy.write_text(copy.read_text().replace(auto, auto.replace("auto", "cuda")))  # as if trained on a GPU
+    return folder
+
+
+def test_play_prints_records_and_keeps_its_results(atari: Path) -> None:
+    result = play(atari, "run=run", "episodes=2", "record=true", "overlay=true", "checkpoint=final", "epsilon=0.3")
+    assert result.returncode == 0, result.stderr
+    kept = json.loads((atari / "run" / "play.json").read_text())[-1]
+    assert [game["game"] for game in kept["games"]] == [1, 2]
+    assert kept["return_mean"] == np.mean([game["return"] for game in kept["games"]])
+    ignored = sum(game["length"] for game in kept["games"]) - sum(kept["actions"].values())
+    assert 0 <= ignored <= 2 * 4  # the step after a lost life ignores the action
+    assert set(kept["actions"]) <= {"NOOP", "FIRE", "RIGHT", "LEFT"}
+    assert f"mean return {kept['return_mean']:.2f} ± {kept['return_std']:.2f} over 2 games" in result.stdout
+    for game in kept["games"]:
+        assert f"_return_{game['return']:g}.mp4" in game["video"]
+        frames = read_mp4(atari / "run" / game["video"])
+        assert frames.shape[1] == HEIGHT and abs(len(frames) - game["length"]) <= 1
+        assert frames.std(axis=0).max() > 10  # something moves
+
+    again = play(atari, "run=run", "episodes=2", "checkpoint=final", "epsilon=0.3")
+    assert "There is no display here" in again.stdout and "record=true writes videos" in again.stdout
+    both = json.loads((atari / "run" / "play.json").read_text())
+    assert len(both) == 2  # the earlier results are kept, and the same seed gives the same games
+    assert [g["return"] for g in both[1]["games"]] == [g["return"] for g in kept["games"]]
+
+
+def test_a_window_shows_the_games(atari: Path) -> None:
+    result = play(atari, "run=run", "episodes=1", "window=true", "fps=1000", "checkpoint=final",
+                  SDL_VIDEODRIVER="dummy")  # fmt: skip
+    assert result.returncode == 0 and "game 1: return" in result.stdout, result.stderr
+
+
+def test_training_games_are_filmed_and_the_curve_points_to_them(atari: Path) -> None:
+    with (atari / "run" / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) >= 4
+    for row in rows:
+        number = int(row["episode"])
+        name = f"videos/episode_{number:06d}_return_{row['return']}.mp4" if number % 4 == 0 else ""
+        assert row["video"] == name
+        if name:
+            frames = read_mp4(atari / "run" / name)
+            assert len(frames) == int(row["length"]) and frames.shape[1:] == (336, 336, 3)
+
+
+def test_the_frames_of_a_filmed_game_are_that_games_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counting environment's frames say (seed, episode, step), so each film can be checked on its own."""
+    for kind in (
+        ["parallelism=serial"],
+        ["parallelism=process"],
+        ["parallelism=process", "parallelism.transport=queue"],
+    ):
+        films = []
+
+        def keep(path: Path, frames: Any, fps: float, films: list[Any] = films) -> None:
+            films.append(list(frames))
+
+        monkeypatch.setattr("dqnspeed.tracking.video.write_mp4", keep)
+        monkeypatch.setattr("dqnspeed.tracking.video.picture", lambda frame, largest: frame)
+        monkeypatch.setattr("dqnspeed.tracking.video.enlarge", lambda frame, width: frame)
+        run = make_run(*TOY, *kind, "num_envs=2", "tracking.video_every=3", "stop.max_steps=400")
+        folder = tmp_path / "_".join(kind)
+        folder.mkdir()
+        train(run, envs.describe(run), folder, {})
+        assert len(films) > 5
+        for film in films:
+            seeds, numbers, steps = np.array(film).T
+            assert len(set(seeds)) == len(set(numbers)) == 1
+            assert steps.tolist() == list(range(7))
+
+
+BAD = {
+    "": None,
+    "run=nowhere": "nowhere: there is no such folder.",
+    "run=run checkpoint=nothing": "checkpoint=nothing: is not in run/checkpoints; there: ",
+    "run=run window=true": "window=true: there is no display here; record=true writes videos instead.",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_play_answers_mistakes_in_one_sentence(line: str, atari: Path) -> None:
+    result = play(atari, *line.split())
+    if BAD[line] is None:
+        assert result.returncode == 0 and "episodes     games to play [5]" in result.stdout
+        return
+    assert result.returncode == 2 and result.stderr.startswith(f"dqnspeed: {BAD[line]}"), result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("episodes=2", "run: name the folder of a run"),
+        ("run=x episode=2", "episode=2: is no option; give KEY=VALUE, where KEY is one of run, checkpoint, episodes"),
+        ("run=x episodes=0", "episodes=0: must be at least 1."),
+        ("run=x epsilon=1.5", "epsilon=1.5: must be at most 1."),
+        ("run=x device=tpu", "device=tpu: choose one of auto, cpu, cuda, mps."),
+        ("run=[a", "[a: expected ',' or ']', but got '<stream end>'."),
+    ],
+)
+def test_options_of_play_are_checked(line: str, sentence: str) -> None:
+    with pytest.raises(Exception) as raised:
+        parse(line.split())
+    assert is_user_error(raised.value) and explain(raised.value).startswith(sentence)
+
+
+def test_filming_needs_images(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    result = cli(*TOY, "tracking.video_every=5")
+    assert result.returncode == 2 and "tracking.video_every=5: films what the agent sees" in result.stderr
+
+
+def test_pictures_of_frames() -> None:
+    gray = np.array([[[0, 128], [255, 64]]], np.uint8)
+    assert picture(gray, 255).tolist() == [[[0] * 3, [128] * 3], [[255] * 3, [64] * 3]]
+    assert picture(np.array([[[0.0, 0.5], [1.0, 2.0]]]), 1)[:, :, 0].tolist() == [[0, 127], [255, 255]]
+    board = np.zeros((5, 2, 2), np.uint8)
+    board[4, 1, 1] = 1
+    colours = picture(board, 1)
+    assert colours.shape == (2, 2, 3) and colours[1, 1].any() and not colours[0].any()
+    assert enlarge(colours, 5).shape == (6, 6, 3)
+
+
+def test_an_mp4_holds_what_was_written(tmp_path: Path) -> None:
+    frames = [np.full((31, 47, 3), 20 * i, np.uint8) for i in range(10)]
+    write_mp4(tmp_path / "deep" / "a.mp4", frames, fps=15)
+    back = read_mp4(tmp_path / "deep" / "a.mp4")
+    assert back.shape == (10, 30, 46, 3)
+    assert abs(back.mean(axis=(1, 2, 3)) - np.arange(10) * 20).max() < 4
+
+
+def test_the_overlay_marks_the_chosen_action_and_longer_bars_mean_higher_values() -> None:
+    overlay = Overlay(["NOOP", "LEFT", "RIGHT"], stack=2, largest=255)
+    game, observation = np.zeros((210, 160, 3), np.uint8), np.zeros((2, 84, 84), np.uint8)
+    image = overlay.draw(game, observation, np.array([0.0, 1.0, 0.5]), action=2, told="")
+    chosen = (image == (255, 170, 40)).all(axis=2)
+    others = (image == (70, 110, 160)).all(axis=2)
+    rows = [int(others[top : top + 22].sum()) for top in range(8, HEIGHT - 22, 22)]
+    lengths = [n for n in rows if n]
+    assert chosen.any() and len(lengths) == 2 and lengths[1] > 10 * lengths[0]
+
+
+@pytest.mark.parametrize("env", ["frozen_lake", "cliff_walking", "taxi"])
+def test_a_table_is_played_and_drawn(env: str, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    overrides = [f"env={env}", "algo=q_learning", "eval.every_steps=1000", "eval.episodes=2", "stop.max_steps=3000"]
+    if env == "frozen_lake":
+        overrides.append("env.kwargs={is_slippery: false}")
+    result = subprocess.run(
+        [sys.executable, "-m", "dqnspeed.train", *overrides, "tracking=local", "hydra.run.dir=run"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    result = play(tmp_path, "run=run", "episodes=1", "checkpoint=final")
+    assert result.returncode == 0, result.stderr
+    path = json.loads((tmp_path / "run" / "play.json").read_text())[0]["games"][0]["path"]
+    assert path in result.stdout
+    states = [int(word) for word in path.split()[::2]]
+    if env == "frozen_lake":
+        assert (states[0], states[-1], len(states)) == (0, 15, 7)  # the shortest way
+        assert set(path.split()[1::2]) == {"↓", "→"}
+    from PIL import Image
+
+    assert np.asarray(Image.open(tmp_path / "run" / "table.png")).std() > 10
+
+
+@pytest.mark.parametrize("algo", ["a2c", "ppo", "pqn"])
+def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> None:
+    run = make_run(
+        "env=cartpole", f"algo={algo}", "num_envs=4", "algo.batch_size=16", "model.hidden=[8]", "stop.max_steps=1000",
+        "eval.every_steps=400", "eval.episodes=3", "tracking=local", "tracking.progress=off", "execution.threads=1",
+    )  # fmt: skip
+    folder = tmp_path / "run"
+    folder.mkdir()
+    summary = train(run, envs.describe(run), folder, {})
+    rows = (folder / "evaluations.csv").read_text().splitlines()
+    last = [float(row.split(",")[1]) for row in rows[-3:]]
+    assert len(rows) % 3 == 1 and summary["eval_return_mean"] == pytest.approx(sum(last) / 3, abs=0.01)
+    (folder / ".hydra").mkdir()
+    overrides = ["env=cartpole", f"algo={algo}", "model.hidden=[8]"]
+    with initialize_config_dir(CONF_DIR, version_base="1.3"):
+        composed = OmegaConf.to_container(compose("config", overrides=overrides))
+    assert isinstance(composed, dict)
+    del composed["eval"]["noop_max"]  # as an older version wrote it
+    (folder / ".hydra" / "config.yaml").write_text(OmegaConf.to_yaml(composed))
+    result = play_here(parse([f"run={folder}", "episodes=3", "window=false"]))
+    lengths = [game["length"] for game in result["games"]]  # a pole that stands a step longer is worth one more
+    assert lengths == [game["return"] for game in result["games"]] and sum(result["actions"].values()) == sum(lengths)
+
+
+def test_a_damaged_play_json_is_set_aside_and_nothing_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, text in enumerate(("[{", "{}", "\ufeff")):
+        (tmp_path / "play.json").write_text(text, encoding="utf-16" if number == 2 else "utf-8")
+        assert earlier(tmp_path) == []
+        keep(tmp_path, {"return_mean": number})
+        assert json.loads((tmp_path / "play.json").read_text()) == [{"return_mean": number}]
+        name = f"play.json.damaged{number or ''}"
+        assert (
+            capsys.readouterr().out
+            == f"{tmp_path / 'play.json'} is damaged; it is kept as {name}, and a new one begun.\n"
+        )
+        assert number == 2 or (tmp_path / name).read_text() == text
+    keep(tmp_path, {"return_mean": 9})
+    assert len(json.loads((tmp_path / "play.json").read_text())) == 2
+
+
+def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
+    folder = atari / "run" / "checkpoints"
+    state = checkpoint.load(folder / "final.safetensors")
+    config = state["config"]
+    other = {**config, "env": {**config["env"], "id": "ALE/Pong-v5"}}
+    for name, changed, sentence in (
+        (
+            "game",
+            {**state, "config": other},
+            "game: is of another run than this folder's (env.id=ALE/Pong-v5 there, BreakoutNoFrameskip-v4 here).",
+        ),
+        ("seed", {**state, "config": {**config, "seed": 1}}, "of another run than this folder's (seed=1 there, 0 here"),
+        ("table", {**state, "learner": {"table": np.zeros(3)}}, "table: is of another network than this run's."),
+        ("nothing", {"learner": {}}, "nothing: is of another network than this run's."),
+    ):
+        checkpoint.save(folder / f"{name}.safetensors", changed)
+        with pytest.raises(ConfigError, match=re.escape(sentence)):
+            Player(parse([f"run={atari / 'run'}", f"checkpoint={name}", "window=false"]))
+        (folder / f"{name}.safetensors").unlink()
+    changed = {**config, "eval": {**config["eval"], "episodes": 3}}  # as a run that is resumed may
+    checkpoint.save(folder / "own.safetensors", {**state, "config": changed})
+    assert Player(parse([f"run={atari / 'run'}", "checkpoint=own", "window=false"])).agent_steps == 450
+    (folder / "own.safetensors").unlink()
+    elsewhere = atari / "of_another_seed.safetensors"
+    checkpoint.save(elsewhere, {**state, "config": {**config, "seed": 1}})
+    assert Player(parse([f"run={atari / 'run'}", f"checkpoint={elsewhere}", "window=false"])).agent_steps == 450
+
+
+def test_films_run_at_the_environments_own_rate() -> None:
+    rates = {"env=pong": 15, "env=cartpole": 50, "env=frozen_lake algo=q_learning": 4}
+    for overrides, rate in rates.items():
+        run = make_run(*overrides.split())
+        assert frame_rate(run, envs.describe(run)) == rate
+    run = make_run(*TOY)
+    assert frame_rate(run, envs.describe(run)) == 30
+
+
+def test_the_bars_of_a_vector_carry_their_index_and_value() -> None:
+    overlay, game = Overlay(["NOOP"], stack=1, largest=1), np.zeros((210, 160, 3), np.uint8)
+    for size, rows in ((4, 4), (32, 32), (33, 32)):
+        image = overlay.draw(game, np.linspace(-1, 1, size), np.array([0.0]), action=0, told="")
+        left = round(160 * (HEIGHT - 16) / 210) + 16
+        step = min(22, (HEIGHT - 16) // min(size, 32))
+        text = (image[:, left : left + 200] > 150).all(axis=2)
+        for i in range(rows):
+            row = text[8 + i * step : 8 + (i + 1) * step]
+            assert row[:, :30].any() and (row[:, 130:].any() or i == 31)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import make_toy
+from PIL import Image
+
+from dqnspeed import envs
+from dqnspeed.report import command as report
+from dqnspeed.report.command import curves, load, runs_below, table
+from dqnspeed.trainer import train
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run that needs about a second."""
+    folder = tmp_path_factory.mktemp("trained")
+    run = make_toy("stop.max_steps=1500")
+    train(run, envs.describe(run), folder, {}, label="baseline model=mlp")
+    return folder
+
+
+@pytest.fixture
+def runs(trained: Path, tmp_path: Path) -> Path:
+    for name in "ab":
+        shutil.copytree(trained, tmp_path / name)
+    return tmp_path
+
+
+def change(folder: Path, **values: object) -> None:
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps({**summary, **values}))
+
+
+def told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> tuple[int, str, str]:
+    """Exit code, table and complaints of the command."""
+    monkeypatch.setattr(sys, "argv", ["dqnspeed-report", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        report.main()
+    out, errors = capsys.readouterr()
+    return int(ended.value.code or 0), out, errors
+
+
+def test_a_report_has_a_row_and_a_curve_for_each_run(runs: Path) -> None:
+    change(runs / "b", label="baseline num_envs=2", time_to_solve_avg_s=12.4)
+    assert runs_below([runs]) == [runs / "a", runs / "b"]
+    a, b = load(runs / "a"), load(runs / "b")
+    shown = table([a, b])
+    assert len(shown.splitlines()) == 4
+    assert f"| `baseline model=mlp` | exact | 0 | {a['steps_per_second']:.0f} |" in shown
+    assert f"| `baseline num_envs=2` | exact | 0 | {b['steps_per_second']:.0f} |" in shown
+    assert " | no | 12 s |" in shown and " | no | - |" in shown
+    bound = table([{**a, "solved": True, "time_to_solve_s": 300.0, "time_is_lower_bound": True}])
+    assert " | ≥ 300 s | " in bound
+    assert curves([(runs / "a", a), (runs / "b", b)], runs / "curves.png") == []
+    with Image.open(runs / "curves.png") as picture:
+        assert picture.size == (960, 540)
+
+
+def test_a_summary_without_a_name_gets_it_from_the_command_line(runs: Path) -> None:
+    hydra = runs / "b" / ".hydra"
+    hydra.mkdir()
+    (hydra / "overrides.yaml").write_text(
+        "- num_envs=2\n- env.id=toy_envs\\:Counter-v0\n- seed=3\n- stop.max_steps=9\n"
+    )
+    (hydra / "config.yaml").write_text("num_envs: 2\nenv:\n  id: toy_envs:Counter-v0\ndevice: auto\n")
+    change(runs / "b", label=None)
+    b = load(runs / "b")
+    assert b["label"] == "baseline num_envs=2 env.id=toy_envs:Counter-v0"
+    assert b["kind"] == ["changes the task", "changes the algorithm"]
+
+
+@pytest.mark.parametrize("reason", ["error", "SIGINT", "SIGTERM", "running"])
+def test_a_run_that_was_not_finished_is_marked_and_no_measure_for_the_others(reason: str, runs: Path) -> None:
+    change(runs / "a", label="baseline", stopped_by=reason)
+    shown = table([load(runs / "a"), load(runs / "b")])
+    assert f" | **not finished: {reason}** | - |" in shown and shown.count("not finished") == 1
+    assert "×" not in shown
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"\xff\xfe{", b'{"experiment": "base', b'{"experiment": 3}', None]
+)
+def test_a_damaged_run_is_named_and_the_others_are_shown(
+    content: bytes | None, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = (runs / "a" / "summary.json").read_bytes()
+    (runs / "a" / "summary.json").write_bytes(whole[: len(whole) // 2] if content is None else content)
+    code, shown, errors = told(monkeypatch, capsys, runs)
+    assert code == 1 and len(shown.splitlines()) == 3
+    assert errors.startswith(f"dqnspeed: {runs / 'a' / 'summary.json'}: is damaged (") and len(errors.splitlines()) == 1
+
+
+def test_a_folder_without_runs_is_named_beside_a_good_one(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs / "empty").mkdir()
+    code, shown, errors = told(monkeypatch, capsys, runs / "a", runs / "gone", runs / "empty")
+    assert code == 1 and len(shown.splitlines()) == 3
+    assert errors.splitlines() == [
+        f"dqnspeed: {runs / 'gone'}: there is no such folder.",
+        f"dqnspeed: {runs / 'empty'}: holds no finished run (no summary.json).",
+    ]
+    (runs / "b" / "summary.json").unlink()
+    code, shown, errors = told(monkeypatch, capsys, runs)
+    assert code == 0 and len(shown.splitlines()) == 3 and "is running still or was killed" in errors
+
+
+def test_curves_of_cut_files_are_drawn_as_far_as_they_go(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("metrics.jsonl", "episodes.csv"):
+        data = (runs / "a" / name).read_bytes()
+        (runs / "a" / name).write_bytes(data[: data.rindex(b"0.") - 3])
+    (runs / "b" / "episodes.csv").unlink()
+    code, shown, errors = told(monkeypatch, capsys, runs, "--curves", runs / "curves.png")
+    assert code == 1 and len(shown.splitlines()) == 4 and (runs / "curves.png").exists()
+    for name in ("metrics.jsonl", "episodes.csv"):
+        assert f"dqnspeed: {runs / 'a' / name}: is damaged; 1 of its " in errors
+    assert f"dqnspeed: {runs / 'b' / 'episodes.csv'}: cannot be read (No such file or directory)." in errors
+    code, shown, errors = told(monkeypatch, capsys, runs / "b", "--curves", runs / "gone" / "curves.png")
+    assert code == 1 and shown and f"--curves {runs / 'gone' / 'curves.png'}: cannot be written" in errors
+
+
+def test_without_matplotlib_the_table_is_shown_all_the_same(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, shown, errors = told(monkeypatch, capsys, runs, "--curves", "curves.png")
+    assert code == 1 and len(shown.splitlines()) == 4
+    assert errors == "dqnspeed: --curves curves.png: needs matplotlib; pip install 'dqnspeed[report]' brings it.\n"

@@ -1,0 +1,127 @@
+"""Evaluation apart from training: its own games, not in the training clock, and a stop rule of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_run, make_toy
+
+from dqnspeed import envs
+from dqnspeed.envs import describe, make_vector_env
+from dqnspeed.networks.heads import make_network
+from dqnspeed.runs.evaluation import Evaluator, copies, distinct, evaluation_metrics, play_games, with_starts
+from dqnspeed.tracking.metrics import Clock
+from dqnspeed.trainer import train
+
+
+@pytest.mark.parametrize("kind", ["serial", "overlap", "process parallelism.replay_ratio=16"])
+def test_evaluations_reach_the_metrics_and_files(kind: str, tmp_path: Path) -> None:
+    # A report tells of the newest evaluation; reports that come this often tell of each.
+    often = ["eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000", "tracking.report_every_s=0.0001"]
+    run = make_toy(*f"parallelism={kind}".split(), *often)
+    summary = train(run, envs.describe(run), tmp_path, {})
+    with (tmp_path / "evaluations.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    numbers = [int(row["evaluation"]) for row in rows]
+    assert numbers == [n for n in range(1, numbers[-1] + 1) for _ in range(3)]
+    assert all(row["length"] == "7" for row in rows)
+    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    told = [r for r in reports if "eval/return_mean" in r]
+    assert len(told) == numbers[-1] >= 2
+    for i, report in enumerate(told, start=1):
+        returns = [float(row["return"]) for row in rows if int(row["evaluation"]) == i]
+        assert report["eval/return_mean"] == pytest.approx(np.mean(returns))
+        assert report["eval/return_std"] == pytest.approx(np.std(returns))
+    assert summary["eval_return_mean"] == pytest.approx(told[-1]["eval/return_mean"], abs=1e-3)
+
+
+def test_training_goes_on_as_if_it_had_not_been_evaluated(tmp_path: Path) -> None:
+    outcomes = []
+    for name, overrides in (("with", ["eval.every_steps=100", "eval.episodes=2"]), ("without", [])):
+        (tmp_path / name).mkdir()
+        run = make_toy("num_envs=2", "stop.max_steps=500", *overrides)
+        train(run, envs.describe(run), tmp_path / name, {})
+        with (tmp_path / name / "episodes.csv").open() as file:
+            outcomes.append([(row["return"], row["agent_step"]) for row in csv.DictReader(file)])
+    assert outcomes[0] == outcomes[1] and outcomes[0]
+
+
+def test_an_evaluation_takes_no_time_of_the_training_clock() -> None:
+    clock = Clock()
+    clock.start()
+    with clock.stopped():
+        time.sleep(0.2)
+    assert clock.now() < 0.1
+
+
+def test_the_evaluations_mean_can_stop_a_run(tmp_path: Path) -> None:
+    run = make_toy(
+        "eval.every_steps=300", "eval.episodes=2", "stop.on=eval", "stop.reward_bound=28", "stop.max_steps=5000"
+    )
+    summary = train(run, envs.describe(run), tmp_path, {})
+    assert summary["solved"] and summary["agent_steps"] == 300 and summary["eval_return_mean"] >= 28
+
+
+def test_games_are_shared_out_so_that_short_ones_count_no_more_than_long_ones() -> None:
+    run = make_toy("num_envs=3")
+    env = make_vector_env(run)
+    spec = describe(run)
+    seen = list[int]()
+    games = list(
+        play_games(env, spec, lambda observations: np.zeros(len(observations), np.int64), [1, 2, 3], games=7,
+                   watch=lambda observations, actions, step: seen.append(len(actions)))
+    )  # fmt: skip
+    env.close()
+    assert sorted(game.env for game in games) == [0, 0, 0, 1, 1, 2, 2]
+    assert all(game.episode_return == 28 and game.length == 7 for game in games) and set(seen) == {3}
+
+
+@pytest.mark.parametrize("wrappers", ["tweaked", "native"])
+def test_greedy_games_are_no_copies_and_it_is_told_where_they_are(wrappers: str) -> None:
+    run = make_run(f"wrappers={wrappers}", "wrappers.noop_max=0", "env.max_episode_frames=200", "num_envs=2")
+    spec = describe(run)
+    greedy = lambda frames: frames[:, -1].sum(axis=(1, 2), dtype=np.int64) % spec.num_actions  # noqa: E731
+    different = []
+    for noop_max in (run.eval.noop_max, 0):
+        env = make_vector_env(with_starts(run, noop_max))
+        games = list(play_games(env, spec, greedy, [1, 2], games=6))
+        env.close()
+        different.append(distinct(games))
+        assert bool(copies(games)) == (noop_max == 0)
+    assert different == [6, 1] and copies(games).startswith("Only 1 of 6 games differ")
+
+
+def test_an_evaluation_of_copies_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    run = make_toy("eval.every_steps=1", "eval.episodes=3")
+    spec = describe(run)
+    network = make_network(run, spec)
+    for parameter in network.parameters():
+        parameter.data.zero_()  # the first action, whatever is seen
+    evaluator = Evaluator(run, spec, network, torch.device("cpu"))
+    metrics = [evaluation_metrics(evaluator.play(step, lambda: False)) for step in (1, 2)]
+    evaluator.close()
+    assert [m["eval/distinct_games"] for m in metrics] == [1, 1]
+    assert [r.getMessage().startswith("evaluation 1: Only 1 of 3 games differ") for r in caplog.records] == [True]
+
+
+def test_an_evaluations_global_generators_follow_the_seed_and_disturb_nothing() -> None:
+    run = make_toy("env.id=toy_envs:Dice-v0", "eval.every_steps=1", "eval.episodes=2")
+    spec, seen = describe(run), []
+    for elsewhere in (1, 2):
+        evaluator = Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))
+        random.seed(elsewhere)
+        next_one = random.Random(elsewhere).random()
+        frames = list[np.ndarray]()
+        evaluator._policy = lambda rng, frames=frames: lambda x, e: (frames.append(x.copy()), np.zeros(len(x), int))[1:]  # type: ignore[assignment,misc]
+        evaluator.play(1, lambda: False)
+        evaluator.close()
+        assert random.random() == next_one
+        seen.append(np.array(frames))
+    np.testing.assert_array_equal(*seen)

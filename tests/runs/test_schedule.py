@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from conftest import make_run, make_toy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dqnspeed.actors import Collected
+from dqnspeed.envs import Episode
+from dqnspeed.runs.schedule import (
+    FreeSchedule,
+    LearningStart,
+    RatioSchedule,
+    StopRule,
+    make_schedule,
+    schedule_sentence,
+)
+from dqnspeed.runs.summary import Progress
+from dqnspeed.system.signals import StopSignals
+from dqnspeed.tracking.metrics import Returns, Speed
+
+
+@given(st.integers(1, 9), st.integers(1, 50), st.integers(1, 300))
+def test_a_held_ratio_is_kept_whatever_the_steps_come_in(steps_per_update: int, starts: int, stride: int) -> None:
+    schedule, updates = RatioSchedule(steps_per_update, LearningStart(starts, 0)), 0
+    for steps in range(0, 900, stride):
+        due = schedule.due(steps, updates)
+        assert due >= 0
+        updates += due
+        expected = 0 if steps < starts else (steps - starts) // steps_per_update + 1
+        assert updates == expected
+
+
+def test_a_free_ratio_updates_without_end_once_there_is_something_to_learn() -> None:
+    schedule = FreeSchedule(LearningStart(10, 0))
+    assert [schedule.due(steps, updates) for steps, updates in ((9, 0), (10, 0), (10, 50))] == [0, 1, 1]
+
+
+def test_the_schedule_follows_the_parallelism() -> None:
+    start = LearningStart(100, 0)
+    free = make_schedule(make_run("experiment=process"), None, start)
+    assert isinstance(free, FreeSchedule) and free.limit(0) == math.inf
+    held = make_schedule(make_run("parallelism=process", "parallelism.replay_ratio=8"), None, start)
+    assert held.due(100 + 4 * 10, 0) == 11  # a batch of 32 at ratio 8 is paid for by 4 steps
+    assert 100 <= held.limit(0) <= 120 and held.limit(10) == held.limit(0) + 40
+
+
+def test_a_resumed_run_owes_no_updates_for_the_steps_that_fill_its_replay_anew() -> None:
+    schedule = RatioSchedule(2, LearningStart(steps=5000, updates=700))
+    assert [schedule.due(steps, 700) for steps in (4000, 4999, 5000, 5002)] == [0, 0, 1, 2]
+    assert schedule.due(5002, 702) == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ("", "an update of 32 for every agent step; learning rate 0.0001; epsilon 1 to 0.02 from agent step 10,000 to"),
+        ("experiment=process", "updates of 128 as fast as they go; learning rate 0.0001; epsilon 1 to 0.02 from agent"),
+        (
+            "experiment=speedrun",
+            "for every 128 agent steps; learning rate 0.001 to 0.0003 over 3,500 updates (448,000 ",
+        ),
+        ("experiment=speedrun", "; entropy bonus 0.01 to 0.001 over 3,500 updates (448,000 agent steps)."),
+        ("experiment=process optimizer.lr_final=1e-5", "learning rate 0.0001 to 1e-05 over 100,000 updates; epsilon"),
+        ("algo=a2c", "an update of 128 for every 128 agent steps; learning rate 0.001; entropy bonus 0.01."),
+        ("algo=q_learning", "Schedule: an update of 1 for every agent step; epsilon 1."),
+    ],
+)
+def test_one_sentence_says_what_the_schedules_come_to(overrides: str, told: str) -> None:
+    sentence = schedule_sentence(make_run(*overrides.split()))
+    assert told in sentence and sentence.startswith("Schedule: ") and "\n" not in sentence
+
+
+def test_returns_forget_what_is_older_than_the_window() -> None:
+    returns = Returns(window=3)
+    for value in (10.0, 1.0, 2.0, 3.0):
+        returns.add(Episode(0, value, 5))
+    assert (returns.mean, returns.count, returns.full) == (2.0, 4, True)
+
+
+def test_speed_is_that_of_the_last_seconds() -> None:
+    """The slow-down when learning starts shows at once, not averaged over the run."""
+    speed = Speed(batch_size=32, frame_skip=4)
+    for second in range(1, 101):
+        metrics = speed.metrics(float(second), 1000 * second, 0)
+    for second in range(1, 21):
+        metrics = speed.metrics(100.0 + second, 100_000 + 50 * second, 50 * second)
+    assert metrics["perf/steps_per_second"] == 50
+    assert metrics["perf/frames_per_second"] == 200
+    assert (metrics["perf/updates_per_second"], metrics["perf/replay_ratio"]) == (50, 32)
+
+
+def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
+    """0.98 of a mean of 5 and 0.02 of a game of 100 are 6.9, and with another game of 100 they are 8.8."""
+
+    def play(progress: Progress, *returns: float) -> None:
+        games = [Episode(0, value, 7) for value in returns]
+        list(progress.new_episodes(Collected(episodes=games)))
+
+    run = make_toy("stop.reward_bound=8", "stop.window=100")
+    progress, stop = Progress(run), StopRule(run.stop, StopSignals())
+    progress.clock.set(10.0)
+    play(progress, 5, 100)
+    assert progress.time_to_solve_avg_s is None
+    play(progress, 100)
+    assert progress.time_to_solve_avg_s == 10.0
+    assert not stop.holds(progress) and progress.time_to_solve_s is None
+    resumed = Progress(run)
+    resumed.load_state_dict(progress.state_dict(), updates=0)
+    resumed.clock.set(20.0)
+    play(resumed, 100)
+    assert resumed.time_to_solve_avg_s == 10.0
+
+    lucky, without = Progress(run), Progress(make_toy())
+    play(lucky, 8)
+    play(without, 8)
+    assert (lucky.time_to_solve_avg_s, without.time_to_solve_avg_s) == (0.0, None)

@@ -1,0 +1,255 @@
+"""What people see of a run: its name, its first and last lines, its progress, W&B."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rich
+from conftest import environment, make_run, make_toy
+
+from dqnspeed.cli import compose
+from dqnspeed.config import changes
+from dqnspeed.envs import Episode
+from dqnspeed.tracking.services import WandB, _exit_code
+from dqnspeed.tracking.terminal import Forecast, PlainProgress, RichProgress, Trend, opening, show
+
+WANDB_BLOCK = 32768  # bytes of its files, each written in such blocks as LevelDB does
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name", "kind"),
+    [
+        ("", "baseline", "exact"),
+        ("num_envs=1 env=pong wrappers=deepmind seed=3 stop.max_steps=9 tracking=local", "baseline", "exact"),
+        ("num_envs=2 seed=1", "baseline num_envs=2", "changes the algorithm"),
+        ("env=breakout", "baseline env=breakout", "changes the task"),
+        (r"env.id=toy_envs\:Counter-v0 wrappers=none model=mlp",
+         "baseline env.id=toy_envs:Counter-v0 wrappers=none model=mlp", "changes the task, changes the algorithm"),
+        ("algo=ppo", "baseline algo=ppo", "changes the algorithm"),
+        ("wrappers=native", "baseline wrappers=native", "equivalent"),
+        ("wrappers=tweaked", "baseline wrappers=tweaked", "changes the task"),
+        ("execution=lean", "baseline execution=lean", "equivalent"),
+        ("execution.threads=1", "baseline execution.threads=1", "exact"),
+        ("parallelism=overlap", "baseline parallelism=overlap", "changes the algorithm"),
+        ("optimizer.lr=0.1 optimizer.lr=0.2 stop.reward_bound=5", "baseline optimizer.lr=0.2", "changes the algorithm"),
+        ("experiment=speedrun", "speedrun", "changes the task, changes the algorithm"),
+        ("experiment=no_torch_no_grad wrappers=native", "no_torch_no_grad wrappers=native", "equivalent"),
+        ("+env.kwargs.size=5 env=frozen_lake wrappers=none model=mlp algo.learning_starts=40",
+         "baseline env.kwargs.size=5 env=frozen_lake wrappers=none model=mlp algo.learning_starts=40",
+         "changes the task, changes the algorithm"),
+    ],
+)  # fmt: skip
+def test_a_run_is_named_by_its_rung_and_what_it_really_changes(overrides: str, name: str, kind: str) -> None:
+    given = overrides.split()
+    run = make_run(*given)
+    changed = compose.changed(run, given)
+    assert changes.label(run.experiment.name, given, changed).replace("+", "") == name
+    assert ", ".join(changes.kinds(run.experiment.kind, changed)) == kind
+
+
+def test_a_rung_whose_file_is_gone_is_measured_by_its_overrides() -> None:
+    given = ["num_envs=2", "seed=3"]
+    run = make_run(*given, "experiment.name=mine", "algo.gamma=0.9")
+    changed = compose.changed(run, given)
+    assert changes.label("mine", given, changed) == "mine num_envs=2"
+    assert changes.kinds(["exact"], changed) == ["changes the algorithm"]
+
+
+def test_every_option_has_a_kind() -> None:
+    known = compose.keys()
+    assert {key.partition(".")[0] for key in known} <= set(changes.KIND_OF) <= set(known)
+
+
+def test_a_run_begins_by_saying_what_it_is() -> None:
+    run = make_run("experiment=speedrun", "env=breakout", "seed=3")
+    assert opening(run, "speedrun env=breakout", "cpu", 1, Path("outputs/x")) == [
+        "speedrun env=breakout: BreakoutNoFrameskip-v4, algo=ppo, "
+        "parallelism=process (1 actor process with 16 environments), seed 3",
+        "goal: a mean return of 31.8 over 100 training games; limits: 30 minutes",
+        "device cpu, 1 torch thread; files in outputs/x",
+    ]
+    run = make_toy("stop.max_steps=5000", "stop.on=eval", "eval.every_steps=100", "stop.reward_bound=3")
+    assert opening(run, "toy", "cuda", 4, Path("x"), resumed=True) == [
+        "toy goes on: toy_envs:Counter-v0, algo=dqn, parallelism=serial, 1 environment, seed 0",
+        "goal: a mean return of 3 over the games of an evaluation; limits: 5,000 agent steps",
+        "device cuda, 4 torch threads; files in x",
+    ]
+    assert (
+        opening(make_toy(), "toy", "cpu", 1, Path("x"))[1] == "goal: no bound; limits: none, Ctrl-C saves and ends it"
+    )
+
+
+def test_how_long_it_takes_is_said_once_and_only_when_it_was_measured() -> None:
+    def said(forecast: Forecast) -> list[str | None]:
+        warm_up = {"perf/steps_per_second": 900.0, "perf/updates_per_second": 0.0}
+        learning = {"perf/steps_per_second": 100.0, "perf/updates_per_second": 25.0}
+        return [forecast.add(warm_up if seconds < 20 else learning, seconds) for seconds in range(0, 60, 5)]
+
+    for overrides, sentence in {
+        "": "about 2.8 h for the 1,000,000 steps of the book's baseline on Pong at 100 steps/s",
+        "stop.max_steps=60000": "about 10 min for the 60,000 steps of stop.max_steps at 100 steps/s",
+    }.items():
+        assert said(Forecast(make_run(*overrides.split()))) == [None] * 6 + [sentence] + [None] * 5
+    assert set(said(Forecast(make_toy()))) == {None}  # no limit, and not the book's game
+
+
+def test_the_trend_is_the_change_over_the_last_minute() -> None:
+    trend = Trend()
+    assert [trend.add(float("nan"), 0), trend.add(1.0, 5), trend.add(2.0, 15)] == [""] * 3
+    assert trend.add(3.0, 35) == "+4.00/min"
+    assert [trend.add(3.0, 95), trend.add(2.0, 125)] == ["+0.00/min", "-2.00/min"]
+
+
+METRICS = {
+    "episode/count": 1234, "episode/return_mean_100": -12.345, "train/loss": 0.01234, "train/epsilon": 0.02,
+    "perf/steps_per_second": 1234.5, "perf/updates_per_second": 123.4, "perf/replay_ratio": 4.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_live_line_fits_and_shows_time_left_mean_trend_and_loss(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rich.get_console(), "width", width)
+    progress = RichProgress(make_run("experiment=speedrun"), "speedrun env=breakout num_envs=8")
+    for seconds in (400, 430):
+        progress.report({**METRICS, "episode/return_mean_100": seconds / 10}, 1_234_567, seconds)
+    progress.close({})
+    line = next(line for line in reversed(capsys.readouterr().out.splitlines()) if "left" in line)
+    assert len(line) <= width and "speedrun env=breakout..." in line
+    assert "22:50 left  mean 43.00 (+6.00/min)" in line
+    assert ("loss 0.0123  1,234 steps/s" in line) == (width > 80) and ("ratio 4.0" in line) == (width == 200)
+
+
+def test_the_plain_line_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    PlainProgress(make_run("stop.max_minutes=10"), "baseline num_envs=2").report(METRICS, 5000, 30)
+    told = "baseline num_envs=2: 30 s  9:30 left  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
+    assert capsys.readouterr().out == f"{told}  eps 0.02  123 updates/s  ratio 4.0\n"
+    assert show({}, 1)[:2] == ["mean -", "loss -"]
+
+
+def records(path: Path) -> dict[str, list[Any]]:
+    """What a ``.wandb`` file holds so far, by kind: protocol buffers in the log format of LevelDB."""
+    from wandb.proto import wandb_internal_pb2
+
+    found = defaultdict[str, list[Any]](list)
+    data, position, record = path.read_bytes(), 7, b""
+    while position + 7 <= len(data):
+        if (rest := WANDB_BLOCK - position % WANDB_BLOCK) < 7:
+            position += rest
+            continue
+        _, length, kind = struct.unpack("<IHB", data[position : position + 7])
+        record += data[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            whole = wandb_internal_pb2.Record.FromString(record)
+            kind_of_record = whole.WhichOneof("record_type")
+            found[kind_of_record].append(getattr(whole, kind_of_record))
+            record = b""
+    return dict(found)
+
+
+def test_a_run_whose_end_the_disk_refused_is_no_success_for_wandb() -> None:
+    assert _exit_code({"stopped_by": "max_steps", "not_written": []}) == 0
+    assert _exit_code({"stopped_by": "max_steps", "not_written": ["summary.json (No space left on device)"]}) == 1
+
+
+@pytest.mark.parametrize(("reason", "code"), [("error", 1), ("SIGTERM", 143), ("max_steps", 0)])
+def test_wandb_logs_a_game_once_and_ends_as_the_run_did(reason: str, code: int, tmp_path: Path) -> None:
+    tracking = make_toy("tracking.wandb=offline").tracking
+    tracker = WandB(tracking, tmp_path, {}, "baseline num_envs=2, seed 0", None, None)
+    for step in (10, 20):
+        tracker.episode(step // 10, Episode(0, float(step), 7), step, 1.0)
+        for later in (1, 2, 3):
+            tracker.report({"episode/return": step, "episode/length": 7, "train/loss": later}, step + later, 2.0)
+    tracker.close({"stopped_by": reason, "error": "ActorError: it died"})
+    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    deadline = time.monotonic() + 30  # a process of W&B's writes it
+    while "exit" not in (found := records(file)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert [run.display_name for run in found["run"]] == ["baseline num_envs=2, seed 0"]
+    rows = [{"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in h.item} for h in found["history"]]
+    assert [row["episode/return"] for row in rows if "episode/return" in row] == [10, 20]
+    assert [row["train/loss"] for row in rows if "train/loss" in row] == [1, 2, 3] * 2
+    assert [ended.exit_code for ended in found["exit"]] == [code]
+    told = {item.key: item.value_json for summary in found["summary"] for item in summary.update}
+    assert (json.loads(told["stopped_by"]), json.loads(told["error"])) == (reason, "ActorError: it died")
+
+
+class Refuses(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(401)
+        self.end_headers()
+        self.wfile.write(b'{"errors": [{"message": "not logged in"}]}')
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+TWO_JOBS = """
+import sys
+from pathlib import Path
+from conftest import make_toy
+from dqnspeed.tracking.services import WandB
+for name in ("first", "second"):
+    folder = Path(sys.argv[1]) / name
+    folder.mkdir()
+    WandB(make_toy("tracking.wandb=online").tracking, folder, {}, name, None, None).close({"stopped_by": "max_steps"})
+"""
+
+
+@pytest.mark.parametrize("why", ["no answer from http", "returned error 401", "No API key configured"])
+def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline(why: str, tmp_path: Path) -> None:
+    """A server that takes connections and never says a word; one that refuses the key; and no key at all."""
+    asked = 0
+    if why.startswith("no answer"):
+        silent = socket.create_server(("127.0.0.1", 0))
+        port, kept = silent.getsockname()[1], []
+
+        def accept() -> None:
+            nonlocal asked
+            while True:
+                try:
+                    kept.append(silent.accept())
+                except OSError:
+                    return
+                asked += 1
+
+        threading.Thread(target=accept, daemon=True).start()
+        stop: Any = silent.close
+    else:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port, stop = server.server_port, server.server_close
+    own = {"WANDB_BASE_URL": f"http://127.0.0.1:{port}", "HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
+    if not why.startswith("No API key"):
+        own["WANDB_API_KEY"] = "x" * 40
+    result = subprocess.run(
+        [sys.executable, "-c", TWO_JOBS, str(tmp_path)], env={**environment(), **own}, capture_output=True, text=True,
+        timeout=100,
+    )  # fmt: skip
+    stop()
+    assert result.returncode == 0, result.stderr
+    lines = result.stderr.splitlines()
+    assert len(lines) == 2 and len(set(lines)) == 1, lines
+    assert lines[0].startswith("tracking.wandb=online: W&B cannot be used (") and why in lines[0]
+    assert lines[0].endswith("); this run is kept offline.")
+    assert len(list(tmp_path.glob("*/wandb/offline-run-*/*.wandb"))) == 2
+    assert asked <= 1
