@@ -10,29 +10,19 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from dqnspeed.actors import Actors, Collected, make_actors, memory_lock
-from dqnspeed.algorithms import make_learner
-from dqnspeed.algorithms.gradient import Learner
+from dqnspeed.actors import Collected
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.threads import LearnerThreads, set_threads
-from dqnspeed.memory import Memory, make_memory
-from dqnspeed.runs.checkpoint import Checkpoints, State, state_to_resume
-from dqnspeed.runs.evaluation import Evaluator, evaluation_metrics
+from dqnspeed.runs.checkpoint import state_to_resume
+from dqnspeed.runs.evaluation import evaluation_metrics
 from dqnspeed.runs.folder_lock import locked_folder
-from dqnspeed.runs.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
-from dqnspeed.runs.summary import Progress, summarize, write_summary
-from dqnspeed.system import atomic, machine, seeding
+from dqnspeed.runs.parts import Acting, Learning, Plan, prepare_process, snapshot
+from dqnspeed.system import atomic
 from dqnspeed.system.signals import StopSignals
-from dqnspeed.tracking import FolderGoneError, Presence, Trackers, file_sizes, make_trackers, time_logged
 from dqnspeed.tracking.metrics import times
-from dqnspeed.tracking.video import EpisodeVideos
 
 log = logging.getLogger(__name__)
 
@@ -64,74 +54,21 @@ def train(
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
         FolderGoneError: ``folder`` was deleted or moved.
     """
-    label = label or run.experiment.name
-    machine.reset_peak_rss()
-    machine.reset_peak_gpu()
-    seeding.seed_everything(run.seed)
-    set_threads(run)
-    device = machine.pick_device(run.device)
-    learner_threads = LearnerThreads(run, device)
+    prepare_process(run)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         resources.enter_context(locked_folder(folder, resume))
         state = state_to_resume(folder, run.checkpoint) if resume else None
         keep_configuration(folder, config)
-        progress, stop = Progress(run), StopRule(run.stop, signals)
-        learner = make_learner(run, spec, device)
-        evaluator = Evaluator(run, spec, learner.network, device)
-        resources.callback(evaluator.close)
-        videos = EpisodeVideos(folder, run, spec)
-        resources.callback(videos.close)
-        checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint)
-        start = LearningStart(run.algo.learning_starts, updates=0)
-        if state:
-            learner.load_state_dict(state["learner"])
-            progress.load_state_dict(state["progress"], learner.updates)
-            evaluator.load_state_dict(state["evaluation"])
-            checkpoints.load_state_dict({"provisional": not progress.returns.full, **state["checkpoints"]})
-            start = LearningStart(**state["learning_start"])
-        sizes, seconds, resumed_at = (state or {}).get("files", {}), 0.0, None
-        if resume:
-            told, resumed_at = time_logged(folder, sizes.get("metrics.jsonl", 0)), progress.agent_steps
-            if progress.count_lost(told if state else told or 0.0, learner.updates):
-                seconds = progress.clock.now()
-        trackers = make_trackers(run, folder, config, label, group, resumed_at, sizes, seconds)
-        presence = Presence(folder / "metrics.jsonl")
+        plan = Plan(run, spec, folder, config, label or run.experiment.name, group, state)
+        learning = Learning(plan, signals, resources)
         error: BaseException | None = None
         try:
-            lock = memory_lock(run)
-            memory = make_memory(run, spec, lock, device)
-            resources.callback(memory.close)
-            if state and (stored := state.pop("replay")):
-                memory.load_state_dict(stored)
-                del stored  # it may be half of the memory
-            elif state:
-                start = LearningStart(progress.agent_steps + run.algo.learning_starts, learner.updates)
-                log.info(
-                    "the replay was not saved (checkpoint.replay=false): it is filled anew for %s agent steps before "
-                    "learning goes on", f"{run.algo.learning_starts:,}",
-                )  # fmt: skip
-            actors_state, segment = (state["actors"] if state else None), len(progress.resumed_at)
-            actors = make_actors(run, spec, learner.network, memory, lock, device, actors_state, segment)
-            resources.callback(actors.close)
-            with seeding.preserved():
-                learner.warm_up(memory.blank(run.algo.batch_size))
-            progress.warn_busy(learner_threads.warning())
-            if state:
-                seeding.load_state_dict(state["random"])
-            Training(
-                run, folder, config, device, learner, memory, actors, evaluator, trackers, videos, checkpoints,
-                progress, stop, start, make_schedule(run, memory, start, progress.agent_steps), presence,
-                learner_threads,
-            ).loop()  # fmt: skip
+            Training(learning, Acting(learning, resources)).loop()
         except BaseException as raised:
             error = raised
             raise
         finally:
-            summary = summarize(run, label, progress, device, learner.updates, evaluator.mean, stop.reason, error)
-            summary["not_written"] = checkpoints.not_written()
-            if not isinstance(error, FolderGoneError):
-                summary["not_written"] += write_summary(folder / "summary.json", summary)
-            trackers.close(summary)
+            summary = learning.close(error)
     return summary
 
 
@@ -143,28 +80,18 @@ def keep_configuration(folder: Path, config: Mapping[str, Any]) -> None:
         log.warning("%s could not be written, training goes on: %s", folder / "config.json", error)
 
 
-@dataclass
 class Training:
-    """The parts of a run, and the loop that they go round in."""
+    """The loop that the parts of a run go round in."""
 
-    run: RunConfig
-    folder: Path
-    config: Mapping[str, Any]
-    device: torch.device
-    learner: Learner
-    memory: Memory
-    actors: Actors
-    evaluator: Evaluator
-    trackers: Trackers
-    videos: EpisodeVideos
-    checkpoints: Checkpoints
-    progress: Progress
-    stop: StopRule
-    start: LearningStart
-    schedule: UpdateSchedule
-    presence: Presence
-    learner_threads: LearnerThreads
-    evaluated: Mapping[str, float] = field(default_factory=dict)  # of an evaluation that no report has told of
+    def __init__(self, learning: Learning, acting: Acting):
+        self.learning, self.acting = learning, acting
+        self.run, self.learner, self.progress, self.stop = (
+            learning.run, learning.learner, learning.progress, learning.stop,
+        )  # fmt: skip
+        self.memory, self.actors, self.schedule = acting.memory, acting.actors, acting.schedule
+        self.evaluator, self.checkpoints = learning.evaluator, learning.checkpoints
+        self.trackers, self.videos, self.threads = learning.trackers, learning.videos, learning.threads
+        self.evaluated: Mapping[str, float] = {}  # of an evaluation that was not reported yet
 
     def loop(self) -> None:
         learner, actors, progress = self.learner, self.actors, self.progress
@@ -179,20 +106,20 @@ class Training:
                 self.evaluate()
             if self.checkpoints.is_due():
                 self.pause()
-                self.checkpoints.save_periodic(self.snapshot(), progress.agent_steps)
+                self.checkpoints.save_periodic(snapshot(self.learning, self.acting), progress.agent_steps)
                 actors.proceed()
             elif progress.report_is_due():
                 self.report()
         self.pause()
         if self.checkpoints.keeps_final:
-            self.checkpoints.save_final(self.snapshot())
+            self.checkpoints.save_final(snapshot(self.learning, self.acting))
         self.videos.finish()
 
     def learn(self) -> int:
         """Do the updates that are due; returns how many they were."""
         learner, progress = self.learner, self.progress
         if not learner.begun:
-            if progress.agent_steps >= self.start.steps:
+            if progress.agent_steps >= self.learning.start.steps:
                 learner.begin(self.memory.recent_frames(self.run.model.background_frames))
             self.memory.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
@@ -233,10 +160,14 @@ class Training:
     def report(self) -> None:
         """Tell the trackers where the run stands, the newest evaluation included once."""
         progress = self.progress
-        self.presence.check()
-        progress.warn_busy(self.learner_threads.adapt())
+        self.learning.presence.check()
+        progress.warn_busy(self.threads.adapt())
         metrics = progress.metrics(self.learner.stats(), self.learner.updates)
-        metrics = {**metrics, **times(self.device.type, progress.timer.seconds, self.actors.seconds), **self.evaluated}
+        metrics = {
+            **metrics,
+            **times(self.learning.device.type, progress.timer.seconds, self.actors.seconds),
+            **self.evaluated,
+        }
         self.evaluated = {}
         self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
         returns = progress.returns
@@ -251,21 +182,5 @@ class Training:
         # The learner's own look at what is not finite may lie some updates back.
         if all(w.isfinite().all() for w in weights.values()):
             facts = {"agent_steps": self.progress.agent_steps, "return_mean": mean}
-            state = {"learner": {"network": weights}, "progress": facts, "config": self.config}
+            state = {"learner": {"network": weights}, "progress": facts, "config": self.learning.plan.config}
             self.checkpoints.save_best(state, mean, provisional)
-
-    def snapshot(self) -> State:
-        """All that the run needs to go on; the actors must be at rest."""
-        self.videos.finish()  # those that the files name
-        return {
-            "config": self.config,
-            "learner": self.learner.state_dict(),
-            "progress": self.progress.state_dict(),
-            "evaluation": self.evaluator.state_dict(),
-            "checkpoints": self.checkpoints.state_dict(),
-            "learning_start": {"steps": self.start.steps, "updates": self.start.updates},
-            "replay": self.memory.state_dict() if self.run.keeps_memory else None,
-            "actors": self.actors.state_dict(),
-            "random": seeding.state_dict(),
-            "files": file_sizes(self.folder),
-        }

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from dqnspeed.actors.stepper import env_seeds, make_stepper
+from dqnspeed.algorithms import epsilon_at
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, make_vector_env
-from dqnspeed.exploration.policy import epsilon_at
 from dqnspeed.memory import Rings, Rows, SharedBuffers
+from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
 PAUSE_S = 0.0005
@@ -57,7 +57,7 @@ class Weights:
     Where they cannot be opened there (CUDA IPC may be missing), the actor still starts and can tell why.
     """
 
-    def __init__(self, network: nn.Module | None, reason: str = ""):
+    def __init__(self, network: Network | None, reason: str = ""):
         self.network, self.reason = network, reason
 
     def __reduce__(self) -> Any:
@@ -150,7 +150,7 @@ def act(job: ActorJob, pipe: Any) -> None:
         pipe.close()
 
 
-def _loop(job: ActorJob, network: nn.Module, pipe: Any) -> None:
+def _loop(job: ActorJob, network: Network, pipe: Any) -> None:
     run, controls, index = job.run, job.controls, job.index
     seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
     env = make_vector_env(run)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dqnspeed.actors.stepper import Collected, EnvStepper
+import torch
+
+from dqnspeed.actors.base import Actors, Parallelism
+from dqnspeed.actors.stepper import Collected, EnvStepper, env_seeds, make_stepper
+from dqnspeed.algorithms import epsilon_at
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec, make_vector_env
 from dqnspeed.memory import Memory
+from dqnspeed.networks.base import Network
 
 
 class LocalActor:
@@ -109,3 +118,45 @@ class AlternatingActor(LocalActor):
             return super().pause()
         moving, self._moving = self._moving, None
         return self._finish(moving)
+
+
+@register("parallelism", "serial")
+@dataclass(frozen=True)
+class Serial(Parallelism):
+    """Environments and learner take turns in one process."""
+
+    def make(
+        self,
+        run: RunConfig,
+        spec: EnvSpec,
+        network: Network,
+        memory: Memory,
+        lock: Any,
+        device: torch.device,
+        state: Mapping[str, Any] | None = None,
+        segment: int = 0,
+    ) -> Actors:
+        count = 2 if run.takes_turns else 1
+        share = replace(run, num_envs=run.num_envs // count)
+        groups: list[EnvStepper] = []
+        try:
+            for i in range(count):
+                seeds = env_seeds(run.seed, i, share.num_envs, segment)
+                env = make_vector_env(share, self.overlaps, seeds=seeds if self.overlaps else None)
+                groups.append(make_stepper(share, spec, network, device, env, i, state and state[str(i)], segment))
+                if not groups[i].games_restored:
+                    memory.cut(i * share.num_envs, share.num_envs)
+        except BaseException:
+            for group in groups:
+                group.close()
+            raise
+        kind = AlternatingActor if count == 2 else OverlapActor if self.overlaps else SerialActor
+        return kind(groups, memory, functools.partial(epsilon_at, run=run), state["0"]["agent_steps"] if state else 0)
+
+
+@register("parallelism", "overlap")
+@dataclass(frozen=True)
+class Overlap(Serial):
+    """Environments step while the learner trains, on ALE's threads (``wrappers=native``) or in worker processes."""
+
+    overlaps = True

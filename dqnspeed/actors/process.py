@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing.connection
 import os
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.multiprocessing
-from torch import nn
 
+from dqnspeed.actors.base import Actors, Parallelism
 from dqnspeed.actors.child import ActorJob, Controls, Failure, Paused, Ready, Unshared, Weights, act, first_line
 from dqnspeed.actors.stepper import Collected
+from dqnspeed.algorithms import algorithm_of, epsilon_at
+from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode
 from dqnspeed.memory import Memory, SharedBuffers
+from dqnspeed.networks.base import Network
 from dqnspeed.system.signals import children_ignore_signals
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
@@ -32,10 +36,9 @@ def not_shared(run: RunConfig, device: torch.device, reason: str) -> str:
     """One sentence for weights that actors cannot open, and what to use instead."""
     if device.type != "cuda":
         return f"the actors cannot share the learner's weights ({reason})."
-    instead = "algo=a2c parallelism=overlap" if run.algo.name == "a3c" else "parallelism=overlap"
     return (
         f"parallelism=process: the actors cannot share the learner's weights ({reason}); a GPU in a container or a "
-        f"MIG slice may not allow it (CUDA IPC): use {instead}, or device=cpu."
+        f"MIG slice may not allow it (CUDA IPC): use {algorithm_of(run).without_processes}, or device=cpu."
     )
 
 
@@ -52,7 +55,7 @@ class ProcessActors:
         self,
         run: RunConfig,
         spec: EnvSpec,
-        network: nn.Module,
+        network: Network,
         memory: Memory,
         lock: Any,
         epsilon_at: Callable[[int], float],
@@ -255,3 +258,25 @@ class ProcessActors:
         with contextlib.suppress(OSError):
             return Path(self._dump(index)).read_text().strip()
         return ""
+
+
+@register("parallelism", "process")
+@dataclass(frozen=True)
+class Process(Parallelism):
+    """Actor processes act while this process learns."""
+
+    processes = True
+
+    def make(
+        self,
+        run: RunConfig,
+        spec: EnvSpec,
+        network: Network,
+        memory: Memory,
+        lock: Any,
+        device: torch.device,
+        state: Mapping[str, Any] | None = None,
+        segment: int = 0,
+    ) -> Actors:
+        epsilon = functools.partial(epsilon_at, run=run)
+        return ProcessActors(run, spec, network, memory, lock, epsilon, device, state, segment)

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
+from dqnspeed.algorithms import make_policy
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
-from dqnspeed.exploration.policy import Policy, make_policy
+from dqnspeed.exploration.policy import Policy
 from dqnspeed.memory import Rows
+from dqnspeed.networks.base import Network
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ class EnvStepper:
 def make_stepper(
     run: RunConfig,
     spec: EnvSpec,
-    network: nn.Module,
+    network: Network,
     device: torch.device,
     env: VectorEnv,
     actor: int,

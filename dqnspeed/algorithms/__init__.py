@@ -1,52 +1,73 @@
-"""Learners: what is computed from experience, how actions follow from it, and how both are executed."""
+"""Algorithms, one file each; ``base.py`` says what one is. These functions ask the one that ``run.algo`` is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 
-from dqnspeed.algorithms.actor_critic import PPO, ActorCritic
-from dqnspeed.algorithms.dqn import DQN
-from dqnspeed.algorithms.gradient import Learner, NotFiniteError, as_tensors
-from dqnspeed.algorithms.pqn import PQN
-from dqnspeed.algorithms.q_learning import QLearning
+from dqnspeed.algorithms.base import Algorithm, Learner
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.precision import check_execution
-from dqnspeed.execution.threads import check_threads, set_threads
-from dqnspeed.exploration.policy import EpsilonGreedy, Policy, epsilon_at, make_policy
+from dqnspeed.exploration.policy import Policy
+from dqnspeed.memory.base import Memory
+from dqnspeed.memory.buffers import check_memory
+from dqnspeed.networks.base import Network
 
-_LEARNERS: dict[str, Callable[..., Learner]] = {
-    "dqn": DQN,
-    "a2c": ActorCritic,
-    "a3c": ActorCritic,
-    "ppo": PPO,
-    "pqn": PQN,
-    "q_learning": QLearning,
-}
+
+def algorithm_of(run: RunConfig) -> Algorithm:
+    """``run.algo`` as what it is."""
+    assert isinstance(run.algo, Algorithm)
+    return run.algo
+
+
+def make_network(run: RunConfig, spec: EnvSpec) -> Network:
+    """The network that ``algo`` trains, with the layers of ``model``."""
+    return algorithm_of(run).network(run, spec)
 
 
 def make_learner(run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-    """The learner that ``algo`` names."""
-    return _LEARNERS[run.algo.name](run, spec, device)
+    """The learner of ``algo``."""
+    return algorithm_of(run).learner(run, spec, device)
+
+
+def make_policy(
+    run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
+) -> Policy:
+    """The policy that ``algo`` explores with."""
+    return algorithm_of(run).policy(run, spec, network, device, rng)
+
+
+def make_memory(run: RunConfig, spec: EnvSpec, lock: Any = None, device: torch.device | None = None) -> Memory:
+    """The memory that ``algo`` learns from on ``device``.
+
+    Raises:
+        ConfigError: it does not fit into what is free.
+    """
+    check_fits(run, spec)
+    return algorithm_of(run).memory(run, spec, lock, device)
+
+
+def check_fits(run: RunConfig, spec: EnvSpec) -> None:
+    """Raise :class:`ConfigError` where the memory asked for does not fit into what is free."""
+    algorithm = algorithm_of(run)
+    check_memory(algorithm.layout(run, spec), *algorithm.size(run), run.shares_replay)
+
+
+def epsilon_at(step: int, run: RunConfig) -> float:
+    """The chance of a random action at agent step ``step``, NaN for a policy that has none."""
+    return algorithm_of(run).epsilon_at(run, step)
 
 
 __all__ = [
-    "DQN",
-    "PPO",
-    "PQN",
-    "ActorCritic",
-    "EpsilonGreedy",
+    "Algorithm",
     "Learner",
-    "NotFiniteError",
-    "Policy",
-    "QLearning",
-    "as_tensors",
-    "check_execution",
-    "check_threads",
+    "algorithm_of",
+    "check_fits",
     "epsilon_at",
     "make_learner",
+    "make_memory",
+    "make_network",
     "make_policy",
-    "set_threads",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,27 +11,54 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dqnspeed.algorithms.gradient import GradientLearner, as_tensors
-from dqnspeed.config.options import given
+from dqnspeed.algorithms.base import Learner
+from dqnspeed.algorithms.gradient import GradientLearner, Loss, as_tensors
+from dqnspeed.algorithms.learns_from import FromReplay
+from dqnspeed.config.options import option
+from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
+from dqnspeed.exploration.epsilon_greedy import exploration_of
 from dqnspeed.memory import Batch
-from dqnspeed.networks.heads import frozen_copy
+from dqnspeed.networks.base import Network, frozen_copy
+from dqnspeed.networks.heads import QNetwork
 
 
-class DQN(GradientLearner):
-    """Trains a Q-network from batches of replay, against a target network that is copied now and then."""
+@dataclass(frozen=True)
+class DeepQ(FromReplay):
+    """What deep Q-learning and its kin share: a target network that is copied now and then."""
+
+    copies = 1
+
+    double: bool = option("double DQN: the online network chooses, the target network values")
+    target_sync: int = option("updates between copies into the target network", ge=1)
+
+    def network(self, run: RunConfig, spec: EnvSpec) -> Network:
+        linear = exploration_of(run.exploration).linear
+        return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
+
+
+@register("algo", "dqn")
+@dataclass(frozen=True)
+class DQN(DeepQ):
+    loss: str = option("loss on the TD error", choices=("mse", "huber"))
+
+    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
+        return DQNLearner(self, run, spec, device)
+
+
+class DeepQLearner(GradientLearner):
+    """Trains a network from batches of replay, against a target network that is copied now and then."""
 
     STATS = ("train/loss", "train/q_mean")
 
-    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
+    def __init__(self, algo: DeepQ, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
         self.target = frozen_copy(self.network)
         if not run.execution.no_grad:
             self.target.requires_grad_(True)  # builds graphs nobody uses: the point of that rung
-        self._target_sync = given(run.algo.target_sync)
-        self._criterion = F.mse_loss if run.algo.loss == "mse" else F.smooth_l1_loss
+        self._double, self._target_sync = algo.double, algo.target_sync
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "target": self.target.state_dict()}
@@ -41,11 +69,16 @@ class DQN(GradientLearner):
 
     def begin(self, frames: np.ndarray) -> None:
         super().begin(frames)
-        self.target.preprocess.measure(torch.from_numpy(frames))  # type: ignore[union-attr, operator]
+        self.target.preprocess.measure(torch.from_numpy(frames))
 
     def update(self, batch: Batch) -> None:
-        """One optimizer step on ``batch``, and a new target where it is time for one."""
-        super().update(batch)
+        """One optimizer step on ``batch``, and a new target where it is time for one.
+
+        A replay that draws by errors is told those of the batch.
+        """
+        loss = self._step(batch)
+        if batch.reprioritize is not None and loss.errors is not None:
+            batch.reprioritize(loss.errors.cpu().numpy())
         if self.updates % self._target_sync == 0:
             self.target.load_state_dict(self.network.state_dict())
 
@@ -59,18 +92,44 @@ class DQN(GradientLearner):
         rewards: Tensor,
         next_observations: Tensor,
         discounts: Tensor,
-    ) -> tuple[Tensor, ...]:
+        weights: Tensor | None = None,
+    ) -> Loss:
+        """The mean of :meth:`_losses`, each weighted by how much likelier its replay drew it than a uniform one."""
+        losses, errors, q_taken = self._losses(observations, actions, rewards, next_observations, discounts)
+        loss = losses.mean() if weights is None else (weights * losses).mean()
+        return Loss((loss, q_taken.detach().mean()), errors.detach())
+
+    def _losses(
+        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Of each transition: its loss, the size of its error, and the value of the action taken, ``(B,)`` each."""
+        raise NotImplementedError
+
+
+class DQNLearner(DeepQLearner):
+    """Regresses the value of the action taken on the reward and the value of the next observation."""
+
+    def __init__(self, algo: DQN, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(algo, run, spec, device)
+        self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
+
+    def _losses(
+        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         with precision(self._execution, self.device):
             q = self.network(observations)
             with gradients_off(self._execution):
-                next_values = self._next_values(next_observations)
+                targets = self._targets(observations, actions, rewards, next_observations, discounts)
         q_taken = q.gather(1, actions[:, None])[:, 0]
-        targets = rewards + discounts * next_values.detach()
-        return self._criterion(q_taken, targets), q_taken.detach().mean()
+        targets = targets.detach()
+        return self._criterion(q_taken, targets, reduction="none"), (q_taken - targets).abs(), q_taken
 
-    def _next_values(self, next_observations: Tensor) -> Tensor:
+    def _targets(
+        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
+    ) -> Tensor:
+        """What each transition's action is worth, ``(B,)``."""
         target_q: Tensor = self.target(next_observations)
-        if not self._algo.double:
-            return target_q.max(dim=1).values
+        if not self._double:
+            return rewards + discounts * target_q.max(dim=1).values
         best = self.network(next_observations).argmax(dim=1, keepdim=True)  # van Hasselt et al. 2016, equation 4
-        return target_q.gather(1, best)[:, 0]
+        return rewards + discounts * target_q.gather(1, best)[:, 0]

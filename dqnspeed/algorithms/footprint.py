@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
+from dqnspeed.algorithms import algorithm_of, make_network
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import ACTOR_CRITIC, ModelConfig, RunConfig
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.memory import run_layout
+from dqnspeed.execution.optimizers import optimizer_of
 from dqnspeed.memory.buffers import SHARE_OF_FREE_MEMORY, layout_bytes
 from dqnspeed.system import machine
 
@@ -28,35 +28,23 @@ class Size:
 
 
 def network_size(run: RunConfig, spec: EnvSpec) -> Size:
-    """The size of the network of ``model`` with the heads of ``algo``."""
-    model, shape = run.model, spec.observation_shape
-    sizes, channels, sides = list[Size](), shape[0], list(shape[1:])
-    for filters, kernel, stride in model.conv:
-        sides = [(side - kernel) // stride + 1 for side in sides]
-        sizes += _layer(filters * (channels * kernel**2 + 1), filters * math.prod(sides), model)
-        channels = filters
-    units = [channels * math.prod(sides), *model.hidden]
-    hidden = [size for i, o in itertools.pairwise(units) for size in _layer(o * (i + 1), o, model)]
-    heads = [spec.num_actions] + [1] * (run.algo.name in ACTOR_CRITIC or model.dueling)
-    streams = 2 if model.dueling else 1  # which share nothing but the convolutions
-    sizes += hidden * streams + [Size(o * (units[-1] + 1), o) for o in heads]
-    return Size(sum(s.parameters for s in sizes), sum(s.activations for s in sizes))
-
-
-def _layer(parameters: int, outputs: int, model: ModelConfig) -> Iterator[Size]:
-    """A layer, its norm and its activation; the norms have a weight and a bias for each output."""
-    yield Size(parameters, outputs)
-    if model.layer_norm:
-        yield Size(2 * outputs, outputs)
-    yield Size(0, outputs)
+    """The size of the network of ``algo`` and ``model``, built and called where tensors have shapes and no memory."""
+    outputs = list[int]()
+    with torch.device("meta"):
+        network = make_network(run, spec)
+        for layer in network.modules():
+            if not list(layer.children()):
+                layer.register_forward_hook(lambda _, __, output: outputs.append(output.numel()))
+        dtype = torch.from_numpy(np.empty(0, spec.frame_dtype)).dtype
+        network(torch.empty(1, *spec.observation_shape, dtype=dtype))
+    seen = math.prod(spec.observation_shape)  # scaled, which is counted with what is stored
+    return Size(sum(p.numel() for p in network.parameters()), sum(outputs) - seen)
 
 
 def network_bytes(run: RunConfig, spec: EnvSpec) -> int:
     """Weights, their gradients, the optimizer's numbers and the target network."""
-    optimizer = run.optimizer
-    slots = 1 + (optimizer.momentum > 0) + optimizer.centered if optimizer.name == "rmsprop" else 2
     # While it is warmed up, a copy with its own optimizer stands beside the network.
-    copies = 3 + slots + run.has_replay + (run.execution.precision == "bf16") / 2
+    copies = 3 + optimizer_of(run.optimizer).slots + algorithm_of(run).copies + (run.execution.precision == "bf16") / 2
     return int(FLOAT * copies * network_size(run, spec).parameters)
 
 
@@ -64,8 +52,7 @@ def batch_bytes(run: RunConfig, spec: EnvSpec) -> int:
     """One transition in an update: its observations as they come and as floats, all activations and their gradients."""
     values, size = math.prod(spec.observation_shape), network_size(run, spec)
     stored = values * (spec.frame_dtype.itemsize + FLOAT)
-    observations = 1 if run.algo.rollout_steps is not None else 2  # that which was acted on, and the next
-    return observations * stored + 2 * FLOAT * size.activations
+    return algorithm_of(run).observations * stored + 2 * FLOAT * size.activations
 
 
 def acting_bytes(run: RunConfig, spec: EnvSpec) -> int:
@@ -80,14 +67,15 @@ def check_footprint(run: RunConfig, spec: EnvSpec) -> None:
     Raises:
         ConfigError: with what is asked and what can be had.
     """
-    if run.algo.name == "q_learning":
-        return
+    algorithm = algorithm_of(run)
+    if "model" not in algorithm.uses:
+        return  # a table
     device = machine.pick_device(run.device)
     if device.type == "cuda":
         free, where = torch.cuda.mem_get_info(device)[0], "memory of the GPU"
     else:
         free, where = machine.available_memory(), "memory beside the experience"
-        free -= min(layout_bytes(run_layout(run, spec)), int(SHARE_OF_FREE_MEMORY * free))
+        free -= min(layout_bytes(algorithm.layout(run, spec)), int(SHARE_OF_FREE_MEMORY * free))
     needs = {
         f"model={run.model.name} (model.hidden={run.model.hidden})": network_bytes(run, spec),
         f"algo.batch_size={run.algo.batch_size}": run.algo.batch_size * batch_bytes(run, spec),

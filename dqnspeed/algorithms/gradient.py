@@ -6,18 +6,18 @@ import copy
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.optimizers import lr_at, make_optimizer
-from dqnspeed.execution.precision import place
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
-from dqnspeed.networks.heads import make_network
+from dqnspeed.networks.base import Network
 
 CAUSES = (
     "Likely causes: optimizer.lr too high, large rewards (try wrappers.clip_reward=true, algo.max_grad_norm=10 or, for "
@@ -30,34 +30,12 @@ class NotFiniteError(RuntimeError):
     """A loss, another number of an update or a weight became infinite or NaN."""
 
 
-class Learner(Protocol):
-    """What the training loop asks of every algorithm."""
+class Loss(NamedTuple):
+    """What a loss gives: the numbers of ``STATS`` in their order, the first of which is descended; and, where a replay
+    asks for them, the errors ``(B,)`` by which it draws."""
 
-    network: nn.Module
-    updates: int
-    begun: bool
-
-    def begin(self, frames: np.ndarray) -> None:
-        """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
-
-    def warm_up(self, batch: Any) -> None:
-        """Do once what an update on ``batch`` does, without a trace, so that no update takes longer for being first."""
-
-    def update(self, batch: Any) -> None:
-        """Learn from one batch of what the algorithm's memory gives."""
-
-    def stats(self) -> dict[str, float]:
-        """Metrics: means over the updates since the last call, NaN where there were none.
-
-        Raises:
-            NotFiniteError: one of them, or a weight, is infinite or NaN.
-        """
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything the learner needs to go on."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state_dict`, saved as arrays."""
+    numbers: tuple[Tensor, ...]
+    errors: Tensor | None = None
 
 
 class GradientLearner:
@@ -67,17 +45,15 @@ class GradientLearner:
     """
 
     STATS: ClassVar[tuple[str, ...]] = ("train/loss",)
-    _loss: Callable[..., tuple[Tensor, ...]]  # to descend first, then the other numbers of STATS in their order
+    _loss: Callable[..., Loss]
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
-        self._algo, self._execution, self._optimizer = run.algo, run.execution, run.optimizer
-        self._decay_updates = run.decay_updates
+        self._execution, self._optimizer = run.execution, run.optimizer
+        self._max_grad_norm, self._decay_updates = run.algo.max_grad_norm, run.decay_updates
         self.device = device
         self.updates, self.begun = 0, False
-        self.network = place(make_network(run, spec), run.execution, device)
-        # Counts the updates begun where actors can see it, in memory that they share; no part of what is saved. It is
-        # in the host's memory on every device, so that nobody waits for a device to read it.
-        self.network.register_buffer("version", torch.zeros((), dtype=torch.int64), persistent=False)
+        self.network: Network = make_network(run, spec)
+        self.network.place(device, run.execution.channels_last)
         self.optimizer = make_optimizer(run.optimizer, self.network, device)
         self._to_device, self._timer = ToDevice(device, run.execution.pin_memory), DeviceTimer(device)
         self._compute_loss = torch.compile(self._loss) if run.execution.compile else self._loss
@@ -105,16 +81,16 @@ class GradientLearner:
                     slot[name] = torch.empty_like(parameter).copy_(value)  # in the parameter's memory layout
         self.updates = self._seen = state["updates"]
         self.begun = state.get("begun", self.updates > 0)
-        self.network.version.fill_(self.updates)  # type: ignore[operator]
+        self.network.version.fill_(self.updates)
 
     def begin(self, frames: np.ndarray) -> None:
         """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
-        self.network.preprocess.measure(torch.from_numpy(frames))  # type: ignore[union-attr, operator]
+        self.network.preprocess.measure(torch.from_numpy(frames))
         self.begun = True
 
     def warm_up(self, batch: Any) -> None:
         """Compile, choose kernels and touch memory as an update on ``batch`` would; nothing of the learner changes."""
-        self._compute_loss(**self._to_device(self._arrays(batch)))[0].backward()
+        self._compute_loss(**self._to_device(self._arrays(batch))).numbers[0].backward()
         self.optimizer.zero_grad(set_to_none=True)
         scratch = copy.deepcopy(self.network)
         optimizer = make_optimizer(self._optimizer, scratch, self.device)
@@ -127,18 +103,22 @@ class GradientLearner:
 
     def update(self, batch: Any) -> None:
         """One optimizer step on ``batch``."""
+        self._step(batch)
+
+    def _step(self, batch: Any) -> Loss:
         with self._timer.running():
-            numbers = self._compute_loss(**self._to_device(self._arrays(batch)))
+            loss = self._compute_loss(**self._to_device(self._arrays(batch)))
             self.optimizer.zero_grad(set_to_none=True)
-            numbers[0].backward()
-            if self._algo.max_grad_norm is not None:
-                nn.utils.clip_grad_norm_(self.network.parameters(), self._algo.max_grad_norm)
+            loss.numbers[0].backward()
+            if self._max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr_at(self.updates, self._optimizer, self._decay_updates)
             self.optimizer.step()
-            self._history[self.updates % HISTORY] = torch.stack([number.detach() for number in numbers])
+            self._history[self.updates % HISTORY] = torch.stack([number.detach() for number in loss.numbers])
         self.updates += 1
-        self.network.version += 1  # type: ignore[operator, assignment]
+        self.network.version.add_(1)
+        return loss
 
     def stats(self) -> dict[str, float]:
         """Metrics: means over the updates since the last call.
@@ -155,8 +135,8 @@ class GradientLearner:
         bad = ~torch.isfinite(history).all(dim=1)
         if bad.any():
             first = self.updates - count + int(bad.nonzero()[0])
-            told = zip(self.STATS, history[bad][0].tolist(), strict=True)
-            numbers = ", ".join(f"{name.partition('/')[2]} {value:g}" for name, value in told)
+            named = zip(self.STATS, history[bad][0].tolist(), strict=True)
+            numbers = ", ".join(f"{name.partition('/')[2]} {value:g}" for name, value in named)
             raise NotFiniteError(f"update {first + 1}: {numbers} is not finite. {CAUSES}")
         if not all(torch.isfinite(parameter).all() for parameter in self.network.parameters()):
             raise NotFiniteError(f"update {self.updates}: a weight of the network is not finite. {CAUSES}")

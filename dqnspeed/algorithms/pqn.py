@@ -3,33 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dqnspeed.algorithms.gradient import OnPolicyLearner
+from dqnspeed.algorithms.base import Learner
+from dqnspeed.algorithms.gradient import Loss, OnPolicyLearner
+from dqnspeed.algorithms.learns_from import FromRollouts
+from dqnspeed.config.options import option
+from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import precision
+from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.exploration.policy import Policy
 from dqnspeed.memory import RolloutBatch
+from dqnspeed.networks.base import Network
+from dqnspeed.networks.heads import QNetwork
 
 
-class PQN(OnPolicyLearner):
+@register("algo", "pqn")
+@dataclass(frozen=True)
+class PQN(FromRollouts):
+    uses = ("model", "optimizer", "exploration")
+
+    loss: str = option("loss on the TD error", choices=("mse", "huber"))
+
+    def network(self, run: RunConfig, spec: EnvSpec) -> Network:
+        linear = exploration_of(run.exploration).linear
+        return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
+
+    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
+        return PQNLearner(self, run, spec, device)
+
+    def policy(
+        self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
+    ) -> Policy:
+        exploration = exploration_of(run.exploration)
+        return exploration.policy(network, spec.num_actions, run.execution, device, rng, values=True)
+
+
+class PQNLearner(OnPolicyLearner):
     """Regresses a Q-network on λ-returns of what it saw itself; layer norm takes the place of a target network."""
 
     STATS = ("train/loss", "train/q_mean")
 
-    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
+    def __init__(self, algo: PQN, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
-        self._criterion = F.mse_loss if run.algo.loss == "mse" else F.smooth_l1_loss
+        self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
 
     def _arrays(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
         return {"observations": batch.observations, "actions": batch.actions, "returns": batch.returns}
 
-    def _loss(self, observations: Tensor, actions: Tensor, returns: Tensor) -> tuple[Tensor, ...]:
+    def _loss(self, observations: Tensor, actions: Tensor, returns: Tensor) -> Loss:
         with precision(self._execution, self.device):
             q = self.network(observations)
         q_taken = q.gather(1, actions[:, None])[:, 0]
-        return self._criterion(q_taken, returns), q_taken.detach().mean()
+        return Loss((self._criterion(q_taken, returns), q_taken.detach().mean()))

@@ -4,33 +4,71 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.gradient import NotFiniteError, as_tensors
-from dqnspeed.config.options import given
+from dqnspeed.algorithms.learns_from import FromStream
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.memory import Batch
-from dqnspeed.networks.heads import make_network
+from dqnspeed.networks.base import Network, shown
 from dqnspeed.networks.table import Table
 
 
-class QLearning:
+@register("algo", "q_learning")
+@dataclass(frozen=True)
+class QLearning(FromStream):
+    uses = ("exploration",)
+    errs_on_purpose = True
+
+    step_size: float = option("share of the TD error that a table's entry moves", gt=0, le=1)
+
+    def network(self, run: RunConfig, spec: EnvSpec) -> Table:
+        return Table(spec.observation_shape[0], spec.num_actions)
+
+    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
+        return TableLearner(self, self.network(run, spec))
+
+    def check(self, run: RunConfig) -> None:
+        super().check(run)
+        parallelism = run.parallelism
+        if parallelism.processes:
+            raise ConfigError(
+                f"parallelism={parallelism.name}: algo={self.name} learns in one process; use parallelism=serial."
+            )
+        if run.device != "cpu":
+            raise ConfigError(f"device={run.device}: algo={self.name} learns on the CPU; use device=cpu.")
+        if parallelism.overlaps or run.num_envs != 1:
+            raise ConfigError(
+                f"parallelism={parallelism.name}, num_envs={run.num_envs}: algo={self.name} takes one transition at a "
+                f"time; use parallelism=serial num_envs=1."
+            )
+
+    def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
+        if spec.num_states is None:
+            raise ConfigError(
+                f"algo={self.name}: needs numbered states, and {run.env.id} shows {shown(spec.frame_shape)} values in "
+                f"stacks of {spec.stack}; algo=dqn learns from those."
+            )
+
+
+class TableLearner:
     """Moves one entry of a table towards ``r + γ max Q(s', ·)`` for each transition.
 
     The table is a network without layers, so that actors, checkpoints, evaluations and play know it.
     """
 
-    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
-        network = make_network(run, spec)
-        assert isinstance(network, Table)
-        self.network: nn.Module = network
-        self._table = network.values
-        self._step_size = given(run.algo.step_size)
+    def __init__(self, algo: QLearning, network: Table):
+        self.network: Network = network
+        self._table, self._step_size = network.values, algo.step_size
         self.updates, self.begun = 0, False
         self._errors: list[float] = []
         self._taken: list[float] = []

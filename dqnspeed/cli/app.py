@@ -28,6 +28,7 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from dqnspeed import about, envs
+from dqnspeed.algorithms import algorithm_of, check_fits
 from dqnspeed.algorithms.footprint import check_footprint
 from dqnspeed.cli import compose
 from dqnspeed.cli.compose import from_hydra
@@ -37,8 +38,6 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution
 from dqnspeed.execution.threads import check_threads
-from dqnspeed.memory import check_fits
-from dqnspeed.networks.torso import check_network
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
 from dqnspeed.tracking.video import check_video
 
@@ -219,8 +218,7 @@ def check_run(run: RunConfig) -> EnvSpec:
     with envs.Watchdog(run.parallelism.timeout_s, functools.partial(_tell_of_silence, run)):
         spec = envs.describe(run)
         doubts = envs.probe(run.env, run.model.input_scale)
-    if run.algo.name != "q_learning":  # a table has no layers
-        check_network(run.model, spec.observation_shape)
+    algorithm_of(run).check_spec(run, spec)
     check_fits(run, spec)
     check_footprint(run, spec)
     check_video(run, spec)
@@ -366,7 +364,10 @@ def explain(error: BaseException) -> str:
     file = re.match(r"In '(.*)': \w+ raised while composing config:\n(.*)", text)
     where = f", in the option file {file.group(1)}" if file else ""
     if full_key and re.search(r"Key '.+' (?:is )?not in", f"{text}\n{cause}"):
-        return f"{full_key}: there is no such option{where}{nearest(full_key, compose.keys())}."
+        lacking = re.search(r"object_type=(\w+)", f"{text}\n{cause}")
+        return f"{_as_given(full_key)}: {compose.unknown(full_key, lacking and lacking.group(1), where)}."
+    if full_key and "is not Optional" in str(cause):
+        return f"{full_key}=null: needs a value."
     if file:
         return f"{full_key or file.group(1)}: {file.group(2).rstrip('.')}{where}."
     if full_key and "missing mandatory value" in str(cause):
@@ -377,6 +378,12 @@ def explain(error: BaseException) -> str:
     if group and "No match in the defaults list" in text:
         return f"{group.group(1)}: there is no such option{nearest(group.group(1), compose.keys())}."
     return f"{_first_line(error)}."
+
+
+def _as_given(key: str) -> str:
+    """``key=value`` where the command line gives it one."""
+    given = [a for a in sys.argv[1:] if a.lstrip("+").startswith(f"{key}=")]
+    return given[-1].lstrip("+") if given else key
 
 
 def _explain_missing_option(error: MissingConfigException, text: str) -> str:

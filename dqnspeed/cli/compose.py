@@ -1,11 +1,11 @@
-"""From Hydra's configuration to plain dataclasses: the only module below the entry points that knows OmegaConf."""
+"""From Hydra's configuration to plain dataclasses."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast, get_type_hints
@@ -17,9 +17,11 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from dqnspeed.cli import plugins
 from dqnspeed.config import changes
 from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError, nearest
+from dqnspeed.config.registry import FOLDERS, GROUPS, class_of, names_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import rom_of
 
@@ -28,26 +30,66 @@ CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.p
 
 
 def register() -> None:
-    """Give Hydra the schema and the resolvers that the YAML files use."""
+    """Give Hydra the schemas, the resolvers and the options without a file of their own that plugins bring."""
     for name, resolver in _RESOLVERS.items():
         OmegaConf.register_new_resolver(name, resolver, replace=True)
-    ConfigStore.instance().store(name="schema", node=schema())
+    store = ConfigStore.instance()
+    store.store(name="schema", node=schema())
+    for group, known in GROUPS.items():
+        for name, option in known.options.items():
+            store.store(group=f"{group}_schema", name=name, node=_writable(option))
+            if not _has_file(group, name):
+                store.store(group=group, name=name, **_without_file(group, name, option))
 
 
-def schema() -> DictConfig:
-    """The schema as OmegaConf sees it, with every value missing."""
+def _has_file(group: str, name: str) -> bool:
+    return any((folder / group / f"{name}.yaml").is_file() for folder in (Path(CONF_DIR), *FOLDERS))
+
+
+def _without_file(group: str, name: str, option: type) -> dict[str, Any]:
+    """An option that is no more than a class: the numbers of the option that it is derived from, and its own defaults.
+
+    Options of ``algo`` are global packages, which may set what lies outside their group.
+    """
+    above = [kind for base in option.__mro__[1:] for kind in names_of(base) if kind.startswith(f"{group}=")]
+    own = {f.name: f.default for f in fields(option) if f.default is not MISSING}
+    own |= {f.name: f.default_factory() for f in fields(option) if f.default_factory is not MISSING}
+    values = {**own, "name": name}
+    at = f"{group}_schema@{group if group == 'algo' else '_here_'}"
+    parent = next((kind.partition("=")[2] for kind in above if _has_file(group, kind.partition("=")[2])), None)
+    defaults = [{f"/{at}": name}] if parent is None else [parent, {f"override /{at}": name}]
+    node = {"defaults": [*defaults, "_self_"], **({"algo": values} if group == "algo" else values)}
+    return {"node": node, "package": "_global_" if group == "algo" else group}
+
+
+def schema(chosen: DictConfig | None = None) -> DictConfig:
+    """The schema as OmegaConf sees it, with every value missing.
+
+    Args:
+        chosen: a configuration; each group has the schema of the option that its ``name`` says. Without it, a group has
+            what all its options share.
+
+    Raises:
+        ConfigError: a name is nobody's.
+    """
     root = _writable(RunConfig)
     for name, kind in get_type_hints(RunConfig).items():
-        if is_dataclass(kind):
-            root[name] = _writable(kind)
+        if not is_dataclass(kind):
+            continue
+        if chosen is not None and name in GROUPS:
+            kind = class_of(name, (chosen.get(name) or {}).get("name"))
+        root[name] = _writable(kind)
     root.env.kwargs = {}
     OmegaConf.set_struct(root.env.kwargs, False)  # any keyword an environment of the user's own may take
     return root
 
 
 def keys() -> list[str]:
-    """Every group, scalar and ``group.key`` of the schema."""
-    return _keys_of(schema())
+    """Every group, scalar and ``group.key`` of all schemas."""
+    found = dict.fromkeys(_keys_of(schema()))
+    for group, known in GROUPS.items():
+        found |= dict.fromkeys(f"{group}.{f.name}" for option in known.options.values() for f in fields(option))
+    return list(found)
 
 
 def _keys_of(root: DictConfig) -> list[str]:
@@ -57,6 +99,22 @@ def _keys_of(root: DictConfig) -> list[str]:
         below = list(node) if isinstance(node, DictConfig) and not node._is_none() else []
         found += [name, *(f"{name}.{key}" for key in below)]
     return found
+
+
+def unknown(key: str, kind: str | None = None, where: str = "") -> str:
+    """What to say of a ``key`` that there is not, after a colon.
+
+    Args:
+        kind: name of the class that lacks it.
+        where: words on where it stands.
+    """
+    group, _, leaf = key.partition(".")
+    options = GROUPS[group].options if group in GROUPS else {}
+    chosen = [name for name, option in options.items() if option.__name__ == kind]
+    owners = [name for name, option in options.items() if leaf in {f.name for f in fields(option)}]
+    if not chosen or not owners:
+        return f"there is no such option{where}{nearest(key, keys())}"
+    return f"there is no such option of {group}={chosen[0]}{where}; it belongs to {group}={', '.join(owners)}"
 
 
 def bound_of(env_id: str, pong: float | None = None) -> float | None:
@@ -98,14 +156,41 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     own = copy.copy(cfg)
     with open_dict(own):
         own.pop("hydra", None)
-    known = keys()
+    root = schema(own)
+    known = _keys_of(root)
     for key in _keys_of(own):
         if key not in known:
-            raise ConfigError(f"{key}: there is no such option{nearest(key, known)}.")
-    run = OmegaConf.to_object(own)
+            kind = OmegaConf.get_type(root, key.partition(".")[0])
+            raise ConfigError(f"{key}: {unknown(key, kind and kind.__name__)}.")
+    run = OmegaConf.to_object(OmegaConf.merge(root, own))
     assert isinstance(run, RunConfig)
     check(run)
     return run
+
+
+def upgraded(stored: DictConfig, defaults: DictConfig) -> DictConfig:
+    """The configuration of a run that was begun earlier, maybe by another version, as this version would have it.
+
+    Args:
+        defaults: values of options that are newer than the run.
+
+    Raises:
+        ConfigError: it names an option that is not to be had here.
+    """
+    stored = copy.deepcopy(stored)
+    for group, known in GROUPS.items():
+        node = stored.get(group)
+        if not isinstance(node, DictConfig):
+            continue
+        option = class_of(group, node.setdefault("name", known.fallback))
+        shared = {f.name for kind in known.options.values() for f in fields(kind)}
+        for key in shared - {f.name for f in fields(option)}:
+            node.pop(key, None)  # the number of another option, that of a version where all had all
+        default = defaults.get(group)
+        if default is not None and OmegaConf.get_type(default) is not option:
+            defaults = copy.deepcopy(defaults)
+            defaults[group] = _writable(option)
+    return cast("DictConfig", OmegaConf.merge(defaults, stored))
 
 
 def changed(run: RunConfig, overrides: Iterable[str]) -> set[str]:
@@ -127,4 +212,5 @@ def _rung(name: str) -> RunConfig | None:
         return None
 
 
+plugins.load()
 register()

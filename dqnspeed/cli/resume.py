@@ -101,7 +101,7 @@ def load_run(folder: Path) -> DictConfig:
             raise ConfigError(f"{folder}: {error}, and there is no other copy of the run's configuration.") from error
         doubt = str(error)
     log.warning("%s: %s; what %s says is taken.", folder, doubt, found[0])
-    return cast("DictConfig", OmegaConf.merge(defaults, found[1]))
+    return compose.upgraded(OmegaConf.create(found[1]), defaults)
 
 
 class _DamagedConfigError(Exception):
@@ -121,14 +121,14 @@ def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
         # What is left of a file that was cut between two lines is still a configuration.
         if not isinstance(stored, DictConfig) or LAST_KEY not in stored or not text.endswith("\n"):
             raise _DamagedConfigError(f"{name} is empty or cut short")
-        cfg = cast("DictConfig", OmegaConf.merge(defaults, stored))
+        cfg = compose.upgraded(stored, defaults)
         if "noop_max" not in stored.get("eval", {}):
             cfg.eval.noop_max = 0  # begun by a version whose evaluations had the run's own starts
         OmegaConf.resolve(cfg.exploration)  # epsilon falls as it was begun to, whatever becomes of stop.max_steps
         name = ".hydra/resumed.yaml"
         for override in OverridesParser.create().parse_overrides(_earlier(folder)):
             OmegaConf.update(cfg, override.key_or_group, override.value())
-    except _DamagedConfigError:
+    except (_DamagedConfigError, ConfigError):
         raise
     except Exception as error:  # the libraries raise as they please at what is no YAML, or no configuration
         raise _DamagedConfigError(f"{name} cannot be read ({type(error).__name__})") from error

@@ -14,6 +14,7 @@ KIND_OF = {
     "env": TASK,
     "env.reward_bound": None,
     "wrappers": TASK,
+    "wrappers.name": None,
     "wrappers.backend": EQUIVALENT,
     "algo": ALGORITHM,
     "num_envs": ALGORITHM,
@@ -39,7 +40,7 @@ KIND_OF = {
 def differences(run: RunConfig, rung: RunConfig) -> set[str]:
     """The keys, such as ``num_envs`` and ``wrappers.stack``, that ``run`` gives other values than ``rung``."""
     theirs = {key: value for key, value, _ in options.leaves(rung)}
-    return {key for key, value, _ in options.leaves(run) if value != theirs[key]}
+    return {key for key, value, _ in options.leaves(run) if key not in theirs or value != theirs[key]}
 
 
 def keys_of(overrides: Iterable[str]) -> set[str]:

@@ -6,9 +6,7 @@ import difflib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 class ConfigError(ValueError):
@@ -31,22 +29,11 @@ def option(
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
-    of: Sequence[str] | None = None,
     **default: Any,
 ) -> Any:
-    """A field of a schema: what it means, which values it takes, and its ``default`` where no file holds one.
-
-    Args:
-        of: names of the options of its group that have it; in the others it must be null.
-    """
+    """A field of a schema: what it means, which values it takes, and its ``default`` where no file holds one."""
     bounds = {"ge": ge, "gt": gt, "le": le, "lt": lt}
-    return field(metadata={"about": about, "choices": choices, "of": of, **bounds}, **default)
-
-
-def given(value: T | None) -> T:
-    """``value``, which the check of the configuration made sure of."""
-    assert value is not None
-    return value
+    return field(metadata={"about": about, "choices": choices, **bounds}, **default)
 
 
 def check_values(node: Any) -> None:

@@ -1,52 +1,53 @@
 """The schema of ``conf/``: frozen dataclasses and the ranges of their values.
 
-The YAML files hold the values and this module holds the types, so a default is written once. Code below the
-entry points sees only :class:`RunConfig`, never Hydra or OmegaConf, which ``compose.py`` deals with.
+The YAML files hold the values and this module holds the types, so a default is written once. Where options of a group
+differ in kind, this is what they share, and each is a subclass that ``registry.py`` knows by its name. Code below the
+entry points sees only :class:`RunConfig`, never Hydra or OmegaConf.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Union  # noqa: UP035  OmegaConf reads these at run time
+from typing import Any, ClassVar, Dict, List, Union  # noqa: UP035  OmegaConf reads these at run time
 
-from dqnspeed.config.options import given, option
+from dqnspeed.config.options import option
 
 CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are left alone while another process writes
 
 KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
 
 
-ALGORITHMS = ("dqn", "pqn", "a2c", "a3c", "ppo", "q_learning")
-ACTOR_CRITIC, ROLLOUT, _N_STEP = ("a2c", "a3c", "ppo"), ("ppo", "pqn"), ("dqn", "a2c", "a3c")
+class Part:
+    """What an option of a group may say of the whole configuration."""
+
+    def check(self, run: RunConfig) -> None:
+        """Raise :class:`ConfigError` at what this option cannot be combined with."""
 
 
 @dataclass(frozen=True)
-class AlgoConfig:
-    """An algorithm has the numbers that name it in ``of``, and null for the others."""
+class AlgoConfig(Part):
+    """The numbers that every algorithm has, and what the rest of the configuration asks of it.
 
-    name: str = option("the learning algorithm", choices=ALGORITHMS)
+    An algorithm is a subclass with its own numbers; ``dqnspeed.algorithms.base`` says what else it has.
+    """
+
+    replays: ClassVar[bool] = False  # keeps experience and draws from it; else learns from it in order, and forgets
+    uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it looks at, of those not all do
+
+    name: str = option("the learning algorithm")
     gamma: float = option("discount of one agent step", ge=0, le=1)
     max_grad_norm: float | None = option("clip the gradient's global norm, null: never", gt=0)
     batch_size: int = option("transitions in one update", ge=1)
     learning_starts: int = option("agent steps before the first update (on-policy: for the background alone)", ge=0)
-    n_step: int | None = option("agent steps summed before bootstrapping", ge=1, le=1000, of=_N_STEP)
-    double: bool | None = option("double DQN: the online network chooses, the target network values", of=("dqn",))
-    loss: str | None = option("loss on the TD error", choices=("mse", "huber"), of=("dqn", "pqn"))
-    steps_per_update: int | None = option("agent steps collected for one update", ge=1, of=("dqn",))
-    target_sync: int | None = option("updates between copies into the target network", ge=1, of=("dqn",))
-    step_size: float | None = option("share of the TD error that a table's entry moves", gt=0, le=1, of=("q_learning",))
-    entropy: float | None = option("weight of the entropy bonus", ge=0, of=ACTOR_CRITIC)
-    entropy_final: float | None = option(
-        "its weight at last, which it reaches in a straight line as the learning rate does", ge=0, of=ACTOR_CRITIC
-    )
-    value_coef: float | None = option("weight of the value loss (ppo: of half of it)", ge=0, of=ACTOR_CRITIC)
-    queue_batches: int | None = option("batches that may wait for the learner", ge=1, of=("a3c",))
-    rollout_steps: int | None = option("steps of each environment in a rollout", ge=1, of=ROLLOUT)
-    epochs: int | None = option("times a rollout is learnt from", ge=1, of=ROLLOUT)
-    lam: float | None = option("lambda of GAE (ppo) and of Q(lambda) (pqn)", ge=0, le=1, of=ROLLOUT)
-    clip: float | None = option("how far the probability ratio may move", gt=0, of=("ppo",))
-    clip_value: bool | None = option("clip the value function as the policy is", of=("ppo",))
-    normalize_advantage: bool | None = option("normalise the advantages of each batch", of=("ppo",))
+
+    def samples_per_step(self, run: RunConfig) -> float | None:
+        """Samples that are learnt from for each agent step; ``None`` where that is left free."""
+        return 1
+
+    def updates_per_step(self, run: RunConfig) -> float | None:
+        """Updates done for each agent step; ``None`` where that is left free."""
+        samples = self.samples_per_step(run)
+        return None if samples is None else samples / self.batch_size
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class EnvConfig:
 
 
 @dataclass(frozen=True)
-class WrappersConfig:
+class WrappersConfig(Part):
+    name: str = option("label of the stack")
     backend: str = option("who does the stages", choices=("gymnasium", "native"))
     noop_max: int = option("most no-ops at a game's start, 0: none", ge=0)
     fire_reset: bool = option("press FIRE at a game's start and after a lost life")
@@ -79,8 +81,11 @@ class WrappersConfig:
 
 
 @dataclass(frozen=True)
-class ParallelismConfig:
-    name: str = option("where experience comes from", choices=("serial", "overlap", "process"))
+class ParallelismConfig(Part):
+    processes: ClassVar[bool] = False  # acts in other processes than the learner's
+    overlaps: ClassVar[bool] = False  # environments step while the learner computes
+
+    name: str = option("where experience comes from")
     num_actors: int = option("actor processes (process only)", ge=1, le=256)
     transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
     replay_ratio: Union[int, float, str] | None = option(  # noqa: UP007
@@ -91,9 +96,8 @@ class ParallelismConfig:
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Part):
     name: str = option("label of the network")
-    conv: List[List[int]] = option("convolutions as [filters, kernel, stride]")  # noqa: UP006
     hidden: List[int] = option("units of the fully connected layers")  # noqa: UP006
     dueling: bool = option("separate value and advantage streams")
     layer_norm: bool = option("layer norm before every activation")
@@ -103,34 +107,25 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class OptimizerConfig:
-    name: str = option("the optimizer", choices=("adam", "adamw", "rmsprop", "radam"))
+class OptimizerConfig(Part):
+    name: str = option("the optimizer")
     lr: float = option("learning rate", gt=0)
     lr_final: float | None = option("learning rate at last, null: constant", ge=0)
     lr_decay_steps: int | None = option("agent steps from the first update on that it takes from lr to lr_final", ge=1)
     lr_decay_updates: int | None = option("the same in updates, where lr_decay_steps is null", ge=1)
     eps: float = option("term that keeps the division finite", gt=0)
     weight_decay: float = option("weight decay", ge=0)
-    beta1: float = option("decay of the first moment (Adam family)", ge=0, lt=1)
-    beta2: float = option("decay of the second moment (Adam family)", ge=0, lt=1)
-    alpha: float = option("decay of the squared gradient (RMSprop)", ge=0, lt=1)
-    momentum: float = option("momentum (RMSprop)", ge=0, lt=1)
-    centered: bool = option("divide by the variance, not the second moment (RMSprop)")
 
 
 @dataclass(frozen=True)
-class ReplayConfig:
-    name: str = option("how transitions are drawn", choices=("uniform",))
+class ReplayConfig(Part):
+    name: str = option("how transitions are drawn")
     capacity: int = option("transitions kept, all environments together", ge=2)
 
 
 @dataclass(frozen=True)
-class ExplorationConfig:
-    name: str = option("how actions are explored", choices=("linear",))
-    start: float = option("epsilon at first", ge=0, le=1)
-    final: float = option("epsilon at last", ge=0, le=1)
-    decay_start: int = option("agent step at which epsilon begins to fall", ge=0)
-    decay_steps: int = option("agent steps it takes from start to final", ge=1)
+class ExplorationConfig(Part):
+    name: str = option("how actions are explored")
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,8 @@ class ExecutionConfig:
 
 
 @dataclass(frozen=True)
-class TrackingConfig:
+class TrackingConfig(Part):
+    name: str = option("label of what is tracked")
     report_every_s: float = option("seconds between lines of metrics.jsonl", gt=0)
     progress: str = option("what the terminal shows", choices=("auto", "rich", "plain", "off"))
     tensorboard: bool = option("write TensorBoard events")
@@ -220,7 +216,7 @@ class RunConfig:
     @property
     def has_replay(self) -> bool:
         """Whether experience is kept and drawn from; else it is learnt from in the order it comes, and forgotten."""
-        return self.algo.name == "dqn"
+        return self.algo.replays
 
     @property
     def keeps_memory(self) -> bool:
@@ -230,29 +226,29 @@ class RunConfig:
     @property
     def shares_replay(self) -> bool:
         """Whether actor processes write straight into the replay."""
-        return self.parallelism.name == "process" and self.parallelism.transport == "shared_memory"
+        return self.parallelism.processes and self.parallelism.transport == "shared_memory"
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether one half of the environments steps while actions are chosen for the other: where they step beside a
+        learner that is on-policy."""
+        return self.parallelism.overlaps and not self.parallelism.processes and not self.has_replay
 
     @property
     def replay_ratio(self) -> float | None:
         """Samples that are learnt from for each agent step; ``None`` where that is left free."""
-        if not self.has_replay:
-            return self.algo.epochs or 1
-        ratio = self.parallelism.replay_ratio
-        if ratio == "free":
-            return None
-        return self.algo.batch_size / given(self.algo.steps_per_update) if ratio is None else float(ratio)
+        return self.algo.samples_per_step(self)
 
     @property
     def updates_per_step(self) -> float | None:
         """Updates done for each agent step; ``None`` where that is left free."""
-        if self.algo.rollout_steps is not None:  # a rollout is cut into whole batches
-            rollout = self.num_lanes * self.algo.rollout_steps
-            return given(self.algo.epochs) * (rollout // self.algo.batch_size) / rollout
-        return None if self.replay_ratio is None else self.replay_ratio / self.algo.batch_size
+        return self.algo.updates_per_step(self)
 
     @property
     def decay_updates(self) -> float:
         """Updates over which the learning rate, and an entropy bonus with it, falls."""
-        if self.optimizer.lr_decay_steps is None:
-            return given(self.optimizer.lr_decay_updates)
-        return self.optimizer.lr_decay_steps * given(self.updates_per_step)
+        updates, per_step = self.optimizer.lr_decay_updates, self.updates_per_step
+        if self.optimizer.lr_decay_steps is not None and per_step is not None:
+            return self.optimizer.lr_decay_steps * per_step
+        assert updates is not None  # by the check of the configuration
+        return updates

@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 import gymnasium
 import numpy as np
 
-from dqnspeed.config.schema import ACTOR_CRITIC, RunConfig
+from dqnspeed.algorithms import algorithm_of
+from dqnspeed.algorithms.actor_critic import ActorCritic
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
+from dqnspeed.exploration.epsilon_greedy import exploration_of
 
 OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; nothing will be learnt through this
+FAR = 10**12  # agent steps, when all that falls has fallen
 ENOUGH = 1000  # steps after which what never happened counts as a mistake
 # Wrappers that do what a stage of ours does.
 STAGES = {
@@ -156,13 +160,13 @@ def _rewards(run: RunConfig, played: Played) -> Iterator[Finding]:
         f"{rewards.min():g} to {rewards.max():g}, not zero in {share:.2%} of steps, there of size {np.median(sizes):g}"
     )
     if share < 1e-3:
-        further = "algo.n_step=10 carries them further" if run.algo.name == "dqn" else "expect long training"
+        further = "algo.n_step=10 carries them further" if run.has_replay else "expect long training"
         yield Finding(LOOK, topic, what, f"very rare; {further}")
     elif run.wrappers.clip_reward and sizes.max() > 1 and np.ptp(sizes) > 0:
         yield Finding(LOOK, topic, what, "wrappers.clip_reward=true makes them alike; returns are unclipped")
-    elif not run.wrappers.clip_reward and sizes.max() > 20 and run.algo.name != "q_learning":
+    elif not run.wrappers.clip_reward and sizes.max() > 20 and "model" in run.algo.uses:
         advice = "far from 1; divide them in the environment, or set wrappers.clip_reward=true"
-        yield Finding(WRONG if run.algo.loss == "mse" else LOOK, topic, what, advice)
+        yield Finding(WRONG if getattr(run.algo, "loss", None) == "mse" else LOOK, topic, what, advice)
     elif np.ptp(rewards) == 0:
         yield Finding(LOOK, topic, what, "the same at every step, so only the length of a game counts")
     else:
@@ -208,7 +212,7 @@ def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]
             f"saw {len(played.states)} of {spec.num_states} states",
             "the others are walls, unreachable or far" if missing else "",
         )
-    if run.algo.name in ACTOR_CRITIC:
+    if isinstance(run.algo, ActorCritic):
         yield Finding(
             OK if run.algo.entropy else LOOK,
             topic,
@@ -217,14 +221,16 @@ def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]
             "" if run.algo.entropy else "algo.entropy=0.01 keeps it from settling early",
         )
         return
-    e = run.exploration
-    steps = e.decay_start + e.decay_steps
-    random = e.start * e.decay_start + (e.start + e.final) / 2 * e.decay_steps
-    what = f"{count} actions; epsilon {e.final:g} after {steps:,} steps, {random / count:,.0f} random tries of each"
+    algorithm, exploration = algorithm_of(run), exploration_of(run.exploration)
+    random, last = exploration.random_steps(), algorithm.epsilon_at(run, FAR)
+    if "exploration" not in algorithm.uses or random is None:
+        yield Finding(OK, topic, f"{count} actions")
+        return
+    what = f"{count} actions; {exploration.sentence()}: {random / count:,.0f} random tries of each"
     if random / count < 200:
         yield Finding(LOOK, topic, what, "few; raise exploration.decay_steps")
-    elif e.final > 0.2 and run.algo.name != "q_learning":
-        yield Finding(LOOK, topic, what, f"training's returns are of a policy that errs {e.final:.0%} of the time")
+    elif last > 0.2 and not algorithm.errs_on_purpose:
+        yield Finding(LOOK, topic, what, f"training's returns are of a policy that errs {last:.0%} of the time")
     else:
         yield Finding(OK, topic, what)
 

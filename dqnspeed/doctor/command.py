@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import hydra
 import numpy as np
@@ -18,23 +19,23 @@ import torch
 
 from dqnspeed import envs
 from dqnspeed.actors import make_actors, memory_lock
-from dqnspeed.algorithms import make_learner
+from dqnspeed.algorithms import algorithm_of, check_fits, make_learner, make_memory
+from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.footprint import check_footprint
-from dqnspeed.algorithms.gradient import Learner
 from dqnspeed.cli import compose
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.compose import CONF_DIR
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import AlgoConfig, RunConfig
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, wrapper_order
 from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.precision import check_execution
 from dqnspeed.execution.threads import check_threads, set_threads
-from dqnspeed.memory import Memory, check_fits, make_memory, run_layout
+from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.memory import Memory
 from dqnspeed.memory.buffers import layout_bytes
-from dqnspeed.networks.torso import check_network
 from dqnspeed.runs.schedule import LearningStart, make_schedule
 from dqnspeed.system import machine
 from dqnspeed.tracking.terminal import BOOK_STEPS
@@ -73,9 +74,8 @@ def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float],
         yield from wrapper_order(made, run)
         made.close()
     try:
-        if run.algo.name != "q_learning":
-            check_network(run.model, spec.observation_shape)
-            check_footprint(run, spec)
+        algorithm_of(run).check_spec(run, spec)
+        check_footprint(run, spec)
     except ConfigError as error:
         yield Finding(WRONG, "network", str(error))
         return
@@ -136,7 +136,7 @@ def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
 
 
 def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
-    needed, free = layout_bytes(run_layout(run, spec)), machine.available_memory()
+    needed, free = layout_bytes(algorithm_of(run).layout(run, spec)), machine.available_memory()
     what = f"experience takes {needed / 1e9:.2f} GB of {free / 1e9:.1f} GB free"
     try:
         check_fits(run, spec)
@@ -159,7 +159,7 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
         replay=dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size))),
     )
     # Time goes into acting as most of the run acts; its first batch is of the first, random actions.
-    later = dataclasses.replace(tried, exploration=dataclasses.replace(run.exploration, start=run.exploration.final))
+    later = dataclasses.replace(tried, exploration=exploration_of(run.exploration).settled())
     device, lock = machine.pick_device(run.device), memory_lock(run)
     learner = make_learner(tried, spec, device)
     with contextlib.closing(make_memory(later, spec, lock, device)) as memory:
@@ -186,7 +186,7 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
 def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object) -> float:
     """Agent steps per second of the configured actors, which leave enough in the memory for a batch if they can."""
     # Processes are watched by those who started them.
-    here = _watched(run, "training") if run.parallelism.name == "serial" else None
+    here = _watched(run, "training") if not (run.parallelism.processes or run.parallelism.overlaps) else None
     with here or contextlib.nullcontext():
         return _collected(run, spec, learner, memory, lock, here.beat if here else lambda: None)
 
@@ -247,24 +247,29 @@ def _losses(
             yield Finding(LOOK, "loss", what, "errors are far above 1; scale the rewards")
         else:
             yield Finding(OK, "loss", what)
-    if run.algo.loss is None:
+    if not hasattr(run.algo, "loss"):
         return
     found = {}
     for name in ("mse", "huber"):
         torch.manual_seed(run.seed)
         execution = dataclasses.replace(run.execution, compile=False)
-        other = dataclasses.replace(run, algo=dataclasses.replace(run.algo, loss=name), execution=execution)
+        other = dataclasses.replace(run, algo=_with_loss(run.algo, name), execution=execution)
         learner = make_learner(other, spec, machine.pick_device(run.device))
         learner.begin(frames)
         learner.update(batch)
         found[name] = learner.stats()["train/loss"]
     what = f"MSE {found['mse']:.3g}, Huber {found['huber']:.3g} on the same batch of an untrained network"
-    if found["mse"] > 20 * found["huber"] and run.algo.loss == "mse":
+    if found["mse"] > 20 * found["huber"] and getattr(run.algo, "loss", None) == "mse":
         yield Finding(WRONG, "loss", what, "a few large errors rule MSE; set algo.loss=huber or scale the rewards")
     elif found["mse"] > 20 * found["huber"]:
         yield Finding(LOOK, "loss", what, "errors are far above 1; scale the rewards")
     else:
         yield Finding(OK, "loss", what)
+
+
+def _with_loss(algo: AlgoConfig, name: str) -> AlgoConfig:
+    changed: dict[str, Any] = {"loss": name}
+    return dataclasses.replace(algo, **changed)
 
 
 def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
@@ -279,7 +284,7 @@ def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
             f"{steps:,} steps take {steps / steps_s / 3600:.1f} h if none waits for the other",
         )
     acting, learning = 1 / steps_s, ratio / run.algo.batch_size / updates_s
-    together = run.parallelism.name != "serial" and (run.parallelism.name == "process" or run.has_replay)
+    together = run.parallelism.processes or (run.parallelism.overlaps and run.has_replay)
     speed = 1 / (max(acting, learning) if together else acting + learning)
     slow = "learning" if learning > acting else "stepping the environments"
     hours = steps / speed / 3600

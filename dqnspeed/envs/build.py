@@ -24,6 +24,7 @@ from dqnspeed.envs.games import AtariGame, atari_game, check_id
 from dqnspeed.envs.observations import MOST_VALUES, AsBox
 from dqnspeed.envs.probe import Probe
 from dqnspeed.envs.resumable import Resumable
+from dqnspeed.envs.stacks import Wrappers
 from dqnspeed.envs.vector import VectorEnv
 from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize, action_index, resized
 from dqnspeed.system import machine, seeding
@@ -108,7 +109,8 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
     elif wrappers.resize:
         made = _cv2_resize(made, wrappers.resize, wrappers.interpolation)
     shape = made.observation_space.shape
-    return ChannelsFirst(made) if shape is not None and len(shape) in (2, 3) else made
+    made = ChannelsFirst(made) if shape is not None and len(shape) in (2, 3) else made
+    return wrappers.wrap(made) if isinstance(wrappers, Wrappers) else made
 
 
 def make_vector_env(
@@ -322,11 +324,6 @@ def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
     largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0
     dtype, stack = np.dtype(observations.dtype), run.wrappers.stack
     num_states = env.get_wrapper_attr("num_states") if env.has_wrapper_attr("num_states") and stack == 1 else None
-    if run.algo.name == "q_learning" and num_states is None:
-        raise ConfigError(
-            f"algo=q_learning: needs numbered states, and {run.env.id} shows {'x'.join(map(str, observations.shape))} "
-            f"values in stacks of {stack}; algo=dqn learns from those."
-        )
     fps = env.metadata.get("render_fps")
     fps = float(fps) if isinstance(fps, (int, float)) and 0 < fps < math.inf else None
     return EnvSpec(observations.shape, dtype, int(actions.n), stack, largest, num_states, fps)

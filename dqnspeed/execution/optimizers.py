@@ -2,25 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import torch
 from torch import nn
 
+from dqnspeed.config.options import option
+from dqnspeed.config.registry import register
 from dqnspeed.config.schema import OptimizerConfig
 
 
-def make_optimizer(optimizer: OptimizerConfig, network: nn.Module, device: torch.device) -> torch.optim.Optimizer:
-    """The optimizer of ``conf/optimizer``; fused where torch has it for the device."""
-    parameters = list(network.parameters())
-    lr, eps, decay = optimizer.lr, optimizer.eps, optimizer.weight_decay
-    betas = (optimizer.beta1, optimizer.beta2)
-    fused = device.type in ("cpu", "cuda")
-    if optimizer.name == "adam":
-        return torch.optim.Adam(parameters, lr, betas, eps, decay, fused=fused)
-    if optimizer.name == "adamw":
-        return torch.optim.AdamW(parameters, lr, betas, eps, decay, fused=fused)
-    if optimizer.name == "radam":
-        return torch.optim.RAdam(parameters, lr, betas, eps, decay)
-    return torch.optim.RMSprop(parameters, lr, optimizer.alpha, eps, decay, optimizer.momentum, optimizer.centered)
+@dataclass(frozen=True)
+class Optimizer(OptimizerConfig):
+    """An option of ``optimizer``: its numbers, and the torch optimizer that has them."""
+
+    @property
+    def slots(self) -> int:
+        """Numbers kept for each parameter."""
+        return 2
+
+    def make(self, parameters: Sequence[nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
+        """The optimizer of these parameters; fused where torch has it for the device."""
+        raise NotImplementedError
+
+
+@register("optimizer", "adam")
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Kingma and Ba (2015)."""
+
+    kind: ClassVar[Any] = torch.optim.Adam
+
+    beta1: float = option("decay of the first moment", ge=0, lt=1)
+    beta2: float = option("decay of the second moment", ge=0, lt=1)
+
+    def make(self, parameters: Sequence[nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
+        fused = {"fused": True} if device.type in ("cpu", "cuda") and self.kind is not torch.optim.RAdam else {}
+        betas = (self.beta1, self.beta2)
+        made: torch.optim.Optimizer = self.kind(parameters, self.lr, betas, self.eps, self.weight_decay, **fused)
+        return made
+
+
+@register("optimizer", "adamw")
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam with a decay of weights apart from the gradient (Loshchilov and Hutter 2019)."""
+
+    kind: ClassVar[Any] = torch.optim.AdamW
+
+
+@register("optimizer", "radam")
+@dataclass(frozen=True)
+class RAdam(Adam):
+    """Adam whose first steps are shorter (Liu et al. 2020)."""
+
+    kind: ClassVar[Any] = torch.optim.RAdam
+
+
+@register("optimizer", "rmsprop")
+@dataclass(frozen=True)
+class RMSprop(Optimizer):
+    """Tieleman and Hinton (2012)."""
+
+    alpha: float = option("decay of the squared gradient", ge=0, lt=1)
+    momentum: float = option("momentum", ge=0, lt=1)
+    centered: bool = option("divide by the variance, not the second moment")
+
+    @property
+    def slots(self) -> int:
+        return 1 + (self.momentum > 0) + self.centered
+
+    def make(self, parameters: Sequence[nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
+        return torch.optim.RMSprop(
+            parameters, self.lr, self.alpha, self.eps, self.weight_decay, self.momentum, self.centered
+        )
+
+
+def optimizer_of(config: OptimizerConfig) -> Optimizer:
+    """``config`` as what it is."""
+    assert isinstance(config, Optimizer)
+    return config
+
+
+def make_optimizer(config: OptimizerConfig, network: nn.Module, device: torch.device) -> torch.optim.Optimizer:
+    """The optimizer of all parameters of ``network``."""
+    return optimizer_of(config).make(list(network.parameters()), device)
 
 
 def lr_at(update: int, optimizer: OptimizerConfig, decay_updates: float) -> float:

@@ -1,4 +1,4 @@
-"""How the arithmetic of a learner is run: threads, precision, memory layout, and the way to the device."""
+"""Which arithmetic the networks compute in, and with which gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 from contextlib import AbstractContextManager
 
 import torch
-from torch import nn
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import ExecutionConfig, RunConfig
@@ -35,9 +34,3 @@ def precision(execution: ExecutionConfig, device: torch.device) -> AbstractConte
     if execution.precision == "bf16":
         return torch.autocast(device.type, torch.bfloat16)
     return contextlib.nullcontext()
-
-
-def place(network: nn.Module, execution: ExecutionConfig, device: torch.device) -> nn.Module:
-    """Move a network to its device and memory layout."""
-    layout = torch.channels_last if execution.channels_last else torch.contiguous_format
-    return network.to(device=device, memory_format=layout)  # type: ignore[call-overload]

@@ -33,18 +33,17 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
     stays; where there are more processes than cores, each keeps one thread.
     """
     parallelism, native = run.parallelism, run.wrappers.backend == "native"
-    if parallelism.name == "serial":
+    if not (parallelism.processes or parallelism.overlaps):
         env = parallelism.env_threads or min(run.num_envs, cores)
         learner = run.execution.threads or cores
         return Share(env, learner, max(env if native else 1, learner))
     processes = parallelism.num_actors
-    # An on-policy learner acts for one half of the environments while the other half steps.
-    halves = 2 if parallelism.name == "overlap" and not run.has_replay else 1
+    halves = 2 if run.takes_turns else 1
     envs = run.num_envs // halves
     theirs = max(1, cores - run.execution.threads) if run.execution.threads else cores // 2
     env = parallelism.env_threads or max(1, min(envs, theirs // processes))
     # Those that are not ALE's threads step in turn in an actor process, and in a process each with overlap.
-    stepping = processes * (env if native else 1 if parallelism.name == "process" else envs)
+    stepping = processes * (env if native else 1 if parallelism.processes else envs)
     learner = run.execution.threads or max(1, cores - stepping)
     return Share(env, learner, max(stepping + learner, halves * stepping))
 

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor, nn
 
-from dqnspeed.config.schema import ACTOR_CRITIC, ModelConfig, RunConfig
-from dqnspeed.envs import EnvSpec
-from dqnspeed.networks.table import Table
-from dqnspeed.networks.torso import Convolutional
+from dqnspeed.config.schema import ModelConfig
+from dqnspeed.networks.background import Preprocess
+from dqnspeed.networks.base import Network, full_precision
+from dqnspeed.networks.torso import model_of
+
+Linear = Callable[[int, int], nn.Module]  # a fully connected layer, of as many units in and out
+
+
+class TorsoNetwork(Network):
+    """What the networks share: observations, scaled, through the torso of ``model``.
+
+    Args:
+        largest: magnitude that observations can have; they are divided by it unless ``model.input_scale`` is set.
+
+    Raises:
+        ConfigError: the torso cannot take observations of this shape.
+    """
+
+    def __init__(self, config: ModelConfig, observation_shape: Sequence[int], largest: float):
+        model = model_of(config)
+        model.check_shape(observation_shape)
+        super().__init__(Preprocess(observation_shape, model.input_scale or largest, model.background))
+        self.features, features = model.torso(observation_shape)
+        self.units = [features, *model.hidden]  # values out of the torso, and of each layer after it
 
 
 class Head(nn.Sequential):
@@ -23,32 +41,48 @@ class Head(nn.Sequential):
         *hidden, last = self
         for layer in hidden:
             features = layer(features)
-        with torch.autocast(features.device.type, enabled=False):
+        with full_precision(features.device):
             values: Tensor = last(features.float())
         return values
 
 
-class QNetwork(Convolutional):
+class QNetwork(TorsoNetwork):
     """Action values ``(B, num_actions) float32``.
 
     Convolutions and layers as in Mnih et al. (2015); ``dueling`` as in Wang et al. (2016), equation 9. The last layers
     always compute in float32: the difference of two actions' values is smaller than the rounding of bf16.
+
+    Args:
+        linear: makes the fully connected layers.
+        outputs: numbers for each action, where a subclass makes its values of several.
     """
 
-    def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
+    def __init__(
+        self,
+        model: ModelConfig,
+        observation_shape: Sequence[int],
+        num_actions: int,
+        largest: float = 1.0,
+        linear: Linear = nn.Linear,
+        outputs: int = 1,
+    ):
         super().__init__(model, observation_shape, largest)
-        self.q = _head(self.units, num_actions, model.layer_norm)
-        self.value = _head(self.units, 1, model.layer_norm) if model.dueling else None
+        self._outputs = outputs
+        self.q = head(self.units, num_actions * outputs, model.layer_norm, linear)
+        self.value = head(self.units, outputs, model.layer_norm, linear) if model.dueling else None
 
     def forward(self, observations: Tensor) -> Tensor:
-        features = self.features(self.preprocess(observations))
-        q: Tensor = self.q(features)
+        return self.streams(self.features(self.preprocess(observations)))[:, :, 0]
+
+    def streams(self, features: Tensor) -> Tensor:
+        """The numbers of each action ``(B, num_actions, outputs)`` for ``features`` ``(B, F)``."""
+        q: Tensor = self.q(features).unflatten(1, (-1, self._outputs))
         if self.value is not None:
-            q = self.value(features) + q - q.mean(dim=1, keepdim=True)
+            q = self.value(features)[:, None] + q - q.mean(dim=1, keepdim=True)
         return q
 
 
-class PolicyValueNetwork(Convolutional):
+class PolicyValueNetwork(TorsoNetwork):
     """A policy and a state value that share all layers but the last; called, it gives the policy's logits.
 
     Weights begin orthogonal, those of the policy near zero, so that all actions are equally likely at first (Huang
@@ -57,13 +91,14 @@ class PolicyValueNetwork(Convolutional):
 
     def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
         super().__init__(model, observation_shape, largest)
-        self.hidden = _layers(self.units, model.layer_norm)
+        self.hidden = nn.Sequential(*layers(self.units, model.layer_norm))
         self.policy, self.value = nn.Linear(self.units[-1], num_actions), nn.Linear(self.units[-1], 1)
         for name, layer in self.named_modules():
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
                 gain = {"policy": 0.01, "value": 1.0}.get(name, math.sqrt(2))
                 nn.init.orthogonal_(layer.weight, gain)
-                nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
 
     def forward(self, observations: Tensor) -> Tensor:
         return self.policy_and_value(observations)[0]
@@ -75,32 +110,21 @@ class PolicyValueNetwork(Convolutional):
         drown in the rounding of bf16.
         """
         shared = self.hidden(self.features(self.preprocess(observations)))
-        with torch.autocast(observations.device.type, enabled=False):
+        with full_precision(observations.device):
             return self.policy(shared.float()), self.value(shared.float())[:, 0]
 
 
-def make_network(run: RunConfig, spec: EnvSpec) -> nn.Module:
-    """The network that ``algo`` trains, with the layers of ``model``."""
-    if run.algo.name == "q_learning":
-        return Table(spec.observation_shape[0], spec.num_actions)
-    kind = PolicyValueNetwork if run.algo.name in ACTOR_CRITIC else QNetwork
-    return kind(run.model, spec.observation_shape, spec.num_actions, spec.largest)
-
-
-def frozen_copy(network: nn.Module) -> nn.Module:
-    """A copy for targets, without gradients of its own."""
-    return copy.deepcopy(network).requires_grad_(False)
-
-
-def _layers(units: Sequence[int], layer_norm: bool) -> nn.Sequential:
-    layers: list[nn.Module] = []
+def layers(units: Sequence[int], layer_norm: bool, linear: Linear = nn.Linear) -> list[nn.Module]:
+    """Fully connected layers of ``units[0]`` values in and ``units[-1]`` out."""
+    made: list[nn.Module] = []
     for inputs, hidden in itertools.pairwise(units):
-        layers.append(nn.Linear(inputs, hidden))
+        made.append(linear(inputs, hidden))
         if layer_norm:
-            layers.append(nn.LayerNorm(hidden))
-        layers.append(nn.ReLU())
-    return nn.Sequential(*layers)
+            made.append(nn.LayerNorm(hidden))
+        made.append(nn.ReLU())
+    return made
 
 
-def _head(units: Sequence[int], outputs: int, layer_norm: bool) -> Head:
-    return Head(*_layers(units, layer_norm), nn.Linear(units[-1], outputs))
+def head(units: Sequence[int], outputs: int, layer_norm: bool, linear: Linear = nn.Linear) -> Head:
+    """The layers, and a last one of ``outputs`` values."""
+    return Head(*layers(units, layer_norm, linear), linear(units[-1], outputs))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from dqnspeed.networks.background import Preprocess
+from dqnspeed.networks.base import Network
 
 
-class Table(nn.Module):
+class Table(Network):
     """Action values of numbered states, which come one-hot as ``(B, num_states)``."""
 
     values: Tensor
 
     def __init__(self, num_states: int, num_actions: int):
-        super().__init__()
+        super().__init__(Preprocess((num_states,), scale=1.0, subtract=False))
         self.register_buffer("values", torch.zeros(num_states, num_actions))
 
     def forward(self, observations: Tensor) -> Tensor:

@@ -1,55 +1,82 @@
-"""From observations to features: the convolutions."""
+"""From observations to features: the options of ``model``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import List  # noqa: UP035  OmegaConf reads it at run time
 
 from torch import nn
 
-from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import ModelConfig
-from dqnspeed.networks.background import Preprocess
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import ModelConfig, RunConfig
+from dqnspeed.networks.base import shown
 
 
-class Convolutional(nn.Module):
-    """What the networks share: observations ``(B, C, H, W)`` or ``(B, D)``, scaled, through the convolutions.
+@dataclass(frozen=True)
+class Model(ModelConfig):
+    """An option of ``model``: what comes between a scaled observation and the fully connected layers.
 
-    Args:
-        largest: magnitude that observations can have; they are divided by it unless ``model.input_scale`` is set.
-
-    Raises:
-        ConfigError: the convolutions cannot take observations of this shape.
+    A torso takes floats ``(B, *observation_shape)`` and gives features ``(B, F)``.
     """
 
-    def __init__(self, model: ModelConfig, observation_shape: Sequence[int], largest: float):
-        super().__init__()
-        check_network(model, observation_shape)
-        self.preprocess = Preprocess(observation_shape, model.input_scale or largest, model.background)
+    def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
+        """The torso, and how many features it gives."""
+        raise NotImplementedError
+
+    def check_shape(self, observation_shape: Sequence[int]) -> None:
+        """Raise :class:`ConfigError` where it cannot take observations of this shape."""
+
+    def check(self, run: RunConfig) -> None:
+        if any(not isinstance(units, int) or units < 1 for units in self.hidden):
+            raise ConfigError(f"model.hidden={self.hidden}: every layer needs at least 1 unit.")
+
+
+@register("model", "convolutional")
+@dataclass(frozen=True)
+class Convolutional(Model):
+    """Convolutions as those of Mnih et al. (2015), or none."""
+
+    conv: List[List[int]] = option("convolutions as [filters, kernel, stride]")  # noqa: UP006
+
+    def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
+        self.check_shape(observation_shape)
         layers: list[nn.Module] = []
         shape = tuple(observation_shape)
-        for filters, kernel, stride in model.conv:
+        for filters, kernel, stride in self.conv:
             layers.append(nn.Conv2d(shape[0], filters, kernel, stride))
             shape = (filters, *((side - kernel) // stride + 1 for side in shape[1:]))
-            if model.layer_norm:
+            if self.layer_norm:
                 layers.append(nn.LayerNorm(shape))
             layers.append(nn.ReLU())
-        self.features = nn.Sequential(*layers, nn.Flatten())
-        self.units = [math.prod(shape), *model.hidden]  # values out of the convolutions, and of each layer after them
+        return nn.Sequential(*layers, nn.Flatten()), math.prod(shape)
 
+    def check(self, run: RunConfig) -> None:
+        for layer in self.conv:
+            if len(layer) != 3 or min(layer) < 1:
+                raise ConfigError(f"model.conv={self.conv}: each layer is [filters, kernel, stride], all at least 1.")
+        super().check(run)
 
-def check_network(model: ModelConfig, observation_shape: Sequence[int]) -> None:
-    """Raise :class:`ConfigError` where the network cannot take observations of this shape."""
-    if not model.conv:
-        return
-    shown = "x".join(map(str, observation_shape))
-    if len(observation_shape) != 3:
-        raise ConfigError(f"model={model.name}: takes images, and observations here are {shown}; use model=mlp.")
-    sides = list(observation_shape[1:])
-    for _, kernel, stride in model.conv:
-        sides = [(side - kernel) // stride + 1 for side in sides]
-        if min(sides) < 1:
+    def check_shape(self, observation_shape: Sequence[int]) -> None:
+        if not self.conv:
+            return
+        if len(observation_shape) != 3:
             raise ConfigError(
-                f"model={model.name}: its convolutions do not fit observations of {shown}; use model=board (for small "
-                f"images), wrappers.resize=84 or a model of your own."
+                f"model={self.name}: takes images, and observations here are {shown(observation_shape)}; use model=mlp."
             )
+        sides = list(observation_shape[1:])
+        for _, kernel, stride in self.conv:
+            sides = [(side - kernel) // stride + 1 for side in sides]
+            if min(sides) < 1:
+                raise ConfigError(
+                    f"model={self.name}: its convolutions do not fit observations of {shown(observation_shape)}; use "
+                    f"model=board (for small images), wrappers.resize=84 or a model of your own."
+                )
+
+
+def model_of(config: ModelConfig) -> Model:
+    """``config`` as what it is."""
+    assert isinstance(config, Model)
+    return config

@@ -21,15 +21,15 @@ import torch
 from omegaconf import OmegaConf
 
 from dqnspeed import envs
+from dqnspeed.algorithms import algorithm_of, make_network
 from dqnspeed.algorithms.gradient import as_tensors
 from dqnspeed.cli import compose
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import fail, run_app
 from dqnspeed.config.options import ConfigError, check_values, option, usage
-from dqnspeed.config.schema import ACTOR_CRITIC, RunConfig
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode, Step, VectorEnv
 from dqnspeed.execution.precision import check_execution, precision
-from dqnspeed.networks.heads import make_network
 from dqnspeed.networks.table import Table
 from dqnspeed.play.overlay import Overlay
 from dqnspeed.play.tables import Walk, World, draw, world_of
@@ -201,7 +201,7 @@ class Film:
 
     def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig):
         self._env, self._player, self._keep = env, player, options.record
-        what = "logits of the policy" if player.run.algo.name in ACTOR_CRITIC else "action values"
+        what = algorithm_of(player.run).outputs
         self._overlay = Overlay(names, player.spec.stack, player.spec.largest, what) if options.overlay else None
         self._images: list[np.ndarray] = []
         self._before: np.ndarray | None = None  # the game before the step

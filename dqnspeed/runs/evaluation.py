@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, Step, VectorEnv, make_vector_env
 from dqnspeed.envs.games import atari_game
-from dqnspeed.exploration.policy import EpsilonGreedy
+from dqnspeed.exploration.epsilon_greedy import EpsilonGreedy
+from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
 log = logging.getLogger(__name__)
@@ -106,8 +106,8 @@ class Evaluator:
     seeds. ``mean`` is the mean return of the last one.
     """
 
-    def __init__(self, run: RunConfig, spec: EnvSpec, network: nn.Module, device: torch.device):
-        self._config, self._seed, self._spec = run.eval, run.seed, spec
+    def __init__(self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device):
+        self._config, self._seed, self._spec, self._network = run.eval, run.seed, spec, network
         self._run = with_starts(dataclasses.replace(run, num_envs=min(run.eval.episodes, AT_ONCE)), run.eval.noop_max)
         self._policy = lambda rng: EpsilonGreedy(network, spec.num_actions, run.execution, device, rng)
         self._env: VectorEnv | None = None
@@ -132,7 +132,9 @@ class Evaluator:
             seeding.seed_everything(seeds[0])
             if self._env is None:
                 self._env = make_vector_env(self._run)
+            self._network.eval()  # without the noise of exploration
             episodes = list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=enough))
+            self._network.train()
         if give_up():
             return []
         self._next = agent_steps + self._config.every_steps

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
-from dqnspeed.config.schema import ACTOR_CRITIC, RunConfig, StopConfig
-from dqnspeed.memory import Memory, Rollouts, Stream
+from dqnspeed.algorithms import algorithm_of
+from dqnspeed.config.schema import RunConfig, StopConfig
+from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.memory import Memory, OrderedMemory
 from dqnspeed.runs.summary import Progress
 from dqnspeed.system.signals import StopSignals
 
@@ -65,7 +67,7 @@ class MemorySchedule:
         agent_steps: collected so far, those included that wait in the memory.
     """
 
-    def __init__(self, memory: Stream | Rollouts, batch_size: int, agent_steps: int):
+    def __init__(self, memory: OrderedMemory, batch_size: int, agent_steps: int):
         self._memory, self._batch_size = memory, batch_size
         self._before = agent_steps - memory.waiting() - memory.taken
 
@@ -78,8 +80,8 @@ class MemorySchedule:
 
 def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_steps: int = 0) -> UpdateSchedule:
     """The schedule that ``algo`` and ``parallelism.replay_ratio`` ask for, after ``agent_steps`` of a resumed run."""
-    if isinstance(memory, (Stream, Rollouts)):
-        return MemorySchedule(memory, run.algo.batch_size, agent_steps)
+    if not run.has_replay:
+        return MemorySchedule(cast("OrderedMemory", memory), run.algo.batch_size, agent_steps)
     if run.replay_ratio is None:
         return FreeSchedule(start)
     steps_per_update = run.algo.batch_size / run.replay_ratio
@@ -94,21 +96,14 @@ def schedule_sentence(run: RunConfig) -> str:
     else:
         every = "agent step" if per_step == 1 else f"{1 / per_step:g} agent steps"
         parts.append(f"an update of {run.algo.batch_size} for every {every}")
-    if run.algo.name != "q_learning":
+    algorithm, optimizer = algorithm_of(run), run.optimizer
+    if "optimizer" in algorithm.uses:
         over = f" over {run.decay_updates:,.0f} updates"
         over += f" ({run.decay_updates / per_step:,.0f} agent steps)" if per_step else ""
-        optimizer, algo = run.optimizer, run.algo
-        for name, first, last in (
-            ("learning rate", optimizer.lr, optimizer.lr_final),
-            ("entropy bonus", algo.entropy, algo.entropy_final),
-        ):
-            if first is not None:
-                parts.append(f"{name} {first:g}" + (f" to {last:g}{over}" if last not in (None, first) else ""))
-    if run.algo.name not in ACTOR_CRITIC:
-        epsilon = run.exploration
-        first, last, begin = epsilon.start, epsilon.final, epsilon.decay_start
-        fall = f" to {last:g} from agent step {begin:,} to {begin + epsilon.decay_steps:,}" if first != last else ""
-        parts.append(f"epsilon {first:g}{fall}")
+        for name, first, last in (("learning rate", optimizer.lr, optimizer.lr_final), *algorithm.annealed()):
+            parts.append(f"{name} {first:g}" + (f" to {last:g}{over}" if last not in (None, first) else ""))
+    if "exploration" in algorithm.uses:
+        parts.append(exploration_of(run.exploration).sentence())
     return f"Schedule: {'; '.join(parts)}."
 
 

@@ -19,6 +19,7 @@ from dqnspeed.tracking.files import (
     shorten,
     time_logged,
 )
+from dqnspeed.tracking.options import Tracking
 from dqnspeed.tracking.services import TensorBoard, WandB
 from dqnspeed.tracking.terminal import make_progress
 
@@ -35,7 +36,7 @@ def make_trackers(
     sizes: Mapping[str, int] | None = None,
     seconds: float = 0.0,
 ) -> Trackers:
-    """The trackers of a run. TensorBoard or W&B that cannot start are named in a warning and left out.
+    """The trackers of a run. What cannot start but the files and the terminal is named in a warning and left out.
 
     Args:
         label: the run's name among others.
@@ -56,6 +57,8 @@ def make_trackers(
         services.append(("TensorBoard", lambda: TensorBoard(folder, config, name, resumed_at)))
     if run.tracking.wandb != "disabled":
         services.append(("W&B", lambda: WandB(run.tracking, folder, config, name, group, resumed_at)))
+    if isinstance(run.tracking, Tracking):
+        services += run.tracking.further(folder, config, name, resumed_at)
     for service, make in services:
         try:
             trackers.append(make())

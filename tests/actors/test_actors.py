@@ -17,10 +17,9 @@ from conftest import make_toy, shared_memory_of
 
 from dqnspeed.actors import ActorError, Actors, make_actors, memory_lock
 from dqnspeed.actors.stepper import env_seeds
-from dqnspeed.algorithms import make_learner
+from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, describe
-from dqnspeed.memory import make_memory
 
 KINDS = {
     "serial": ["num_envs=2"],

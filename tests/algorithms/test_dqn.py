@@ -9,11 +9,11 @@ import torch
 from conftest import make_run
 from torch import nn
 
-from dqnspeed.algorithms.dqn import DQN
+from dqnspeed.algorithms import epsilon_at, make_learner
+from dqnspeed.algorithms.dqn import DQNLearner
 from dqnspeed.algorithms.gradient import NotFiniteError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.exploration.policy import epsilon_at
 from dqnspeed.memory import Batch
 
 CPU = torch.device("cpu")
@@ -38,9 +38,11 @@ def make_batch(spec: EnvSpec, size: int = 16, seed: int = 0) -> Batch:
     )
 
 
-def make_dqn(run: RunConfig, spec: EnvSpec, device: torch.device = CPU) -> DQN:
+def make_dqn(run: RunConfig, spec: EnvSpec, device: torch.device = CPU) -> DQNLearner:
     torch.manual_seed(0)
-    return DQN(run, spec, device)
+    learner = make_learner(run, spec, device)
+    assert isinstance(learner, DQNLearner)
+    return learner
 
 
 def mlp(*overrides: str) -> RunConfig:
@@ -77,7 +79,7 @@ def test_an_update_is_the_gradient_step_of_the_equation(double: bool, loss: str,
     assert dqn.stats()["train/loss"] == pytest.approx(loss_sum.item() / 16, rel=1e-4)
 
 
-def make_target(dqn: DQN) -> dict[str, torch.Tensor]:
+def make_target(dqn: DQNLearner) -> dict[str, torch.Tensor]:
     torch.manual_seed(7)
     return {key: value + 0.3 * torch.randn_like(value) for key, value in dqn.target.state_dict().items()}
 

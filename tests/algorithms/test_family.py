@@ -14,12 +14,11 @@ from conftest import make_run
 from test_dqn import CPU, VECTOR, make_batch
 from torch import Tensor, nn
 
-from dqnspeed.algorithms import make_learner
+from dqnspeed.algorithms import make_learner, make_policy
 from dqnspeed.algorithms.gradient import GradientLearner
-from dqnspeed.algorithms.q_learning import QLearning
+from dqnspeed.algorithms.q_learning import TableLearner
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, describe
-from dqnspeed.exploration.policy import make_policy
 from dqnspeed.memory import Batch, RolloutBatch
 from dqnspeed.runs.checkpoint import load
 from dqnspeed.trainer import train
@@ -174,7 +173,7 @@ def test_a_pqn_update_is_the_gradient_step_of_its_equation(loss: str) -> None:
 def test_a_table_moves_by_its_equation() -> None:
     spec = EnvSpec((5,), np.dtype(np.float32), 3, 1, largest=1.0, num_states=5)
     learner = make_learner(make_run("algo=q_learning", "env=frozen_lake"), spec, CPU)
-    assert isinstance(learner, QLearning)
+    assert isinstance(learner, TableLearner)
     rng, table = np.random.default_rng(0), np.zeros((5, 3))
     one_hot = np.eye(5, dtype=np.float32)
     for _ in range(200):

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uniform import GAMMA, Event, append, lanes, naive
 
+from dqnspeed.algorithms import make_memory
 from dqnspeed.envs import describe
-from dqnspeed.memory import LocalBuffers, RolloutBatch, Rollouts, Rows, Stream, lambda_returns, make_memory, ring_layout
+from dqnspeed.memory import LocalBuffers, RolloutBatch, Rollouts, Rows, Stream, lambda_returns, ring_layout
 from dqnspeed.runs.schedule import LearningStart, MemorySchedule, make_schedule
 
 LAM = 0.8

@@ -14,8 +14,8 @@ import torch
 from conftest import make_run, make_toy
 
 from dqnspeed import envs
+from dqnspeed.algorithms import make_network
 from dqnspeed.envs import describe, make_vector_env
-from dqnspeed.networks.heads import make_network
 from dqnspeed.runs.evaluation import Evaluator, copies, distinct, evaluation_metrics, play_games, with_starts
 from dqnspeed.tracking.metrics import Clock
 from dqnspeed.trainer import train

@@ -14,13 +14,13 @@ import torch
 from conftest import make_run
 from torch import nn
 
+from dqnspeed.algorithms import make_network
 from dqnspeed.algorithms.footprint import Size, network_bytes, network_size
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe
 from dqnspeed.execution import threads
 from dqnspeed.execution.optimizers import make_optimizer
 from dqnspeed.execution.threads import LearnerThreads, Share, busy, share_of_cores, threads_beside
-from dqnspeed.networks.heads import make_network
 from dqnspeed.system import machine
 
 

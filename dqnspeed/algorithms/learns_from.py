@@ -1,0 +1,153 @@
+"""What algorithms learn from: a replay, a stream of pieces in their order, or whole rollouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dqnspeed.algorithms.base import Algorithm
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.schema import CONCURRENT_MARGIN, RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.memory import LocalBuffers, Memory, Rollouts, SharedBuffers, Stream, ring_layout
+from dqnspeed.memory.buffers import Layout
+from dqnspeed.memory.replay import replay_of
+
+LONG_GAME = 8000  # rows of the rings of a filmed on-policy run, so that videos show whole games
+
+
+@dataclass(frozen=True)
+class FromReplay(Algorithm):
+    """Keeps transitions of ``n_step`` agent steps in ``replay``, and draws from them for each update."""
+
+    replays = True
+    uses = ("model", "optimizer", "replay", "exploration")
+
+    n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
+    steps_per_update: int = option("agent steps collected for one update", ge=1)
+
+    def samples_per_step(self, run: RunConfig) -> float | None:
+        ratio = run.parallelism.replay_ratio
+        if ratio == "free":
+            return None
+        return self.batch_size / self.steps_per_update if ratio is None else float(ratio)
+
+    def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
+        rows = -(-run.replay.capacity // run.num_lanes)
+        return ring_layout(run.num_lanes, rows, spec.frame_shape, spec.frame_dtype)
+
+    def size(self, run: RunConfig) -> tuple[str, int, str]:
+        return "replay.capacity", run.replay.capacity, "transitions"
+
+    def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
+        return replay_of(run.replay).make(
+            _buffers(self.layout(run, spec), run), run.wrappers.stack, self.n_step, self.gamma, run.seed,
+            run.shares_replay, lock,
+        )  # fmt: skip
+
+    def check(self, run: RunConfig) -> None:
+        capacity = run.replay.capacity
+        for key, value in (("batch_size", self.batch_size), ("learning_starts", self.learning_starts)):
+            if value > capacity:
+                raise ConfigError(f"algo.{key}={value}: must be at most replay.capacity={capacity}.")
+        # A lane needs room for a stack and an n-step window, and must hold them before the first update.
+        needed = run.num_lanes * (run.wrappers.stack + self.n_step + 2)
+        least = 2 * needed + (run.num_lanes * CONCURRENT_MARGIN if run.shares_replay else 0)
+        of = f"for {run.num_lanes} environments, {run.wrappers.stack} frames and {self.n_step} steps."
+        if capacity < least:
+            raise ConfigError(f"replay.capacity={capacity}: must be at least {least} {of}")
+        if self.learning_starts < needed:
+            raise ConfigError(f"algo.learning_starts={self.learning_starts}: must be at least {needed} {of}")
+
+
+@dataclass(frozen=True)
+class FromStream(Algorithm):
+    """Learns from each piece of a few agent steps once, the oldest first."""
+
+    @property
+    def piece(self) -> int:
+        """Agent steps of a piece."""
+        return 1
+
+    @property
+    def queue(self) -> int:
+        """Batches that may wait beside the one that is learnt from."""
+        return 0
+
+    def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
+        return _ordered_layout(run, spec, self._ahead(run) + run.num_lanes * self.piece)
+
+    def size(self, run: RunConfig) -> tuple[str, int, str]:
+        if self.batch_size > run.num_lanes:
+            return "algo.batch_size", self.batch_size, "transitions"
+        return "num_envs", run.num_envs, "environments"
+
+    def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
+        buffers = _buffers(self.layout(run, spec), run)
+        return Stream(buffers, run.wrappers.stack, self.piece, self.gamma, self._ahead(run), lock)
+
+    def _ahead(self, run: RunConfig) -> int:
+        """Transitions that may wait for the learner, a batch of them to be taken next."""
+        return self.batch_size * (1 + self.queue) + 2 * run.num_lanes
+
+
+@dataclass(frozen=True)
+class FromRollouts(Algorithm):
+    """Learns some epochs long from ``rollout_steps`` of every environment, then forgets them."""
+
+    observations = 1
+
+    rollout_steps: int = option("steps of each environment in a rollout", ge=1)
+    epochs: int = option("times a rollout is learnt from", ge=1)
+    lam: float = option("lambda of the returns: of GAE for a policy, of Q(lambda) for action values", ge=0, le=1)
+
+    def samples_per_step(self, run: RunConfig) -> float | None:
+        return self.epochs
+
+    def updates_per_step(self, run: RunConfig) -> float | None:
+        rollout = run.num_lanes * self.rollout_steps  # cut into whole batches
+        return self.epochs * (rollout // self.batch_size) / rollout
+
+    def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
+        return _ordered_layout(run, spec, 2 * run.num_lanes * (self.rollout_steps + 1))
+
+    def size(self, run: RunConfig) -> tuple[str, int, str]:
+        return "num_envs", run.num_envs, "environments"
+
+    def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
+        return Rollouts(
+            _buffers(self.layout(run, spec), run), run.wrappers.stack, self.rollout_steps, self.epochs, self.gamma,
+            self.lam, run.seed, lock, device,
+        )  # fmt: skip
+
+    def check(self, run: RunConfig) -> None:
+        parallelism, rollout = run.parallelism, run.num_lanes * self.rollout_steps
+        if parallelism.processes and parallelism.transport == "queue":
+            raise ConfigError(
+                f"parallelism.transport=queue: carries single transitions, and algo={self.name} learns from whole "
+                f"rollouts; use parallelism.transport=shared_memory."
+            )
+        if parallelism.num_actors > 1:
+            raise ConfigError(
+                f"parallelism.num_actors={parallelism.num_actors}: algo={self.name} takes its rollouts from one actor "
+                f"process; use num_envs for more environments."
+            )
+        if self.batch_size > rollout:
+            raise ConfigError(
+                f"algo.batch_size={self.batch_size}: must be at most {rollout}, algo.rollout_steps of all environments."
+            )
+
+
+def _buffers(layout: Layout, run: RunConfig) -> LocalBuffers | SharedBuffers:
+    return SharedBuffers(layout) if run.shares_replay else LocalBuffers(layout)
+
+
+def _ordered_layout(run: RunConfig, spec: EnvSpec, waiting: int) -> Layout:
+    """Rings with room for ``waiting`` transitions and what policies knew; for whole games where they are filmed."""
+    # One actor alone may have brought all that waits, and every other of its rows may be a final frame.
+    rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + CONCURRENT_MARGIN
+    if run.tracking.video_every:
+        rows = max(rows, LONG_GAME)
+    return ring_layout(run.num_lanes, rows, spec.frame_shape, spec.frame_dtype, acting=True)

@@ -1,0 +1,94 @@
+"""PPO (Schulman et al. 2017) on rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dqnspeed.algorithms.actor_critic import ActorCritic, PolicyLearner, entropy_of
+from dqnspeed.algorithms.base import Learner
+from dqnspeed.algorithms.gradient import Loss
+from dqnspeed.algorithms.learns_from import FromRollouts
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.precision import precision
+from dqnspeed.memory import RolloutBatch
+
+
+@register("algo", "ppo")
+@dataclass(frozen=True)
+class PPO(ActorCritic, FromRollouts):
+    clip: float = option("how far the probability ratio may move", gt=0)
+    clip_value: bool = option("clip the value function as the policy is")
+    normalize_advantage: bool = option("normalise the advantages of each batch")
+
+    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
+        return PPOLearner(self, run, spec, device)
+
+    def check(self, run: RunConfig) -> None:
+        super().check(run)
+        if self.normalize_advantage and self.batch_size == 1:
+            raise ConfigError("algo.batch_size=1: algo.normalize_advantage=true needs at least 2.")
+
+
+class PPOLearner(PolicyLearner):
+    """Proximal policy optimisation with the clipped objective (equation 7), as its usual implementations have it.
+
+    Advantages are normalised in each batch, the value function may be clipped as the policy is, and the gradient's
+    norm is (Huang et al. 2022, "The 37 implementation details of proximal policy optimization", details 1 to 11).
+    """
+
+    STATS = (
+        "train/loss", "train/policy_loss", "train/value_loss", "train/entropy", "train/approx_kl",
+        "train/clip_fraction",
+    )  # fmt: skip
+
+    def __init__(self, algo: PPO, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(algo, run, spec, device)
+        self._clip, self._clip_value, self._normalize = algo.clip, algo.clip_value, algo.normalize_advantage
+
+    def _arrays(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
+        return {
+            "observations": batch.observations,
+            "actions": batch.actions,
+            "old_log_probs": batch.log_probs,
+            "old_values": batch.values,
+            "returns": batch.returns,
+            "entropy_coef": self._entropy_coef(),
+        }
+
+    def _loss(
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        old_log_probs: Tensor,
+        old_values: Tensor,
+        returns: Tensor,
+        entropy_coef: Tensor,
+    ) -> Loss:
+        with precision(self._execution, self.device):
+            logits, values = self.network.policy_and_value(observations)
+        advantages = returns - old_values
+        if self._normalize:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        log_probs = torch.log_softmax(logits, dim=1)
+        log_ratio = log_probs.gather(1, actions[:, None])[:, 0] - old_log_probs
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
+        policy_loss = -torch.min(advantages * ratio, advantages * clipped).mean()
+        errors = (values - returns) ** 2
+        if self._clip_value:
+            near = old_values + (values - old_values).clamp(-self._clip, self._clip)
+            errors = torch.max(errors, (near - returns) ** 2)
+        value_loss = errors.mean()
+        entropy = entropy_of(log_probs)
+        loss = policy_loss + self._value_coef * value_loss / 2 - entropy_coef * entropy
+        approx_kl = (ratio - 1 - log_ratio).mean()  # never negative (Schulman, "Approximating KL divergence")
+        clip_fraction = ((ratio - 1).abs() > self._clip).float().mean()
+        return Loss((loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction))

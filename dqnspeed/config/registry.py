@@ -1,0 +1,94 @@
+"""The options of each group, by name: what is built in, and what plugins add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from dqnspeed.config.options import ConfigError, nearest
+from dqnspeed.config.schema import RunConfig
+
+Option = TypeVar("Option", bound=type)
+
+
+@dataclass
+class Group:
+    """A config group whose options are classes: frozen dataclasses that subclass what they share, ``base``.
+
+    Args:
+        fallback: the option that a name stands for which nobody registered; such a name is a label.
+    """
+
+    base: type
+    fallback: str | None = None
+    options: dict[str, type] = field(default_factory=dict)
+
+
+_HINTS = get_type_hints(RunConfig)
+GROUPS: dict[str, Group] = {
+    "algo": Group(_HINTS["algo"]),
+    "replay": Group(_HINTS["replay"]),
+    "exploration": Group(_HINTS["exploration"]),
+    "optimizer": Group(_HINTS["optimizer"]),
+    "parallelism": Group(_HINTS["parallelism"]),
+    "model": Group(_HINTS["model"], fallback="convolutional"),
+    "wrappers": Group(_HINTS["wrappers"], fallback="standard"),
+    "tracking": Group(_HINTS["tracking"], fallback="standard"),
+}
+FOLDERS: list[Path] = []  # of YAML files that plugins bring
+
+
+def register(group: str, name: str) -> Callable[[Option], Option]:
+    """A class decorator: the frozen dataclass is the option ``group=name``.
+
+    Raises:
+        ConfigError: there is no such group, the class is of another, or the name is taken.
+    """
+    if group not in GROUPS:
+        raise ConfigError(f"register({group!r}, {name!r}): there is no such group; choose one of {', '.join(GROUPS)}.")
+
+    def add(option: Option) -> Option:
+        known = GROUPS[group]
+        if not issubclass(option, known.base):
+            raise ConfigError(f"{group}={name}: {_path(option)} must be a subclass of {_path(known.base)}.")
+        taken = known.options.setdefault(name, option)
+        if _path(taken) != _path(option):
+            raise ConfigError(f"{group}={name}: is registered twice, by {_path(taken)} and {_path(option)}.")
+        known.options[name] = option  # its module may have been loaded anew
+        return option
+
+    return add
+
+
+def add_folder(folder: str | Path) -> None:
+    """Let Hydra find the option files in ``folder``, laid out as ``conf/``."""
+    FOLDERS.append(Path(folder).resolve())
+
+
+def class_of(group: str, name: Any) -> type:
+    """The class of ``group=name``.
+
+    Raises:
+        ConfigError: nobody registered it.
+    """
+    known = GROUPS[group]
+    found = known.options.get(str(name)) or known.options.get(known.fallback or "")
+    if found is None:
+        names = sorted(known.options)
+        raise ConfigError(
+            f"{group}.name={name}: there is no such option{nearest(str(name), names)}; choose one of "
+            f"{', '.join(names)}."
+        )
+    return found
+
+
+def names_of(option: type) -> Iterator[str]:
+    """``GROUP=NAME`` of an option's class, for each name it has."""
+    for group, known in GROUPS.items():
+        yield from (f"{group}={name}" for name, kind in known.options.items() if kind is option)
+
+
+def _path(option: type) -> str:
+    return f"{option.__module__}.{option.__qualname__}"

@@ -1,0 +1,59 @@
+"""What a network is: what learners train, actors act with and checkpoints hold."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+
+from dqnspeed.networks.background import Preprocess
+
+
+class Network(nn.Module):
+    """Called with observations ``(B, stack * C, ...)`` of the frames' dtype, it gives a number for each action,
+    ``(B, num_actions) float32``: action values, or the logits of a policy.
+
+    ``version`` counts the updates begun where actors can see it, in memory that they share; it is no part of what is
+    saved, and stays in the host's memory, so that nobody waits for a device to read it.
+    """
+
+    version: Tensor
+
+    def __init__(self, preprocess: Preprocess):
+        super().__init__()
+        self.preprocess = preprocess
+        self.register_buffer("version", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def policy_and_value(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Of an actor-critic: logits ``(B, num_actions)`` and state values ``(B,)``, both float32."""
+        raise NotImplementedError
+
+    def place(self, device: torch.device, channels_last: bool = False) -> None:
+        """Move everything but ``version`` to a device, and convolutions to a memory layout."""
+        version, layout = self.version, torch.channels_last if channels_last else torch.contiguous_format
+        self.to(device=device, memory_format=layout)  # type: ignore[call-overload]
+        self.version = version
+
+
+def frozen_copy(network: Network) -> Network:
+    """A copy for targets, without gradients of its own."""
+    return copy.deepcopy(network).requires_grad_(False)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Autocast off, for what must be computed in float32."""
+    if device.type == "meta":  # of shapes alone, which autocast does not know
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
+def shown(shape: Sequence[int]) -> str:
+    """A shape in words: ``4x84x84``."""
+    return "x".join(map(str, shape))

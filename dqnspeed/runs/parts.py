@@ -1,0 +1,155 @@
+"""The parts of a run: made in their order, or brought back to where a checkpoint left them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dqnspeed.actors import Actors, make_actors, memory_lock
+from dqnspeed.algorithms import Learner, make_learner, make_memory
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.threads import LearnerThreads, set_threads
+from dqnspeed.memory import Memory
+from dqnspeed.runs.checkpoint import Checkpoints, State
+from dqnspeed.runs.evaluation import Evaluator
+from dqnspeed.runs.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
+from dqnspeed.runs.summary import Progress, summarize, write_summary
+from dqnspeed.system import machine, seeding
+from dqnspeed.system.signals import StopSignals
+from dqnspeed.tracking import FolderGoneError, Presence, Trackers, file_sizes, make_trackers, time_logged
+from dqnspeed.tracking.video import EpisodeVideos
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is to be.
+
+    Args:
+        run: the checked configuration; ``spec``: the shapes of its environment.
+        config: the same configuration as plain data, for the trackers.
+        label: the run's name among others; ``group``: the name of the sweep it belongs to.
+        state: what it goes on from; empty where it begins again from its first step, ``None`` for a new run.
+    """
+
+    run: RunConfig
+    spec: EnvSpec
+    folder: Path
+    config: Mapping[str, Any]
+    label: str
+    group: str | None
+    state: State | None
+
+
+class Learning:
+    """The parts that learn, measure and record: all but those that act. They close with ``resources``."""
+
+    def __init__(self, plan: Plan, signals: StopSignals, resources: contextlib.ExitStack):
+        run, folder = plan.run, plan.folder
+        self.plan, self.run, self.folder = plan, run, folder
+        self.device = machine.pick_device(run.device)
+        self.threads = LearnerThreads(run, self.device)
+        self.progress, self.stop = Progress(run), StopRule(run.stop, signals)
+        self.learner: Learner = make_learner(run, plan.spec, self.device)
+        self.evaluator = Evaluator(run, plan.spec, self.learner.network, self.device)
+        resources.callback(self.evaluator.close)
+        self.videos = EpisodeVideos(folder, run, plan.spec)
+        resources.callback(self.videos.close)
+        self.checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint)
+        self.start = LearningStart(run.algo.learning_starts, updates=0)
+        if plan.state:
+            self._load(plan.state)
+        self.trackers = self._trackers(plan.state)
+        self.presence = Presence(folder / "metrics.jsonl")
+
+    def close(self, error: BaseException | None) -> dict[str, Any]:
+        """Write the summary of a run that ended, by ``error`` or not, and return it."""
+        plan, checkpoints = self.plan, self.checkpoints
+        summary = summarize(
+            plan.run, plan.label, self.progress, self.device, self.learner.updates, self.evaluator.mean,
+            self.stop.reason, error,
+        )  # fmt: skip
+        summary["not_written"] = checkpoints.not_written()
+        if not isinstance(error, FolderGoneError):
+            summary["not_written"] += write_summary(plan.folder / "summary.json", summary)
+        self.trackers.close(summary)
+        return summary
+
+    def _load(self, state: State) -> None:
+        self.learner.load_state_dict(state["learner"])
+        self.progress.load_state_dict(state["progress"], self.learner.updates)
+        self.evaluator.load_state_dict(state["evaluation"])
+        self.checkpoints.load_state_dict({"provisional": not self.progress.returns.full, **state["checkpoints"]})
+        self.start = LearningStart(**state["learning_start"])
+
+    def _trackers(self, state: State | None) -> Trackers:
+        plan, sizes, seconds, resumed_at = self.plan, (state or {}).get("files", {}), 0.0, None
+        if state is not None:
+            logged, resumed_at = time_logged(plan.folder, sizes.get("metrics.jsonl", 0)), self.progress.agent_steps
+            if self.progress.count_lost(logged if state else logged or 0.0, self.learner.updates):
+                seconds = self.progress.clock.now()
+        return make_trackers(plan.run, plan.folder, plan.config, plan.label, plan.group, resumed_at, sizes, seconds)
+
+
+class Acting:
+    """The parts that act and remember, and the schedule between them and the learner. They close with ``resources``."""
+
+    def __init__(self, learning: Learning, resources: contextlib.ExitStack):
+        plan, learner, progress = learning.plan, learning.learner, learning.progress
+        run, spec, state, device = plan.run, plan.spec, plan.state, learning.device
+        lock = memory_lock(run)
+        self.memory: Memory = make_memory(run, spec, lock, device)
+        resources.callback(self.memory.close)
+        if state:
+            self._load(state, learning)
+        actors_state, segment = (state["actors"] if state else None), len(progress.resumed_at)
+        self.actors: Actors = make_actors(run, spec, learner.network, self.memory, lock, device, actors_state, segment)
+        resources.callback(self.actors.close)
+        with seeding.preserved():
+            learner.warm_up(self.memory.blank(run.algo.batch_size))
+        progress.warn_busy(learning.threads.warning())
+        if state:
+            seeding.load_state_dict(state["random"])
+        self.schedule: UpdateSchedule = make_schedule(run, self.memory, learning.start, progress.agent_steps)
+
+    def _load(self, state: State, learning: Learning) -> None:
+        if stored := state.pop("replay"):  # it may be half of the machine's memory
+            self.memory.load_state_dict(stored)
+            return
+        steps = learning.run.algo.learning_starts
+        learning.start = LearningStart(learning.progress.agent_steps + steps, learning.learner.updates)
+        log.info(
+            "the replay was not saved (checkpoint.replay=false): it is filled anew for %s agent steps before learning "
+            "goes on", f"{steps:,}",
+        )  # fmt: skip
+
+
+def snapshot(learning: Learning, acting: Acting) -> State:
+    """All that the run needs to go on; the actors must be at rest."""
+    learning.videos.finish()  # those that the files name
+    return {
+        "config": learning.plan.config,
+        "learner": learning.learner.state_dict(),
+        "progress": learning.progress.state_dict(),
+        "evaluation": learning.evaluator.state_dict(),
+        "checkpoints": learning.checkpoints.state_dict(),
+        "learning_start": {"steps": learning.start.steps, "updates": learning.start.updates},
+        "replay": acting.memory.state_dict() if learning.run.keeps_memory else None,
+        "actors": acting.actors.state_dict(),
+        "random": seeding.state_dict(),
+        "files": file_sizes(learning.folder),
+    }
+
+
+def prepare_process(run: RunConfig) -> None:
+    """Forget the peaks of jobs before this one, seed everything, and give torch its threads."""
+    machine.reset_peak_rss()
+    machine.reset_peak_gpu()
+    seeding.seed_everything(run.seed)
+    set_threads(run)
