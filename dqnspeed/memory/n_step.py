@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +22,14 @@ class Batch:
     next_observations: np.ndarray  # (B, stack * C, ...)
     discounts: np.ndarray  # (B,) float32
     versions: np.ndarray | None = None  # (B,) int64, updates done to the weights that acted; None for a replay
+    weights: np.ndarray | None = None  # (B,) float32, of each transition in the loss; None: all count the same
+    reprioritize: Callable[[np.ndarray], None] | None = None  # takes the absolute TD errors or losses (B,) float32
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a loss takes of it, by name."""
-        names = ("observations", "actions", "rewards", "next_observations", "discounts")
+        """What a loss takes of it, by name; ``weights`` only where there are some."""
+        names = ["observations", "actions", "rewards", "next_observations", "discounts"]
+        if self.weights is not None:
+            names.append("weights")
         return {name: getattr(self, name) for name in names}
 
 
