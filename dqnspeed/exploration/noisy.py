@@ -1,0 +1,43 @@
+"""Noisy networks: exploration by noise on weights whose size is learnt (Fortunato et al. 2018)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class NoisyLinear(nn.Linear):
+    """A linear layer with factorised Gaussian noise (section 3, equations 9 to 11); ``weight`` and ``bias`` are means.
+
+    While it is training, every call draws its own noise, one for all rows of its input, from torch's global generator
+    of the device; in eval mode it computes with the means. Nothing of the noise is kept, so that processes and copies
+    that share the weights explore each on their own.
+
+    Args:
+        sigma0: size of the noise at first, before it is divided by ``sqrt(in_features)``.
+    """
+
+    def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5):
+        super().__init__(in_features, out_features)
+        bound = 1 / math.sqrt(in_features)  # section 3.2
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+        self.weight_sigma = nn.Parameter(torch.full_like(self.weight, sigma0 * bound))
+        self.bias_sigma = nn.Parameter(torch.full_like(self.bias, sigma0 * bound))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """``(B, in_features)`` to ``(B, out_features)``."""
+        mean = F.linear(features, self.weight, self.bias)
+        if not self.training:
+            return mean
+        # The noise of weight (i, j) is a product, out[i] * in[j], so it need never be laid out as a matrix.
+        noise_in, noise_out = (_scaled_noise(size, mean) for size in (self.in_features, self.out_features))
+        return mean + F.linear(features * noise_in, self.weight_sigma, self.bias_sigma) * noise_out
+
+
+def _scaled_noise(size: int, like: Tensor) -> Tensor:
+    noise = torch.randn(size, device=like.device, dtype=like.dtype)
+    return noise.sign() * noise.abs().sqrt()

@@ -1,0 +1,71 @@
+"""A sum tree: numbers that change now and then, and the search for where their running sum passes a value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+BRANCHES = 16  # numbers in a block: few levels, and a block is read in one piece
+TOP = 4096  # sums that are searched at once
+
+
+class SumTree:
+    """Numbers that are not negative, and the sums of their blocks, of blocks of blocks and so on, all in float64.
+
+    Every operation takes many numbers at once and goes through the tree level by level. A sum follows from the numbers
+    below it alone, so trees of the same numbers are the same to the last bit, however they came about.
+    """
+
+    def __init__(self, size: int):
+        self._blocks: list[np.ndarray] = []  # (blocks, BRANCHES) each, the numbers themselves first
+        count = size
+        while not self._blocks or count > TOP:
+            count = -(-count // BRANCHES)
+            self._blocks.append(np.zeros((count, BRANCHES)))
+        self._top = np.zeros(count)
+        self.values = self._blocks[0].reshape(-1)[:size]  # to read; written with :meth:`update`
+
+    @property
+    def total(self) -> float:
+        """The sum of all numbers."""
+        return float(self._top.cumsum()[-1])
+
+    def update(self, index: np.ndarray, values: np.ndarray | float) -> None:
+        """Set the numbers at ``index`` ``(K,)``; of those named twice the last value counts."""
+        self.values[index] = values
+        for blocks, above in zip(self._blocks, [*self._blocks[1:], self._top], strict=True):
+            sums = above.reshape(-1)
+            if len(blocks) <= len(index):
+                sums[: len(blocks)] = _sums(blocks)
+            else:
+                index = index // BRANCHES
+                sums[index] = _sums(blocks.take(index, axis=0))
+
+    def find(self, values: np.ndarray) -> np.ndarray:
+        """Where the running sum of the numbers first exceeds each of ``values`` ``(B,)``, which are below the total.
+
+        Where a value is so near to the end of a block that rounding decides, the number found may be a 0.
+        """
+        found, rest = _search(self._top[None], values, np.zeros(len(values), np.int64))
+        for blocks in reversed(self._blocks):
+            chosen = blocks.take(found, axis=0)
+            child, rest = _search(chosen, rest, np.arange(len(chosen)))
+            found = found * BRANCHES + child
+        return found
+
+
+def _sums(blocks: np.ndarray) -> np.ndarray:
+    return np.einsum("ij->i", blocks)  # in a fixed order, and with less overhead than blocks.sum(axis=1)
+
+
+def _search(blocks: np.ndarray, values: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the running sum of ``blocks[block[i]]`` exceeds ``values[i]``, and what of that is left before it.
+
+    The blocks are searched end to end, since one long running sum takes less time than many short ones.
+    """
+    length = blocks.shape[1]
+    running = np.zeros(blocks.size + 1)
+    np.cumsum(blocks.reshape(-1), out=running[1:])
+    first = block * length
+    sought = running[first] + values
+    at = np.minimum(running.searchsorted(sought, side="right") - 1, first + length - 1)
+    return at - first, sought - running[at]

@@ -1,0 +1,94 @@
+"""Noisy layers against the equations of Fortunato et al. (2018)."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from dqnspeed.exploration.noisy import NoisyLinear
+
+
+def noise(size: int) -> Tensor:
+    """f of section 3: sgn(x) sqrt(|x|), of the next Gaussian numbers."""
+    x = torch.randn(size)
+    return torch.sign(x) * torch.sqrt(torch.abs(x))
+
+
+def test_the_output_is_that_of_equations_9_to_11() -> None:
+    layer, x = NoisyLinear(5, 3), torch.randn(4, 5)
+    torch.nn.init.normal_(layer.weight_sigma)
+    torch.nn.init.normal_(layer.bias_sigma)
+    torch.manual_seed(1)
+    y = layer(x)
+    torch.manual_seed(1)
+    eps_in, eps_out = noise(5), noise(3)
+    weight = layer.weight + layer.weight_sigma * torch.outer(eps_out, eps_in)
+    bias = layer.bias + layer.bias_sigma * eps_out
+    torch.testing.assert_close(y, x @ weight.T + bias)
+    mine = torch.autograd.grad(y.square().sum(), layer.parameters())
+    theirs = torch.autograd.grad((x @ weight.T + bias).square().sum(), layer.parameters())
+    torch.testing.assert_close(mine, theirs)
+
+
+def test_it_begins_as_in_section_3_2() -> None:
+    layer = NoisyLinear(400, 100, sigma0=0.4)
+    for mean in (layer.weight, layer.bias):
+        assert mean.abs().max() <= 0.05 and mean.abs().max() > 0.045  # uniform, up to 1 / sqrt(400)
+    for sigma in (layer.weight_sigma, layer.bias_sigma):
+        torch.testing.assert_close(sigma, torch.full_like(sigma, 0.4 / 20))
+
+
+def test_noise_is_fresh_in_each_call_while_training_and_away_in_eval_mode() -> None:
+    layer, x = NoisyLinear(5, 3), torch.randn(4, 5)
+    assert not torch.equal(layer(x), layer(x))
+    layer.eval()
+    torch.testing.assert_close(layer(x), x @ layer.weight.T + layer.bias, rtol=0, atol=1e-6)
+    assert torch.equal(layer(x), layer(x))
+
+
+def test_noise_has_mean_0_and_the_size_of_sigma() -> None:
+    layer = NoisyLinear(1, 1, sigma0=1.0)
+    x = torch.ones(1, 1)
+    with torch.no_grad():
+        off = torch.stack([layer(x) for _ in range(4000)]) - layer.weight - layer.bias
+    assert abs(off.mean()) < 0.1
+    # E[f(a)^2] = sqrt(2 / pi): that of the weight's noise is its square, and that of the bias's itself.
+    assert off.var() == pytest.approx(2 / math.pi + math.sqrt(2 / math.pi), rel=0.15)
+
+
+def test_copies_and_processes_that_share_weights_share_no_noise() -> None:
+    layer, x = NoisyLinear(5, 3), torch.randn(4, 5)
+    assert not list(layer.buffers()) and set(layer.state_dict()) == {"weight", "bias", "weight_sigma", "bias_sigma"}
+    twin = copy.deepcopy(layer)
+    assert not torch.equal(layer(x), twin(x))
+    torch.testing.assert_close(layer.eval()(x), twin.eval()(x))
+    layer.share_memory()
+    assert all(parameter.is_shared() for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_under_autocast_it_gives_what_a_linear_layer_gives(training: bool) -> None:
+    layer, x = NoisyLinear(64, 3).train(training), torch.randn(4, 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(x)
+    assert y.dtype == torch.bfloat16
+    if not training:
+        torch.testing.assert_close(y.float(), layer(x), rtol=0.05, atol=0.05)
+    y.float().sum().backward()
+    used = layer.parameters() if training else (layer.weight, layer.bias)
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in used)
+
+
+def test_compiled_in_one_graph_it_still_draws_anew() -> None:
+    layer, x = NoisyLinear(5, 3), torch.randn(4, 5)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    first, second = compiled(x), compiled(x)
+    assert not torch.equal(first, second)
+    second.sum().backward()
+    assert layer.weight_sigma.grad is not None
+    layer.eval()
+    torch.testing.assert_close(compiled(x), layer(x))
