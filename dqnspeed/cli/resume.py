@@ -16,8 +16,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from dqnspeed.cli import compose
-from dqnspeed.cli.app import check_run
 from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.cli.preflight import check_run
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec

@@ -12,8 +12,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from dqnspeed.cli.app import _check_jobs, check_run, explain, is_user_error, unbounded
 from dqnspeed.cli.compose import CONF_DIR, bound_of
+from dqnspeed.cli.errors import explain, is_user_error
+from dqnspeed.cli.preflight import _check_jobs, check_run, unbounded
 from dqnspeed.config import options
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.schema import KINDS

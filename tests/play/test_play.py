@@ -18,8 +18,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from dqnspeed import envs
-from dqnspeed.cli.app import explain, is_user_error
 from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.config.options import ConfigError
 from dqnspeed.play.command import Player, earlier, keep, parse
 from dqnspeed.play.command import play as play_here
