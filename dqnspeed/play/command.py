@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
 
 from dqnspeed import envs
 from dqnspeed.algorithms.gradient import as_tensors
 from dqnspeed.cli import compose
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import fail, run_app
-from dqnspeed.config.options import ConfigError, check_values, option, usage
+from dqnspeed.cli.key_value import CommandLine
+from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.schema import ACTOR_CRITIC, RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode, Step, VectorEnv
 from dqnspeed.execution.precision import check_execution, precision
@@ -40,7 +40,6 @@ from dqnspeed.system import atomic, machine, seeding
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name, write_mp4
 
 SAME_AGENT = ("env.", "algo.name", "model.", "wrappers.")  # what a network can be played with
-ABOUT = "Watch a trained agent, record its games, and see what it scores."
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,13 @@ class PlayConfig:
         "agent steps shown in a second, null: 60 frames (Atari), the game's own render_fps, or 30", gt=0, default=None
     )
     device: str = option("where the network runs", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+
+
+COMMAND_LINE = CommandLine(
+    "python -m dqnspeed.play run=FOLDER [KEY=VALUE...]",
+    "Watch a trained agent, record its games, and see what it scores.",
+    PlayConfig,
+)
 
 
 class Player:
@@ -358,11 +364,7 @@ def keep(folder: Path, result: dict[str, Any]) -> None:
 
 
 def _main() -> None:
-    arguments = sys.argv[1:]
-    if not arguments or any(flag in arguments for flag in ("-h", "--help")):
-        print(usage("python -m dqnspeed.play run=FOLDER [KEY=VALUE...]", ABOUT, PlayConfig))
-        return
-    options = parse(arguments)
+    options, _ = COMMAND_LINE.read(sys.argv[1:] or ["--help"])
     try:
         result = play(options)
     except ActorError as error:
@@ -373,26 +375,6 @@ def _main() -> None:
         f"actions: {', '.join(f'{name} {count:,}' for name, count in result['actions'].items())}"
     )
     keep(Path(options.run), result)
-
-
-def parse(arguments: list[str]) -> PlayConfig:
-    """The options of a command line.
-
-    Raises:
-        ConfigError: one is unknown, missing or out of range.
-    """
-    known = [field.name for field in dataclasses.fields(PlayConfig)]
-    for argument in arguments:
-        key, equals, _ = argument.partition("=")
-        if not equals or key not in known:
-            raise ConfigError(f"{argument}: is no option; give KEY=VALUE, where KEY is one of {', '.join(known)}.")
-    cfg = OmegaConf.merge(OmegaConf.structured(PlayConfig), OmegaConf.from_dotlist(arguments))
-    if OmegaConf.is_missing(cfg, "run"):
-        raise ConfigError("run: name the folder of a run, as in run=outputs/2026-01-31/12-00-00.")
-    options = OmegaConf.to_object(cfg)
-    assert isinstance(options, PlayConfig)
-    check_values(options)
-    return options
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import importlib.util
 import json
@@ -10,16 +9,18 @@ import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from dqnspeed import about
 from dqnspeed.cli import compose
 from dqnspeed.cli import resume as resuming
+from dqnspeed.cli.app import run_app
+from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config import changes
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, option
 
 NUMBER = (int, float, type(None))
 # What a row of the table needs of a summary.json.
@@ -30,6 +31,25 @@ NEEDED: dict[str, Any] = {
 }  # fmt: skip
 LEGEND_WIDTH, LEGEND_LINES = 80, 6  # characters, and lines that fit beside the curves
 ENDED_WELL = ("reward_bound", "max_steps", "max_minutes")
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    curves: str | None = option("also draw the learning curves, into this file (needs matplotlib)", default=None)
+
+
+def _is_folder(argument: str) -> bool:
+    """A folder of a sweep may be called ``num_envs=2``."""
+    return not argument.partition("=")[0].isidentifier() or "=" not in argument or Path(argument).exists()
+
+
+COMMAND_LINE = CommandLine(
+    "python -m dqnspeed.report FOLDER... [KEY=VALUE...]",
+    "The table of the runs in FOLDER..., and their learning curves.",
+    ReportConfig,
+    others="folders of runs and sweeps",
+    is_other=_is_folder,
+)
 
 
 class DamagedError(ValueError):
@@ -151,7 +171,7 @@ def curves(runs: Iterable[tuple[Path, dict[str, Any]]], picture: Path) -> list[s
     try:
         figure.savefig(picture, dpi=120)
     except (OSError, ValueError) as error:
-        damages.append(f"--curves {picture}: cannot be written ({error}).")
+        damages.append(f"curves={picture}: cannot be written ({error}).")
     plt.close(figure)
     return damages
 
@@ -190,13 +210,11 @@ def _episode(line: str) -> Point | None:
     return float(seconds) / 60, float(value)
 
 
-def main() -> None:
-    """Console entry point. The exit code is 1 where something that was asked for could not be told."""
-    parser = argparse.ArgumentParser(prog="dqnspeed-report", description="The table of runs, and their curves.")
-    parser.add_argument("folders", nargs="+", type=Path, help="run or sweep folders")
-    parser.add_argument("--curves", type=Path, metavar="PNG", help="also draw the learning curves (needs matplotlib)")
-    parser.add_argument("--version", action="version", version=about())
-    arguments = parser.parse_args()
+def _main() -> None:
+    options, others = COMMAND_LINE.read(sys.argv[1:])
+    folders = [Path(other) for other in others]
+    if not folders:
+        raise ConfigError("FOLDER: name folders of runs or sweeps, as in outputs multirun.")
     problems = 0
 
     def tell(sentence: str) -> None:
@@ -204,12 +222,12 @@ def main() -> None:
         problems += 1
         print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
-    draws = arguments.curves is not None
-    if draws and importlib.util.find_spec("matplotlib") is None:
-        tell(f"--curves {arguments.curves}: needs matplotlib; pip install 'dqnspeed[report]' brings it.")
-        draws = False
+    picture = None if options.curves is None else Path(options.curves)
+    if picture and importlib.util.find_spec("matplotlib") is None:
+        tell(f"curves={options.curves}: needs matplotlib; pip install 'dqnspeed[report]' brings it.")
+        picture = None
     runs = []
-    for folder in arguments.folders:
+    for folder in folders:
         if not folder.is_dir():
             tell(f"{folder}: there is no such folder.")
         elif not runs_below([folder]):
@@ -217,14 +235,20 @@ def main() -> None:
         for path in folder.glob("**/metrics.jsonl"):
             if runs_below([folder]) and not (path.parent / "summary.json").exists():
                 print(f"dqnspeed: {path.parent}: is running still or was killed (no summary.json).", file=sys.stderr)
-    for folder in runs_below(arguments.folders):
+    for folder in runs_below(folders):
         try:
             runs.append((folder, load(folder)))
         except (DamagedError, ConfigError) as error:
             tell(str(error))
     if runs:
         print(table([summary for _, summary in runs]), flush=True)
-    if runs and draws:
-        for sentence in curves(runs, arguments.curves):
+    if runs and picture:
+        for sentence in curves(runs, picture):
             tell(sentence)
-    sys.exit(min(problems, 1))
+    if problems:
+        sys.exit(1)
+
+
+def main() -> None:
+    """Console entry point. The exit code is 1 where something that was asked for could not be told."""
+    run_app(_main)
