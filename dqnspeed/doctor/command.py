@@ -37,7 +37,7 @@ from dqnspeed.memory import Memory, check_fits, make_memory, run_layout
 from dqnspeed.memory.buffers import layout_bytes
 from dqnspeed.networks.torso import check_network
 from dqnspeed.runs.schedule import LearningStart, make_schedule
-from dqnspeed.system import machine
+from dqnspeed.system import atomic, machine
 from dqnspeed.tracking.terminal import BOOK_STEPS
 from dqnspeed.tracking.video import enlarge, picture
 
@@ -146,7 +146,8 @@ def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
     images = [enlarge(picture(frame, spec.largest), 160) for frame in frames]
     gap = np.full((images[0].shape[0], 8, 3), 255, np.uint8)
     parts = list(itertools.chain.from_iterable((gap, image) for image in images))[1:]
-    Image.fromarray(np.concatenate(parts, axis=1)).save(path)
+    with atomic.replacing(path) as partial:
+        Image.fromarray(np.concatenate(parts, axis=1)).save(partial, Image.registered_extensions()[path.suffix.lower()])
 
 
 def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
