@@ -32,6 +32,7 @@ from dqnspeed.system import atomic, machine, seeding
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking import FolderGoneError, Presence, Trackers, file_sizes, make_trackers, time_logged
 from dqnspeed.tracking.metrics import times
+from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, METRICS
 from dqnspeed.tracking.video import EpisodeVideos
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ def train(
         resources.callback(evaluator.close)
         videos = EpisodeVideos(folder, run, spec)
         resources.callback(videos.close)
-        checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint)
+        checkpoints = Checkpoints(folder / CHECKPOINTS, run.checkpoint)
         start = LearningStart(run.algo.learning_starts, updates=0)
         if state:
             learner.load_state_dict(state["learner"])
@@ -91,11 +92,11 @@ def train(
             start = LearningStart(**state["learning_start"])
         sizes, seconds, resumed_at = (state or {}).get("files", {}), 0.0, None
         if resume:
-            told, resumed_at = time_logged(folder, sizes.get("metrics.jsonl", 0)), progress.agent_steps
+            told, resumed_at = time_logged(folder, sizes.get(METRICS, 0)), progress.agent_steps
             if progress.count_lost(told if state else told or 0.0, learner.updates):
                 seconds = progress.clock.now()
         trackers = make_trackers(run, folder, config, label, group, resumed_at, sizes, seconds)
-        presence = Presence(folder / "metrics.jsonl")
+        presence = Presence(folder / METRICS)
         error: BaseException | None = None
         try:
             lock = memory_lock(run)
@@ -130,7 +131,7 @@ def train(
             summary = summarize(run, label, progress, device, learner.updates, evaluator.mean, stop.reason, error)
             summary["not_written"] = checkpoints.not_written()
             if not isinstance(error, FolderGoneError):
-                summary["not_written"] += write_summary(folder / "summary.json", summary)
+                summary["not_written"] += write_summary(folder, summary)
             trackers.close(summary)
     return summary
 
@@ -138,9 +139,9 @@ def train(
 def keep_configuration(folder: Path, config: Mapping[str, Any]) -> None:
     """Keep a copy of the configuration in ``folder`` that a power cut cannot spoil, as Hydra's own can be."""
     try:
-        atomic.write_json(folder / "config.json", config)
+        atomic.write_json(folder / CONFIG, config)
     except OSError as error:
-        log.warning("%s could not be written, training goes on: %s", folder / "config.json", error)
+        log.warning("%s could not be written, training goes on: %s", folder / CONFIG, error)
 
 
 @dataclass

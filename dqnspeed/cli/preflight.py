@@ -32,6 +32,7 @@ from dqnspeed.execution.threads import check_threads
 from dqnspeed.memory import check_fits
 from dqnspeed.networks.torso import check_network
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
+from dqnspeed.tracking.run_folder import holds_run
 from dqnspeed.tracking.video import check_video
 
 log = logging.getLogger(__name__)
@@ -166,5 +167,5 @@ def _quoted(text: str) -> str:
 
 
 def _check_folder_is_new(option: str, folder: Path) -> None:
-    if (folder / "metrics.jsonl").exists():
+    if holds_run(folder):
         raise ConfigError(f"{option}: {folder} holds another run already; name a new folder.")

@@ -27,8 +27,8 @@ import torch
 from dqnspeed.cli.app import fail, run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.runs.summary import write_summary
-from dqnspeed.system import machine
+from dqnspeed.system import atomic, machine
+from dqnspeed.tracking.run_folder import DamagedError, read_metrics, read_summary
 
 ROOT = Path(__file__).resolve().parents[2]
 # Seconds that each part may take; what has not begun by then is told as not run.
@@ -110,13 +110,15 @@ class Part:
         code, end = self.call(name, "dqnspeed.train", *given, *overrides, "tracking.progress=off")
         if code != 0:
             return Result(name, FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
+        reports, damage = read_metrics(folder)
         try:
-            summary = json.loads((folder / "summary.json").read_text())
-            last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
-        except (OSError, ValueError, IndexError) as error:
+            summary = read_summary(folder)
+        except DamagedError as error:
             return Result(name, FAILED, f"left no results ({error})")
+        if not reports:
+            return Result(name, FAILED, f"left no results ({damage or 'no metrics'})")
         figures = {key: summary.get(key) for key in FIGURES}
-        figures["time"] = {key: value for key, value in last.items() if key.startswith("time/")}
+        figures["time"] = {key: value for key, value in reports[-1].items() if key.startswith("time/")}
         if not summary["updates"]:
             return Result(name, FAILED, "learnt nothing in its time", figures)
         return Result(name, PASSED, figures=figures)
@@ -236,8 +238,8 @@ def check(options: CheckConfig) -> dict[str, Any]:
             "commit": machine.git_commit(),
             "results": [dataclasses.asdict(result) for result in found],
         }
-        write_summary(path, results)
-        out.write_text(render(results))
+        atomic.write_json(path, results)
+        atomic.write_text(out, render(results))
     return results
 
 

@@ -34,9 +34,9 @@ from dqnspeed.networks.table import Table
 from dqnspeed.play.overlay import Overlay
 from dqnspeed.play.tables import Walk, World, draw, world_of
 from dqnspeed.runs import checkpoint
-from dqnspeed.runs.checkpoint import DamagedError
 from dqnspeed.runs.evaluation import LONGEST, Game, copies, distinct, play_games, with_starts
 from dqnspeed.system import atomic, machine, seeding
+from dqnspeed.tracking.run_folder import CHECKPOINTS, PLAYED, TABLE, VIDEOS, DamagedError
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name, write_mp4
 
 SAME_AGENT = ("env.", "algo.name", "model.", "wrappers.")  # what a network can be played with
@@ -45,7 +45,7 @@ SAME_AGENT = ("env.", "algo.name", "model.", "wrappers.")  # what a network can 
 @dataclass(frozen=True)
 class PlayConfig:
     run: str = option("the folder of a run")
-    checkpoint: str = option("best, final, the name of another file in checkpoints/, or a path", default="best")
+    checkpoint: str = option(f"best, final, the name of another file in {CHECKPOINTS}/, or a path", default="best")
     episodes: int = option("games to play", ge=1, default=5)
     epsilon: float = option("chance of a random action, 0: greedy", ge=0, le=1, default=0.0)
     noop_max: int | None = option(
@@ -53,7 +53,7 @@ class PlayConfig:
     )
     seed: int = option("seed of the games and of random actions", ge=0, lt=2**31, default=0)
     window: bool | None = option("show the games, null: where there is a display", default=None)
-    record: bool = option("write an mp4 file a game into the run's videos/", default=False)
+    record: bool = option(f"write an mp4 file a game into the run's {VIDEOS}/", default=False)
     overlay: bool = option("draw the stack, the action values and the chosen action beside the game", default=False)
     fps: float | None = option(
         "agent steps shown in a second, null: 60 frames (Atari), the game's own render_fps, or 30", gt=0, default=None
@@ -84,7 +84,7 @@ class Player:
         check_execution(dataclasses.replace(self.run, execution=dataclasses.replace(self.run.execution, compile=False)))
         self.spec: EnvSpec = envs.describe(self.run)
         self.device = machine.pick_device(play.device)
-        self.path, state = _load(self.folder / "checkpoints", play.checkpoint)
+        self.path, state = _load(self.folder / CHECKPOINTS, play.checkpoint)
         self._check_belongs(state, resuming.plain_of(composed), play.checkpoint)
         self.network = make_network(self.run, self.spec)
         try:
@@ -116,13 +116,13 @@ class Player:
 
 def _load(folder: Path, name: str) -> tuple[Path, checkpoint.State]:
     """The checkpoint that is asked for; where ``best`` was not kept, the newest."""
-    path = folder / f"{name.removesuffix('.safetensors')}.safetensors"
+    path = folder / f"{name.removesuffix(checkpoint.SUFFIX)}{checkpoint.SUFFIX}"
     if not path.exists() and Path(name).is_file():
         path = Path(name)
     if name == "best" and not path.exists():
         path = next(iter(checkpoint.candidates(folder)), path)
     if not path.exists():
-        there = ", ".join(sorted(file.stem for file in folder.glob("*.safetensors"))) or "none"
+        there = ", ".join(sorted(file.stem for file in folder.glob(f"*{checkpoint.SUFFIX}"))) or "none"
         raise ConfigError(f"checkpoint={name}: is not in {folder}; there: {there}.")
     try:
         return path, checkpoint.load(path)
@@ -170,7 +170,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
             played.append(episode)
             images = film.cut() if film is not None else []
             if options.record:
-                video = f"videos/play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
+                video = f"{VIDEOS}/play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
                 write_mp4(player.folder / video, images, fps)
                 games[-1]["video"] = video
             print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
@@ -249,9 +249,9 @@ def _world(player: Player) -> World:
 
 def _draw_table(player: Player, world: World) -> None:
     """Write the table into the run's folder as ``table.png``."""
-    path = player.folder / "table.png"
+    path = player.folder / TABLE
     if not _installed("matplotlib"):
-        print("table.png needs matplotlib; pip install 'dqnspeed[report]' brings it.")
+        print(f"{TABLE} needs matplotlib; pip install 'dqnspeed[report]' brings it.")
         return
     values = player.network.state_dict()["values"].cpu().numpy()
     draw(values, world, path, f"{player.run.env.id} after {player.agent_steps:,} agent steps")
@@ -333,7 +333,7 @@ class Screen:
 
 def earlier(folder: Path) -> list[Any]:
     """What the run's ``play.json`` holds; a damaged one is set aside and named."""
-    path = folder / "play.json"
+    path = folder / PLAYED
     try:
         results = json.loads(path.read_text())
         if isinstance(results, list):
@@ -356,7 +356,7 @@ def earlier(folder: Path) -> list[Any]:
 
 def keep(folder: Path, result: dict[str, Any]) -> None:
     """Add ``result`` to the run's ``play.json``, a list with one entry a call."""
-    path = folder / "play.json"
+    path = folder / PLAYED
     try:
         atomic.write_json(path, [*earlier(folder), result])
     except OSError as error:
