@@ -20,9 +20,12 @@ from omegaconf import OmegaConf
 from dqnspeed import envs
 from dqnspeed.cli.compose import CONF_DIR
 from dqnspeed.config.options import ConfigError
-from dqnspeed.play.command import COMMAND_LINE, PlayConfig, Player, earlier, keep
-from dqnspeed.play.command import play as play_here
+from dqnspeed.play.command import COMMAND_LINE
+from dqnspeed.play.games import play as play_here
+from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import HEIGHT, Overlay
+from dqnspeed.play.player import Player
+from dqnspeed.play.results import earlier, keep
 from dqnspeed.runs import checkpoint
 from dqnspeed.tracking.video import enlarge, frame_rate, picture, write_mp4
 from dqnspeed.trainer import train
