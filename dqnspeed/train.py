@@ -21,8 +21,10 @@ from dqnspeed.actors import ActorError
 from dqnspeed.algorithms.gradient import NotFiniteError
 from dqnspeed.cli import compose
 from dqnspeed.cli import resume as resuming
-from dqnspeed.cli.app import RunError, check_flags, one_sentence, run_app, sweep
+from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.cli.errors import RunError
+from dqnspeed.cli.sweep import sweep
 from dqnspeed.config import changes
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec

@@ -23,6 +23,7 @@ from dqnspeed.runs.parts import Acting, Learning, Plan, prepare_process, snapsho
 from dqnspeed.system import atomic
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import times
+from dqnspeed.tracking.run_folder import CONFIG
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +76,9 @@ def train(
 def keep_configuration(folder: Path, config: Mapping[str, Any]) -> None:
     """Keep a copy of the configuration in ``folder`` that a power cut cannot spoil, as Hydra's own can be."""
     try:
-        atomic.write_json(folder / "config.json", config)
+        atomic.write_json(folder / CONFIG, config)
     except OSError as error:
-        log.warning("%s could not be written, training goes on: %s", folder / "config.json", error)
+        log.warning("%s could not be written, training goes on: %s", folder / CONFIG, error)
 
 
 class Training:

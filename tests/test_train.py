@@ -23,8 +23,8 @@ from conftest import TOY, command, environment, make_run, make_toy, shared_memor
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
 from dqnspeed.algorithms.gradient import NotFiniteError
-from dqnspeed.cli.app import LogFile
 from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.cli.log_file import LogFile
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.runs.checkpoint import load
 from dqnspeed.system.atomic import finite

@@ -161,7 +161,7 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     for key in _keys_of(own):
         if key not in known:
             kind = OmegaConf.get_type(root, key.partition(".")[0])
-            raise ConfigError(f"{key}: {unknown(key, kind and kind.__name__)}.")
+            raise ConfigError(f"{key}: {unknown(key, getattr(kind, '__name__', None))}.")
     run = OmegaConf.to_object(OmegaConf.merge(root, own))
     assert isinstance(run, RunConfig)
     check(run)

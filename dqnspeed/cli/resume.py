@@ -16,19 +16,30 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from dqnspeed.cli import compose
-from dqnspeed.cli.app import check_run
 from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.cli.preflight import check_run
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.runs import checkpoint
 from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.system import atomic
+from dqnspeed.tracking.run_folder import (
+    CHECKPOINTS,
+    CONFIG,
+    HYDRA,
+    HYDRA_CONFIG,
+    HYDRA_OVERRIDES,
+    RESUMED,
+    SWEEP,
+    DamagedError,
+    read_summary,
+)
 
 log = logging.getLogger(__name__)
 
 PREFIX = "resume="
-COPY, LAST_KEY = "config.json", "device"  # our own copy of the configuration, and what a whole one ends with
+LAST_KEY = "device"  # what a whole configuration ends with
 # What may be set anew without making it another run; the rest is part of what was begun.
 CHANGEABLE = (
     "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "execution.threads",
@@ -69,7 +80,7 @@ def prepare(arguments: Sequence[str]) -> Resumption:
         begun_with = _begun_with(folder)
         if overrides:
             _keep(overrides, plain, folder)
-    group = str(folder.parent) if (folder.parent / "multirun.yaml").exists() else None
+    group = str(folder.parent) if (folder.parent / SWEEP).exists() else None
     return Resumption(folder, run, spec, plain, group, [*begun_with, *overrides])
 
 
@@ -84,18 +95,18 @@ def load_run(folder: Path) -> DictConfig:
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder.")
-    if (folder / "multirun.yaml").exists():
+    if (folder / SWEEP).exists():
         raise ConfigError(f"{folder}: is a sweep; name the folder of one of its runs, such as {folder / '0'}.")
     found = _own_copy(folder)
-    if found is None and not (folder / ".hydra" / "config.yaml").exists():
-        raise ConfigError(f"{folder}: holds no run (no .hydra/config.yaml).")
+    if found is None and not (folder / HYDRA_CONFIG).exists():
+        raise ConfigError(f"{folder}: holds no run (no {HYDRA_CONFIG}).")
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         defaults = hydra.compose("config")  # for options that are newer than the run
     try:
         cfg = _composed(folder, defaults)
         if found is None or not (differing := _differing(plain_of(cfg), found[1])):
             return cfg
-        doubt = f".hydra is not what the run was begun with ({differing[0]})"
+        doubt = f"{HYDRA} is not what the run was begun with ({differing[0]})"
     except _DamagedConfigError as error:
         if found is None:
             raise ConfigError(f"{folder}: {error}, and there is no other copy of the run's configuration.") from error
@@ -114,7 +125,7 @@ def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
     Raises:
         _DamagedConfigError: one of them is not whole.
     """
-    name = ".hydra/config.yaml"
+    name = HYDRA_CONFIG
     try:
         text = (folder / name).read_text()
         stored = OmegaConf.create(text)
@@ -125,7 +136,7 @@ def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
         if "noop_max" not in stored.get("eval", {}):
             cfg.eval.noop_max = 0  # begun by a version whose evaluations had the run's own starts
         OmegaConf.resolve(cfg.exploration)  # epsilon falls as it was begun to, whatever becomes of stop.max_steps
-        name = ".hydra/resumed.yaml"
+        name = RESUMED
         for override in OverridesParser.create().parse_overrides(_earlier(folder)):
             OmegaConf.update(cfg, override.key_or_group, override.value())
     except (_DamagedConfigError, ConfigError):
@@ -138,11 +149,11 @@ def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
 def _own_copy(folder: Path) -> tuple[str, dict[str, Any]] | None:
     """Where the configuration is whole, and what it is: ``config.json``, else the newest checkpoint."""
     with contextlib.suppress(OSError, ValueError):
-        copy = json.loads((folder / COPY).read_text())
+        copy = json.loads((folder / CONFIG).read_text())
         if isinstance(copy, dict) and LAST_KEY in copy:
-            return COPY, copy
-    found = checkpoint.newest_config(folder / "checkpoints")
-    return found and (f"checkpoints/{found[0].name}", found[1])
+            return CONFIG, copy
+    found = checkpoint.newest_config(folder / CHECKPOINTS)
+    return found and (f"{CHECKPOINTS}/{found[0].name}", found[1])
 
 
 def plain_of(cfg: DictConfig) -> dict[str, Any]:
@@ -168,7 +179,7 @@ def _flat(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def advice(folder: Path) -> str:
     """The command that goes on with the run in ``folder``, where it left something to go on from."""
-    if not checkpoint.candidates(folder / "checkpoints"):
+    if not checkpoint.candidates(folder / CHECKPOINTS):
         return "No checkpoint was saved to go on from."
     return f"To go on: python -m dqnspeed.train {shlex.quote(f'{PREFIX}{folder}')}"
 
@@ -198,13 +209,13 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
 
 def _earlier(folder: Path) -> list[str]:
     """Overrides that this run was resumed with before; raises whatever comes where they cannot be read."""
-    return _lines(folder / ".hydra" / "resumed.yaml")
+    return _lines(folder / RESUMED)
 
 
 def _begun_with(folder: Path) -> list[str]:
     """Overrides that this run had before now; damaged files of them cost it no more than its full name."""
     with contextlib.suppress(Exception):  # whatever a YAML parser raises
-        return [*_lines(folder / ".hydra" / "overrides.yaml"), *_earlier(folder)]
+        return [*_lines(folder / HYDRA_OVERRIDES), *_earlier(folder)]
     return []
 
 
@@ -213,16 +224,16 @@ def _lines(path: Path) -> list[str]:
         return []
     lines = OmegaConf.create(path.read_text())
     if not isinstance(lines, ListConfig):
-        raise _DamagedConfigError(f".hydra/{path.name} is empty or cut short")
+        raise _DamagedConfigError(f"{HYDRA}/{path.name} is empty or cut short")
     return [str(line) for line in lines]
 
 
 def _keep(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:
     """Keep ``overrides`` for the next time, and ``plain``, the configuration that they lead to."""
-    path = folder / COPY
+    path = folder / CONFIG
     try:
         atomic.write_json(path, plain)
-        path = folder / ".hydra" / "resumed.yaml"
+        path = folder / RESUMED
         with contextlib.suppress(Exception):  # damaged; ``plain`` holds them too
             overrides = [*_earlier(folder), *overrides]
         path.parent.mkdir(exist_ok=True)
@@ -233,10 +244,10 @@ def _keep(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:
 
 def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` where the newest checkpoint is of a run with another configuration."""
-    found = checkpoint.newest_config(folder / "checkpoints")
+    found = checkpoint.newest_config(folder / CHECKPOINTS)
     if found and (differing := foreign(found[1], plain)):
         raise ConfigError(
-            f"resume={folder}: checkpoints/{found[0].name} is of another run ({differing[0]}); take it away "
+            f"resume={folder}: {CHECKPOINTS}/{found[0].name} is of another run ({differing[0]}); take it away "
             f"to go on from the one before it."
         )
 
@@ -248,14 +259,14 @@ def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
 
 def _check_unfinished(run: RunConfig, folder: Path) -> None:
     try:
-        summary, stop = json.loads((folder / "summary.json").read_text()), run.stop
+        summary, stop = read_summary(folder), run.stop
         reason = summary["stopped_by"]
         reached = {
             "reward_bound": (stop.reward_bound, summary["reward_bound"]),
             "max_steps": (stop.max_steps, summary["agent_steps"]),
             "max_minutes": (stop.max_minutes, summary["wall_time_s"] / 60),
         }
-    except (OSError, ValueError, KeyError, TypeError):
+    except (DamagedError, KeyError, TypeError):
         return  # killed before it could write one, or that is damaged
     bound, value = reached.get(reason, (None, None))
     if bound is not None and value is not None and value >= bound:

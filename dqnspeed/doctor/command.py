@@ -25,8 +25,9 @@ from dqnspeed.algorithms.footprint import check_footprint
 from dqnspeed.cli import compose
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.combinations import untuned, unused
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.schema import AlgoConfig, RunConfig
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, wrapper_order
 from dqnspeed.envs import EnvSpec
@@ -37,19 +38,32 @@ from dqnspeed.exploration.epsilon_greedy import exploration_of
 from dqnspeed.memory import Memory
 from dqnspeed.memory.buffers import layout_bytes
 from dqnspeed.runs.schedule import LearningStart, make_schedule
-from dqnspeed.system import machine
+from dqnspeed.system import atomic, machine
 from dqnspeed.tracking.terminal import BOOK_STEPS
 from dqnspeed.tracking.video import enlarge, picture
 
-USAGE = """What an environment does to an agent: a random policy plays it for a minute, and one update is done.
-
-  python -m dqnspeed.doctor env=NAME [GROUP=OPTION or KEY=VALUE of dqnspeed.train ...] [seconds=60]
+ABOUT = """What an environment does to an agent: a random policy plays it for a while, and one update is done.
 
 One line a finding: ok, look (worth a look) or wrong (nothing will be learnt through this), and what to do about it.
-doctor.png shows what the network sees (picture=FILE names another). The exit code is 1 where something is wrong."""
+The exit code is 1 where something is wrong."""
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 SPEED_STEPS, SPEED_S, UPDATES = 3000, 10.0, 5
 LARGE_ERROR = 20  # of a value, where rewards are of size 1
+
+
+@dataclasses.dataclass(frozen=True)
+class DoctorConfig:
+    seconds: float = option("seconds that the random policy plays", gt=0, default=60.0)
+    picture: str = option("the file that shows one observation as the network gets it", default="doctor.png")
+
+
+COMMAND_LINE = CommandLine(
+    "python -m dqnspeed.doctor env=NAME [GROUP=OPTION or KEY=VALUE of dqnspeed.train...] [KEY=VALUE...]",
+    ABOUT,
+    DoctorConfig,
+    others="GROUP=OPTION and KEY=VALUE of dqnspeed.train",
+    is_other=lambda _: True,
+)
 
 
 def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float], None]) -> Iterator[Finding]:
@@ -132,7 +146,8 @@ def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
     images = [enlarge(picture(frame, spec.largest), 160) for frame in frames]
     gap = np.full((images[0].shape[0], 8, 3), 255, np.uint8)
     parts = list(itertools.chain.from_iterable((gap, image) for image in images))[1:]
-    Image.fromarray(np.concatenate(parts, axis=1)).save(path)
+    with atomic.replacing(path) as partial:
+        Image.fromarray(np.concatenate(parts, axis=1)).save(partial, Image.registered_extensions()[path.suffix.lower()])
 
 
 def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
@@ -297,39 +312,21 @@ def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
 
 
 def _main() -> None:
-    arguments = sys.argv[1:]
-    if not arguments or any(flag in arguments for flag in ("-h", "--help")):
-        print(USAGE)
-        return
-    own = {"seconds": "60", "picture": "doctor.png"}
-    overrides = []
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if argument.startswith("-"):
-            raise ConfigError(f"{argument}: is no option; give GROUP=OPTION and KEY=VALUE of dqnspeed.train.")
-        if key in own:
-            own[key] = value
-        else:
-            overrides.append(argument)
-    try:
-        seconds = float(own["seconds"])
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise ConfigError(f"seconds={own['seconds']}: must be a number of seconds above 0.")
-    if not Path(own["picture"]).absolute().parent.is_dir():
-        raise ConfigError(f"picture={own['picture']}: there is no such folder.")
-    if Path(own["picture"]).suffix.lower() not in PICTURES:
-        raise ConfigError(f"picture={own['picture']}: must end with one of {', '.join(PICTURES)}.")
+    options, overrides = COMMAND_LINE.read(sys.argv[1:] or ["--help"])
+    seen = Path(options.picture)
+    if not seen.absolute().parent.is_dir():
+        raise ConfigError(f"picture={seen}: there is no such folder.")
+    if seen.suffix.lower() not in PICTURES:
+        raise ConfigError(f"picture={seen}: must end with one of {', '.join(PICTURES)}.")
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         run = compose.from_hydra(hydra.compose("config", overrides=overrides))
     for sentence in (*untuned(run, overrides), *unused(run, overrides)):
         print(f"dqnspeed: {sentence}", file=sys.stderr)
-    print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {seconds:g} s", flush=True)
+    print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {options.seconds:g} s", flush=True)
     live = sys.stdout.isatty()
     tell = (lambda done: print(f"\r{done:4.0%}", end="\r", flush=True)) if live else (lambda _: None)
     worst = OK
-    for finding in diagnose(run, seconds, Path(own["picture"]), tell):
+    for finding in diagnose(run, options.seconds, seen, tell):
         print(finding, flush=True)
         worst = WRONG if WRONG in (worst, finding.verdict) else worst
     if worst == WRONG:

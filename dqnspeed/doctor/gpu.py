@@ -23,14 +23,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import torch
-from omegaconf import OmegaConf
 
 from dqnspeed.cli.app import fail, run_app
-from dqnspeed.config.options import ConfigError, check_values, option, usage
-from dqnspeed.runs.summary import write_summary
-from dqnspeed.system import machine
+from dqnspeed.cli.key_value import CommandLine
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.system import atomic, machine
+from dqnspeed.tracking.run_folder import DamagedError, read_metrics, read_summary
 
-ABOUT = "Try everything that a GPU can do here, in at most 20 minutes, and write what came of it."
 ROOT = Path(__file__).resolve().parents[2]
 # Seconds that each part may take; what has not begun by then is told as not run.
 LIMITS = {"tests": 300, "train": 480, "resume": 170, "timings": 240}
@@ -48,6 +47,13 @@ class CheckConfig:
     out: str = option("the report; parts that were tried earlier stay in it", default="docs/gpu.md")
     folder: str = option("where the runs and the results so far go", default="outputs/gpu")
     device: str = option("cpu tries the command itself", choices=("cuda", "cpu"), default="cuda")
+
+
+COMMAND_LINE = CommandLine(
+    "python -m dqnspeed.doctor.gpu [KEY=VALUE...]",
+    "Try everything that a GPU can do here, in at most 20 minutes, and write what came of it.",
+    CheckConfig,
+)
 
 
 @dataclass(frozen=True)
@@ -104,13 +110,15 @@ class Part:
         code, end = self.call(name, "dqnspeed.train", *given, *overrides, "tracking.progress=off")
         if code != 0:
             return Result(name, FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
+        reports, damage = read_metrics(folder)
         try:
-            summary = json.loads((folder / "summary.json").read_text())
-            last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
-        except (OSError, ValueError, IndexError) as error:
+            summary = read_summary(folder)
+        except DamagedError as error:
             return Result(name, FAILED, f"left no results ({error})")
+        if not reports:
+            return Result(name, FAILED, f"left no results ({damage or 'no metrics'})")
         figures = {key: summary.get(key) for key in FIGURES}
-        figures["time"] = {key: value for key, value in last.items() if key.startswith("time/")}
+        figures["time"] = {key: value for key, value in reports[-1].items() if key.startswith("time/")}
         if not summary["updates"]:
             return Result(name, FAILED, "learnt nothing in its time", figures)
         return Result(name, PASSED, figures=figures)
@@ -144,7 +152,7 @@ def _try_file(part: Part, path: Path, seconds: float) -> Iterator[Result]:
         yield Result(name, verdict, told, {"seconds": float(case.get("time") or 0)})
 
 
-RECIPES = ("baseline", "speedrun", "speedrun_dqn", "a3c", "pqn")
+RECIPES = "baseline speedrun speedrun_dqn a3c pqn".split()  # of conf/experiment
 
 
 def try_train(part: Part) -> Iterator[Result]:
@@ -230,8 +238,8 @@ def check(options: CheckConfig) -> dict[str, Any]:
             "commit": machine.git_commit(),
             "results": [dataclasses.asdict(result) for result in found],
         }
-        write_summary(path, results)
-        out.write_text(render(results))
+        atomic.write_json(path, results)
+        atomic.write_text(out, render(results))
     return results
 
 
@@ -284,11 +292,7 @@ def _shown(value: float | None) -> str:
 
 
 def _main() -> None:
-    arguments = sys.argv[1:]
-    if any(flag in arguments for flag in ("-h", "--help")):
-        print(usage("python -m dqnspeed.doctor.gpu [KEY=VALUE...]", ABOUT, CheckConfig))
-        return
-    options = parse(arguments)
+    options = parse(sys.argv[1:])
     if options.device == "cuda" and not torch.cuda.is_available():
         build = "" if torch.version.cuda else ", a build without CUDA,"
         fail(f"gpu_check: torch {torch.__version__}{build} finds no CUDA device here, so nothing was tried.")
@@ -307,14 +311,7 @@ def parse(arguments: list[str]) -> CheckConfig:
     Raises:
         ConfigError: one is unknown or out of range, or would let a CPU's figures stand for a GPU's.
     """
-    known = [field.name for field in dataclasses.fields(CheckConfig)]
-    for argument in arguments:
-        key, equals, _ = argument.partition("=")
-        if not equals or key not in known:
-            raise ConfigError(f"{argument}: is no option; give KEY=VALUE, where KEY is one of {', '.join(known)}.")
-    options = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(CheckConfig), OmegaConf.from_dotlist(arguments)))
-    assert isinstance(options, CheckConfig)
-    check_values(options)
+    options, _ = COMMAND_LINE.read(arguments)
     if options.device == "cpu" and not {options.out, options.folder}.isdisjoint({CheckConfig.out, CheckConfig.folder}):
         raise ConfigError("device=cpu: give out=FILE and folder=FOLDER too, so that no GPU's results are overwritten.")
     return options

@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 
 from dqnspeed.envs import Step
+from dqnspeed.system import atomic
 
 # Directions of the actions, in their order, where states are the cells of a grid (Gymnasium's toy text).
 ARROWS = {"FrozenLakeEnv": "←↓→↑", "CliffWalkingEnv": "↑→↓←"}
@@ -91,5 +92,6 @@ def draw(values: np.ndarray, world: World, path: Path, title: str) -> None:
             axes.text(column, row + 0.34, f"{best[state]:.2f}", ha="center", va="center", color=color, fontsize=9)
         axes.set(xticks=[], yticks=[])
     axes.set_title(title, fontsize=10)
-    figure.savefig(path, dpi=120)
+    with atomic.replacing(path) as partial:
+        figure.savefig(partial, dpi=120, format=path.suffix[1:])
     plt.close(figure)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
-import csv
 import importlib.util
-import json
 import math
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from dqnspeed import about
 from dqnspeed.cli import compose
 from dqnspeed.cli import resume as resuming
+from dqnspeed.cli.app import run_app
+from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config import changes
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.system import atomic
+from dqnspeed.tracking.run_folder import (
+    HYDRA,
+    HYDRA_OVERRIDES,
+    METRICS,
+    SUMMARY,
+    DamagedError,
+    read_episodes,
+    read_metrics,
+    read_summary,
+)
 
 NUMBER = (int, float, type(None))
 # What a row of the table needs of a summary.json.
@@ -29,16 +39,32 @@ NEEDED: dict[str, Any] = {
     "time_to_solve_s": NUMBER,
 }  # fmt: skip
 LEGEND_WIDTH, LEGEND_LINES = 80, 6  # characters, and lines that fit beside the curves
+MEAN = "episode/return_mean_100"
 ENDED_WELL = ("reward_bound", "max_steps", "max_minutes")
 
 
-class DamagedError(ValueError):
-    """A file of a run that cannot be used; the message is one sentence for the user."""
+@dataclass(frozen=True)
+class ReportConfig:
+    curves: str | None = option("also draw the learning curves, into this file (needs matplotlib)", default=None)
+
+
+def _is_folder(argument: str) -> bool:
+    """A folder of a sweep may be called ``num_envs=2``."""
+    return not argument.partition("=")[0].isidentifier() or "=" not in argument or Path(argument).exists()
+
+
+COMMAND_LINE = CommandLine(
+    "python -m dqnspeed.report FOLDER... [KEY=VALUE...]",
+    "The table of the runs in FOLDER..., and their learning curves.",
+    ReportConfig,
+    others="folders of runs and sweeps",
+    is_other=_is_folder,
+)
 
 
 def runs_below(folders: Sequence[Path]) -> list[Path]:
     """Folders of finished runs at or below ``folders``."""
-    return sorted({path.parent for folder in folders for path in folder.rglob("summary.json")})
+    return sorted({path.parent for folder in folders for path in folder.rglob(SUMMARY)})
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -47,28 +73,22 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         DamagedError: there is no summary in ``summary.json``.
     """
-    path = folder / "summary.json"
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"{path}: is damaged ({error}).") from error
-    if not isinstance(summary, dict):
-        raise DamagedError(f"{path}: is damaged (no summary).")
+    summary = read_summary(folder)
     for key, kind in NEEDED.items():
         if key not in summary or not isinstance(summary[key], kind):
-            raise DamagedError(f"{path}: is damaged ({key} is {summary.get(key, 'missing')}).")
+            raise DamagedError(f"{folder / SUMMARY}: is damaged ({key} is {summary.get(key, 'missing')}).")
     return summary if isinstance(summary.get("label"), str) else {**summary, **_named(folder, summary)}
 
 
 def _named(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
-    given = folder / ".hydra" / "overrides.yaml"
+    given = folder / HYDRA_OVERRIDES
     if not given.exists():
         return {"label": summary["experiment"]}
     try:
         overrides = [str(line) for line in OmegaConf.load(given)]
         run = compose.from_hydra(resuming.load_run(folder))
     except Exception as error:  # whatever a damaged YAML file raises, and options that are no longer
-        raise DamagedError(f"{folder / '.hydra'}: is damaged ({' '.join(str(error).split())}).") from error
+        raise DamagedError(f"{folder / HYDRA}: is damaged ({' '.join(str(error).split())}).") from error
     changed = compose.changed(run, overrides)
     return {
         "label": changes.label(summary["experiment"], overrides, changed),
@@ -128,8 +148,10 @@ def curves(runs: Iterable[tuple[Path, dict[str, Any]]], picture: Path) -> list[s
     damages: list[str] = []
     legend_lines = 0
     for folder, summary in runs:
-        episodes = _points(folder / "episodes.csv", _episode, damages)
-        means = _points(folder / "metrics.jsonl", _mean, damages)
+        episodes, lost = read_episodes(folder)
+        reports, also_lost = read_metrics(folder)
+        damages += filter(None, (lost, also_lost))
+        means = [(report["time"] / 60, report[MEAN]) for report in reports if MEAN in report]
         if not means:
             continue
         mark = "" if _ended_well(summary) else f" (not finished: {summary['stopped_by']})"
@@ -138,7 +160,7 @@ def curves(runs: Iterable[tuple[Path, dict[str, Any]]], picture: Path) -> list[s
         legend_lines += name.count("\n") + 1
         (line,) = axes.plot(*zip(*means, strict=True), label=name, linestyle=":" if mark else "-")
         if episodes:
-            minutes, returns = zip(*episodes, strict=True)
+            minutes, returns = [game["wall_time_s"] / 60 for game in episodes], [game["return"] for game in episodes]
             axes.scatter(minutes, returns, s=4, alpha=0.35, color=line.get_color(), linewidths=0)
     axes.set(xlabel="minutes since the first environment step", ylabel="unclipped return")
     axes.set_title("Mean of the last games, as many as stop.window (line), and single games (dots)", fontsize=10)
@@ -149,54 +171,19 @@ def curves(runs: Iterable[tuple[Path, dict[str, Any]]], picture: Path) -> list[s
     elif axes.lines:
         axes.legend(frameon=False, fontsize=8)
     try:
-        figure.savefig(picture, dpi=120)
+        with atomic.replacing(picture) as partial:
+            figure.savefig(partial, dpi=120, format=picture.suffix[1:] or "png")
     except (OSError, ValueError) as error:
-        damages.append(f"--curves {picture}: cannot be written ({error}).")
+        damages.append(f"curves={picture}: cannot be written ({error}).")
     plt.close(figure)
     return damages
 
 
-Point = tuple[float, float]
-
-
-def _points(path: Path, read: Callable[[str], Point | None], damages: list[str]) -> list[Point]:
-    """Minutes and value of each line that has them; tells ``damages`` what could not be read."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        damages.append(f"{path}: cannot be read ({error.strerror}).")
-        return []
-    points, lost = [], 0
-    for line in lines:
-        try:
-            points.append(read(line))
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-            lost += 1
-    if lost:
-        damages.append(f"{path}: is damaged; {lost} of its {len(lines)} lines cannot be read, the others are drawn.")
-    return [point for point in points if point is not None]
-
-
-def _mean(line: str) -> Point | None:
-    report = json.loads(line)
-    mean = report.get("episode/return_mean_100")
-    return None if mean is None else (float(report["time"]) / 60, float(mean))
-
-
-def _episode(line: str) -> Point | None:
-    if line.startswith("episode,"):
-        return None  # the header
-    _, value, _, _, _, seconds, _ = next(csv.reader([line]))
-    return float(seconds) / 60, float(value)
-
-
-def main() -> None:
-    """Console entry point. The exit code is 1 where something that was asked for could not be told."""
-    parser = argparse.ArgumentParser(prog="dqnspeed-report", description="The table of runs, and their curves.")
-    parser.add_argument("folders", nargs="+", type=Path, help="run or sweep folders")
-    parser.add_argument("--curves", type=Path, metavar="PNG", help="also draw the learning curves (needs matplotlib)")
-    parser.add_argument("--version", action="version", version=about())
-    arguments = parser.parse_args()
+def _main() -> None:
+    options, others = COMMAND_LINE.read(sys.argv[1:])
+    folders = [Path(other) for other in others]
+    if not folders:
+        raise ConfigError("FOLDER: name folders of runs or sweeps, as in outputs multirun.")
     problems = 0
 
     def tell(sentence: str) -> None:
@@ -204,27 +191,33 @@ def main() -> None:
         problems += 1
         print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
-    draws = arguments.curves is not None
-    if draws and importlib.util.find_spec("matplotlib") is None:
-        tell(f"--curves {arguments.curves}: needs matplotlib; pip install 'dqnspeed[report]' brings it.")
-        draws = False
+    picture = None if options.curves is None else Path(options.curves)
+    if picture and importlib.util.find_spec("matplotlib") is None:
+        tell(f"curves={options.curves}: needs matplotlib; pip install 'dqnspeed[report]' brings it.")
+        picture = None
     runs = []
-    for folder in arguments.folders:
+    for folder in folders:
         if not folder.is_dir():
             tell(f"{folder}: there is no such folder.")
         elif not runs_below([folder]):
-            tell(f"{folder}: holds no finished run (no summary.json).")
-        for path in folder.glob("**/metrics.jsonl"):
-            if runs_below([folder]) and not (path.parent / "summary.json").exists():
-                print(f"dqnspeed: {path.parent}: is running still or was killed (no summary.json).", file=sys.stderr)
-    for folder in runs_below(arguments.folders):
+            tell(f"{folder}: holds no finished run (no {SUMMARY}).")
+        for path in folder.rglob(METRICS):
+            if runs_below([folder]) and not (path.parent / SUMMARY).exists():
+                print(f"dqnspeed: {path.parent}: is running still or was killed (no {SUMMARY}).", file=sys.stderr)
+    for folder in runs_below(folders):
         try:
             runs.append((folder, load(folder)))
         except (DamagedError, ConfigError) as error:
             tell(str(error))
     if runs:
         print(table([summary for _, summary in runs]), flush=True)
-    if runs and draws:
-        for sentence in curves(runs, arguments.curves):
+    if runs and picture:
+        for sentence in curves(runs, picture):
             tell(sentence)
-    sys.exit(min(problems, 1))
+    if problems:
+        sys.exit(1)
+
+
+def main() -> None:
+    """Console entry point. The exit code is 1 where something that was asked for could not be told."""
+    run_app(_main)

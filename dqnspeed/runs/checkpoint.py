@@ -24,17 +24,15 @@ from torch import Tensor
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import CheckpointConfig
-from dqnspeed.system.atomic import flush
+from dqnspeed.system import atomic
 from dqnspeed.tracking.files import time_logged
+from dqnspeed.tracking.run_folder import CHECKPOINTS, HYDRA_CONFIG, METRICS, DamagedError
 
 log = logging.getLogger(__name__)
 
 State = dict[str, Any]  # nested dicts with string keys; leaves are arrays, tensors or JSON values
+SUFFIX = ".safetensors"
 _SEPARATOR = "/"
-
-
-class DamagedError(Exception):
-    """A checkpoint file is cut short, changed, or no checkpoint at all; the message says which file and why."""
 
 
 class Checkpoints:
@@ -72,8 +70,8 @@ class Checkpoints:
     def save_periodic(self, state: State, step: int) -> None:
         """Save ``step_<step>`` and drop the oldest; a ``final`` from before the run was resumed is outdated now."""
         if self._save(f"step_{step:010d}", state):
-            (self._folder / "final.safetensors").unlink(missing_ok=True)
-            for old in sorted(self._folder.glob("step_*.safetensors"))[: -self._config.keep]:
+            (self._folder / f"final{SUFFIX}").unlink(missing_ok=True)
+            for old in sorted(self._folder.glob(f"step_*{SUFFIX}"))[: -self._config.keep]:
                 old.unlink()
         self._wait()
 
@@ -87,7 +85,7 @@ class Checkpoints:
 
     def not_written(self) -> list[str]:
         """Those that are missing at the end, and why."""
-        return [f"checkpoints/{name}.safetensors ({why})" for name, why in self._refused.items() if name != "step"]
+        return [f"{CHECKPOINTS}/{name}{SUFFIX} ({why})" for name, why in self._refused.items() if name != "step"]
 
     def state_dict(self) -> State:
         return {"best": None if self._best == float("-inf") else self._best, "provisional": self._provisional}
@@ -101,7 +99,7 @@ class Checkpoints:
     def _save(self, name: str, state: State) -> bool:
         kind = name.partition("_")[0]
         try:
-            save(self._folder / f"{name}.safetensors", state)
+            save(self._folder / f"{name}{SUFFIX}", state)
         except (OSError, SafetensorError) as error:
             if kind not in self._refused and kind != "final":  # of which the end of the run tells
                 log.warning("checkpoint %s could not be saved, training goes on: %s", name, error)
@@ -120,14 +118,8 @@ def save(path: Path, state: State) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray] = {}
     facts = json.dumps(_take_arrays(state, "", arrays))
-    partial = path.with_suffix(".partial")
-    try:
+    with atomic.replacing(path) as partial:
         save_file(arrays, partial, metadata={"facts": facts, "sha256": _checksum(facts, arrays)})
-        flush(partial)
-        os.replace(partial, path)
-        flush(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def load(path: Path) -> State:
@@ -162,7 +154,7 @@ def state_to_resume(folder: Path, config: CheckpointConfig) -> State:
         ConfigError: there is none, or none that can be read.
     """
     try:
-        found = newest(folder / "checkpoints")
+        found = newest(folder / CHECKPOINTS)
     except DamagedError as error:
         raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
     if found is None:
@@ -171,7 +163,7 @@ def state_to_resume(folder: Path, config: CheckpointConfig) -> State:
         log.warning("%s was ended before its first checkpoint, so it begins again from its first step.", folder)
         return {}
     path, state = found
-    discard_newer(folder / "checkpoints", path)
+    discard_newer(folder / CHECKPOINTS, path)
     log.info("going on from %s", path)
     return state
 
@@ -180,7 +172,7 @@ def _lasted_s(folder: Path) -> float:
     """Seconds that ``metrics.jsonl`` tells of: of training, or with its evaluations, as the ages of files have it."""
     lasted = time_logged(folder, 0) or 0.0
     with contextlib.suppress(OSError):
-        metrics, config = folder / "metrics.jsonl", folder / ".hydra" / "config.yaml"
+        metrics, config = folder / METRICS, folder / HYDRA_CONFIG
         lasted = max(lasted, metrics.stat().st_mtime - config.stat().st_mtime)
     return lasted
 
@@ -211,7 +203,7 @@ def newest(folder: Path) -> tuple[Path, State] | None:
 
 def newest_config(folder: Path) -> tuple[Path, State] | None:
     """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not read."""
-    for path in [*candidates(folder), folder / "best.safetensors"]:
+    for path in [*candidates(folder), folder / f"best{SUFFIX}"]:
         with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
             with safe_open(path, framework="np") as file:
                 config = json.loads(file.metadata()["facts"]).get("config")
@@ -228,13 +220,13 @@ def discard_newer(folder: Path, used: Path | None) -> None:
     paths = candidates(folder)
     for path in paths[: paths.index(used)] if used in paths else paths:
         os.replace(path, path.with_suffix(".damaged"))
-    for partial in folder.glob("*.partial"):
+    for partial in folder.glob(f"*{atomic.PARTIAL}"):
         partial.unlink()
 
 
 def candidates(folder: Path) -> list[Path]:
     """Files a run can be resumed from, newest first: a ``final`` is only kept while nothing newer is there."""
-    return [*folder.glob("final.safetensors"), *sorted(folder.glob("step_*.safetensors"), reverse=True)]
+    return [*folder.glob(f"final{SUFFIX}"), *sorted(folder.glob(f"step_*{SUFFIX}"), reverse=True)]
 
 
 def _take_arrays(node: Mapping[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> State:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dqnspeed.config.options import ConfigError
+from dqnspeed.tracking.run_folder import LOCK, holds_run
 
 
 def new_folder(path: Path) -> Path:
@@ -38,7 +39,7 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
     """
     with contextlib.ExitStack() as held:
         try:
-            lock = held.enter_context((folder / ".lock").open("a"))
+            lock = held.enter_context((folder / LOCK).open("a"))
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process's, where flock would be the open file's
         except BlockingIOError as error:
             if resumed:
@@ -46,6 +47,6 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
             raise ConfigError(f"{folder}: another run is being written there; name a new folder.") from error
         except OSError as error:
             raise ConfigError(f"{folder}: cannot be written ({error.strerror}).") from error
-        if not resumed and (folder / "metrics.jsonl").exists():
+        if not resumed and holds_run(folder):
             raise ConfigError(f"{folder} holds another run already; name a new folder.")
         yield

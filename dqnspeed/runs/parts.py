@@ -22,6 +22,7 @@ from dqnspeed.runs.summary import Progress, summarize, write_summary
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking import FolderGoneError, Presence, Trackers, file_sizes, make_trackers, time_logged
+from dqnspeed.tracking.run_folder import CHECKPOINTS, METRICS
 from dqnspeed.tracking.video import EpisodeVideos
 
 log = logging.getLogger(__name__)
@@ -61,12 +62,12 @@ class Learning:
         resources.callback(self.evaluator.close)
         self.videos = EpisodeVideos(folder, run, plan.spec)
         resources.callback(self.videos.close)
-        self.checkpoints = Checkpoints(folder / "checkpoints", run.checkpoint)
+        self.checkpoints = Checkpoints(folder / CHECKPOINTS, run.checkpoint)
         self.start = LearningStart(run.algo.learning_starts, updates=0)
         if plan.state:
             self._load(plan.state)
         self.trackers = self._trackers(plan.state)
-        self.presence = Presence(folder / "metrics.jsonl")
+        self.presence = Presence(folder / METRICS)
 
     def close(self, error: BaseException | None) -> dict[str, Any]:
         """Write the summary of a run that ended, by ``error`` or not, and return it."""
@@ -77,7 +78,7 @@ class Learning:
         )  # fmt: skip
         summary["not_written"] = checkpoints.not_written()
         if not isinstance(error, FolderGoneError):
-            summary["not_written"] += write_summary(plan.folder / "summary.json", summary)
+            summary["not_written"] += write_summary(plan.folder, summary)
         self.trackers.close(summary)
         return summary
 
@@ -91,7 +92,7 @@ class Learning:
     def _trackers(self, state: State | None) -> Trackers:
         plan, sizes, seconds, resumed_at = self.plan, (state or {}).get("files", {}), 0.0, None
         if state is not None:
-            logged, resumed_at = time_logged(plan.folder, sizes.get("metrics.jsonl", 0)), self.progress.agent_steps
+            logged, resumed_at = time_logged(plan.folder, sizes.get(METRICS, 0)), self.progress.agent_steps
             if self.progress.count_lost(logged if state else logged or 0.0, self.learner.updates):
                 seconds = self.progress.clock.now()
         return make_trackers(plan.run, plan.folder, plan.config, plan.label, plan.group, resumed_at, sizes, seconds)

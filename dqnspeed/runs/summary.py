@@ -16,6 +16,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine
 from dqnspeed.tracking.metrics import Clock, Ema, Returns, Speed, Timer, rates
+from dqnspeed.tracking.run_folder import SUMMARY
 
 ROUNDING_S = 0.001  # of the times in metrics.jsonl
 
@@ -205,12 +206,12 @@ def summarize(
     }
 
 
-def write_summary(path: Path, summary: dict[str, Any]) -> list[str]:
+def write_summary(folder: Path, summary: dict[str, Any]) -> list[str]:
     """Write ``summary.json`` whole or not at all; returns what could not be written, and why."""
     try:
-        atomic.write_json(path, summary)
+        atomic.write_json(folder / SUMMARY, summary)
     except OSError as error:
-        return [f"{path.name} ({error.strerror})"]
+        return [f"{SUMMARY} ({error.strerror})"]
     return []
 
 

@@ -6,27 +6,35 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+PARTIAL = ".partial"  # what the name of a file ends with that is not whole yet
 
-def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``.
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the place of ``path`` once the block has ended well.
 
     Raises:
         OSError: the disk refused it; what was there before is untouched.
     """
-    partial = path.with_suffix(".partial")
+    partial = path.with_name(f"{path.name}{PARTIAL}")
     try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
+        yield partial
         flush(partial)
         os.replace(partial, path)
         flush(path.parent)
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``, in UTF-8; raises as :func:`replacing` does."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, node: Any) -> None:

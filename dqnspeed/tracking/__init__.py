@@ -20,6 +20,7 @@ from dqnspeed.tracking.files import (
     time_logged,
 )
 from dqnspeed.tracking.options import Tracking
+from dqnspeed.tracking.run_folder import EPISODES, EVALUATIONS, METRICS
 from dqnspeed.tracking.services import TensorBoard, WandB
 from dqnspeed.tracking.terminal import make_progress
 
@@ -47,9 +48,9 @@ def make_trackers(
     if resumed_at is not None:
         shorten(folder, sizes or {}, seconds)
     trackers: list[Tracker] = [
-        JsonLines(folder / "metrics.jsonl"),
-        EpisodesCsv(folder / "episodes.csv"),
-        EvaluationsCsv(folder / "evaluations.csv"),
+        JsonLines(folder / METRICS),
+        EpisodesCsv(folder / EPISODES),
+        EvaluationsCsv(folder / EVALUATIONS),
     ]
     name = f"{label}, seed {run.seed}"
     services: list[tuple[str, Callable[[], Tracker]]] = []

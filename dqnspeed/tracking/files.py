@@ -14,10 +14,11 @@ from typing import IO, Any
 
 from dqnspeed.envs import Episode
 from dqnspeed.tracking.base import Tracker
+from dqnspeed.tracking.run_folder import EPISODE_COLUMNS, EPISODES, EVALUATIONS, METRICS
 
 log = logging.getLogger(__name__)
 
-FILES = ("metrics.jsonl", "episodes.csv", "evaluations.csv")
+FILES = (METRICS, EPISODES, EVALUATIONS)
 BLOCK = 1 << 16  # bytes read at once where a file is searched from its end
 
 
@@ -42,7 +43,7 @@ def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> Non
     for name in FILES:
         with contextlib.suppress(FileNotFoundError), (folder / name).open("rb+") as file:
             end = _end_of_lines(file, min(os.fstat(file.fileno()).st_size, sizes.get(name, 0)))
-            if name == "metrics.jsonl":
+            if name == METRICS:
                 last = _last_report(file, end) or {"step": 0, "time": 0.0}
                 if last["time"] < seconds:
                     # Over what is taken back, and before it is: a kill in between must not lose it.
@@ -55,7 +56,7 @@ def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> Non
 def time_logged(folder: Path, size: int) -> float | None:
     """Seconds of training in the last whole line of ``metrics.jsonl``; ``None`` where it has not even ``size`` bytes,
     or they cannot be read."""
-    with contextlib.suppress(OSError), (folder / "metrics.jsonl").open("rb") as file:
+    with contextlib.suppress(OSError), (folder / METRICS).open("rb") as file:
         end = _end_of_lines(file, os.fstat(file.fileno()).st_size)
         report = _last_report(file, end)
         return float(report["time"]) if report and end >= size else None
@@ -176,7 +177,7 @@ class EpisodesCsv(Tracker):
     """``episodes.csv``: one line a whole game."""
 
     def __init__(self, path: Path):
-        self._lines = Lines(path, "episode,return,length,env,agent_step,wall_time_s,video")
+        self._lines = Lines(path, ",".join(EPISODE_COLUMNS))
 
     def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
         shown = f"{episode.episode_return:g}"

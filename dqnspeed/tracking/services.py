@@ -16,6 +16,7 @@ from typing import Any
 
 from dqnspeed.config.schema import TrackingConfig
 from dqnspeed.envs import Episode
+from dqnspeed.system import atomic
 from dqnspeed.tracking.base import Tracker
 
 log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class WandB(Tracker):
         id_file = folder / "wandb" / "id.txt"
         if not id_file.exists():
             id_file.parent.mkdir(exist_ok=True)
-            id_file.write_text(uuid.uuid4().hex[:8])
+            atomic.write_text(id_file, uuid.uuid4().hex[:8])
         first = id_file.read_text()
 
         def begin(mode: Any, run_id: str) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import itertools
 import logging
-import os
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -17,6 +18,8 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode
 from dqnspeed.envs.games import atari_game
 from dqnspeed.memory import Memory
+from dqnspeed.system import atomic
+from dqnspeed.tracking.run_folder import VIDEOS
 
 log = logging.getLogger(__name__)
 
@@ -60,23 +63,19 @@ def write_mp4(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
     import imageio_ffmpeg
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial.mp4")
-    writer = None
-    try:
-        for frame in frames:
-            even = np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
-            if writer is None:
-                size = even.shape[1], even.shape[0]
-                writer = imageio_ffmpeg.write_frames(
-                    str(partial), size, fps=fps, macro_block_size=2, output_params=["-preset", "veryfast"], quality=7
-                )
-                writer.send(None)
-            writer.send(even)
-    finally:
-        if writer is not None:
-            writer.close()
-    if writer is not None:
-        os.replace(partial, path)
+    even = (np.ascontiguousarray(f[: f.shape[0] // 2 * 2, : f.shape[1] // 2 * 2]) for f in frames)
+    first = next(even, None)
+    if first is None:
+        return
+    size, how = (first.shape[1], first.shape[0]), ["-preset", "veryfast", "-f", "mp4"]
+    with atomic.replacing(path) as partial:
+        writer = imageio_ffmpeg.write_frames(
+            str(partial), size, fps=fps, macro_block_size=2, output_params=how, quality=7
+        )
+        with contextlib.closing(writer):
+            writer.send(None)
+            for frame in itertools.chain([first], even):
+                writer.send(frame)
 
 
 def picture(frame: np.ndarray, largest: float) -> np.ndarray:
@@ -116,7 +115,7 @@ class EpisodeVideos:
         while len(self._pending) >= PENDING:
             self._pending.popleft().exception()  # whole games wait in memory
         frames = memory.frames_of(episode.env, episode.end_row - episode.length, episode.end_row)
-        name = f"videos/{video_name(number, episode)}"
+        name = f"{VIDEOS}/{video_name(number, episode)}"
         job = self._encoder.submit(
             write_mp4, self._folder / name, (enlarge(picture(f, self._largest), WIDTH) for f in frames), self._fps
         )

@@ -19,7 +19,7 @@ from conftest import TESTS, TOY, command, environment
 from omegaconf import OmegaConf
 
 from dqnspeed import train
-from dqnspeed.cli.app import Sweep
+from dqnspeed.cli.sweep import Sweep
 from dqnspeed.doctor import command as doctor
 from dqnspeed.play import command as play
 from dqnspeed.report import command as report

@@ -15,8 +15,9 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from dqnspeed.algorithms import epsilon_at
-from dqnspeed.cli.app import _check_jobs, check_run, explain, is_user_error, unbounded
 from dqnspeed.cli.compose import CONF_DIR, bound_of
+from dqnspeed.cli.errors import explain, is_user_error
+from dqnspeed.cli.preflight import _check_jobs, check_run, unbounded
 from dqnspeed.config import options, registry
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.registry import class_of

@@ -130,11 +130,11 @@ def test_a_table_can_be_asked_about(tmp_path: Path) -> None:
 
 def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
     for line, sentence in {
-        "seconds=-3": "seconds=-3: must be a number of seconds above 0.",
+        "seconds=-3": "seconds=-3.0: must be more than 0.",
         "picture=nowhere/a.png": "picture=nowhere/a.png: there is no such folder.",
         "picture=a.txt": "picture=a.txt: must end with one of .png,",
         "env=pongg": "env=pongg: there is no such option",
-        "-m": "-m: is no option; give GROUP=OPTION and KEY=VALUE of dqnspeed.train.",
+        "-m": "-m: is no option; give KEY=VALUE, where KEY is one of seconds, picture; or GROUP=OPTION and ",
     }.items():
         result = ask_in_a_shell(tmp_path, line)
         assert result.returncode == 2 and result.stderr.startswith(f"dqnspeed: {sentence}"), result.stderr

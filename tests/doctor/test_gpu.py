@@ -33,7 +33,10 @@ def test_without_a_gpu_one_sentence_is_said_and_nothing_made(tmp_path: Path) -> 
         ("part=all_of_it", "part=all_of_it: choose one of all, tests, train, resume, timings."),
         ("seconds=0", "seconds=0.0: must be more than 0."),
         ("device=cpu", "device=cpu: give out=FILE and folder=FOLDER too, so that no GPU's results are overwritten."),
-        ("parts=tests", "parts=tests: is no option; give KEY=VALUE, where KEY is one of part, seconds, out,"),
+        (
+            "parts=tests",
+            "parts=tests: is no option (nearest: part); give KEY=VALUE, where KEY is one of part, seconds",
+        ),
     ],
 )
 def test_options_are_checked(argument: str, sentence: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from conftest import make_run, make_toy
 from toy_envs import SPACES
 
-from dqnspeed.cli.app import check_run
+from dqnspeed.cli.preflight import check_run
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import describe, make_env

@@ -18,15 +18,21 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from dqnspeed import envs
-from dqnspeed.cli.app import explain, is_user_error
 from dqnspeed.cli.compose import CONF_DIR
 from dqnspeed.config.options import ConfigError
-from dqnspeed.play.command import Player, earlier, keep, parse
-from dqnspeed.play.command import play as play_here
+from dqnspeed.play.command import COMMAND_LINE
+from dqnspeed.play.games import play as play_here
+from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import HEIGHT, Overlay
+from dqnspeed.play.player import Player
+from dqnspeed.play.results import earlier, keep
 from dqnspeed.runs import checkpoint
 from dqnspeed.tracking.video import enlarge, frame_rate, picture, write_mp4
 from dqnspeed.trainer import train
+
+
+def options(*arguments: str) -> PlayConfig:
+    return COMMAND_LINE.read(arguments)[0]
 
 
 def read_mp4(path: Path) -> np.ndarray:
@@ -40,10 +46,10 @@ def read_mp4(path: Path) -> np.ndarray:
     return np.stack(frames)
 
 
-def play(folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
+def play(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     without_display = {k: v for k, v in environment().items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     return subprocess.run(
-        [sys.executable, "-m", "dqnspeed.play", *options],
+        [sys.executable, "-m", "dqnspeed.play", *arguments],
         cwd=folder, env=without_display | more, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
@@ -155,18 +161,18 @@ def test_play_answers_mistakes_in_one_sentence(line: str, atari: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("episodes=2", "run: name the folder of a run"),
-        ("run=x episode=2", "episode=2: is no option; give KEY=VALUE, where KEY is one of run, checkpoint, episodes"),
+        ("episodes=2", "run: is missing; give run=VALUE, the folder of a run."),
+        ("run=x episode=2", "episode=2: is no option (nearest: episodes); "),
         ("run=x episodes=0", "episodes=0: must be at least 1."),
         ("run=x epsilon=1.5", "epsilon=1.5: must be at most 1."),
         ("run=x device=tpu", "device=tpu: choose one of auto, cpu, cuda, mps."),
-        ("run=[a", "[a: expected ',' or ']', but got '<stream end>'."),
+        ("run=[a", """run=[a: cannot be read; quote it, as in run='"VALUE"'."""),
     ],
 )
 def test_options_of_play_are_checked(line: str, sentence: str) -> None:
-    with pytest.raises(Exception) as raised:
-        parse(line.split())
-    assert is_user_error(raised.value) and explain(raised.value).startswith(sentence)
+    with pytest.raises(ConfigError) as raised:
+        options(*line.split())
+    assert str(raised.value).startswith(sentence)
 
 
 def test_filming_needs_images(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
@@ -247,7 +253,7 @@ def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> N
     assert isinstance(composed, dict)
     del composed["eval"]["noop_max"]  # as an older version wrote it
     (folder / ".hydra" / "config.yaml").write_text(OmegaConf.to_yaml(composed))
-    result = play_here(parse([f"run={folder}", "episodes=3", "window=false"]))
+    result = play_here(options(f"run={folder}", "episodes=3", "window=false"))
     lengths = [game["length"] for game in result["games"]]  # a pole that stands a step longer is worth one more
     assert lengths == [game["return"] for game in result["games"]] and sum(result["actions"].values()) == sum(lengths)
 
@@ -287,15 +293,15 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
     ):
         checkpoint.save(folder / f"{name}.safetensors", changed)
         with pytest.raises(ConfigError, match=re.escape(sentence)):
-            Player(parse([f"run={atari / 'run'}", f"checkpoint={name}", "window=false"]))
+            Player(options(f"run={atari / 'run'}", f"checkpoint={name}", "window=false"))
         (folder / f"{name}.safetensors").unlink()
     changed = {**config, "eval": {**config["eval"], "episodes": 3}}  # as a run that is resumed may
     checkpoint.save(folder / "own.safetensors", {**state, "config": changed})
-    assert Player(parse([f"run={atari / 'run'}", "checkpoint=own", "window=false"])).agent_steps == 450
+    assert Player(options(f"run={atari / 'run'}", "checkpoint=own", "window=false")).agent_steps == 450
     (folder / "own.safetensors").unlink()
     elsewhere = atari / "of_another_seed.safetensors"
     checkpoint.save(elsewhere, {**state, "config": {**config, "seed": 1}})
-    assert Player(parse([f"run={atari / 'run'}", f"checkpoint={elsewhere}", "window=false"])).agent_steps == 450
+    assert Player(options(f"run={atari / 'run'}", f"checkpoint={elsewhere}", "window=false")).agent_steps == 450
 
 
 def test_films_run_at_the_environments_own_rate() -> None:

@@ -41,10 +41,15 @@ def told(
 ) -> tuple[int, str, str]:
     """Exit code, table and complaints of the command."""
     monkeypatch.setattr(sys, "argv", ["dqnspeed-report", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which main() sets for this whole process
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    code = 0
+    try:
         report.main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
     out, errors = capsys.readouterr()
-    return int(ended.value.code or 0), out, errors
+    return code, out, errors
 
 
 def test_a_report_has_a_row_and_a_curve_for_each_run(runs: Path) -> None:
@@ -119,19 +124,38 @@ def test_curves_of_cut_files_are_drawn_as_far_as_they_go(
         data = (runs / "a" / name).read_bytes()
         (runs / "a" / name).write_bytes(data[: data.rindex(b"0.") - 3])
     (runs / "b" / "episodes.csv").unlink()
-    code, shown, errors = told(monkeypatch, capsys, runs, "--curves", runs / "curves.png")
+    code, shown, errors = told(monkeypatch, capsys, runs, f"curves={runs / 'curves.png'}")
     assert code == 1 and len(shown.splitlines()) == 4 and (runs / "curves.png").exists()
     for name in ("metrics.jsonl", "episodes.csv"):
         assert f"dqnspeed: {runs / 'a' / name}: is damaged; 1 of its " in errors
     assert f"dqnspeed: {runs / 'b' / 'episodes.csv'}: cannot be read (No such file or directory)." in errors
-    code, shown, errors = told(monkeypatch, capsys, runs / "b", "--curves", runs / "gone" / "curves.png")
-    assert code == 1 and shown and f"--curves {runs / 'gone' / 'curves.png'}: cannot be written" in errors
+    code, shown, errors = told(monkeypatch, capsys, runs / "b", f"curves={runs / 'gone' / 'curves.png'}")
+    assert code == 1 and shown and f"curves={runs / 'gone' / 'curves.png'}: cannot be written" in errors
 
 
 def test_without_matplotlib_the_table_is_shown_all_the_same(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code, shown, errors = told(monkeypatch, capsys, runs, "--curves", "curves.png")
+    code, shown, errors = told(monkeypatch, capsys, runs, "curves=curves.png")
     assert code == 1 and len(shown.splitlines()) == 4
-    assert errors == "dqnspeed: --curves curves.png: needs matplotlib; pip install 'dqnspeed[report]' brings it.\n"
+    assert errors == "dqnspeed: curves=curves.png: needs matplotlib; pip install 'dqnspeed[report]' brings it.\n"
+
+
+def test_folders_and_options_are_told_apart(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(runs)
+    (runs / "a").rename("num_envs=2")
+    code, shown, errors = told(monkeypatch, capsys, "num_envs=2", "./b")
+    assert code == 0 and len(shown.splitlines()) == 4 and errors == ""
+    for arguments, sentence in {
+        ("b", "--curves", "c.png"): "--curves: is no option; give curves=VALUE.",
+        (
+            "b",
+            "curve=c.png",
+        ): "curve=c.png: is no option (nearest: curves); give KEY=VALUE, where KEY is one of curves; "
+        "or folders of runs and sweeps.",
+        (): "FOLDER: name folders of runs or sweeps, as in outputs multirun.",
+    }.items():
+        assert told(monkeypatch, capsys, *arguments) == (2, "", f"dqnspeed: {sentence}\n")

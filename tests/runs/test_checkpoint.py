@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.runs.checkpoint import Checkpoints, DamagedError, candidates, load, newest, save, state_to_resume
+from dqnspeed.runs.checkpoint import Checkpoints, candidates, load, newest, save, state_to_resume
+from dqnspeed.tracking.run_folder import DamagedError
 
 STATE = {
     "learner": {"network": {"features.0.weight": torch.arange(6.0).reshape(2, 3)}, "updates": 7},

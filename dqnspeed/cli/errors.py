@@ -1,0 +1,104 @@
+"""Mistakes of a user, each told as one sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import OmegaConfBaseException
+
+from dqnspeed.cli import compose
+from dqnspeed.config.options import ConfigError, nearest
+
+FULL_ERROR = os.environ.get("HYDRA_FULL_ERROR") == "1"  # as the user set it
+USER_ERRORS = (ConfigError, HydraException, OmegaConfBaseException)
+READERS = ("hydra", "omegaconf", "yaml")
+
+
+class RunError(Exception):
+    """A run that was begun came to no good end; the message is for the user."""
+
+
+def is_user_error(error: Exception) -> bool:
+    """Whether this is a mistake of the user: it is told as one, or Hydra and what reads options for it raised it."""
+    if isinstance(error, USER_ERRORS):
+        return True
+    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    known = [package for package in (name.partition(".")[0] for name in names) if package in ("dqnspeed", *READERS)]
+    return bool(known) and known[-1] in READERS
+
+
+def explain(error: BaseException) -> str:
+    """One sentence for a composition error, with the nearest names where a name was mistyped."""
+    if isinstance(error, ConfigError):
+        return str(error)
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    text = str(error)
+    if mark := getattr(error, "problem_mark", None):  # of YAML, in a file or in a value
+        place = f"{mark.name}, line {mark.line + 1}" if mark.buffer is None else mark.buffer.rstrip("\0")
+        return f"{place}: {getattr(error, 'problem', '')}."
+    if isinstance(error, MissingConfigException):
+        return _explain_missing_option(error, text)
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, UnicodeDecodeError):
+        return f"a file of options is not UTF-8: {error}."
+    if sweep := re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'", text):
+        return (
+            f"{sweep.group(1)}: a sweep over several values needs dqnspeed.train -m, and a value with a comma quotes."
+        )
+    if isinstance(error, OverrideParseException):
+        quoted = "KEY='\"VALUE\"' where it has other signs"
+        return f"{error.override}: cannot be read; give GROUP=OPTION or KEY=VALUE ({quoted})."
+    if "Config group override must be" in text:
+        given = [
+            f"{argument}: " for argument in sys.argv[1:] if re.match(r"[\w/]*=([\d.]*|null|true|false)$", argument)
+        ]
+        return f"{''.join(given[:1])}a group takes the name of one of its options."
+    known = re.search(r"Could not append to config\. An item is already at '([\w.@/]+)'", text)
+    if known:
+        return f"+{known.group(1)}: is an option already; drop the +."
+    full_key = getattr(cause, "full_key", None) or "".join(re.findall(r"full_key: (\S+)", text)[:1])
+    file = re.match(r"In '(.*)': \w+ raised while composing config:\n(.*)", text)
+    where = f", in the option file {file.group(1)}" if file else ""
+    if full_key and re.search(r"Key '.+' (?:is )?not in", f"{text}\n{cause}"):
+        lacking = re.search(r"object_type=(\w+)", f"{text}\n{cause}")
+        return f"{_as_given(full_key)}: {compose.unknown(full_key, lacking and lacking.group(1), where)}."
+    if full_key and "is not Optional" in str(cause):
+        return f"{full_key}=null: needs a value."
+    if file:
+        return f"{full_key or file.group(1)}: {file.group(2).rstrip('.')}{where}."
+    if full_key and "missing mandatory value" in str(cause):
+        return f"{full_key}: has no value."
+    if full_key:
+        return f"{full_key}: {_first_line(cause)}."
+    group = re.search(r"Could not override '([\w./]+)'", text)
+    if group and "No match in the defaults list" in text:
+        return f"{group.group(1)}: there is no such option{nearest(group.group(1), compose.keys())}."
+    return f"{_first_line(error)}."
+
+
+def _as_given(key: str) -> str:
+    """``key=value`` where the command line gives it one."""
+    given = [a for a in sys.argv[1:] if a.lstrip("+").startswith(f"{key}=")]
+    return given[-1].lstrip("+") if given else key
+
+
+def _explain_missing_option(error: MissingConfigException, text: str) -> str:
+    missing = error.missing_cfg_file
+    group, _, name = str(missing).rpartition("/")
+    allowed = list(error.options or [])
+    if not group:
+        return f"{_first_line(error)}."
+    choose = f"; choose one of {', '.join(allowed)}" if allowed else ""
+    return f"{group}={name}: there is no such option{nearest(name, allowed)}{choose}."
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")

@@ -1,0 +1,123 @@
+"""``KEY=VALUE``: how the command line of every small command is read, and its ``--help``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from types import UnionType
+from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import ValidationError
+
+from dqnspeed.config.options import ConfigError, check_values, nearest, usage
+
+T = TypeVar("T")
+KINDS = {
+    int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list, as in [a,b]",
+    type(None): "null",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CommandLine(Generic[T]):
+    """How a command is called.
+
+    Attributes:
+        call: the command and what follows it, as its help shows it.
+        about: what the command does.
+        schema: a frozen dataclass whose fields, each made by :func:`dqnspeed.config.options.option`, are its options.
+        others: what the arguments are that it takes besides, in words.
+        is_other: whether an argument that gives none of its options is one of those.
+    """
+
+    call: str
+    about: str
+    schema: type[T]
+    others: str = ""
+    is_other: Callable[[str], bool] = lambda _: False
+
+    def read(self, arguments: Sequence[str]) -> tuple[T, list[str]]:
+        """The options that ``arguments`` give, and the other arguments; ``--help`` is answered and ends the command.
+
+        Raises:
+            ConfigError: an option is unknown, missing, cannot be read or is out of range.
+        """
+        if any(argument in ("-h", "--help") for argument in arguments):
+            print(usage(self.call, self.about, self.schema))
+            sys.exit()
+        keys, own, others = [field.name for field in fields(cast("Any", self.schema))], list[str](), list[str]()
+        for argument in arguments:
+            key, equals, _ = argument.partition("=")
+            if equals and key in keys:
+                own.append(argument)
+            elif not argument.startswith("-") and self.is_other(argument):
+                others.append(argument)
+            else:
+                raise ConfigError(self._unknown(argument, keys))
+        return parse(self.schema, own), others
+
+    def _unknown(self, argument: str, keys: list[str]) -> str:
+        key = argument.lstrip("-").partition("=")[0]
+        if argument.startswith("-") and key in keys:
+            return f"{argument}: is no option; give {key}=VALUE."
+        besides = f"; or {self.others}" if self.others else ""
+        return (
+            f"{argument}: is no option{nearest(key, keys)}; give KEY=VALUE, where KEY is one of "
+            f"{', '.join(keys)}{besides}."
+        )
+
+
+def parse(schema: type[T], arguments: Sequence[str]) -> T:
+    """An instance of ``schema``; where a key is given twice the last one counts.
+
+    Args:
+        arguments: ``KEY=VALUE``, with keys of ``schema`` and values as Hydra reads them.
+
+    Raises:
+        ConfigError: a value is missing, cannot be read, is of another type or out of range.
+    """
+    cfg, kinds = OmegaConf.structured(schema), get_type_hints(schema)
+    for argument in arguments:
+        key = argument.partition("=")[0]
+        try:
+            cfg = OmegaConf.merge(cfg, {key: _value(argument, kinds[key])})
+        except ValidationError as error:
+            raise ConfigError(f"{argument}: must be {_in_words(kinds[key])}.") from error
+    for field in fields(cast("Any", schema)):
+        if OmegaConf.is_missing(cfg, field.name):
+            raise ConfigError(f"{field.name}: is missing; give {field.name}=VALUE, {field.metadata['about']}.")
+    options = OmegaConf.to_object(cfg)
+    check_values(options)
+    return cast("T", options)
+
+
+def _value(argument: str, kind: Any) -> Any:
+    """The value of ``KEY=VALUE``; text may hold any sign, as paths do, but quotes and brackets must be closed."""
+    key, _, text = argument.partition("=")
+    if not text:
+        raise ConfigError(f"{argument}: has no value.")
+    takes_text = str in _alternatives(kind)
+    try:
+        override = OverridesParser.create().parse_override(argument)
+    except HydraException as error:
+        if takes_text and text[0] not in "'\"[{":
+            return text
+        raise ConfigError(f"{argument}: cannot be read; quote it, as in {key}='\"VALUE\"'.") from error
+    if override.is_sweep_override() and not takes_text:
+        raise ConfigError(f"{argument}: takes one value.")
+    value = text if override.is_sweep_override() else override.value()
+    if takes_text and isinstance(value, (bool, int, float)):
+        return text
+    return value
+
+
+def _in_words(kind: Any) -> str:
+    return " or ".join(KINDS[get_origin(one) or one] for one in _alternatives(kind))
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)

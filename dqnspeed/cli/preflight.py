@@ -1,0 +1,169 @@
+"""Checks before anything is made: of every job of a run or a sweep, and of the folder it is to write in."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from hydra.conf import HydraConf
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, open_dict
+
+from dqnspeed import envs
+from dqnspeed.algorithms import algorithm_of, check_fits
+from dqnspeed.algorithms.footprint import check_footprint
+from dqnspeed.cli import compose
+from dqnspeed.cli.app import one_sentence
+from dqnspeed.cli.compose import from_hydra
+from dqnspeed.cli.sweep import sweep, sweep_jobs
+from dqnspeed.config.combinations import untuned, unused
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.precision import check_execution
+from dqnspeed.execution.threads import check_threads
+from dqnspeed.runs.folder_lock import locked_folder, new_folder
+from dqnspeed.tracking.run_folder import holds_run
+from dqnspeed.tracking.video import check_video
+
+log = logging.getLogger(__name__)
+
+
+class Preflight(Callback):
+    """Checks every job of a run or a sweep, and claims its folder, before Hydra writes the first file."""
+
+    def __init__(self) -> None:
+        self._held = contextlib.ExitStack()
+
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        with one_sentence():
+            HydraConfig.instance().cfg = cast("HydraConf", config)  # folders may be named by it
+            if _is_given(config, "hydra.run.dir"):
+                _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
+            _check_jobs([(config, config.hydra.overrides.task)])
+            self._held.enter_context(_claimed(config, "run"))
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        with one_sentence():
+            jobs = list(_jobs_in_new_folders(config))
+            _check_jobs(jobs)
+            self._held.enter_context(_claimed(config, "sweep"))
+            sweep.jobs = len(jobs)
+
+    def on_run_end(self, config: DictConfig, **_: Any) -> None:
+        self._held.close()
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        self._held.close()
+
+
+def check_run(run: RunConfig) -> EnvSpec:
+    """Everything that can be wrong with a run before it begins; returns the shapes of its environment.
+
+    Raises:
+        ConfigError: the environment, the network, the execution and the memory of this machine do not go together.
+    """
+    check_execution(run)
+    check_threads(run)
+    with envs.Watchdog(run.parallelism.timeout_s, functools.partial(_tell_of_silence, run)):
+        spec = envs.describe(run)
+        doubts = envs.probe(run.env, run.model.input_scale)
+    algorithm_of(run).check_spec(run, spec)
+    check_fits(run, spec)
+    check_footprint(run, spec)
+    check_video(run, spec)
+    for doubt in doubts:
+        log.warning("%s", doubt)
+    return spec
+
+
+def _tell_of_silence(run: RunConfig, line: str) -> None:
+    limit = run.parallelism.timeout_s
+    print(
+        f"dqnspeed: env.id={run.env.id}: has not answered for {limit:g} s ({line}); Ctrl-C ends the wait.",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> None:
+    told = dict[str, None]()  # in their order, each once
+    for config, given in jobs:
+        run, overrides = from_hydra(config), list(given)
+        check_run(run)
+        told |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides), *unbounded(run, overrides)])
+    for sentence in told:
+        log.warning("%s", sentence)
+
+
+def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
+    """A sentence where nobody has said at which mean return the game counts as solved."""
+    if run.stop.reward_bound is not None or compose.bound_of(run.env.id) is not None:
+        return
+    if not any("reward_bound=" in override for override in overrides):
+        limits = {"stop.max_steps": run.stop.max_steps, "stop.max_minutes": run.stop.max_minutes}
+        ends = [f"at {key}={value:g}" for key, value in limits.items() if value is not None]
+        yield (
+            f"no reward bound is known for {run.env.id}; the run ends {' or '.join(ends) or 'when it is interrupted'}; "
+            f"stop.reward_bound=NUMBER sets one."
+        )
+
+
+def _jobs_in_new_folders(config: DictConfig) -> Iterator[tuple[DictConfig, list[str]]]:
+    loader, folders = GlobalHydra.instance().config_loader(), set[Path]()
+    for number, overrides in enumerate(sweep_jobs(config, loader)):
+        job = loader.load_sweep_config(config, overrides)
+        with open_dict(job):
+            job.hydra.job.id = job.hydra.job.num = number
+        HydraConfig.instance().cfg = cast("HydraConf", job)
+        folder = Path(job.hydra.sweep.dir, job.hydra.sweep.subdir)
+        if _is_given(config, "hydra.sweep.dir"):
+            _check_folder_is_new("hydra.sweep.dir", folder)
+        if folder in folders:
+            raise ConfigError(f"hydra.sweep.subdir={job.hydra.sweep.subdir}: several jobs would write there.")
+        folders.add(folder)
+        yield job, overrides
+    if not folders:
+        raise ConfigError("-m: this sweep has no jobs, since one of its options has no values.")
+
+
+@contextlib.contextmanager
+def _claimed(config: DictConfig, mode: str) -> Iterator[None]:
+    """The folder of a ``run`` or a ``sweep``: what was asked for, else a new one, whose name Hydra is told."""
+    option, folder = f"hydra.{mode}.dir", Path(config.hydra[mode].dir)
+    if not config.hydra[mode].dir:
+        raise ConfigError(f"{option}=: name a folder.")
+    try:
+        if _is_given(config, option):
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            folder = new_folder(folder)
+    except OSError as error:
+        raise ConfigError(f"{option}={folder}: cannot be made ({error.strerror}).") from error
+    if str(folder) != config.hydra[mode].dir:
+        config.hydra[mode].dir = str(folder)
+        config.hydra.overrides.hydra.append(f"{option}={_quoted(str(folder))}")  # jobs of a sweep are composed anew
+    with locked_folder(folder, resumed=False):
+        yield
+
+
+def _is_given(config: DictConfig, option: str) -> bool:
+    """Whether the command line says where to write; a default folder gets another name where it exists."""
+    return any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra)
+
+
+def _quoted(text: str) -> str:
+    return "'" + re.sub(r"(\\*)'", r"\1\1\'", text) + "'"
+
+
+def _check_folder_is_new(option: str, folder: Path) -> None:
+    if holds_run(folder):
+        raise ConfigError(f"{option}: {folder} holds another run already; name a new folder.")

@@ -1,0 +1,122 @@
+"""Playing games: seen, filmed and counted."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import statistics
+from collections import Counter
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from dqnspeed import envs
+from dqnspeed.config.options import ConfigError
+from dqnspeed.envs import Episode, Step
+from dqnspeed.networks.table import Table
+from dqnspeed.play.film import Film
+from dqnspeed.play.options import PlayConfig
+from dqnspeed.play.player import Player
+from dqnspeed.play.results import earlier
+from dqnspeed.play.screen import Screen, wants_window
+from dqnspeed.play.tables import Walk, World, draw, world_of
+from dqnspeed.runs.evaluation import LONGEST, Game, copies, distinct, play_games
+from dqnspeed.system import seeding
+from dqnspeed.tracking.run_folder import TABLE, VIDEOS
+from dqnspeed.tracking.video import check_encoder, frame_rate, video_name, write_mp4
+
+
+def play(options: PlayConfig) -> dict[str, Any]:
+    """Play, show, record; returns what ``play.json`` gets."""
+    window = wants_window(options)
+    if options.record:
+        check_encoder("record=true")
+    player = Player(options)
+    earlier(player.folder)  # what is damaged shows before anything is played
+    seeding.seed_everything(options.seed)
+    drawn = window or options.record
+    env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
+    with ExitStack() as resources:
+        resources.callback(env.close)
+        world = _world(player) if isinstance(player.network, Table) else None
+        names = env.action_names() or list(world.actions if world else map(str, range(player.spec.num_actions)))
+        fps = options.fps or frame_rate(player.run, player.spec)
+        screen = resources.enter_context(Screen(fps)) if window else None
+        counts, film = Counter[str](), Film(env, player, names, options) if drawn else None
+        walk = None if world is None else Walk(world)
+
+        def watch(observations: np.ndarray, actions: np.ndarray, step: Step) -> None:
+            counts[names[actions[0]]] += int(not step.first[0])
+            if walk is not None:
+                walk.see(int(observations[0].argmax()), int(actions[0]), step)
+            image = film.see(observations[0], int(actions[0]), step) if film is not None else None
+            if image is not None and screen is not None:
+                screen.show(image)
+
+        def act(observations: np.ndarray) -> np.ndarray:
+            if film is not None:
+                film.look()
+            return player.act(observations)
+
+        games, played, steps = [], list[Game](), itertools.count(1)
+        enough = lambda: next(steps) > LONGEST  # noqa: E731  a greedy policy may go in circles for ever
+        results = play_games(env, player.spec, act, [options.seed], options.episodes, watch, enough)
+        for number, episode in enumerate(results, start=1):
+            games.append(_told(number, episode))
+            played.append(episode)
+            images = film.cut() if film is not None else []
+            if options.record:
+                video = f"{VIDEOS}/play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
+                write_mp4(player.folder / video, images, fps)
+                games[-1]["video"] = video
+            print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
+                  + (f", {player.folder / games[-1]['video']}" if options.record else ""), flush=True)  # fmt: skip
+            if walk is not None:
+                games[-1]["path"] = walk.end()
+                print(f"  {games[-1]['path']}", flush=True)
+        if world is not None:
+            _draw_table(player, world)
+    returns = [game["return"] for game in games]
+    if len(games) < options.episodes:
+        print(
+            f"The play was ended after {LONGEST:,} steps: the agent may go in circles; epsilon=0.05 leads out of them."
+        )
+    if told := copies(played):
+        print(f"{told} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
+    if not games:
+        raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
+    return {
+        "checkpoint": player.path.name,
+        "agent_steps": player.agent_steps,
+        "epsilon": options.epsilon,
+        "seed": options.seed,
+        "return_mean": statistics.fmean(returns),
+        "return_std": statistics.pstdev(returns),
+        "actions": dict(counts.most_common()),
+        "distinct_games": distinct(played),
+        "games": games,
+    }
+
+
+def _world(player: Player) -> World:
+    env = envs.make_env(player.run.env, player.run.wrappers)
+    try:
+        return world_of(env, player.spec.num_actions)
+    finally:
+        env.close()
+
+
+def _draw_table(player: Player, world: World) -> None:
+    """Write the table into the run's folder as ``table.png``."""
+    path = player.folder / TABLE
+    if importlib.util.find_spec("matplotlib") is None:
+        print(f"{TABLE} needs matplotlib; pip install 'dqnspeed[report]' brings it.")
+        return
+    values = player.network.state_dict()["values"].cpu().numpy()
+    draw(values, world, path, f"{player.run.env.id} after {player.agent_steps:,} agent steps")
+    print(path)
+
+
+def _told(number: int, episode: Episode) -> dict[str, Any]:
+    return {"game": number, "return": episode.episode_return, "length": episode.length}

@@ -1,0 +1,27 @@
+"""What ``python -m dqnspeed.play`` is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dqnspeed.config.options import option
+from dqnspeed.tracking.run_folder import CHECKPOINTS, VIDEOS
+
+
+@dataclass(frozen=True)
+class PlayConfig:
+    run: str = option("the folder of a run")
+    checkpoint: str = option(f"best, final, the name of another file in {CHECKPOINTS}/, or a path", default="best")
+    episodes: int = option("games to play", ge=1, default=5)
+    epsilon: float = option("chance of a random action, 0: greedy", ge=0, le=1, default=0.0)
+    noop_max: int | None = option(
+        "most no-ops at an ALE game's start, 0: the run's own starts, null: eval.noop_max", ge=0, default=None
+    )
+    seed: int = option("seed of the games and of random actions", ge=0, lt=2**31, default=0)
+    window: bool | None = option("show the games, null: where there is a display", default=None)
+    record: bool = option(f"write an mp4 file a game into the run's {VIDEOS}/", default=False)
+    overlay: bool = option("draw the stack, the action values and the chosen action beside the game", default=False)
+    fps: float | None = option(
+        "agent steps shown in a second, null: 60 frames (Atari), the game's own render_fps, or 30", gt=0, default=None
+    )
+    device: str = option("where the network runs", choices=("auto", "cpu", "cuda", "mps"), default="auto")

@@ -1,0 +1,90 @@
+"""A trained network that plays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dqnspeed import envs
+from dqnspeed.algorithms import make_network
+from dqnspeed.algorithms.gradient import as_tensors
+from dqnspeed.cli import compose
+from dqnspeed.cli import resume as resuming
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.precision import check_execution, precision
+from dqnspeed.play.options import PlayConfig
+from dqnspeed.runs import checkpoint
+from dqnspeed.runs.evaluation import with_starts
+from dqnspeed.system import machine
+from dqnspeed.tracking.run_folder import CHECKPOINTS, DamagedError
+
+SAME_AGENT = ("env.", "algo.name", "model.", "wrappers.")  # what a network can be played with
+
+
+class Player:
+    """A trained network with an environment of its own to play in."""
+
+    def __init__(self, play: PlayConfig):
+        self.folder = Path(play.run)
+        composed = resuming.load_run(self.folder)
+        trained = compose.from_hydra(composed)
+        # Equivalent, and able to draw the game; what ran on a GPU need not play on one.
+        wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
+        noop_max = trained.eval.noop_max if play.noop_max is None else play.noop_max
+        self.run: RunConfig = with_starts(
+            dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device), noop_max
+        )
+        check_execution(dataclasses.replace(self.run, execution=dataclasses.replace(self.run.execution, compile=False)))
+        self.spec: EnvSpec = envs.describe(self.run)
+        self.device = machine.pick_device(play.device)
+        self.path, state = _load(self.folder / CHECKPOINTS, play.checkpoint)
+        self._check_belongs(state, resuming.plain_of(composed), play.checkpoint)
+        self.network = make_network(self.run, self.spec)
+        try:
+            self.agent_steps: int = state["progress"]["agent_steps"]
+            self.network.load_state_dict(as_tensors(state["learner"]["network"]))
+        except (RuntimeError, KeyError, TypeError) as error:
+            raise ConfigError(f"checkpoint={play.checkpoint}: is of another network than this run's.") from error
+        self.network.to(self.device).eval()
+        self._epsilon, self._rng = play.epsilon, np.random.default_rng(play.seed)
+        self.q = np.zeros(self.spec.num_actions, np.float32)  # of the observation acted on last
+
+    def _check_belongs(self, state: checkpoint.State, plain: Mapping[str, Any], name: str) -> None:
+        """Raise :class:`ConfigError` where a checkpoint in the run's folder is of another run; one that is named by its
+        path may be, where it plays the same game with the same network."""
+        differing = resuming.foreign(state.get("config") or {}, plain)  # a version before this one did not tell
+        if not self.path.is_relative_to(self.folder):
+            differing = [pair for pair in differing if pair.startswith(SAME_AGENT)]
+        if differing:
+            raise ConfigError(f"checkpoint={name}: is of another run than this folder's ({', '.join(differing)}).")
+
+    def act(self, observations: np.ndarray) -> np.ndarray:
+        """The action ``(1,)`` for one observation ``(1, stack * C, ...)``."""
+        with torch.inference_mode(), precision(self.run.execution, self.device):
+            self.q = self.network(torch.from_numpy(observations).to(self.device))[0].cpu().numpy()
+        if self._rng.random() < self._epsilon:
+            return self._rng.integers(self.spec.num_actions, size=1)
+        return np.array([self.q.argmax()])
+
+
+def _load(folder: Path, name: str) -> tuple[Path, checkpoint.State]:
+    """The checkpoint that is asked for; where ``best`` was not kept, the newest."""
+    path = folder / f"{name.removesuffix(checkpoint.SUFFIX)}{checkpoint.SUFFIX}"
+    if not path.exists() and Path(name).is_file():
+        path = Path(name)
+    if name == "best" and not path.exists():
+        path = next(iter(checkpoint.candidates(folder)), path)
+    if not path.exists():
+        there = ", ".join(sorted(file.stem for file in folder.glob(f"*{checkpoint.SUFFIX}"))) or "none"
+        raise ConfigError(f"checkpoint={name}: is not in {folder}; there: {there}.")
+    try:
+        return path, checkpoint.load(path)
+    except DamagedError as error:
+        raise ConfigError(f"checkpoint={name}: {error}") from error

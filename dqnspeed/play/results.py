@@ -1,0 +1,45 @@
+"""``play.json``: what was played so far."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.system import atomic
+from dqnspeed.tracking.run_folder import PLAYED
+
+
+def earlier(folder: Path) -> list[Any]:
+    """What the run's ``play.json`` holds; a damaged one is set aside and named."""
+    path = folder / PLAYED
+    try:
+        results = json.loads(path.read_text())
+        if isinstance(results, list):
+            return results
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValueError:
+        pass
+    names = (path.with_suffix(f".json.damaged{number or ''}") for number in itertools.count())
+    aside = next(name for name in names if not name.exists())
+    try:
+        os.replace(path, aside)
+    except OSError as error:
+        raise ConfigError(f"{path}: is damaged and cannot be set aside ({error.strerror}).") from error
+    print(f"{path} is damaged; it is kept as {aside.name}, and a new one begun.", flush=True)
+    return []
+
+
+def keep(folder: Path, result: dict[str, Any]) -> None:
+    """Add ``result`` to the run's ``play.json``, a list with one entry a call."""
+    path = folder / PLAYED
+    try:
+        atomic.write_json(path, [*earlier(folder), result])
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error

@@ -1,0 +1,77 @@
+"""A window that shows games."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.play.options import PlayConfig
+
+
+def wants_window(options: PlayConfig) -> bool:
+    """Whether games are shown; says what to do where they cannot be."""
+    if options.window is False:
+        return False
+    needed = options.window is True
+    shows = sys.platform in ("darwin", "win32") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    )
+    if not shows and needed:
+        raise ConfigError("window=true: there is no display here; record=true writes videos instead.")
+    if not shows and not options.record:
+        print("There is no display here, so the games are played unseen; record=true writes videos of them.")
+    if shows and importlib.util.find_spec("pygame") is None:
+        if needed:
+            raise ConfigError("window=true: needs pygame; pip install 'dqnspeed[play]' brings it.")
+        return False
+    return shows
+
+
+class Screen:
+    """A window that shows pictures at a fixed rate; closing it ends the play."""
+
+    def __init__(self, fps: float):
+        self._period, self._next = 1 / fps, 0.0
+        self._window: Any = None
+
+    def __enter__(self) -> Screen:
+        import pygame
+
+        try:
+            pygame.display.init()
+        except pygame.error as error:
+            raise ConfigError(f"window: cannot be opened ({error}); use window=false or record=true.") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import pygame
+
+        pygame.quit()
+
+    def show(self, image: np.ndarray) -> None:
+        """Show ``image`` ``(H, W, 3) uint8`` when its time has come.
+
+        Raises:
+            KeyboardInterrupt: the window was closed.
+        """
+        import pygame
+
+        scale = max(1, 420 // image.shape[0])
+        size = (image.shape[1] * scale, image.shape[0] * scale)
+        if self._window is None:
+            self._window = pygame.display.set_mode(size)
+            pygame.display.set_caption("dqnspeed")
+        for event in pygame.event.get():
+            if event.type == pygame.QUIT:
+                raise KeyboardInterrupt
+        surface = pygame.surfarray.make_surface(image.transpose(1, 0, 2))
+        self._window.blit(pygame.transform.scale(surface, size), (0, 0))
+        pygame.display.flip()
+        time.sleep(max(0.0, self._next - time.monotonic()))
+        self._next = time.monotonic() + self._period

@@ -1,0 +1,100 @@
+"""A run's folder: what its files are called, and what they hold."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+METRICS, EPISODES, EVALUATIONS = "metrics.jsonl", "episodes.csv", "evaluations.csv"
+SUMMARY = "summary.json"
+CONFIG = "config.json"  # our own copy of the configuration
+HYDRA = ".hydra"
+HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml"
+RESUMED = f"{HYDRA}/resumed.yaml"  # the overrides that the run was resumed with
+CHECKPOINTS, VIDEOS = "checkpoints", "videos"
+PLAYED, TABLE = "play.json", "table.png"
+LOCK = ".lock"
+SWEEP = "multirun.yaml"  # above the folders of the runs of a sweep
+
+# The columns of episodes.csv, and what their values are.
+EPISODE_COLUMNS: dict[str, Callable[[str], Any]] = {
+    "episode": int, "return": float, "length": int, "env": int, "agent_step": int, "wall_time_s": float, "video": str,
+}  # fmt: skip
+
+Row = dict[str, Any]
+
+
+class DamagedError(Exception):
+    """A file of a run cannot be used; the message is one sentence for the user, which names it."""
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a run has begun to write there."""
+    return (folder / METRICS).exists()
+
+
+def read_summary(folder: Path) -> Row:
+    """What a run came to.
+
+    Raises:
+        DamagedError: there is no summary, or it cannot be read.
+    """
+    path = folder / SUMMARY
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path}: is damaged ({error}).") from error
+    if not isinstance(summary, dict):
+        raise DamagedError(f"{path}: is damaged (no summary).")
+    return summary
+
+
+def read_metrics(folder: Path) -> tuple[list[Row], str]:
+    """The reports of a run: numbers by the names of metrics, ``step`` and ``time``.
+
+    Returns:
+        Those that can be read, and a sentence where something cannot.
+    """
+    return _read_lines(folder / METRICS, _report)
+
+
+def read_episodes(folder: Path) -> tuple[list[Row], str]:
+    """The finished games of a run: values by the names of :data:`EPISODE_COLUMNS`.
+
+    Returns:
+        Those that can be read, and a sentence where something cannot.
+    """
+    return _read_lines(folder / EPISODES, _episode)
+
+
+def _read_lines(path: Path, read: Callable[[str], Row | None]) -> tuple[list[Row], str]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        return [], f"{path}: cannot be read ({error.strerror})."
+    rows, lost = [], 0
+    for line in lines:
+        try:
+            rows.append(read(line))
+        except ValueError:
+            lost += 1
+    damage = f"{path}: is damaged; {lost} of its {len(lines)} lines cannot be read, the others are taken."
+    return [row for row in rows if row is not None], damage if lost else ""
+
+
+def _report(line: str) -> Row:
+    report = json.loads(line)
+    numbers = isinstance(report, dict) and all(isinstance(value, (int, float)) for value in report.values())
+    if not numbers or not {"step", "time"} <= set(report):
+        raise ValueError
+    return dict(report)
+
+
+def _episode(line: str) -> Row | None:
+    if line == ",".join(EPISODE_COLUMNS):
+        return None
+    values = next(csv.reader([line]))
+    return {name: kind(value) for (name, kind), value in zip(EPISODE_COLUMNS.items(), values, strict=True)}

@@ -1,0 +1,51 @@
+"""Reading a run's folder: what is whole comes back, what is damaged is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dqnspeed.envs import Episode
+from dqnspeed.tracking.files import EpisodesCsv, JsonLines
+from dqnspeed.tracking.run_folder import (
+    EPISODES,
+    METRICS,
+    SUMMARY,
+    DamagedError,
+    holds_run,
+    read_episodes,
+    read_metrics,
+    read_summary,
+)
+
+
+def test_what_was_written_is_read_and_damaged_lines_are_counted(tmp_path: Path) -> None:
+    metrics, episodes = JsonLines(tmp_path / METRICS), EpisodesCsv(tmp_path / EPISODES)
+    metrics.report({"train/loss": 0.5}, step=3, seconds=1.5)
+    episodes.episode(1, Episode(env=2, episode_return=-7.5, length=9, end_row=9), 3, 1.5, "videos/a.mp4")
+    metrics.close({})
+    episodes.close({})
+    report = {"step": 3, "time": 1.5, "train/loss": 0.5}
+    game = {"episode": 1, "return": -7.5, "length": 9, "env": 2, "agent_step": 3, "wall_time_s": 1.5,
+            "video": "videos/a.mp4"}  # fmt: skip
+    assert holds_run(tmp_path)
+    assert read_metrics(tmp_path) == ([report], "") and read_episodes(tmp_path) == ([game], "")
+    with (tmp_path / METRICS).open("a") as file:
+        file.write('[]\n{"step": 4}\n{"step": 4, "time": "soon"}\n{"st')
+    with (tmp_path / EPISODES).open("a") as file:
+        file.write("2,1,1,one,1,1.0,\n3,1")
+    sentence = "{}: is damaged; {} lines cannot be read, the others are taken."
+    assert read_metrics(tmp_path) == ([report], sentence.format(tmp_path / METRICS, "4 of its 5"))
+    assert read_episodes(tmp_path) == ([game], sentence.format(tmp_path / EPISODES, "2 of its 4"))
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    assert not holds_run(tmp_path)
+    assert read_metrics(tmp_path) == ([], f"{tmp_path / METRICS}: cannot be read (No such file or directory).")
+    for content in (None, "", "[]"):
+        if content is not None:
+            (tmp_path / SUMMARY).write_text(content)
+        with pytest.raises(DamagedError, match=re.escape(f"{tmp_path / SUMMARY}: is damaged (")):
+            read_summary(tmp_path)
