@@ -23,9 +23,12 @@ from dqnspeed.networks.torso import model_of
 class Learner(Protocol):
     """What the training loop asks of a learner."""
 
-    network: Network
     updates: int
     begun: bool
+
+    @property
+    def network(self) -> Network:
+        """What is trained, and what actors act with."""
 
     def begin(self, frames: np.ndarray) -> None:
         """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""

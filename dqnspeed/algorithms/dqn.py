@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -31,7 +31,6 @@ class DeepQ(FromReplay):
 
     copies = 1
 
-    double: bool = option("double DQN: the online network chooses, the target network values")
     target_sync: int = option("updates between copies into the target network", ge=1)
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
@@ -39,10 +38,17 @@ class DeepQ(FromReplay):
         return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
 
 
+@dataclass(frozen=True)
+class ScalarQ(DeepQ):
+    """Those whose action values are numbers, that are moved towards a target."""
+
+    loss: str = option("loss on the TD error", choices=("mse", "huber"))
+
+
 @register("algo", "dqn")
 @dataclass(frozen=True)
-class DQN(DeepQ):
-    loss: str = option("loss on the TD error", choices=("mse", "huber"))
+class DQN(ScalarQ):
+    double: bool = option("double DQN: the online network chooses, the target network values")
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return DQNLearner(self, run, spec, device)
@@ -51,14 +57,14 @@ class DQN(DeepQ):
 class DeepQLearner(GradientLearner):
     """Trains a network from batches of replay, against a target network that is copied now and then."""
 
-    STATS = ("train/loss", "train/q_mean")
+    STATS: ClassVar[tuple[str, ...]] = ("train/loss", "train/q_mean")
 
     def __init__(self, algo: DeepQ, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
         self.target = frozen_copy(self.network)
         if not run.execution.no_grad:
             self.target.requires_grad_(True)  # builds graphs nobody uses: the point of that rung
-        self._double, self._target_sync = algo.double, algo.target_sync
+        self._target_sync = algo.target_sync
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "target": self.target.state_dict()}
@@ -106,10 +112,10 @@ class DeepQLearner(GradientLearner):
         raise NotImplementedError
 
 
-class DQNLearner(DeepQLearner):
-    """Regresses the value of the action taken on the reward and the value of the next observation."""
+class ScalarQLearner(DeepQLearner):
+    """Regresses the value of the action taken on a target."""
 
-    def __init__(self, algo: DQN, run: RunConfig, spec: EnvSpec, device: torch.device):
+    def __init__(self, algo: ScalarQ, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
 
@@ -128,6 +134,19 @@ class DQNLearner(DeepQLearner):
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
         """What each transition's action is worth, ``(B,)``."""
+        raise NotImplementedError
+
+
+class DQNLearner(ScalarQLearner):
+    """The target is the reward and the value of the best next action."""
+
+    def __init__(self, algo: DQN, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(algo, run, spec, device)
+        self._double = algo.double
+
+    def _targets(
+        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
+    ) -> Tensor:
         target_q: Tensor = self.target(next_observations)
         if not self._double:
             return rewards + discounts * target_q.max(dim=1).values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -23,7 +23,7 @@ class FromReplay(Algorithm):
     """Keeps transitions of ``n_step`` agent steps in ``replay``, and draws from them for each update."""
 
     replays = True
-    uses = ("model", "optimizer", "replay", "exploration")
+    uses: ClassVar[tuple[str, ...]] = ("model", "optimizer", "replay", "exploration")
 
     n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
     steps_per_update: int = option("agent steps collected for one update", ge=1)

@@ -7,8 +7,17 @@ would overflow.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+from dqnspeed.algorithms.base import Learner
+from dqnspeed.algorithms.dqn import ScalarQ, ScalarQLearner
+from dqnspeed.config.options import option
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
 
 
 def soft_value(q: Tensor, temperature: float) -> Tensor:
@@ -27,3 +36,31 @@ def munchausen_reward(
     """
     log_policy = torch.log_softmax(q / temperature, dim=1).gather(1, actions[:, None])[:, 0]
     return rewards + alpha * (temperature * log_policy).clamp(clip, 0)
+
+
+@register("algo", "munchausen")
+@dataclass(frozen=True)
+class Munchausen(ScalarQ):
+    """M-DQN. Of a transition of several steps, the first action alone is rewarded."""
+
+    temperature: float = option("temperature of the policy that the action values stand for", gt=0)
+    alpha: float = option("share of the action's log-probability in the reward", ge=0, le=1)
+    log_prob_min: float = option("the least that temperature * log-probability counts", le=0)
+
+    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
+        return MunchausenLearner(self, run, spec, device)
+
+
+class MunchausenLearner(ScalarQLearner):
+    """The target is the reward, more of it for likely actions, and the soft value of what follows."""
+
+    def __init__(self, algo: Munchausen, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(algo, run, spec, device)
+        self._alpha, self._temperature, self._log_prob_min = algo.alpha, algo.temperature, algo.log_prob_min
+
+    def _targets(
+        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
+    ) -> Tensor:
+        before, after = self.target(observations), self.target(next_observations)
+        rewards = munchausen_reward(rewards, before, actions, self._alpha, self._temperature, self._log_prob_min)
+        return rewards + discounts * soft_value(after, self._temperature)

@@ -6,8 +6,26 @@ and ``q2`` the action values ``(B, A)`` of two critics.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from dqnspeed.algorithms.base import Learner
+from dqnspeed.algorithms.dqn import DeepQ, DeepQLearner
+from dqnspeed.algorithms.gradient import Loss
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.precision import gradients_off, precision
+from dqnspeed.exploration.policy import Policy
+from dqnspeed.exploration.sampling import Sampler
+from dqnspeed.networks.base import Network
+from dqnspeed.networks.heads import TorsoNetwork, head
+from dqnspeed.networks.torso import model_of
 
 
 def soft_state_value(log_probs: Tensor, q1: Tensor, q2: Tensor, temperature: Tensor) -> Tensor:
@@ -46,3 +64,98 @@ def temperature_loss(log_probs: Tensor, log_temperature: Tensor, target_entropy:
     """
     log_probs = log_probs.detach()
     return (log_probs.exp() * (-log_temperature.exp() * (log_probs + target_entropy))).sum(dim=1)
+
+
+@register("algo", "sac_discrete")
+@dataclass(frozen=True)
+class SACDiscrete(DeepQ):
+    uses = ("model", "optimizer", "replay")
+    outputs = "logits of the policy"
+
+    target_entropy: float = option("share of the entropy of random actions that the policy keeps", ge=0, le=1)
+    temperature: float = option("temperature at first, which then follows the entropy", gt=0)
+
+    def network(self, run: RunConfig, spec: EnvSpec) -> Network:
+        return PolicyCriticsNetwork(self, run, spec)
+
+    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
+        return SACDiscreteLearner(self, run, spec, device)
+
+    def policy(
+        self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
+    ) -> Policy:
+        return Sampler(network, run.execution, device, rng)
+
+    def check(self, run: RunConfig) -> None:
+        super().check(run)
+        if run.model.dueling:
+            raise ConfigError(f"model.dueling=true: algo={self.name} has critics with one stream each.")
+
+
+class PolicyCriticsNetwork(TorsoNetwork):
+    """A policy and two critics, which share no layer; called, it gives the policy's logits."""
+
+    def __init__(self, algo: SACDiscrete, run: RunConfig, spec: EnvSpec):
+        super().__init__(run.model, spec.observation_shape, spec.largest)
+        norm = run.model.layer_norm
+        self.policy = head(self.units, spec.num_actions, norm)
+        torsos = [model_of(run.model).torso(spec.observation_shape)[0] for _ in range(2)]
+        self.critics = nn.ModuleList(nn.Sequential(t, head(self.units, spec.num_actions, norm)) for t in torsos)
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(algo.temperature)))
+
+    def forward(self, observations: Tensor) -> Tensor:
+        logits: Tensor = self.policy(self.features(self.preprocess(observations)))
+        return logits
+
+    def policy_and_value(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """The values are those that the lower critic gives to the policy."""
+        logits = self(observations)
+        q1, q2 = self.action_values(observations)
+        return logits, (torch.softmax(logits, dim=1) * torch.minimum(q1, q2)).sum(dim=1)
+
+    def action_values(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """``(B, num_actions) float32`` by each critic."""
+        seen = self.preprocess(observations)
+        q1, q2 = (critic(seen) for critic in self.critics)
+        return q1, q2
+
+
+class SACDiscreteLearner(DeepQLearner):
+    """One step on the sum of the losses of the critics, the policy and the temperature, none of which reaches what
+    another one trains."""
+
+    STATS = ("train/loss", "train/q_mean", "train/policy_loss", "train/entropy", "train/temperature")
+    network: PolicyCriticsNetwork
+    target: PolicyCriticsNetwork
+
+    def __init__(self, algo: SACDiscrete, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(algo, run, spec, device)
+        self._target_entropy = algo.target_entropy * math.log(spec.num_actions)
+
+    def _loss(
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        rewards: Tensor,
+        next_observations: Tensor,
+        discounts: Tensor,
+        weights: Tensor | None = None,
+    ) -> Loss:
+        network = self.network
+        temperature = network.log_temperature.exp()
+        with precision(self._execution, self.device):
+            q1, q2 = network.action_values(observations)
+            log_probs = torch.log_softmax(network(observations), dim=1)
+            with gradients_off(self._execution):
+                following = torch.log_softmax(network(next_observations), dim=1)
+                targets = critic_target(
+                    rewards, discounts, following, *self.target.action_values(next_observations), temperature
+                )
+        critics = critic_loss(q1, actions, targets) + critic_loss(q2, actions, targets)
+        critics = critics.mean() if weights is None else (weights * critics).mean()
+        policy = policy_loss(log_probs, q1, q2, temperature).mean()
+        heat = temperature_loss(log_probs, network.log_temperature, self._target_entropy).mean()
+        q_taken = q1.detach().gather(1, actions[:, None])[:, 0]
+        entropy = -(log_probs.detach().exp() * log_probs.detach()).sum(dim=1).mean()
+        numbers = (critics + policy + heat, q_taken.mean(), policy.detach(), entropy, temperature.detach())
+        return Loss(numbers, (q_taken - targets).abs())

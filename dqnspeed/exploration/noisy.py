@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from dqnspeed.config.options import option
+from dqnspeed.config.registry import register
+from dqnspeed.exploration.epsilon_greedy import LinearEpsilon
 
 
 class NoisyLinear(nn.Linear):
@@ -41,3 +46,20 @@ class NoisyLinear(nn.Linear):
 def _scaled_noise(size: int, like: Tensor) -> Tensor:
     noise = torch.randn(size, device=like.device, dtype=like.dtype)
     return noise.sign() * noise.abs().sqrt()
+
+
+@register("exploration", "noisy")
+@dataclass(frozen=True)
+class Noisy(LinearEpsilon):
+    """Noise on the weights of the fully connected layers, and an epsilon that is usually nothing."""
+
+    sigma0: float = option("size of the noise at first, over the root of a layer's inputs", gt=0)
+
+    def linear(self, inputs: int, outputs: int) -> nn.Module:
+        return NoisyLinear(inputs, outputs, self.sigma0)
+
+    def random_steps(self) -> float | None:
+        return super().random_steps() or None
+
+    def sentence(self) -> str:
+        return f"noisy layers of {self.sigma0:g}, {super().sentence()}"

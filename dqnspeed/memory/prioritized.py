@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dqnspeed.config.options import option
+from dqnspeed.config.registry import register
+from dqnspeed.memory.base import Memory
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.n_step import Batch
+from dqnspeed.memory.replay import Replay
 from dqnspeed.memory.sum_tree import SumTree
 from dqnspeed.memory.uniform import UniformReplay
 
@@ -164,3 +169,30 @@ def _each(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     counts = np.maximum(end - begin, 0)
     lane = np.repeat(np.arange(len(counts)), counts)
     return lane, np.arange(len(lane)) + (begin - counts.cumsum() + counts)[lane]
+
+
+@register("replay", "prioritized")
+@dataclass(frozen=True)
+class Prioritized(Replay):
+    """Transitions are as likely as their errors are large."""
+
+    alpha: float = option("how much priorities count, 0: not at all", ge=0)
+    beta: float = option("how much of the bias the weights take back at first", ge=0, le=1)
+    beta_final: float = option("the same at last", ge=0, le=1)
+    beta_updates: int = option("updates it takes from beta to beta_final", ge=1)
+    priority_eps: float = option("added to every error, so that a transition can be drawn again", gt=0)
+
+    def make(
+        self,
+        buffers: LocalBuffers | SharedBuffers,
+        stack: int,
+        n_step: int,
+        gamma: float,
+        seed: int,
+        concurrent: bool = False,
+        lock: Any = None,
+    ) -> Memory:
+        return PrioritizedReplay(
+            buffers, stack, n_step, gamma, seed, concurrent, lock, alpha=self.alpha, beta=self.beta,
+            beta_final=self.beta_final, beta_steps=self.beta_updates, eps=self.priority_eps,
+        )  # fmt: skip

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dqnspeed.config.registry import register
 from dqnspeed.config.schema import ReplayConfig
 from dqnspeed.memory.base import Memory
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
-from dqnspeed.memory.uniform import UniformReplay
 
 
 @dataclass(frozen=True)
@@ -33,24 +31,6 @@ class Replay(ReplayConfig):
             concurrent: other processes write into the buffers; ``lock`` guards their cursors then.
         """
         raise NotImplementedError
-
-
-@register("replay", "uniform")
-@dataclass(frozen=True)
-class Uniform(Replay):
-    """All transitions are equally likely."""
-
-    def make(
-        self,
-        buffers: LocalBuffers | SharedBuffers,
-        stack: int,
-        n_step: int,
-        gamma: float,
-        seed: int,
-        concurrent: bool = False,
-        lock: Any = None,
-    ) -> Memory:
-        return UniformReplay(buffers, stack, n_step, gamma, seed, concurrent, lock)
 
 
 def replay_of(config: ReplayConfig) -> Replay:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dqnspeed.config.registry import register
+from dqnspeed.memory.base import Memory
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.n_step import Batch, NStepRings
+from dqnspeed.memory.replay import Replay
 
 
 class UniformReplay(NStepRings):
@@ -72,3 +76,21 @@ class UniformReplay(NStepRings):
             if not len(missing):
                 return lane, row
         raise LookupError("the replay holds hardly any transition yet")
+
+
+@register("replay", "uniform")
+@dataclass(frozen=True)
+class Uniform(Replay):
+    """All transitions are equally likely."""
+
+    def make(
+        self,
+        buffers: LocalBuffers | SharedBuffers,
+        stack: int,
+        n_step: int,
+        gamma: float,
+        seed: int,
+        concurrent: bool = False,
+        lock: Any = None,
+    ) -> Memory:
+        return UniformReplay(buffers, stack, n_step, gamma, seed, concurrent, lock)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import List  # noqa: UP035  OmegaConf reads it at run time
 
 from torch import Tensor, nn
 
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.networks.base import shown
+from dqnspeed.networks.torso import Model
 
 
 class ImpalaTorso(nn.Module):
@@ -21,18 +27,12 @@ class ImpalaTorso(nn.Module):
 
     Attributes:
         units: features that come out.
-
-    Raises:
-        ConfigError: observations are no images.
     """
 
     def __init__(
         self, observation_shape: Sequence[int], channels: Sequence[int] = (16, 32, 32), layer_norm: bool = False
     ):
         super().__init__()
-        if len(observation_shape) != 3:
-            shown = "x".join(map(str, observation_shape))
-            raise ConfigError(f"model=impala: takes images, and observations here are {shown}; use model=mlp.")
         shape = tuple(observation_shape)
         layers: list[nn.Module] = []
         for filters in channels:
@@ -63,3 +63,25 @@ class Residual(nn.Module):
 
 def _activation(shape: tuple[int, ...], layer_norm: bool) -> list[nn.Module]:
     return [nn.LayerNorm(shape), nn.ReLU()] if layer_norm else [nn.ReLU()]
+
+
+@register("model", "impala")
+@dataclass(frozen=True)
+class Impala(Model):
+    channels: List[int] = option("filters of each group of residual blocks")  # noqa: UP006
+
+    def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
+        self.check_shape(observation_shape)
+        torso = ImpalaTorso(observation_shape, self.channels, self.layer_norm)
+        return torso, torso.units
+
+    def check(self, run: RunConfig) -> None:
+        if not self.channels or min(self.channels) < 1:
+            raise ConfigError(f"model.channels={self.channels}: at least one group, of at least 1 filter each.")
+        super().check(run)
+
+    def check_shape(self, observation_shape: Sequence[int]) -> None:
+        if len(observation_shape) != 3:
+            raise ConfigError(
+                f"model={self.name}: takes images, and observations here are {shown(observation_shape)}; use model=mlp."
+            )

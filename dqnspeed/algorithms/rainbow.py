@@ -1,0 +1,17 @@
+"""Rainbow (Hessel et al. 2018): C51 with double, dueling, n-step, noisy layers and prioritized replay.
+
+Each of these is an option of its own; ``conf/algo/rainbow.yaml`` puts them together with the paper's numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dqnspeed.algorithms.c51 import C51
+from dqnspeed.config.registry import register
+
+
+@register("algo", "rainbow")
+@dataclass(frozen=True)
+class Rainbow(C51):
+    pass
