@@ -1,13 +1,14 @@
 # make train   set everything up and train Pong (ARGS="num_envs=3 seed=1" passes overrides)
 # make play    play a trained agent (ARGS="run=outputs/2026-01-31/12-00-00 record=true")
 # make gpu     try everything that a GPU can do (PART=tests|train|resume|timings; INSTALL=no PYTHON=python3)
-# make test    set everything up, then lint, type-check and run all tests
+# make test    set everything up, then lint, type-check, hold imports to their contract and run all tests
+# make quick   the same with the tests that take no longer than half a second: under a minute, for every change
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help install train play ladder gpu test lint format clean
+.PHONY: help install train play ladder gpu test quick lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,9 +17,11 @@ help:
 	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings;'
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
+	@echo 'make quick      the same with the quick tests alone: under a minute'
 	@echo 'make install    the shared first step: $(VENV) with dqnspeed in it'
 	@echo 'make ladder     every rung for 75 seconds, then the table (ARGS as above)'
-	@echo 'make lint       ruff and mypy        make format   ruff, mending what it can'
+	@echo 'make lint       ruff, mypy and the contract of imports'
+	@echo 'make format     ruff, mending what it can'
 
 install: $(VENV)/.installed
 
@@ -71,13 +74,19 @@ gpu: $(GPU_VENV)/.installed
 	$(GPU_VENV)/bin/python -m dqnspeed.doctor.gpu part=$(PART) $(ARGS)
 endif
 
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
 test: lint
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(PYTEST)
+
+quick: lint
+	$(PYTEST) -m 'not slow'
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -18,6 +19,10 @@ from hydra.core.global_hydra import GlobalHydra
 TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
 sys.path.insert(0, str(TESTS))
+
+import forked  # noqa: E402
+
+forked.fork_children()
 
 from dqnspeed.cli.compose import CONF_DIR, from_hydra  # noqa: E402
 from dqnspeed.config.schema import RunConfig  # noqa: E402
@@ -81,17 +86,10 @@ def shared_memory_of(belongs: Callable[[int], bool]) -> set[Path]:
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs ``python -m dqnspeed.train`` with these overrides in an empty folder."""
+    """Runs ``dqnspeed.train`` with these overrides in an empty folder, in a process of its own."""
 
     def run(*overrides: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(*overrides),
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
+        return forked.run("dqnspeed.train", *overrides, cwd=tmp_path, env=environment(), timeout=timeout)
 
     return run
 
@@ -106,7 +104,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
     """Every test ends with as many children as it began with."""
-    import multiprocessing
-
     yield
     assert multiprocessing.active_children() == []

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from conftest import TOY, command, environment, make_run, make_toy, shared_memory_of, untimed
+from forked import Forked
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
@@ -95,41 +96,58 @@ def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> 
         assert summary["replay_ratio"] == pytest.approx(run.replay_ratio, rel=0.35)
 
 
-@pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
-def test_a_run_leaves_the_agreed_files(parallelism: str, tmp_path: Path) -> None:
-    summary = run_in(tmp_path, make_toy(f"parallelism={parallelism}", "stop.max_steps=3000", "tracking=default",
-                                        "tracking.progress=off", "tracking.report_every_s=0.1"))  # fmt: skip
-    assert set(summary) >= SUMMARY_KEYS
-    assert summary == json.loads((tmp_path / "summary.json").read_text())
-    assert (summary["peak_gpu_mib"] is None) == (summary["machine"]["gpu"] is None)
-    assert summary["frames"] == summary["agent_steps"] >= 3000  # wrappers=none skips no frames
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a serial run that everything tracks."""
+    folder = tmp_path_factory.mktemp("tracked")
+    run_in(folder, make_toy("stop.max_steps=1000", "tracking=default", "tracking.progress=off",
+                            "tracking.report_every_s=0.1"))  # fmt: skip
+    return folder
 
-    reports = lines_of(tmp_path)
+
+def check_files(folder: Path, max_steps: int) -> None:
+    summary = json.loads((folder / "summary.json").read_text())
+    assert set(summary) >= SUMMARY_KEYS
+    assert (summary["peak_gpu_mib"] is None) == (summary["machine"]["gpu"] is None)
+    assert summary["frames"] == summary["agent_steps"] >= max_steps  # wrappers=none skips no frames
+
+    reports = lines_of(folder)
     assert len(reports) >= 2
     assert [r["step"] for r in reports] == sorted(r["step"] for r in reports)
     assert set().union(*reports) >= METRICS
 
-    with (tmp_path / "episodes.csv").open() as file:
+    with (folder / "episodes.csv").open() as file:
         episodes = list(csv.DictReader(file))
     assert [int(e["episode"]) for e in episodes] == list(range(1, summary["episodes"] + 1))
     assert all(e["length"] == "7" and float(e["return"]) >= 28 for e in episodes)
-    assert (tmp_path / "checkpoints" / "final.safetensors").exists()
-    assert (tmp_path / "checkpoints" / "best.safetensors").exists()
-    assert list(tmp_path.glob("tensorboard/baseline_seed_0/events.out.tfevents.*"))
-    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert (folder / "checkpoints" / "final.safetensors").exists()
+    assert (folder / "checkpoints" / "best.safetensors").exists()
 
 
-def test_tensorboard_gets_the_same_names_and_values(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parallelism", ["overlap", "process"])
+def test_a_run_leaves_the_agreed_files(parallelism: str, tmp_path: Path) -> None:
+    toy = make_toy(f"parallelism={parallelism}", "stop.max_steps=1000", "tracking.report_every_s=0.1")
+    summary = run_in(tmp_path, toy)
+    check_files(tmp_path, 1000)
+    assert summary == json.loads((tmp_path / "summary.json").read_text())
+
+
+def test_a_run_that_everything_tracks_leaves_the_files_of_all(tracked: Path) -> None:
+    check_files(tracked, 1000)
+    assert list(tracked.glob("tensorboard/baseline_seed_0/events.out.tfevents.*"))
+    assert list(tracked.glob("wandb/offline-run-*/*.wandb"))
+
+
+def test_tensorboard_gets_the_same_names_and_values(tracked: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run_in(tmp_path, make_toy("stop.max_steps=2000", "tracking.tensorboard=true"))
-    (folder,) = (tmp_path / "tensorboard").iterdir()  # its name is what TensorBoard calls the run
+    (folder,) = (tracked / "tensorboard").iterdir()  # its name is what TensorBoard calls the run
     assert folder.name == "baseline_seed_0"
     events = EventAccumulator(str(folder)).Reload()
     games = [event.value for event in events.Scalars("episode/return")]
-    assert len(games) == len((tmp_path / "episodes.csv").read_text().splitlines()) - 1  # each once
+    assert len(games) == len((tracked / "episodes.csv").read_text().splitlines()) - 1  # each once
     assert set(events.Tags()["scalars"]) >= METRICS
-    report = next(r for r in lines_of(tmp_path) if "train/loss" in r)
+    report = next(r for r in lines_of(tracked) if "train/loss" in r)
     losses = {event.step: event.value for event in events.Scalars("train/loss")}
     assert losses[report["step"]] == pytest.approx(report["train/loss"], rel=1e-3)
 
@@ -314,22 +332,21 @@ def test_what_is_not_finite_is_null_in_a_summary(tmp_path: Path) -> None:
 @pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, tmp_path: Path) -> None:
-    run = subprocess.Popen(
-        # A large batch, so that the signal mostly falls into an update; and every tracker.
-        command(*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run", "algo.batch_size=2000",
-                "model.hidden=[512]", "tracking=default", "tracking.progress=off"),
-        cwd=tmp_path, env=environment(), start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    metrics = tmp_path / "run" / "metrics.jsonl"
-    deadline = time.monotonic() + 60
-    while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
-        assert time.monotonic() < deadline and run.poll() is None
-        time.sleep(0.1)
-    shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
-    assert shared or parallelism != "process" or sys.platform != "linux"
-    os.killpg(run.pid, number)  # as a terminal sends Ctrl-C: to the children too
-    out, errors = run.communicate(timeout=30)
+    # A large batch, so that the signal mostly falls into an update; and in a run of its own process every tracker.
+    trackers = ["tracking=default", "tracking.progress=off"] if parallelism == "serial" else []
+    arguments = [*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run", "algo.batch_size=2000",
+                 "model.hidden=[512]", *trackers]  # fmt: skip
+    with Forked("dqnspeed.train", *arguments, cwd=tmp_path, env=environment()) as run:
+        metrics = tmp_path / "run" / "metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
+            assert time.monotonic() < deadline and run.poll() is None
+            time.sleep(0.1)
+        shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
+        assert shared or parallelism != "process" or sys.platform != "linux"
+        os.killpg(run.pid, number)  # as a terminal sends Ctrl-C: to the children too
+        out, errors = run.communicate(timeout=30)
+        wait_until_nobody_is_left(run.pid)
     assert run.returncode == 128 + number
     assert "Traceback" not in errors
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -339,7 +356,6 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
         == (summary["agent_steps"])
     )
     assert "To go on: python -m dqnspeed.train resume=run" in out
-    wait_until_nobody_is_left(run.pid)
     assert [path for path in shared if path.exists()] == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import itertools
 import json
@@ -12,14 +11,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import hydra
 import numpy as np
 import pytest
-from conftest import TOY, command, environment, make_run, make_toy, untimed
+from conftest import TOY, environment, make_run, make_toy, untimed
+from forked import Forked
 from omegaconf import OmegaConf
 
 from dqnspeed import envs
@@ -82,11 +82,11 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], 
 
     (tmp_path / "whole").mkdir()
     (tmp_path / "parts").mkdir()
-    whole = go(tmp_path / "whole", run(600))
-    for i, steps in enumerate((90, 250, 251, 600)):
+    whole = go(tmp_path / "whole", run(400))
+    for i, steps in enumerate((90, 250, 251, 400)):
         parts = go(tmp_path / "parts", run(steps), resumed=i > 0)
 
-    assert parts["progress"]["resumed_at"] and parts["learner"]["updates"] > 30
+    assert parts["progress"]["resumed_at"] and parts["learner"]["updates"] > 20
     expected, got = untimed(whole), untimed(parts)
     assert expected.keys() == got.keys()
     assert [
@@ -230,18 +230,9 @@ def test_what_a_power_cut_leaves_of_a_configuration_is_never_taken_for_another(
             loaded()
 
 
-@contextlib.contextmanager
-def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(folder: Path, *arguments: str, spawns: bool = True) -> Forked:
     """A training in a process group of its own, of which nothing is left afterwards."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(
-        command(*arguments), cwd=folder, env=environment(), start_new_session=True, text=True, **pipes
-    ) as run:
-        try:
-            yield run
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(run.pid, signal.SIGKILL)
+    return Forked("dqnspeed.train", *arguments, cwd=folder, env=environment(), spawns=spawns)
 
 
 # The small game with A3C, whose actors share weights on the device.
@@ -261,7 +252,7 @@ def test_a_run_on_a_gpu_goes_on_there_and_on_a_cpu(kind: list[str], tmp_path: Pa
         steps = state["progress"]["agent_steps"]
 
 
-def wait_for(condition: Callable[[], bool], run: subprocess.Popen[str], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], run: Forked, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline and run.poll() is None
@@ -304,11 +295,11 @@ EVERY_KIND = {
 
 def go_on(tmp_path: Path, max_steps: int) -> State:
     """Resume ``run`` until ``max_steps``; returns the final state."""
-    last = subprocess.run(
-        command("resume=run", f"stop.max_steps={max_steps}"), cwd=tmp_path, env=environment(), capture_output=True,
-        text=True, timeout=100,
-    )  # fmt: skip
-    assert last.returncode == 0, last.stderr
+    with Forked(
+        "dqnspeed.train", "resume=run", f"stop.max_steps={max_steps}", cwd=tmp_path, env=environment(), spawns=False
+    ) as last:
+        _, errors = last.communicate(timeout=100)
+    assert last.returncode == 0, errors
     return load(tmp_path / "run" / "checkpoints" / "final.safetensors")
 
 
@@ -323,7 +314,7 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
     kills = max(KILLS, 2) if kind == "serial" else KILLS  # one kind is always killed again after it was resumed
     for left in reversed(range(kills)):
         steps = newest_step(folder)
-        with started(tmp_path, *arguments) as run:
+        with started(tmp_path, *arguments, spawns=False) as run:
             # Before the last kill something new is saved; others may come before the first step or checkpoint.
             if left == 0 or rng.random() < 0.8:
                 wait_for(lambda steps=steps: newest_step(folder) > steps, run)
@@ -338,10 +329,10 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
     found = newest(folder / "checkpoints")
     assert found is not None
     steps = found[1]["progress"]["agent_steps"]
-    go_on(tmp_path, steps + 3000)
+    go_on(tmp_path, steps + 1000)
     report = check_files(folder, steps_per_episode=7)
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary["stopped_by"] == "max_steps" and summary["agent_steps"] == report["step"] >= steps + 3000
+    assert summary["stopped_by"] == "max_steps" and summary["agent_steps"] == report["step"] >= steps + 1000
     assert summary["episodes"] == len(episodes(folder))
     assert summary["resumed_at"] == sorted(summary["resumed_at"])
     # Every game is there: all agent steps but those of the games in progress, and those cut off when games began
@@ -376,7 +367,7 @@ def test_ctrl_c_twice_leaves_at_once_without_harm(parallelism: str, tmp_path: Pa
     ) as run:
         wait_for((tmp_path / "run" / "hangs").exists, run)
         for _ in range(2):
-            time.sleep(1)
+            time.sleep(0.3)
             os.killpg(run.pid, signal.SIGINT)
         _, errors = run.communicate(timeout=20)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["error"] == "KeyboardInterrupt: "
@@ -413,12 +404,12 @@ if __name__ == "__main__":
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    assert cli(*TOY, "hydra.run.dir=run", "stop.max_steps=6000", "checkpoint.every_minutes=0.005").returncode == 0
+    assert cli(*TOY, "hydra.run.dir=run", "stop.max_steps=900", "checkpoint.every_minutes=0.002").returncode == 0
     final = tmp_path / "run" / "checkpoints" / "final.safetensors"
     final.write_bytes(final.read_bytes()[:-100])
     before = newest(tmp_path / "run" / "checkpoints")
     assert before is not None and before[0].stem.startswith("step_")
-    result = cli("resume=run", "stop.max_steps=7000")
+    result = cli("resume=run", "stop.max_steps=1000")
     assert result.returncode == 0 and "final.safetensors is damaged" in result.stderr
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["resumed_at"] == [
         before[1]["progress"]["agent_steps"]
@@ -429,7 +420,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
 def test_a_loss_that_is_not_finite_leaves_a_good_checkpoint_and_the_line_that_resumes(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    result = cli(*TOY, "hydra.run.dir=run", "stop.max_steps=3000", "checkpoint.every_minutes=0.001")
+    result = cli(*TOY, "hydra.run.dir=run", "stop.max_steps=600", "checkpoint.every_minutes=0.001")
     assert result.returncode == 0
     result = cli("resume=run", "stop.max_steps=200000", "optimizer.lr=1e30", "checkpoint.every_minutes=0.001")
     assert result.returncode == 1 and "is not finite" in result.stderr and "Traceback" not in result.stderr
@@ -489,12 +480,12 @@ def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     toy = ["tracking.tensorboard=true", "checkpoint.every_minutes=0.002", "checkpoint.keep=1000"]
-    go(tmp_path, make_toy(*toy, "stop.max_steps=2000"))
+    go(tmp_path, make_toy(*toy, "stop.max_steps=1000"))
     oldest, *newer = sorted((tmp_path / "checkpoints").glob("step_*"))
     for path in [*newer, tmp_path / "checkpoints" / "final.safetensors"]:
         path.unlink()
-    assert newer and int(oldest.stem[5:]) < 1900
-    go(tmp_path, make_toy(*toy, "stop.max_steps=2200"), resumed=True)
+    assert newer and int(oldest.stem[5:]) < 900
+    go(tmp_path, make_toy(*toy, "stop.max_steps=1100"), resumed=True)
     steps = [
         event.step
         for event in EventAccumulator(str(next(tmp_path.glob("tensorboard/*")))).Reload().Scalars("episode/length")

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 from conftest import environment, make_run
 
+from dqnspeed.doctor import checkup
+from dqnspeed.doctor import command as doctor
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, Played, examine
 from dqnspeed.doctor.command import _memory, diagnose
 from dqnspeed.envs import describe
@@ -19,21 +22,24 @@ from dqnspeed.system import machine
 QUICK = ["model.hidden=[16]", "replay.capacity=2000", "algo.learning_starts=100", "execution.threads=1"]
 
 
-def ask(tmp_path: Path, *overrides: str) -> dict[str, Finding]:
-    """The worst finding of each topic after two seconds of play."""
+@pytest.fixture(autouse=True)
+def few_steps_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "SPEED_STEPS", 300)
+    monkeypatch.setattr(checkup, "ENOUGH", 200)
+
+
+def ask(tmp_path: Path, *overrides: str, seconds: float = 0.7) -> dict[str, Finding]:
+    """The worst finding of each topic after some play."""
     worst: dict[str, Finding] = {}
     order = [OK, LOOK, WRONG]
-    for finding in diagnose(make_run(*overrides, *QUICK), 2.0, tmp_path / "seen.png", lambda _: None):
+    for finding in diagnose(make_run(*overrides, *QUICK), seconds, tmp_path / "seen.png", lambda _: None):
         if finding.topic not in worst or order.index(finding.verdict) > order.index(worst[finding.topic].verdict):
             worst[finding.topic] = finding
     return worst
 
 
 def ask_in_a_shell(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "dqnspeed.doctor", *arguments], cwd=tmp_path, env=environment(), capture_output=True,
-        text=True, timeout=120,
-    )  # fmt: skip
+    return forked.run("dqnspeed.doctor", *arguments, cwd=tmp_path, env=environment(), timeout=120)
 
 
 @pytest.mark.cuda
@@ -44,7 +50,7 @@ def test_a_sound_environment_is_sound_on_a_gpu(algo: str, tmp_path: Path) -> Non
 
 
 def test_pong_is_sound(tmp_path: Path) -> None:
-    found = ask(tmp_path, "wrappers=native")
+    found = ask(tmp_path, "wrappers=native", seconds=2)
     assert {f.verdict for topic, f in found.items() if topic not in ("speed", "episodes")} == {OK}
     assert "4x84x84 uint8, 4 frames of 1 channel, channels first" in found["observations"].what
     assert "features.0" in found["gradients"].what and "steps/s" in found["speed"].what
@@ -144,7 +150,7 @@ def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
 def test_it_ends_where_an_environment_hangs(how: str, topic: str, tmp_path: Path) -> None:
     ready = tmp_path / "ready"  # the toy hangs once this folder is there
     kwargs = f"env.kwargs={{how: {how}, folder: '{ready if topic == 'play' else ''}'}}"
-    arguments = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", kwargs, "parallelism.timeout_s=2", *QUICK]
+    arguments = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", kwargs, "parallelism.timeout_s=1", *QUICK]
     process = subprocess.Popen(
         [sys.executable, "-m", "dqnspeed.doctor", "seconds=60", *arguments], cwd=tmp_path, env=environment(),
         stdout=subprocess.PIPE, text=True,
@@ -157,5 +163,5 @@ def test_it_ends_where_an_environment_hangs(how: str, topic: str, tmp_path: Path
             break
     assert process.wait(20) == 1
     process.stdout.close()
-    assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 2 s (")
+    assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 1 s (")
     assert "in hang_in_the_toy)" in line and "parallelism.timeout_s=60 waits longer" in line

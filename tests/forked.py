@@ -1,0 +1,105 @@
+"""Processes without the seconds that imports take: copies of one that has imported what others wrote.
+
+As spawned ones do, they get pickled arguments, nothing else of their parent, and import dqnspeed by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+IMPORTED = "torch torch._dynamo ale_py cv2 gymnasium hydra omegaconf PIL psutil rich safetensors".split()
+
+# What is imported may not bear to be forked elsewhere, and CUDA never does.
+FORKS = sys.platform == "linux" and not torch.cuda.is_available()
+FORKED = multiprocessing.get_context("forkserver" if FORKS else "spawn")
+if FORKS:
+    FORKED.set_forkserver_preload(IMPORTED)  # type: ignore[attr-defined]
+
+
+def fork_children() -> None:
+    """From now on this process forks those that it would have spawned; they are children of the server then."""
+    multiprocessing.context._concrete_contexts["spawn"] = FORKED  # type: ignore[attr-defined]
+
+
+class Forked:
+    """``python -m MODULE ARGUMENT ...`` in a session of its own, with the interface of :class:`subprocess.Popen`.
+
+    Args:
+        spawns: whether its children are spawned, and in its session.
+    """
+
+    def __init__(self, module: str, *arguments: str, cwd: Path, env: Mapping[str, str], spawns: bool = True):
+        self.args = [module, *arguments]
+        self._told = [tempfile.NamedTemporaryFile() for _ in ("stdout", "stderr")]  # noqa: SIM115
+        files = [file.name for file in self._told]
+        self._process = FORKED.Process(target=_begin, args=(module, arguments, cwd, dict(env), files, spawns))
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    poll = returncode.fget
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def communicate(self, timeout: float = 60) -> tuple[str, str]:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        out, errors = (Path(file.name).read_text() for file in self._told)
+        return out, errors
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing of the session is left."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.join()
+        for file in self._told:
+            file.close()
+
+
+def run(module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout: float) -> subprocess.CompletedProcess:
+    """As :func:`subprocess.run` does it, with text."""
+    with Forked(module, *arguments, cwd=cwd, env=env) as forked:
+        out, errors = forked.communicate(timeout)
+        assert forked.returncode is not None
+        return subprocess.CompletedProcess(forked.args, forked.returncode, out, errors)
+
+
+def _begin(
+    module: str, arguments: Sequence[str], folder: Path, env: dict[str, str], files: list[str], spawns: bool
+) -> None:
+    if not spawns:
+        fork_children()
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})  # the server's, that others held back
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    for number, file in enumerate(files, start=1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), number)
+    warnings.simplefilter("ignore")
+    sys.argv = [module, *arguments]
+    importlib.import_module(module).main()
