@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -26,6 +27,8 @@ forked.fork_children()
 
 from dqnspeed.cli.compose import CONF_DIR, from_hydra  # noqa: E402
 from dqnspeed.config.schema import RunConfig  # noqa: E402
+
+gc.freeze()  # what was imported is not looked through again and again
 
 # The counting environment with a tiny network, ready for a few steps of anything.
 TOY = [
@@ -94,11 +97,16 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
+# What these test trains or starts processes.
+SLOW = {"actors", "cli", "doctor", "play", "report", "tracking", "test_train.py"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not torch.cuda.is_available():
-        for item in items:
-            if item.get_closest_marker("cuda"):
-                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in SLOW:
+            item.add_marker("slow")
+        if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.fixture(autouse=True)

@@ -49,11 +49,10 @@ class Forked:
         assert self._process.pid is not None
         self.pid = self._process.pid
 
-    @property
-    def returncode(self) -> int | None:
+    def poll(self) -> int | None:
         return self._process.exitcode
 
-    poll = returncode.fget
+    returncode = property(poll)
 
     def kill(self) -> None:
         self._process.kill()
@@ -81,8 +80,8 @@ class Forked:
 
 
 def run(module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout: float) -> subprocess.CompletedProcess:
-    """As :func:`subprocess.run` does it, with text."""
-    with Forked(module, *arguments, cwd=cwd, env=env) as forked:
+    """As :func:`subprocess.run` does it, with text; its children are forked too."""
+    with Forked(module, *arguments, cwd=cwd, env=env, spawns=False) as forked:
         out, errors = forked.communicate(timeout)
         assert forked.returncode is not None
         return subprocess.CompletedProcess(forked.args, forked.returncode, out, errors)

@@ -81,13 +81,13 @@ SMALLER = {  # for on-policy rungs, whose first update would take long to come
 @pytest.mark.parametrize("rung", RUNGS)
 def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> None:
     run = make_run(
-        f"experiment={rung}", "algo.learning_starts=200", "stop.max_steps=260", "stop.max_minutes=2",
+        f"experiment={rung}", "algo.learning_starts=120", "stop.max_steps=160", "stop.max_minutes=2",
         "tracking=local", "tracking.progress=off", "tracking.report_every_s=0.5", "model.background_frames=50",
         "execution.threads=1", *SMALLER.get(rung, []),
     )  # fmt: skip
     summary = run_in(tmp_path, run)
     assert summary["stopped_by"] == "max_steps" and not summary["solved"]
-    assert summary["updates"] > 0 and summary["agent_steps"] >= 260
+    assert summary["updates"] > 0 and summary["agent_steps"] >= 160
     if rung in SMALLER:
         told = {name for line in lines_of(tmp_path) for name in line}
         assert {"perf/policy_lag", "train/loss_avg"} <= told or rung == "q_learning"
@@ -152,14 +152,13 @@ def test_tensorboard_gets_the_same_names_and_values(tracked: Path) -> None:
     assert losses[report["step"]] == pytest.approx(report["train/loss"], rel=1e-3)
 
 
-@pytest.mark.slow
 def test_cartpole_is_solved(tmp_path: Path) -> None:
     summary = run_in(
         tmp_path,
-        make_run("experiment=cartpole", "stop.max_minutes=4", "stop.reward_bound=150", "tracking.progress=off"),
+        make_run("experiment=cartpole", "stop.max_minutes=4", "stop.reward_bound=100", "tracking.progress=off"),
     )
     assert summary["solved"] and summary["stopped_by"] == "reward_bound"
-    assert summary["return_mean_100"] >= 150
+    assert summary["return_mean_100"] >= 100
     assert 0 < summary["time_to_solve_s"] <= summary["wall_time_s"]
 
 
@@ -293,11 +292,11 @@ def test_a_log_on_a_full_disk_is_told_once_in_one_sentence(capsys: pytest.Captur
 def test_a_run_whose_end_the_disk_refuses_says_so_and_fails(tmp_path: Path) -> None:
     """The system itself refuses the write: no file of that process may grow beyond 15 kB."""
     result = subprocess.run(
-        command(*TOY, "hydra.run.dir=run", "stop.max_steps=300", "checkpoint.every_minutes=0.0001"), cwd=tmp_path,
+        command(*TOY, "hydra.run.dir=run", "stop.max_steps=150", "checkpoint.every_minutes=0.0005"), cwd=tmp_path,
         env=environment(), capture_output=True, text=True, timeout=100,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, resource.RLIM_INFINITY)),
     )  # fmt: skip
-    assert result.returncode == 1 and "300 agent steps" in result.stdout and "Traceback" not in result.stderr
+    assert result.returncode == 1 and "150 agent steps" in result.stdout and "Traceback" not in result.stderr
     last = result.stderr.splitlines()[-1]
     assert last.startswith("dqnspeed: run: could not be written: checkpoints/final.safetensors (")
     assert result.stdout.count("checkpoint step_") == 1  # however many periodic ones there were
@@ -403,7 +402,7 @@ def test_two_jobs_of_a_sweep_run_in_one_process(
 def test_a_sweep_goes_on_after_a_job_that_fails_and_tells_of_it(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    result = cli("-m", *TOY, "optimizer.lr=1e30,0.001", "parallelism=serial,process", "stop.max_steps=900",
+    result = cli("-m", *TOY, "optimizer.lr=1e30,0.001", "parallelism=serial,process", "stop.max_steps=500",
                  "hydra.sweep.dir=sweep")  # fmt: skip
     assert result.returncode == 1 and "Traceback" not in result.stderr
     ends = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text())["stopped_by"] for i in range(4)]
@@ -414,16 +413,14 @@ def test_a_sweep_goes_on_after_a_job_that_fails_and_tells_of_it(
 
 
 def test_ctrl_c_ends_a_whole_sweep_and_tells_what_was_left_out(tmp_path: Path) -> None:
-    run = subprocess.Popen(
-        command("-m", *TOY, "seed=0,1,2", "hydra.sweep.dir=sweep"), cwd=tmp_path, env=environment(),
-        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "sweep" / "0" / "metrics.jsonl").exists():
-        assert time.monotonic() < deadline and run.poll() is None
-        time.sleep(0.05)
-    os.killpg(run.pid, signal.SIGINT)
-    _, errors = run.communicate(timeout=60)
+    with Forked("dqnspeed.train", "-m", *TOY, "seed=0,1,2", "hydra.sweep.dir=sweep", cwd=tmp_path,
+                env=environment()) as run:  # fmt: skip
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "sweep" / "0" / "metrics.jsonl").exists():
+            assert time.monotonic() < deadline and run.poll() is None
+            time.sleep(0.05)
+        os.killpg(run.pid, signal.SIGINT)
+        _, errors = run.communicate()
     assert run.returncode == 130 and errors.endswith("the sweep was ended: 2 of its 3 jobs were left out.\n")
 
 
@@ -437,7 +434,6 @@ def test_a_run_never_writes_into_another_runs_folder(
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.slow
 def test_the_wheel_carries_its_configuration_to_any_folder(tmp_path: Path) -> None:
     wheel_dir, site = tmp_path / "wheel", tmp_path / "site"
     subprocess.run(

@@ -111,9 +111,10 @@ def test_building_graphs_changes_no_number() -> None:
     [
         "execution.channels_last=true",
         "execution.precision=bf16",
-        pytest.param("execution.compile=true", marks=pytest.mark.slow),
+        "execution.compile=true",
     ],
 )
+@pytest.mark.slow
 def test_fast_executions_agree_with_the_plain_one(execution: str) -> None:
     losses = []
     for override in ("execution=eager", execution):
@@ -128,11 +129,11 @@ def test_fast_executions_agree_with_the_plain_one(execution: str) -> None:
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "radam", "rmsprop", "rmsprop_deepmind"])
 def test_every_optimizer_lowers_the_loss(optimizer: str) -> None:
-    dqn = make_dqn(mlp(f"optimizer={optimizer}", "optimizer.lr=1e-3"), VECTOR)
+    dqn = make_dqn(mlp(f"optimizer={optimizer}", "optimizer.lr=3e-3"), VECTOR)
     batch = make_batch(VECTOR)
-    for _ in range(150):
+    for _ in range(50):
         dqn.update(batch)
-    assert dqn._history[149, 0] < 0.9 * dqn._history[0, 0]
+    assert dqn._history[49, 0] < 0.9 * dqn._history[0, 0]
 
 
 def test_a_loss_that_is_not_finite_is_named_with_its_update() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 import hydra
 import numpy as np
 import pytest
@@ -295,15 +296,13 @@ EVERY_KIND = {
 
 def go_on(tmp_path: Path, max_steps: int) -> State:
     """Resume ``run`` until ``max_steps``; returns the final state."""
-    with Forked(
-        "dqnspeed.train", "resume=run", f"stop.max_steps={max_steps}", cwd=tmp_path, env=environment(), spawns=False
-    ) as last:
-        _, errors = last.communicate(timeout=100)
-    assert last.returncode == 0, errors
+    last = forked.run(
+        "dqnspeed.train", "resume=run", f"stop.max_steps={max_steps}", cwd=tmp_path, env=environment(), timeout=100
+    )
+    assert last.returncode == 0, last.stderr
     return load(tmp_path / "run" / "checkpoints" / "final.safetensors")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"

@@ -15,7 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from dqnspeed.algorithms import epsilon_at
-from dqnspeed.cli.compose import CONF_DIR, bound_of
+from dqnspeed.cli.compose import CONF_DIR, bound_of, from_hydra
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import _check_jobs, check_run, unbounded
 from dqnspeed.config import options, registry
@@ -35,20 +35,20 @@ def test_the_groups_are_the_agreed_ones() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_composes(option: str) -> None:
-    make_run(option)
-
-
-@pytest.mark.parametrize("group", [g for g in GROUPS if g != "experiment"])
-def test_an_option_has_every_number_of_its_kind_and_no_other(group: str) -> None:
-    kinds = get_type_hints(RunConfig)
-    for path in (CONF / group).glob("*.yaml"):
-        GlobalHydra.instance().clear()
-        with initialize_config_dir(CONF_DIR, version_base="1.3"):
-            node = compose("config", overrides=[f"{group}={path.stem}"])[group]
-        kind = class_of(group, node.name) if group in registry.GROUPS else kinds[group]
-        assert OmegaConf.get_type(node) is kind
-        assert {key for key in node if not OmegaConf.is_missing(node, key)} == {f.name for f in fields(kind)}
+def test_every_option_composes_and_has_every_number_of_its_kind(option: str) -> None:
+    group = option.partition("=")[0]
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(CONF_DIR, version_base="1.3"):
+        config = compose("config", overrides=[option])
+        run = from_hydra(config)
+    if group == "experiment":
+        assert option == f"experiment={run.experiment.name}"
+        assert run.experiment.kind and set(run.experiment.kind) <= set(KINDS)
+        return
+    node = config[group]
+    kind = class_of(group, node.name) if group in registry.GROUPS else get_type_hints(RunConfig)[group]
+    assert OmegaConf.get_type(node) is kind
+    assert {key for key in node if not OmegaConf.is_missing(node, key)} == {f.name for f in fields(kind)}
 
 
 def test_no_override_gives_the_baseline_of_the_book() -> None:
@@ -106,12 +106,14 @@ def values_of(overrides: str) -> dict[str, object]:
     return {key: value for key, value, _ in options.leaves(make_run(*overrides.split()))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", NUMBERS)
 def test_the_numbers_of_the_documentation_are_those_of_the_configuration(overrides: str) -> None:
     told = NUMBERS[overrides]
     assert told == {key: values_of(overrides)[key] for key in told}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", LADDER)
 def test_the_documentation_names_every_number_in_which_a_rung_differs_from_the_baseline(rung: str) -> None:
     baseline, values = values_of("experiment=baseline"), values_of(f"experiment={rung}")
@@ -165,13 +167,6 @@ def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(stop: str, steps: int) -> 
 )
 def test_a_learning_rate_falls_over_agent_steps_whatever_the_batch_and_the_epochs(overrides: str, updates: int) -> None:
     assert make_run(*overrides.split()).decay_updates == pytest.approx(updates)
-
-
-def test_every_rung_states_its_kind() -> None:
-    for path in (CONF / "experiment").glob("*.yaml"):
-        experiment = make_run(f"experiment={path.stem}").experiment
-        assert experiment.name == path.stem
-        assert experiment.kind and set(experiment.kind) <= set(KINDS)
 
 
 def preflight(*overrides: str) -> str | None:
@@ -323,6 +318,7 @@ def test_a_bound_belongs_to_its_game(overrides: str, bound: float | None) -> Non
     assert make_run(*overrides.split(" ")).stop.reward_bound == bound
 
 
+@pytest.mark.slow
 def test_every_game_of_env_has_a_bound_and_every_bound_its_game() -> None:
     ids = [make_run(f"env={path.stem}").env.id for path in (CONF / "env").glob("*.yaml")]
     assert {rom_of(env_id) or env_id for env_id in ids} == set(OmegaConf.load(CONF / "reward_bounds.yaml"))
@@ -347,11 +343,13 @@ def test_a_game_without_a_known_bound_is_told(overrides: str, told: str) -> None
     assert [told in sentence for sentence in unbounded(make_run(*given), given)] == [True] * bool(told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", ["ALE/Breakout-v5", "Breakout-v4", "video_pinball", "BreakoutNoFrameskip-v4"])
 def test_any_ale_game_can_be_named_by_id_or_rom(game: str) -> None:
     assert preflight(f"env.id={game}", "stop.reward_bound=null") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -429,6 +427,7 @@ def test_the_line_that_a_preset_names_composes_to_its_game_with_other_numbers(pr
     assert list(untuned(better, run.env.recipe.split())) == []
 
 
+@pytest.mark.slow
 def test_help_explains_every_group_and_ten_overrides(
     cli: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
@@ -439,6 +438,7 @@ def test_help_explains_every_group_and_ten_overrides(
     assert len([line for line in ten.splitlines() if line.strip()]) == 10
 
 
+@pytest.mark.slow
 def test_options_of_a_users_own_are_found(cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
     own = tmp_path / "mine" / "wrappers"
     own.mkdir(parents=True)

@@ -74,6 +74,7 @@ def test_a_dict_gives_the_entry_that_is_named() -> None:
     assert check_run(run_of("dict", "env.observation_key=image")).frame_shape == (3, 20, 24)
 
 
+@pytest.mark.slow
 def test_the_stages_work_on_images_of_any_layout() -> None:
     for kind in ("hw", "hwc", "chw"):
         spec = check_run(run_of(kind, "wrappers.resize=16", "wrappers.grayscale=true", "wrappers.frame_skip=2",
@@ -143,6 +144,7 @@ def test_no_input_scale_is_advised_where_one_was_given(caplog: pytest.LogCapture
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_an_environment_that_keeps_silent_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     check_run(make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: slow}", "parallelism.timeout_s=1"))
     told = capsys.readouterr().err
@@ -150,6 +152,7 @@ def test_an_environment_that_keeps_silent_is_told(capsys: pytest.CaptureFixture[
     assert "toy_envs.py:" in told and told.endswith("Ctrl-C ends the wait.\n") and told.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
 def test_a_class_that_is_not_registered_can_be_named(parallelism: str, tmp_path: Path) -> None:
     run = make_toy(*HELD.get(parallelism, [f"parallelism={parallelism}"]), "env.id=toy_envs:Counter",
@@ -160,6 +163,7 @@ def test_a_class_that_is_not_registered_can_be_named(parallelism: str, tmp_path:
     assert {game.split(",")[2] for game in games} == {"5"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "parallelism"),
     [("board", "serial"), ("board", "overlap"), ("board", "process"), ("discrete", "serial")],
@@ -182,6 +186,7 @@ THIRD_PARTY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parallelism"),
     [("MinAtar", "process"), ("MiniGrid", "overlap"), ("Box2D", "serial"), ("classic control", "overlap"),

@@ -48,6 +48,7 @@ def play(env: VectorEnv, num_actions: int, steps: int) -> list[Step]:
     return taken
 
 
+@pytest.mark.slow
 def test_contract(made: tuple[RunConfig, VectorEnv]) -> None:
     run, env = made
     spec = describe(run)
@@ -79,6 +80,7 @@ def test_contract(made: tuple[RunConfig, VectorEnv]) -> None:
             np.testing.assert_array_equal(before.frames, now.frames)
 
 
+@pytest.mark.slow
 def test_whole_games_are_counted_with_all_their_lives() -> None:
     """A Breakout game is one episode with its real score, though the learner sees five clipped ones."""
     totals = {}

@@ -20,6 +20,7 @@ GAMES = {"pong": "Pong", "breakout": "Breakout", "seaquest": "Seaquest", "enduro
 STEPS = 3000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", GAMES)
 def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
     """Thousands of random steps, resets included; Gymnasium has no FIRE reset and no lost-life ends."""
@@ -56,6 +57,7 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
     theirs.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", GAMES)
 def test_native_equals_deepmind_where_their_definitions_coincide(game: str) -> None:
     """Frames, rewards, lost lives, returns and ends, also in mid-skip (frame 1003), but without random no-ops."""
@@ -82,12 +84,13 @@ def test_native_equals_deepmind_where_their_definitions_coincide(game: str) -> N
         env.close()
 
 
+@pytest.mark.slow
 def test_native_draws_its_noops_differently() -> None:
     """The known difference: native draws 0..noop_max-1 and counts FIRE among them; deepmind draws 1..noop_max."""
 
     def frames_at_start(native: bool, fire: bool) -> set[int]:
         if native:
-            env = AtariVectorEnv("breakout", 30, num_threads=1, noop_max=3, use_fire_reset=fire)
+            env = AtariVectorEnv("breakout", 15, num_threads=1, noop_max=3, use_fire_reset=fire)
             frames = env.reset(seed=0)[1]["episode_frame_number"]
             env.close()
             return set(map(int, frames))
@@ -130,6 +133,7 @@ def test_a_game_that_ends_mid_skip_shows_the_frames_before() -> None:
         assert (frame[0, 0], reward, terminated) == (last, 2.0, True)
 
 
+@pytest.mark.slow
 def test_tweaked_is_the_last_frame_resized_by_pillow() -> None:
     run = make_run("wrappers=tweaked", "wrappers.fire_reset=false")
     env = make_env(run.env, run.wrappers)
@@ -144,6 +148,7 @@ def test_tweaked_is_the_last_frame_resized_by_pillow() -> None:
     env.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "shape"),
     [
@@ -165,6 +170,7 @@ def test_each_stage_can_be_switched_off_or_changed(overrides: list[str], shape: 
     env.close()
 
 
+@pytest.mark.slow
 def test_rules_of_the_game_follow_the_id_and_can_be_switched() -> None:
     from dqnspeed.envs.games import atari_game
 
@@ -177,6 +183,7 @@ def test_rules_of_the_game_follow_the_id_and_can_be_switched() -> None:
     assert make_env(switched.env, switched.wrappers).action_space.n == 18
 
 
+@pytest.mark.slow
 def test_without_max_pooling_native_shows_another_frame_only_at_an_end_in_mid_skip() -> None:
     common = ["wrappers.noop_max=0", "wrappers.max_pool=false", "env.max_episode_frames=403"]
     native, ours = make_vector_env(make_run("wrappers=native", *common)), make_vector_env(make_run(*common))
@@ -203,6 +210,7 @@ STARTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", STARTS)
 def test_what_is_pressed_at_a_games_start_is_in_its_set_and_nothing_it_brings_is_lost(line: str) -> None:
     """Rewards of a few steps, those of the start included, are those of the bare game after as many frames."""
@@ -245,6 +253,7 @@ def test_what_is_pressed_at_a_games_start_is_in_its_set_and_nothing_it_brings_is
         env.close()
 
 
+@pytest.mark.slow
 def test_fire_is_not_pressed_where_it_costs_whatever_a_sticky_joystick_does() -> None:
     for sticky in (0.0, 0.25, 0.9):
         game = atari_game(make_run("env.id=haunted_house", f"env.sticky_actions={sticky}").env)

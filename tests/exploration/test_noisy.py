@@ -83,6 +83,7 @@ def test_under_autocast_it_gives_what_a_linear_layer_gives(training: bool) -> No
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in used)
 
 
+@pytest.mark.slow
 def test_compiled_in_one_graph_it_still_draws_anew() -> None:
     layer, x = NoisyLinear(5, 3), torch.randn(4, 5)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)

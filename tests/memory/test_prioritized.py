@@ -329,6 +329,7 @@ def write(buffers: SharedBuffers | LocalBuffers, lock: Any, lane: int, seconds: 
             i += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "writers"), [("thread", 2), ("process", 1)])
 def test_what_is_drawn_is_whole_while_others_write(kind: str, writers: int) -> None:
     layout = ring_layout(writers, 100, (2,), np.dtype(np.int64))

@@ -21,6 +21,7 @@ from dqnspeed.tracking.metrics import Clock
 from dqnspeed.trainer import train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["serial", "overlap", "process parallelism.replay_ratio=16"])
 def test_evaluations_reach_the_metrics_and_files(kind: str, tmp_path: Path) -> None:
     # A report tells of the newest evaluation; reports that come this often tell of each.
@@ -42,6 +43,7 @@ def test_evaluations_reach_the_metrics_and_files(kind: str, tmp_path: Path) -> N
     assert summary["eval_return_mean"] == pytest.approx(told[-1]["eval/return_mean"], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_training_goes_on_as_if_it_had_not_been_evaluated(tmp_path: Path) -> None:
     outcomes = []
     for name, overrides in (("with", ["eval.every_steps=100", "eval.episodes=2"]), ("without", [])):
@@ -61,6 +63,7 @@ def test_an_evaluation_takes_no_time_of_the_training_clock() -> None:
     assert clock.now() < 0.1
 
 
+@pytest.mark.slow
 def test_the_evaluations_mean_can_stop_a_run(tmp_path: Path) -> None:
     run = make_toy(
         "eval.every_steps=300", "eval.episodes=2", "stop.on=eval", "stop.reward_bound=28", "stop.max_steps=5000"
@@ -83,6 +86,7 @@ def test_games_are_shared_out_so_that_short_ones_count_no_more_than_long_ones() 
     assert all(game.episode_return == 28 and game.length == 7 for game in games) and set(seen) == {3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrappers", ["tweaked", "native"])
 def test_greedy_games_are_no_copies_and_it_is_told_where_they_are(wrappers: str) -> None:
     run = make_run(f"wrappers={wrappers}", "wrappers.noop_max=0", "env.max_episode_frames=200", "num_envs=2")
