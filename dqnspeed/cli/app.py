@@ -9,13 +9,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra._internal.utils import get_args_parser
 
 from dqnspeed import about
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
+from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config.options import ConfigError
 
@@ -28,9 +28,7 @@ def run_app(job: Callable[..., Any]) -> None:
         print(about())
         return
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors over instead of printing them
-    # As with python -m, in child processes too; but last, so that they cannot find another dqnspeed than this process.
-    if not getattr(sys.flags, "safe_path", False) and not {"", str(Path.cwd())} & set(sys.path):
-        sys.path.append(str(Path.cwd()))
+    find_modules_here()
     try:
         with one_sentence():
             job()

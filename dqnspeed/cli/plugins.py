@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import importlib
-import logging
+import multiprocessing
 import os
 import pkgutil
+import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from dqnspeed import actors, algorithms, envs, execution, exploration, memory, networks, tracking
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import FOLDERS
-
-log = logging.getLogger(__name__)
 
 ENTRY_POINTS = "dqnspeed.plugins"
 VARIABLE = "DQNSPEED_PLUGINS"
-FAILED: dict[str, str] = {}  # plugins that could not be imported, and why
 
 
 class PluginFolders(SearchPathPlugin):
@@ -32,19 +32,40 @@ class PluginFolders(SearchPathPlugin):
 
 def load() -> None:
     """Import every module that registers options: ours, the entry points of packages, and those that
-    ``DQNSPEED_PLUGINS=module,...`` names.
+    ``DQNSPEED_PLUGINS=module,...`` names, which are found in the working folder too.
 
-    A plugin that cannot be imported is told in one warning; runs that do not use it go on.
+    A plugin that cannot be imported is told in one sentence; runs that do not use it go on.
     """
     for package in (actors, algorithms, envs, execution, exploration, memory, networks, tracking):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
+    installed = [point.module for point in entry_points(group=ENTRY_POINTS)]
     named = [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
-    for name in dict.fromkeys([*(point.value for point in entry_points(group=ENTRY_POINTS)), *named]):
+    if named:
+        find_modules_here()
+    for name in dict.fromkeys([*installed, *named]):
         try:
-            importlib.import_module(name.partition(":")[0])
-        except Exception as error:  # whatever somebody else's module raises
-            FAILED[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": .")
-            log.warning("plugin %s: could not be imported (%s); its options are missing.", name, FAILED[name])
-    if PluginFolders not in Plugins.instance().discover(SearchPathPlugin):
-        Plugins.instance().register(PluginFolders)
+            importlib.import_module(name)
+        except ConfigError as error:
+            tell(f"plugin {name}: {error}")
+        except (Exception, SystemExit) as error:  # whatever somebody else's module raises
+            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": .")
+            tell(f"plugin {name}: could not be imported ({reason}); its options are missing.")
+    Plugins.instance().register(PluginFolders)
+
+
+def find_modules_here() -> None:
+    """Let modules in the working folder be imported, as with ``python -m``, in child processes too.
+
+    The folder comes last, so that they cannot find another dqnspeed than this process.
+    """
+    if not getattr(sys.flags, "safe_path", False) and not {"", str(Path.cwd())} & set(sys.path):
+        sys.path.append(str(Path.cwd()))
+
+
+def tell(sentence: str) -> None:
+    """Say on stderr what is wrong with a plugin; once, and not again in each process that a run starts."""
+    if (
+        multiprocessing.current_process().name == "MainProcess"
+    ):  # a child imports its main module before it has a parent
+        print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)

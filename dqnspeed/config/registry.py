@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import RunConfig
@@ -44,7 +44,7 @@ def register(group: str, name: str) -> Callable[[Option], Option]:
     """A class decorator: the frozen dataclass is the option ``group=name``.
 
     Raises:
-        ConfigError: there is no such group, the class is of another, or the name is taken.
+        ConfigError: there is no such group, the class is of another or no dataclass, or the name is taken.
     """
     if group not in GROUPS:
         raise ConfigError(f"register({group!r}, {name!r}): there is no such group; choose one of {', '.join(GROUPS)}.")
@@ -53,6 +53,10 @@ def register(group: str, name: str) -> Callable[[Option], Option]:
         known = GROUPS[group]
         if not issubclass(option, known.base):
             raise ConfigError(f"{group}={name}: {_path(option)} must be a subclass of {_path(known.base)}.")
+        if "__dataclass_fields__" not in vars(option):
+            raise ConfigError(f"{group}={name}: {_path(option)} must be a dataclass itself, under register().")
+        if plain := [f.name for f in fields(cast("Any", option)) if "about" not in f.metadata]:
+            raise ConfigError(f"{group}={name}: {_path(option)}.{plain[0]} must be made by option(...).")
         taken = known.options.setdefault(name, option)
         if _path(taken) != _path(option):
             raise ConfigError(f"{group}={name}: is registered twice, by {_path(taken)} and {_path(option)}.")
@@ -63,8 +67,16 @@ def register(group: str, name: str) -> Callable[[Option], Option]:
 
 
 def add_folder(folder: str | Path) -> None:
-    """Let Hydra find the option files in ``folder``, laid out as ``conf/``."""
-    FOLDERS.append(Path(folder).resolve())
+    """Let Hydra find the option files in ``folder``, laid out as ``conf/``.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    path = Path(folder).resolve()
+    if not path.is_dir():
+        raise ConfigError(f"add_folder: {path} is no folder.")
+    if path not in FOLDERS:
+        FOLDERS.append(path)
 
 
 def class_of(group: str, name: Any) -> type:
@@ -84,10 +96,9 @@ def class_of(group: str, name: Any) -> type:
     return found
 
 
-def names_of(option: type) -> Iterator[str]:
-    """``GROUP=NAME`` of an option's class, for each name it has."""
-    for group, known in GROUPS.items():
-        yield from (f"{group}={name}" for name, kind in known.options.items() if kind is option)
+def names_of(option: type, group: str) -> Iterator[str]:
+    """Each name that a class has as an option of ``group``."""
+    yield from (name for name, kind in GROUPS[group].options.items() if kind is option)
 
 
 def _path(option: type) -> str:
