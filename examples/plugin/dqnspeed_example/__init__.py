@@ -1,0 +1,10 @@
+"""An option of each kind for dqnspeed. Importing this package registers them."""
+
+from pathlib import Path
+
+from dqnspeed.config.registry import add_folder
+from dqnspeed_example import actors, algorithm, exploration, network, optimizer, replay, tracker, wrapper
+
+add_folder(Path(__file__).parent / "conf")
+
+__all__ = ["actors", "algorithm", "exploration", "network", "optimizer", "replay", "tracker", "wrapper"]

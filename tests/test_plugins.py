@@ -1,0 +1,420 @@
+"""Options that other packages bring: the example, its documentation, and plugins that fail."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from conftest import TESTS, environment, make_toy
+from omegaconf import DictConfig, OmegaConf
+
+from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.cli import compose
+from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.config import registry
+from dqnspeed.config.options import ConfigError
+from dqnspeed.envs import describe
+from dqnspeed.memory import Rows
+
+REPOSITORY = TESTS.parent
+EXAMPLE = REPOSITORY / "examples" / "plugin"
+NONE = OmegaConf.load(f"{CONF_DIR}/wrappers/none.yaml")
+FEW = [
+    "env=cartpole",
+    "algo.learning_starts=60",
+    "tracking.tensorboard=false",
+    "tracking.wandb=disabled",
+    "tracking.progress=off",
+    "tracking.report_every_s=0.1",
+    "execution.threads=1",
+    "stop.max_steps=150",
+]
+OWN = [
+    "algo=expected_sarsa",
+    "replay=recent",
+    "replay.draws=3",
+    "exploration=cosine",
+    "model=fourier",
+    "optimizer=nadam",
+    "tracking=status",
+    "wrappers=flicker",  # the numbers of deepmind, here those of none
+    *(f"wrappers.{key}={json.dumps(NONE[key])}" for key in NONE if key not in ("defaults", "name")),
+]
+EVERY = [*OWN, "parallelism=paced", "parallelism.steps_per_second=5000"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the example package is installed in."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
+    subprocess.run([*pip, "--no-build-isolation", "--no-deps", f"--target={folder}", str(EXAMPLE)], check=True)
+    return folder
+
+
+def call(*words: str, cwd: Path, path: Path | str = "", plugins: str = "") -> subprocess.CompletedProcess[str]:
+    """``python ...`` in ``cwd`` with the packages installed in ``path`` and ``DQNSPEED_PLUGINS=plugins``."""
+    env = {**environment(), "DQNSPEED_PLUGINS": plugins}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(path), env["PYTHONPATH"])))
+    return subprocess.run([sys.executable, *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def trained(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds ``run``, trained with every option of the example."""
+    folder = tmp_path_factory.mktemp("trained")
+    done = call("-m", "dqnspeed.train", *FEW, *EVERY, "hydra.run.dir=run", cwd=folder, path=site)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The example package, imported here and forgotten again."""
+    for known in registry.GROUPS.values():
+        monkeypatch.setattr(known, "options", dict(known.options))
+    monkeypatch.setattr(registry, "FOLDERS", [])
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    yield importlib.import_module("dqnspeed_example")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "dqnspeed_example"]:
+        del sys.modules[name]
+
+
+@pytest.mark.slow
+def test_a_run_with_an_option_of_each_kind_trains_and_tells_them(trained: Path) -> None:
+    summary = json.loads((trained / "run" / "summary.json").read_text())
+    assert summary["stopped_by"] == "max_steps" and summary["updates"] > 0
+    assert summary["algo"] == "expected_sarsa" and "replay=recent replay.draws=3" in summary["label"]
+    assert (trained / "run" / "status.txt").read_text().endswith("ended by max_steps\n")
+    chosen = json.loads((trained / "run" / "config.json").read_text())
+    names = {group: chosen[group]["name"] for group in registry.GROUPS}
+    assert names == dict(word.split("=") for word in EVERY if "." not in word)
+    assert chosen["wrappers"]["blank"] == 0.5 and chosen["exploration"]["decay_steps"] == 100_000
+
+
+@pytest.mark.slow
+def test_actor_processes_find_the_classes_of_a_plugin(site: Path, tmp_path: Path) -> None:
+    done = call("-m", "dqnspeed.train", *FEW, *OWN, "parallelism=process", cwd=tmp_path, path=site)
+    assert done.returncode == 0, done.stderr
+    assert "dqnspeed:" not in done.stderr
+
+
+@pytest.mark.slow
+def test_such_a_run_is_gone_on_with_and_played(trained: Path, site: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "run", tmp_path / "run")
+    done = call("-m", "dqnspeed.train", "resume=run", "stop.max_steps=180", cwd=tmp_path, path=site)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["agent_steps"] == 180
+    done = call("-m", "dqnspeed.play", "run=run", "episodes=2", cwd=tmp_path, path=site)
+    assert done.returncode == 0 and "over 2 games" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_over_options_of_a_plugin(site: Path, tmp_path: Path) -> None:
+    sweep = ["-m", "dqnspeed.train", "-m", *FEW, "exploration=cosine,linear", "hydra.sweep.dir=it"]
+    done = call(*sweep, cwd=tmp_path, path=site)
+    assert done.returncode == 0, done.stderr
+    chosen = [json.loads((tmp_path / "it" / job / "config.json").read_text()) for job in "01"]
+    assert [config["exploration"]["name"] for config in chosen] == ["cosine", "linear"]
+
+
+@pytest.mark.slow
+def test_without_its_plugin_a_run_is_refused_and_its_report_is_not(trained: Path) -> None:
+    kept = sorted(path.stat().st_mtime_ns for path in (trained / "run").rglob("*"))
+    resumed = ["dqnspeed.train", "resume=run", "stop.max_steps=500"]
+    for words in (resumed, ["dqnspeed.play", "run=run"], ["dqnspeed.train", "algo=expected_sarsa"]):
+        done = call("-m", *words, cwd=trained)
+        assert done.returncode == 2 and re.fullmatch(r"dqnspeed: algo=expected_sarsa: .+\.\n", done.stderr), done.stderr
+    done = call("-m", "dqnspeed.report", "run", cwd=trained)
+    assert done.returncode == 0 and "algo=expected_sarsa" in done.stdout, done.stderr
+    assert sorted(path.stat().st_mtime_ns for path in (trained / "run").rglob("*")) == kept
+
+
+def test_a_network_of_a_plugin_that_is_gone_is_no_label() -> None:
+    stored = OmegaConf.create({"model": {"name": "fourier", "waves": 64}})
+    with pytest.raises(ConfigError, match=r"^model=fourier: .*plugin"):
+        compose.upgraded(stored, OmegaConf.create({}))
+    stored.model = {"name": "anything", "hidden": [8]}
+    assert compose.upgraded(stored, OmegaConf.create({})).model.name == "anything"
+
+
+@pytest.mark.slow
+def test_help_lists_what_a_plugin_brings_and_no_schemas(site: Path, tmp_path: Path) -> None:
+    told = call("-m", "dqnspeed.train", "--help", cwd=tmp_path, path=site).stdout
+    options = dict(line.split(": ") for line in told.splitlines() if re.match(r"[a-z]+: ", line))
+    for word in (word for word in EVERY if "." not in word):
+        group, name = word.split("=")
+        assert name in options[group].split(", ")
+    assert set(options) == {path.name for path in Path(CONF_DIR).iterdir() if path.is_dir()}
+    assert {"standard", "convolutional"}.isdisjoint(", ".join(options.values()).split(", "))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("replay=recent replay.draws=0", r"replay\.draws=0: must be at least 1\."),
+        (
+            "replay.draws=2",
+            r"replay\.draws=2: there is no such option of replay=uniform; it belongs to replay=recent\.",
+        ),
+    ],
+)
+def test_a_mistake_with_a_plugin_s_option_is_one_sentence(given: str, told: str, site: Path, tmp_path: Path) -> None:
+    done = call("-m", "dqnspeed.train", *FEW, *given.split(), cwd=tmp_path, path=site)
+    assert done.returncode == 2 and re.fullmatch(f"dqnspeed: {told}\n", done.stderr), done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+HEAD = """
+from __future__ import annotations
+from dataclasses import dataclass
+from pathlib import Path
+from dqnspeed.config.options import option
+from dqnspeed.config.registry import add_folder, register
+from dqnspeed.memory.replay import Replay
+from dqnspeed.memory.uniform import Uniform, UniformReplay
+from dqnspeed.networks.torso import Convolutional
+"""
+MINE = """
+@register("replay", "mine")
+@dataclass(frozen=True)
+class Mine(Replay):
+    extra: int = option("one more number", ge=1, default=3)
+
+    def make(self, *args, **kwargs):
+        return UniformReplay(*args, **kwargs)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["python -m", "console script"])
+def test_a_module_of_the_working_folder_is_a_plugin_if_it_is_named(command: str, tmp_path: Path) -> None:
+    (tmp_path / "my_options.py").write_text(HEAD + MINE)
+    script = tmp_path / "bin" / "dqnspeed-train"  # as pip writes it
+    script.parent.mkdir()
+    script.write_text("from dqnspeed.train import main\nif __name__ == '__main__':\n    main()\n")
+    words = ["-m", "dqnspeed.train"] if command == "python -m" else [str(script)]
+    given = ["model=mlp", "replay=mine", "parallelism=process", "hydra.run.dir=run"]
+    done = call(*words, *FEW, *given, cwd=tmp_path, plugins="my_options")
+    assert done.returncode == 0 and "dqnspeed:" not in done.stderr, done.stderr
+    replay = json.loads((tmp_path / "run" / "config.json").read_text())["replay"]
+    assert replay == {"name": "mine", "capacity": 100_000, "extra": 3}
+
+
+@pytest.mark.slow
+def test_a_plugin_that_cannot_be_imported_is_told_once_and_other_runs_train(tmp_path: Path) -> None:
+    about = tmp_path / "site" / "broken-0.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 0.1\n")
+    (about / "entry_points.txt").write_text("[dqnspeed.plugins]\nit = broken_options\n")
+    (tmp_path / "site" / "broken_options.py").write_text("raise RuntimeError('on purpose\\nwith more')\n")
+    done = call("-m", "dqnspeed.train", *FEW, "parallelism=process", cwd=tmp_path, path=tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+    told = "dqnspeed: plugin broken_options: could not be imported (RuntimeError: on purpose); its options are missing."
+    assert [line for line in done.stderr.splitlines() if "plugin" in line] == [told]
+
+
+def composed(*words: str, cwd: Path, plugins: str) -> tuple[DictConfig, list[str]]:
+    done = call("-m", "dqnspeed.train", *FEW, *words, "--cfg", "job", cwd=cwd, plugins=plugins)
+    assert done.returncode == 0, done.stderr
+    config = OmegaConf.create(done.stdout)
+    assert isinstance(config, DictConfig)
+    return config, done.stderr.splitlines()
+
+
+@pytest.mark.slow
+def test_what_plugins_must_not_do_is_told_in_a_sentence_each(tmp_path: Path) -> None:
+    files = {
+        "first": MINE,
+        "second": MINE,
+        "typed": MINE.replace("extra: int", "extra: complex").replace('"mine"', '"typed"'),
+        "plain": MINE.replace("@dataclass(frozen=True)\n", "").replace('"mine"', '"plain"'),
+        "bare": MINE.replace('option("one more number", ge=1, default=3)', "3").replace('"mine"', '"bare"'),
+        "other": MINE.replace("(Replay)", "(Convolutional)").replace('"mine"', '"other"'),
+        "usurper": '@register("model", "nature")\n@dataclass(frozen=True)\nclass Nature(Convolutional):\n    pass\n',
+        "nowhere": 'add_folder("no_such_folder")\n',
+        "shadow": 'add_folder(Path(__file__).parent / "shadow_conf")\n',
+        "leaves": "raise SystemExit(3)\n",
+    }
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(HEAD + text)
+    folder = tmp_path / "shadow_conf" / "replay"
+    folder.mkdir(parents=True)
+    (folder / "uniform.yaml").write_text("name: uniform\ncapacity: 1\n")
+    config, told = composed(cwd=tmp_path, plugins=",".join([*files, "missing"]))
+    assert (config.replay.capacity, config.model.name) == (100_000, "mlp")
+    patterns = [
+        r"plugin second: replay=mine: is registered twice, by first\.Mine and second\.Mine\.",
+        r"plugin plain: replay=plain: plain\.Mine must be a dataclass itself, under register\(\)\.",
+        r"plugin bare: replay=bare: bare\.Mine\.extra must be made by option\(\.\.\.\)\.",
+        r"plugin other: replay=other: other\.Mine must be a subclass of .*ReplayConfig\.",
+        r"plugin nowhere: add_folder: .*no_such_folder is no folder\.",
+        r"plugin leaves: could not be imported \(SystemExit: 3\); its options are missing\.",
+        r"plugin missing: could not be imported \(ModuleNotFoundError: .*\); its options are missing\.",
+        r"plugin file .*shadow_conf/replay/uniform\.yaml: is not used, since .*conf/replay/uniform\.yaml .*",
+        r"plugin usurper: model=nature is left out: dqnspeed has a file of this name\.",
+        r"plugin typed: replay=typed is left out: .*complex.*",
+    ]
+    assert len(told) == len(patterns), told
+    for pattern in patterns:
+        assert any(re.fullmatch(f"dqnspeed: {pattern}", line) for line in told), (pattern, told)
+
+
+@pytest.mark.slow
+def test_option_files_of_a_users_own_stand_beside_those_of_plugins(tmp_path: Path) -> None:
+    files = {
+        "conf_of_plugin": ("large", "defaults: [mine, _self_]\ncapacity: 7000\n"),
+        "searched": ("larger", "defaults: [large, _self_]\nextra: 8\n"),
+        "given": ("largest", "defaults: [larger, _self_]\ncapacity: 9000\n"),
+    }
+    for folder, (name, text) in files.items():
+        (tmp_path / folder / "replay").mkdir(parents=True)
+        (tmp_path / folder / "replay" / f"{name}.yaml").write_text(text)
+    (tmp_path / "my_options.py").write_text(f'{HEAD}{MINE}\nadd_folder(Path(__file__).parent / "conf_of_plugin")\n')
+    folders = ["--config-dir=given", f"hydra.searchpath=[file://{tmp_path / 'searched'}]"]
+    config, told = composed("replay=largest", *folders, cwd=tmp_path, plugins="my_options")
+    assert config.replay == {"name": "mine", "capacity": 9000, "extra": 8} and not told
+
+
+@pytest.mark.slow
+def test_an_option_without_a_file_takes_numbers_of_the_class_above_it_and_its_own(tmp_path: Path) -> None:
+    (tmp_path / "my_options.py").write_text(
+        HEAD
+        + MINE
+        + """
+from dqnspeed.envs.stacks import Wrappers
+from dqnspeed.exploration.noisy import Noisy
+
+@register("exploration", "noisier")
+@dataclass(frozen=True)
+class Noisier(Noisy):
+    sigma0: float = option("more of it", gt=0, default=2.0)
+
+@register("replay", "heir")
+@dataclass(frozen=True)
+class Heir(Mine):
+    pass
+
+@register("wrappers", "own")
+@dataclass(frozen=True)
+class Own(Wrappers):
+    pass
+
+@register("model", "own")
+@dataclass(frozen=True)
+class Conv(Convolutional):
+    pass
+"""
+    )
+    chosen = ["env=pong", "exploration=noisier", "replay=heir", "wrappers=own", "model=own"]
+    config, _ = composed(*chosen, cwd=tmp_path, plugins="my_options")
+    assert (config.exploration.start, config.exploration.sigma0) == (0.0, 2.0)  # noisy's, and its own
+    assert config.replay == {"name": "heir", "capacity": 100_000, "extra": 3}
+    assert (config.wrappers.name, config.wrappers.resize, config.model.name) == ("own", 84, "own")
+    assert config.model.conv == [[32, 8, 4], [64, 4, 2], [64, 3, 1]]
+
+
+def test_the_code_of_the_documentation_is_that_of_the_example() -> None:
+    text = (REPOSITORY / "docs" / "extending.md").read_text()
+    files = [path for pattern in ("*.py", "*.yaml", "*.toml") for path in sorted(EXAMPLE.rglob(pattern))]
+    blocks = re.findall(r"```(?:python|yaml|toml)\n(.*?)```", text, re.S)
+    shown = set()
+    for block in blocks:
+        found = [path for path in files if block in path.read_text()]
+        assert found, block
+        shown |= {path.name for path in found}
+    assert shown == {path.name for path in files}
+    for group in registry.GROUPS:
+        assert f"`{group}`" in text
+
+
+def test_expected_sarsa_values_the_policy_that_is_random_now_and_then(example: ModuleType) -> None:
+    run = make_toy()
+    spec = describe(run)
+    shared = {key: value for key, value in vars(run.algo).items() if key != "double"}
+    algo = example.algorithm.ExpectedSarsa(**shared, target_epsilon=0.2)
+    learner = make_learner(replace(run, algo=algo), spec, torch.device("cpu"))
+    observations = torch.rand(5, *spec.observation_shape)
+    rewards, discounts = torch.arange(5.0), torch.full((5,), 0.5)
+    q = learner.target(observations)
+    chances = torch.full_like(q, 0.2 / q.shape[1]).scatter_add(1, q.argmax(1, keepdim=True), torch.full((5, 1), 0.8))
+    wanted = rewards + 0.5 * (chances * q).sum(dim=1)
+    none = torch.zeros(5, dtype=torch.int64)
+    torch.testing.assert_close(learner._targets(observations, none, rewards, observations, discounts), wanted)
+
+
+def test_a_recent_replay_draws_the_newer_half_more_often(example: ModuleType) -> None:
+    run = make_toy("replay.capacity=1000")
+    spec = describe(run)
+    recent = replace(run, replay=example.replay.Recent(name="recent", capacity=1000, draws=2))
+    memory = make_memory(recent, spec)
+    for number in range(400):
+        frame = np.full((1, *spec.frame_shape), number, spec.frame_dtype)
+        no, yes = np.zeros(1, bool), np.ones(1, bool)
+        memory.append(Rows(frame, np.zeros(1, int), np.array([number], np.float32), no, no, no, yes))
+    drawn = memory.sample(4000).rewards
+    assert 0.72 < (drawn >= 200).mean() < 0.78  # 1 - 0.5 ** 2
+    assert memory.sample(32).actions.shape == (32,)
+
+
+def test_a_cosine_falls_from_start_to_final(example: ModuleType) -> None:
+    numbers = {"name": "cosine", "start": 1.0, "final": 0.2, "decay_start": 100, "decay_steps": 200}
+    epsilon = example.exploration.CosineEpsilon(**numbers).epsilon_at
+    assert [round(epsilon(step), 6) for step in (0, 100, 200, 300, 900)] == [1.0, 1.0, 0.6, 0.2, 0.2]
+    assert epsilon(150) > 0.8 and epsilon(250) < 0.4  # slower at its ends than a straight line
+
+
+def test_flickering_observations_are_blank_as_often_as_asked_and_the_same_for_a_seed(example: ModuleType) -> None:
+    env = example.wrapper.Flicker(gymnasium.make("CartPole-v1"), 0.5)
+
+    def play() -> list[bool]:
+        seen = [env.reset(seed=1)[0]]
+        for _ in range(300):
+            step = env.step(env.action_space.n - 1 - len(seen) % 2)
+            seen.append(env.reset()[0] if step[2] or step[3] else step[0])
+        return [bool(frame.any()) for frame in seen]
+
+    first = play()
+    assert 0.4 < np.mean(first) < 0.6 and play() == first
+    env.close()
+
+
+def test_paced_actors_wait_for_their_clock(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Actors:
+        seconds: dict[str, float] = {}
+
+        def collect(self, limit: float, wait: bool) -> str:
+            return "collected"
+
+    slept, now = [], [10.0]
+    monkeypatch.setattr(example.actors.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(example.actors.time, "sleep", slept.append)
+    paced = example.actors.PacedActors(Actors(), 0.5)
+    assert paced.collect(1, True) == "collected" and paced.seconds == {}
+    now[0] = 10.2
+    paced.collect(1, True)
+    now[0] = 20.0  # it was late, and does not hurry
+    paced.collect(1, True)
+    paced.collect(1, True)
+    assert slept == pytest.approx([0.0, 0.3, 0.0, 0.5])
+
+
+def test_registering_twice_is_no_mistake_if_it_is_the_same_class_loaded_anew() -> None:
+    uniform = registry.class_of("replay", "uniform")
+    assert registry.register("replay", "uniform")(uniform) is uniform
+    with pytest.raises(ConfigError, match="there is no such group"):
+        registry.register("wrapper", "mine")
