@@ -285,7 +285,7 @@ def test_option_files_of_a_users_own_stand_beside_those_of_plugins(tmp_path: Pat
         (tmp_path / folder / "replay").mkdir(parents=True)
         (tmp_path / folder / "replay" / f"{name}.yaml").write_text(text)
     (tmp_path / "my_options.py").write_text(f'{HEAD}{MINE}\nadd_folder(Path(__file__).parent / "conf_of_plugin")\n')
-    folders = ["--config-dir=given", f"hydra.searchpath=[file://{tmp_path / 'searched'}]"]
+    folders = [f"hydra.searchpath=[file://{tmp_path / 'searched'}]", "--config-dir=given"]
     config, told = composed("replay=largest", *folders, cwd=tmp_path, plugins="my_options")
     assert config.replay == {"name": "mine", "capacity": 9000, "extra": 8} and not told
 
