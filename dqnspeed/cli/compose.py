@@ -131,6 +131,8 @@ def schema(chosen: DictConfig | None = None) -> DictConfig:
         if chosen is not None and name in GROUPS:
             kind = class_of(name, (chosen.get(name) or {}).get("name"))
         root[name] = _writable(kind)
+        if chosen is None and name in GROUPS and GROUPS[name].fallback:
+            OmegaConf.set_struct(root[name], False)  # a file of the user's own need not name its schema
     root.env.kwargs = {}
     OmegaConf.set_struct(root.env.kwargs, False)  # any keyword an environment of the user's own may take
     return root
@@ -186,6 +188,13 @@ def bound_of(env_id: str, pong: float | None = None) -> float | None:
     return pong if game == "pong" and pong is not None else _bounds().get(game)
 
 
+def options_of_groups() -> str:
+    """Every group of ``conf/``, of plugins and of the user's own folders, and its options: a line each."""
+    loader = GlobalHydra.instance().config_loader()
+    groups = [group for group in loader.list_groups("") if not group.startswith("hydra") and "_schema" not in group]
+    return "\n".join(f"{group}: {', '.join(loader.get_group_options(group))}" for group in sorted(groups))
+
+
 _RESOLVERS: dict[str, Callable[..., Any]] = {
     "mul": lambda *factors: math.prod(factors),
     "tenth": lambda steps, usual: max(1, (usual if steps is None else steps) // 10),  # of a run, or of the usual one
@@ -216,12 +225,15 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     own = copy.copy(cfg)
     with open_dict(own):
         own.pop("hydra", None)
+    own = OmegaConf.create(
+        cast("dict[str, Any]", OmegaConf.to_container(own))
+    )  # without the types it was composed with
     root = schema(own)
     known = _keys_of(root)
     for key in _keys_of(own):
         if key not in known:
-            kind = OmegaConf.get_type(root, key.partition(".")[0])
-            raise ConfigError(f"{key}: {unknown(key, getattr(kind, '__name__', None))}.")
+            kind = getattr(OmegaConf.get_type(root, key.partition(".")[0]), "__name__", None)
+            raise ConfigError(f"{key}: {unknown(key, kind)}.")
     run = OmegaConf.to_object(OmegaConf.merge(root, own))
     assert isinstance(run, RunConfig)
     check(run)

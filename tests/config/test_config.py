@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import get_type_hints
@@ -49,6 +49,14 @@ def test_every_option_composes_and_has_every_number_of_its_kind(option: str) -> 
     kind = class_of(group, node.name) if group in registry.GROUPS else get_type_hints(RunConfig)[group]
     assert OmegaConf.get_type(node) is kind
     assert {key for key in node if not OmegaConf.is_missing(node, key)} == {f.name for f in fields(kind)}
+
+
+def test_a_model_of_the_user_s_own_need_not_name_its_schema(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    nature = (CONF / "model" / "nature.yaml").read_text().partition("name: nature")[2]
+    (tmp_path / "model" / "mine.yaml").write_text(f"name: mine{nature}")
+    run = make_run(f"hydra.searchpath=[file://{tmp_path}]", "model=mine")
+    assert run.model == replace(make_run().model, name="mine")
 
 
 def test_no_override_gives_the_baseline_of_the_book() -> None:
