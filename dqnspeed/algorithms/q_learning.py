@@ -110,5 +110,8 @@ class TableLearner:
                 f"update {self.updates}: a value of the table is not finite; does the environment return NaN?"
             )
         errors, taken, self._errors, self._taken = self._errors, self._taken, [], []
-        mean = lambda values: float(np.mean(values)) if values else math.nan  # noqa: E731
-        return {"train/loss": mean(errors), "train/q_mean": mean(taken)}
+        return {"train/loss": _mean(errors), "train/q_mean": _mean(taken)}
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values)) if values else math.nan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from typing import Any
@@ -63,13 +64,13 @@ def _check_value(key: str, value: Any, meta: Any) -> None:
     if not math.isfinite(value):
         raise ConfigError(f"{key}={value}: must be a finite number.")
     bounds = {
-        "at least": (meta["ge"], lambda bound: value >= bound),
-        "more than": (meta["gt"], lambda bound: value > bound),
-        "at most": (meta["le"], lambda bound: value <= bound),
-        "less than": (meta["lt"], lambda bound: value < bound),
+        "at least": (meta["ge"], operator.ge),
+        "more than": (meta["gt"], operator.gt),
+        "at most": (meta["le"], operator.le),
+        "less than": (meta["lt"], operator.lt),
     }
     for words, (bound, holds) in bounds.items():
-        if bound is not None and not holds(bound):
+        if bound is not None and not holds(value, bound):
             raise ConfigError(f"{key}={value}: must be {words} {bound}.")
 
 

@@ -193,7 +193,7 @@ def cv2_threads_off() -> None:
 
 
 def _make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: str | None = None) -> gymnasium.Env:
-    return AtariEnv(
+    made: gymnasium.Env = AtariEnv(
         render_mode=render_mode,
         game=game.rom,
         obs_type="grayscale" if wrappers is None or wrappers.grayscale else "rgb",
@@ -202,6 +202,7 @@ def _make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: s
         full_action_space=game.full_action_space,
         max_num_frames_per_episode=game.max_episode_frames,
     )
+    return made
 
 
 def _make_own(env: EnvConfig, render_mode: str | None) -> gymnasium.Env:

@@ -41,7 +41,10 @@ class AsBox(gymnasium.ObservationWrapper):
             image = array.transpose(1, 2, 0) if turn else array
             return image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image
 
-        self._convert = lambda observation: arrange(np.asarray(flatten(pick(observation)), dtype))
+        def convert(observation: Any) -> np.ndarray:
+            return arrange(np.asarray(flatten(pick(observation)), dtype))
+
+        self._convert = convert
         low, high = (arrange(bound.astype(dtype)) for bound in (box.low, box.high))
         self.observation_space = spaces.Box(low, high, dtype=dtype)
 
@@ -49,13 +52,13 @@ class AsBox(gymnasium.ObservationWrapper):
         return self._convert(observation)
 
 
-def entry_of(space: spaces.Space, observation: Any, config: EnvConfig) -> tuple[spaces.Space, Any]:
+def entry_of(space: spaces.Space[Any], observation: Any, config: EnvConfig) -> tuple[spaces.Space[Any], Any]:
     """The part of an observation that is looked at, with its space."""
     pick, picked = _entry(space, config)
     return picked, pick(observation)
 
 
-def _entry(space: spaces.Space, config: EnvConfig) -> tuple[Callable[[Any], Any], spaces.Space]:
+def _entry(space: spaces.Space[Any], config: EnvConfig) -> tuple[Callable[[Any], Any], spaces.Space[Any]]:
     key = config.observation_key
     if not isinstance(space, spaces.Dict):
         if key is not None:
@@ -68,7 +71,7 @@ def _entry(space: spaces.Space, config: EnvConfig) -> tuple[Callable[[Any], Any]
     return lambda observation: observation[key], space[key]
 
 
-def _box(space: spaces.Space, config: EnvConfig) -> tuple[Convert, spaces.Box]:
+def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.Box]:
     if isinstance(space, spaces.MultiBinary) and 0 not in space.shape:
         return np.asarray, spaces.Box(0, 1, space.shape, np.uint8)
     parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
@@ -80,7 +83,7 @@ def _box(space: spaces.Space, config: EnvConfig) -> tuple[Convert, spaces.Box]:
             )
         flat = spaces.flatten_space(space)
         assert isinstance(flat, spaces.Box)
-        return (lambda observation: spaces.flatten(space, observation)), flat  # type: ignore[return-value]
+        return (lambda observation: np.asarray(spaces.flatten(space, observation))), flat
     if not isinstance(space, spaces.Box):
         raise ConfigError(
             f"env.id={config.id}: its observations are {space}; Box, MultiBinary, Discrete and MultiDiscrete can be "

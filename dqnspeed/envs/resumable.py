@@ -78,8 +78,9 @@ class Resumable(gymnasium.Wrapper):
     def game(self, state: dict[str, Any]) -> None:
         if isinstance(self.unwrapped, AtariEnv):
             self.unwrapped.restore_state(ALEState(state["ale"].tobytes()))
-            for i, frame in state["frames"].items():
-                self._frame_skip().last_two[int(i)][:] = frame  # type: ignore[union-attr]
+            if (skip := self._frame_skip()) is not None:
+                for i, frame in state["frames"].items():
+                    skip.last_two[int(i)][:] = frame
             for press, owed in zip(self._presses(), state.get("owed", [0.0, 0.0]), strict=False):
                 press.owed = owed
             self._set_rng(state["rng"])

@@ -139,7 +139,8 @@ class VectorEnv:
         before, self._lives = self._lives, self._copy(lives)
         if not self._episodic_life or lives is None or before is None:
             return np.zeros(self.num_envs, bool)
-        return (lives < before) & ~self._game_over & ~reset
+        lost: np.ndarray = (lives < before) & ~self._game_over & ~reset
+        return lost
 
     def _finished_games(self) -> list[Episode]:
         finished = []

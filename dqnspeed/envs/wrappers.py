@@ -73,7 +73,7 @@ class FireReset(_StartPresses):
 
 def action_index(env: gymnasium.Env, name: str) -> int | None:
     """The number of an ALE action in the set of this game, or ``None`` where the set does not have it."""
-    meanings = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
+    meanings: list[str] = env.get_wrapper_attr("get_action_meanings")()
     return meanings.index(name) if name in meanings else None
 
 
@@ -128,7 +128,7 @@ class PillowResize(gymnasium.ObservationWrapper):
         return np.asarray(Image.fromarray(observation).resize(self.size, self.filter))
 
 
-def resized(space: spaces.Space, side: int) -> spaces.Box:
+def resized(space: spaces.Space[Any], side: int) -> spaces.Box:
     """The space of (H, W) or (H, W, C) images after a resize to a square.
 
     Raises:
@@ -146,8 +146,11 @@ class ChannelsFirst(gymnasium.ObservationWrapper):
 
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
-        low, high = (self.observation(getattr(env.observation_space, bound)) for bound in ("low", "high"))
-        self.observation_space = spaces.Box(low, high, dtype=env.observation_space.dtype)  # type: ignore[arg-type]
+        space = env.observation_space
+        assert isinstance(space, spaces.Box)
+        self.observation_space = spaces.Box(
+            self.observation(space.low), self.observation(space.high), dtype=space.dtype
+        )
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
         if observation.ndim == 2:

@@ -106,7 +106,8 @@ class Rings:
         written = np.minimum(self._cursors(), self._rows)
         rows = np.concatenate([lane * self._rows + np.arange(held) for lane, held in enumerate(written)])
         chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
-        return self._flat["frames"][chosen]
+        frames: np.ndarray = self._flat["frames"][chosen]
+        return frames
 
     def rows(self, lane: int) -> int:
         """Rows written to ``lane`` since it was made, those that were overwritten included."""
@@ -115,7 +116,8 @@ class Rings:
     def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
         """The frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of ``lane``, as far as they are still held."""
         oldest = max(int(self._oldest[lane]), int(self._cursors()[lane]) - self._rows + self._margin)
-        return self._flat["frames"][self._index(lane, np.arange(max(begin, oldest), end))]
+        frames: np.ndarray = self._flat["frames"][self._index(lane, np.arange(max(begin, oldest), end))]
+        return frames
 
     def cut(self, lane: int, count: int) -> None:
         """Close the episodes that lanes ``lane .. lane + count - 1`` are in the middle of: nobody will go on with them.
@@ -172,7 +174,7 @@ class Rings:
 
     def _cursors(self) -> np.ndarray:
         with self._locked():
-            return self._written.copy()
+            return np.array(self._written)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -54,7 +54,9 @@ class SumTree:
 
 
 def _sums(blocks: np.ndarray) -> np.ndarray:
-    return np.einsum("ij->i", blocks)  # in a fixed order, and with less overhead than blocks.sum(axis=1)
+    # In a fixed order, and with less overhead than blocks.sum(axis=1).
+    sums: np.ndarray = np.einsum("ij->i", blocks)
+    return sums
 
 
 def _search(blocks: np.ndarray, values: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

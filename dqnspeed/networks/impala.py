@@ -58,7 +58,8 @@ class Residual(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.layers(x)
+        change: Tensor = self.layers(x)
+        return x + change
 
 
 def _activation(shape: tuple[int, ...], layer_norm: bool) -> list[nn.Module]:

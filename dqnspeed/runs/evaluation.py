@@ -109,7 +109,7 @@ class Evaluator:
     def __init__(self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device):
         self._config, self._seed, self._spec, self._network = run.eval, run.seed, spec, network
         self._run = with_starts(dataclasses.replace(run, num_envs=min(run.eval.episodes, AT_ONCE)), run.eval.noop_max)
-        self._policy = lambda rng: EpsilonGreedy(network, spec.num_actions, run.execution, device, rng)
+        self._device = device
         self._env: VectorEnv | None = None
         self._next = run.eval.every_steps
         self._told_of_copies = False
@@ -123,11 +123,17 @@ class Evaluator:
         """The games of one evaluation; none where it was given up."""
         assert self._config.every_steps is not None
         number = self.count + 1
-        policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
+        rng = np.random.default_rng([self._seed, SEEDS, number])
+        policy = EpsilonGreedy(self._network, self._spec.num_actions, self._run.execution, self._device, rng)
         seeds = env_seeds(self._seed, SEEDS, self._run.num_envs, segment=number)
-        act = lambda observations: policy(observations, self._config.epsilon)[0]  # noqa: E731
         steps = itertools.count(1)
-        enough = lambda: give_up() or next(steps) > LONGEST  # noqa: E731
+
+        def act(observations: np.ndarray) -> np.ndarray:
+            return policy(observations, self._config.epsilon)[0]
+
+        def enough() -> bool:
+            return give_up() or next(steps) > LONGEST
+
         with seeding.preserved():
             seeding.seed_everything(seeds[0])
             if self._env is None:
