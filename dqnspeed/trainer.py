@@ -119,7 +119,7 @@ class Training:
     def learn(self) -> int:
         """Do the updates that are due; returns how many they were."""
         learner, progress = self.learner, self.progress
-        if not learner.begun:
+        if not learner.started:
             if progress.agent_steps >= self.learning.start.steps:
                 learner.begin(self.memory.recent_frames(self.run.model.background_frames))
             self.memory.discard_pending()
@@ -137,7 +137,7 @@ class Training:
         """Count what came in."""
         self.progress.add(collected)
         for number, episode in self.progress.new_episodes(collected):
-            video = self.videos.film(number, episode, self.memory)
+            video = self.videos.record(number, episode, self.memory)
             self.trackers.episode(number, episode, self.progress.agent_steps, self.progress.clock.now(), video)
 
     def pause(self) -> None:
@@ -161,7 +161,7 @@ class Training:
     def report(self) -> None:
         """Tell the trackers where the run stands, the newest evaluation included once."""
         progress = self.progress
-        self.learning.presence.check()
+        self.learning.folder_check.check()
         progress.warn_busy(self.threads.adapt())
         metrics = progress.metrics(self.learner.stats(), self.learner.updates)
         metrics = {

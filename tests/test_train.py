@@ -89,9 +89,9 @@ def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> 
     assert summary["stopped_by"] == "max_steps" and not summary["solved"]
     assert summary["updates"] > 0 and summary["agent_steps"] >= 160
     if rung in SMALLER:
-        told = {name for line in lines_of(tmp_path) for name in line}
-        assert {"perf/policy_lag", "train/loss_avg"} <= told or rung == "q_learning"
-        assert ("train/epsilon" in told) == (rung in ("pqn", "q_learning"))
+        logged = {name for line in lines_of(tmp_path) for name in line}
+        assert {"perf/policy_lag", "train/loss_avg"} <= logged or rung == "q_learning"
+        assert ("train/epsilon" in logged) == (rung in ("pqn", "q_learning"))
     elif run.replay_ratio is not None:
         assert summary["replay_ratio"] == pytest.approx(run.replay_ratio, rel=0.35)
 
@@ -385,17 +385,17 @@ def test_two_jobs_of_a_sweep_run_in_one_process(
     assert result.returncode == 0, result.stderr
     summaries = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text()) for i in range(2)]
     assert [s["stopped_by"] for s in summaries] == ["max_steps"] * 2
-    told = result.stdout.splitlines()
+    lines = result.stdout.splitlines()
     for job, summary in enumerate(summaries):
         name, where = summary["label"], f"sweep{os.sep}{job}"
         assert name.startswith("baseline env.id=toy_envs:Counter-v0 ") and ("=process" in name) == (job == 1)
-        begin = next(i for i, line in enumerate(told) if line.startswith(f"{name}: toy_envs:Counter-v0, algo=dqn"))
-        assert told[begin + 1] == "goal: no bound; limits: 500 agent steps"
-        assert told[begin + 2] == f"device cpu, 1 torch thread; files in {where}"
-        assert told[begin + 3].startswith("Schedule: ")
+        begin = next(i for i, line in enumerate(lines) if line.startswith(f"{name}: toy_envs:Counter-v0, algo=dqn"))
+        assert lines[begin + 1] == "goal: no bound; limits: 500 agent steps"
+        assert lines[begin + 2] == f"device cpu, 1 torch thread; files in {where}"
+        assert lines[begin + 3].startswith("Schedule: ")
         games = summary["return_mean_games"]
         assert games == min(100, summary["episodes"]) < 100
-        assert any(line.startswith(f"{name}: stopped by") and f"over the last {games} games;" in line for line in told)
+        assert any(line.startswith(f"{name}: stopped by") and f"over the last {games} games;" in line for line in lines)
     assert len(list(tmp_path.glob("sweep/*/wandb/offline-run-*/*.wandb"))) == 2
 
 
@@ -407,9 +407,9 @@ def test_a_sweep_goes_on_after_a_job_that_fails_and_tells_of_it(
     assert result.returncode == 1 and "Traceback" not in result.stderr
     ends = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text())["stopped_by"] for i in range(4)]
     assert ends == ["error", "error", "max_steps", "max_steps"]
-    told = result.stderr.splitlines()[-3:]
-    assert told[0] == "dqnspeed: 2 of 4 jobs failed:"
-    assert [line.split(": ")[0] for line in told[1:]] == ["  sweep/0", "  sweep/1"] and "is not finite" in told[1]
+    lines = result.stderr.splitlines()[-3:]
+    assert lines[0] == "dqnspeed: 2 of 4 jobs failed:"
+    assert [line.split(": ")[0] for line in lines[1:]] == ["  sweep/0", "  sweep/1"] and "is not finite" in lines[1]
 
 
 def test_ctrl_c_ends_a_whole_sweep_and_tells_what_was_left_out(tmp_path: Path) -> None:

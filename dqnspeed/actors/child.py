@@ -142,10 +142,10 @@ def act(job: ActorJob, pipe: Any) -> None:
         else:
             _loop(job, job.weights.network, pipe)
     except (Exception, SystemExit) as error:
-        told = str(error) if isinstance(error, ActorError) else traceback.format_exc()
+        message = str(error) if isinstance(error, ActorError) else traceback.format_exc()
         # Once the run is over the learner has closed its end, and a message that was under way is lost.
         with contextlib.suppress(OSError):
-            pipe.send(Failure(told))
+            pipe.send(Failure(message))
     finally:
         pipe.close()
 

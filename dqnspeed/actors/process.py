@@ -66,7 +66,7 @@ class ProcessActors:
         self._run, self._memory, self._epsilon_at, self._device = run, memory, epsilon_at, device
         self._timeout = run.parallelism.timeout_s
         self._count = run.parallelism.num_actors
-        self._looked_at = self._attentive_since = 0.0
+        self._last_watch = self._reading_since = 0.0
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self._processes: list[Any] = []
         self._pipes: list[Any] = []
@@ -74,21 +74,21 @@ class ProcessActors:
         context = torch.multiprocessing.get_context("spawn")
         self._controls = Controls(context, self._count)
         self._states: dict[str, Any] = dict(state or {})
-        for actor, kept in self._states.items():
-            self._controls.agent_steps[int(actor)] = kept["agent_steps"]
-            self.seconds["waiting"] += kept["seconds"]["waiting"]
+        for actor, saved in self._states.items():
+            self._controls.agent_steps[int(actor)] = saved["agent_steps"]
+            self.seconds["waiting"] += saved["seconds"]["waiting"]
         self._drained = int(self._controls.agent_steps.sum())
         self._pauses = 0
         network.share_memory()
         shared = memory.buffers if isinstance(memory.buffers, SharedBuffers) else None
         try:
             for index in range(self._count):
-                here, there = context.Pipe(duplex=False)
+                receiver, sender = context.Pipe(duplex=False)
                 job = ActorJob(
                     run, spec, index, Weights(network), device, shared, lock, self._controls, self._dump(index),
                     self._states.get(str(index)), segment,
                 )  # fmt: skip
-                process = context.Process(target=act, args=(job, there), name=f"actor-{index}", daemon=True)
+                process = context.Process(target=act, args=(job, sender), name=f"actor-{index}", daemon=True)
                 try:
                     with children_ignore_signals():
                         process.start()
@@ -96,9 +96,9 @@ class ProcessActors:
                     if device.type != "cuda":
                         raise
                     raise ActorError(not_shared(run, device, first_line(error))) from error
-                there.close()
+                sender.close()
                 self._processes.append(process)
-                self._pipes.append(here)
+                self._pipes.append(receiver)
             self._await_ready()
         except BaseException:
             self.close()
@@ -143,8 +143,8 @@ class ProcessActors:
         return self._counted(collected)
 
     def state_dict(self) -> dict[str, Any]:
-        for kept in self._states.values():
-            kept["seconds"]["waiting"] = self.seconds["waiting"] / self._count
+        for saved in self._states.values():
+            saved["seconds"]["waiting"] = self.seconds["waiting"] / self._count
         return self._states
 
     def proceed(self) -> None:
@@ -201,15 +201,15 @@ class ProcessActors:
                 elif isinstance(message, Failure):
                     raise ActorError(f"actor {index} raised:\n{message.traceback}")
         except (EOFError, OSError) as error:
-            raise ActorError(self._obituary(index)) from error
+            raise ActorError(self._cause_of_death(index)) from error
 
     def _watch(self) -> None:
         now = time.monotonic()
-        if now - self._looked_at > 1.0:
-            self._attentive_since = now  # busy elsewhere: an actor may just have waited for its pipe to be read
-        self._looked_at = now
+        if now - self._last_watch > 1.0:
+            self._reading_since = now  # busy elsewhere: an actor may just have waited for its pipe to be read
+        self._last_watch = now
         for index in range(self._count):
-            silent = now - max(self._controls.heartbeat[index], self._attentive_since)
+            silent = now - max(self._controls.heartbeat[index], self._reading_since)
             if silent > self._timeout:
                 raise ActorError(
                     f"actor {index} has been silent for {silent:.0f} s (parallelism.timeout_s={self._timeout}); "
@@ -224,7 +224,7 @@ class ProcessActors:
                     raise ActorError(f"actor {index} did not start within {START_TIMEOUT_S:.0f} s.")
                 message = pipe.recv()
             except (EOFError, OSError) as error:
-                raise ActorError(self._obituary(index)) from error
+                raise ActorError(self._cause_of_death(index)) from error
             if isinstance(message, Failure):
                 raise ActorError(f"actor {index} raised while starting:\n{message.traceback}")
             if isinstance(message, Unshared):
@@ -233,7 +233,7 @@ class ProcessActors:
             if not message.games_restored:
                 self._memory.cut(index * self._run.num_envs, self._run.num_envs)
 
-    def _obituary(self, index: int) -> str:
+    def _cause_of_death(self, index: int) -> str:
         self._processes[index].join(STACK_TIMEOUT_S)
         code = self._processes[index].exitcode
         how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"

@@ -24,7 +24,7 @@ class Learner(Protocol):
     """What the training loop asks of a learner."""
 
     updates: int
-    begun: bool
+    started: bool
 
     @property
     def network(self) -> Network:
@@ -63,7 +63,7 @@ class Algorithm(AlgoConfig):
     """
 
     outputs: ClassVar[str] = "action values"  # what its network gives, a number for each action
-    errs_on_purpose: ClassVar[bool] = False  # explores for ever, and its returns are judged by evaluations
+    explores_forever: ClassVar[bool] = False  # explores for ever, and its returns are judged by evaluations
     without_processes: ClassVar[str] = "parallelism=overlap"  # what to use where actor processes cannot be had
     copies: ClassVar[int] = 0  # of the network that are kept as targets
     observations: ClassVar[int] = 2  # in a sample of a batch: that which was acted on, and the next

@@ -51,14 +51,14 @@ class GradientLearner:
         self._execution, self._optimizer = run.execution, run.optimizer
         self._max_grad_norm, self._decay_updates = run.algo.max_grad_norm, run.decay_updates
         self.device = device
-        self.updates, self.begun = 0, False
+        self.updates, self.started = 0, False
         self.network: Network = make_network(run, spec)
         self.network.place(device, run.execution.channels_last)
         self.optimizer = make_optimizer(run.optimizer, self.network, device)
         self._to_device, self._timer = ToDevice(device, run.execution.pin_memory), DeviceTimer(device)
         self._compute_loss = torch.compile(self._loss) if run.execution.compile else self._loss
         self._history = torch.zeros(HISTORY, len(self.STATS), device=device)
-        self._seen = 0
+        self._reported = 0
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimizer and the count of updates; the learning rate follows from the count."""
@@ -66,7 +66,7 @@ class GradientLearner:
             "network": self.network.state_dict(),
             "optimizer": {str(key): dict(slots) for key, slots in self.optimizer.state_dict()["state"].items()},
             "updates": self.updates,
-            "begun": self.begun,
+            "begun": self.started,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -79,14 +79,14 @@ class GradientLearner:
             for name, value in slot.items():
                 if name != "step" and value.shape == parameter.shape:
                     slot[name] = torch.empty_like(parameter).copy_(value)  # in the parameter's memory layout
-        self.updates = self._seen = state["updates"]
-        self.begun = state.get("begun", self.updates > 0)
+        self.updates = self._reported = state["updates"]
+        self.started = state.get("begun", self.updates > 0)
         self.network.version.fill_(self.updates)
 
     def begin(self, frames: np.ndarray) -> None:
         """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
         self.network.preprocess.measure(torch.from_numpy(frames))
-        self.begun = True
+        self.started = True
 
     def warm_up(self, batch: Any) -> None:
         """Compile, choose kernels and touch memory as an update on ``batch`` would; nothing of the learner changes."""
@@ -126,12 +126,12 @@ class GradientLearner:
         Raises:
             NotFiniteError: one of them, or a weight, is infinite or NaN.
         """
-        count = min(self.updates - self._seen, HISTORY)
+        count = min(self.updates - self._reported, HISTORY)
         if not count:
             return dict.fromkeys(self.STATS, math.nan)
         order = torch.arange(self.updates - count, self.updates, device=self.device)
         history = self._history[order % HISTORY].cpu()
-        self._seen = self.updates
+        self._reported = self.updates
         bad = ~torch.isfinite(history).all(dim=1)
         if bad.any():
             first = self.updates - count + int(bad.nonzero()[0])

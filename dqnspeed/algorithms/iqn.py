@@ -94,7 +94,8 @@ class QuantileNetwork(QNetwork):
         """``(B, N, num_actions) float32`` at the fractions ``taus`` ``(B, N)``."""
         features = self.features(self.preprocess(observations))
         both = features[:, None] * self.embedding(taus)  # (B, N, F)
-        return self.streams(both.flatten(0, 1))[:, :, 0].unflatten(0, taus.shape)
+        quantiles: Tensor = self.streams(both.flatten(0, 1))[:, :, 0].unflatten(0, taus.shape)
+        return quantiles
 
 
 class IQNLearner(DeepQLearner):

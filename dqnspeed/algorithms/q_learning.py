@@ -27,7 +27,7 @@ from dqnspeed.networks.table import Table
 @dataclass(frozen=True)
 class QLearning(FromStream):
     uses = ("exploration",)
-    errs_on_purpose = True
+    explores_forever = True
 
     step_size: float = option("share of the TD error that a table's entry moves", gt=0, le=1)
 
@@ -69,20 +69,20 @@ class TableLearner:
     def __init__(self, algo: QLearning, network: Table):
         self.network: Network = network
         self._table, self._step_size = network.values, algo.step_size
-        self.updates, self.begun = 0, False
+        self.updates, self.started = 0, False
         self._errors: list[float] = []
         self._taken: list[float] = []
 
     def state_dict(self) -> dict[str, Any]:
-        return {"network": self.network.state_dict(), "updates": self.updates, "begun": self.begun}
+        return {"network": self.network.state_dict(), "updates": self.updates, "begun": self.started}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.network.load_state_dict(as_tensors(state["network"]))
-        self.updates, self.begun = state["updates"], state["begun"]
+        self.updates, self.started = state["updates"], state["begun"]
 
     def begin(self, frames: np.ndarray) -> None:
         """A table needs no preparation."""
-        self.begun = True
+        self.started = True
 
     def warm_up(self, batch: Batch) -> None:
         """A table has nothing to prepare."""

@@ -35,7 +35,7 @@ def run_app(job: Callable[..., Any]) -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     finally:
-        for line in sweep.told():
+        for line in sweep.report():
             print(line, file=sys.stderr)
     if sweep.failed:
         sys.exit(1)

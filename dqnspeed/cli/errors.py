@@ -56,10 +56,10 @@ def explain(error: BaseException) -> str:
         quoted = "KEY='\"VALUE\"' where it has other signs"
         return f"{error.override}: cannot be read; give GROUP=OPTION or KEY=VALUE ({quoted})."
     if "Config group override must be" in text:
-        given = [
+        arguments = [
             f"{argument}: " for argument in sys.argv[1:] if re.match(r"[\w/]*=([\d.]*|null|true|false)$", argument)
         ]
-        return f"{''.join(given[:1])}a group takes the name of one of its options."
+        return f"{''.join(arguments[:1])}a group takes the name of one of its options."
     known = re.search(r"Could not append to config\. An item is already at '([\w.@/]+)'", text)
     if known:
         return f"+{known.group(1)}: is an option already; drop the +."
@@ -68,7 +68,7 @@ def explain(error: BaseException) -> str:
     where = f", in the option file {file.group(1)}" if file else ""
     if full_key and re.search(r"Key '.+' (?:is )?not in", f"{text}\n{cause}"):
         lacking = re.search(r"object_type=(\w+)", f"{text}\n{cause}")
-        return f"{_as_given(full_key)}: {compose.unknown(full_key, lacking and lacking.group(1), where)}."
+        return f"{_as_written(full_key)}: {compose.unknown(full_key, lacking and lacking.group(1), where)}."
     if full_key and "is not Optional" in str(cause):
         return f"{full_key}=null: needs a value."
     if file:
@@ -83,10 +83,10 @@ def explain(error: BaseException) -> str:
     return f"{_first_line(error)}."
 
 
-def _as_given(key: str) -> str:
+def _as_written(key: str) -> str:
     """``key=value`` where the command line gives it one."""
-    given = [a for a in sys.argv[1:] if a.lstrip("+").startswith(f"{key}=")]
-    return given[-1].lstrip("+") if given else key
+    written = [a for a in sys.argv[1:] if a.lstrip("+").startswith(f"{key}=")]
+    return written[-1].lstrip("+") if written else key
 
 
 def _explain_missing_option(error: MissingConfigException, text: str) -> str:

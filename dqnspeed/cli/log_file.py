@@ -10,7 +10,7 @@ import sys
 class LogFile(logging.FileHandler):
     """``train.log``; a disk that refuses it is told in one sentence, once, and it is tried again with each record."""
 
-    _told = False
+    _reported = False
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -27,8 +27,8 @@ class LogFile(logging.FileHandler):
         if stream is not None:
             with contextlib.suppress(OSError):  # what it still holds goes with it
                 stream.close()
-        if not self._told and not isinstance(
+        if not self._reported and not isinstance(
             error, FileNotFoundError
         ):  # the run itself notices that its folder is gone
             print(f"dqnspeed: {self.baseFilename} could not be written: {error.strerror}.", file=sys.stderr)
-        self._told = True
+        self._reported = True

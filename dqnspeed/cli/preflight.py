@@ -41,28 +41,28 @@ class Preflight(Callback):
     """Checks every job of a run or a sweep, and claims its folder, before Hydra writes the first file."""
 
     def __init__(self) -> None:
-        self._held = contextlib.ExitStack()
+        self._locks = contextlib.ExitStack()
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
             HydraConfig.instance().cfg = cast("HydraConf", config)  # folders may be named by it
-            if _is_given(config, "hydra.run.dir"):
+            if _is_set(config, "hydra.run.dir"):
                 _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
             _check_jobs([(config, config.hydra.overrides.task)])
-            self._held.enter_context(_claimed(config, "run"))
+            self._locks.enter_context(_output_folder(config, "run"))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
             jobs = list(_jobs_in_new_folders(config))
             _check_jobs(jobs)
-            self._held.enter_context(_claimed(config, "sweep"))
+            self._locks.enter_context(_output_folder(config, "sweep"))
             sweep.jobs = len(jobs)
 
     def on_run_end(self, config: DictConfig, **_: Any) -> None:
-        self._held.close()
+        self._locks.close()
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        self._held.close()
+        self._locks.close()
 
 
 def check_run(run: RunConfig) -> EnvSpec:
@@ -73,19 +73,19 @@ def check_run(run: RunConfig) -> EnvSpec:
     """
     check_execution(run)
     check_threads(run)
-    with envs.Watchdog(run.parallelism.timeout_s, functools.partial(_tell_of_silence, run)):
+    with envs.Watchdog(run.parallelism.timeout_s, functools.partial(_report_silence, run)):
         spec = envs.describe(run)
-        doubts = envs.probe(run.env, run.model.input_scale)
+        warnings = envs.probe(run.env, run.model.input_scale)
     algorithm_of(run).check_spec(run, spec)
     check_fits(run, spec)
     check_footprint(run, spec)
     check_video(run, spec)
-    for doubt in doubts:
-        log.warning("%s", doubt)
+    for warning in warnings:
+        log.warning("%s", warning)
     return spec
 
 
-def _tell_of_silence(run: RunConfig, line: str) -> None:
+def _report_silence(run: RunConfig, line: str) -> None:
     limit = run.parallelism.timeout_s
     print(
         f"dqnspeed: env.id={run.env.id}: has not answered for {limit:g} s ({line}); Ctrl-C ends the wait.",
@@ -95,12 +95,12 @@ def _tell_of_silence(run: RunConfig, line: str) -> None:
 
 
 def _check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> None:
-    told = dict[str, None]()  # in their order, each once
-    for config, given in jobs:
-        run, overrides = from_hydra(config), list(given)
+    sentences = dict[str, None]()  # in their order, each once
+    for config, task in jobs:
+        run, overrides = from_hydra(config), list(task)
         check_run(run)
-        told |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides), *unbounded(run, overrides)])
-    for sentence in told:
+        sentences |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides), *unbounded(run, overrides)])
+    for sentence in sentences:
         log.warning("%s", sentence)
 
 
@@ -125,7 +125,7 @@ def _jobs_in_new_folders(config: DictConfig) -> Iterator[tuple[DictConfig, list[
             job.hydra.job.id = job.hydra.job.num = number
         HydraConfig.instance().cfg = cast("HydraConf", job)
         folder = Path(job.hydra.sweep.dir, job.hydra.sweep.subdir)
-        if _is_given(config, "hydra.sweep.dir"):
+        if _is_set(config, "hydra.sweep.dir"):
             _check_folder_is_new("hydra.sweep.dir", folder)
         if folder in folders:
             raise ConfigError(f"hydra.sweep.subdir={job.hydra.sweep.subdir}: several jobs would write there.")
@@ -136,13 +136,13 @@ def _jobs_in_new_folders(config: DictConfig) -> Iterator[tuple[DictConfig, list[
 
 
 @contextlib.contextmanager
-def _claimed(config: DictConfig, mode: str) -> Iterator[None]:
-    """The folder of a ``run`` or a ``sweep``: what was asked for, else a new one, whose name Hydra is told."""
+def _output_folder(config: DictConfig, mode: str) -> Iterator[None]:
+    """The folder of a ``run`` or a ``sweep``: what was asked for, else a new one, whose name Hydra gets."""
     option, folder = f"hydra.{mode}.dir", Path(config.hydra[mode].dir)
     if not config.hydra[mode].dir:
         raise ConfigError(f"{option}=: name a folder.")
     try:
-        if _is_given(config, option):
+        if _is_set(config, option):
             folder.mkdir(parents=True, exist_ok=True)
         else:
             folder = new_folder(folder)
@@ -155,7 +155,7 @@ def _claimed(config: DictConfig, mode: str) -> Iterator[None]:
         yield
 
 
-def _is_given(config: DictConfig, option: str) -> bool:
+def _is_set(config: DictConfig, option: str) -> bool:
     """Whether the command line says where to write; a default folder gets another name where it exists."""
     return any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra)
 

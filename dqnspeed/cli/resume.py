@@ -77,11 +77,11 @@ def prepare(arguments: Sequence[str]) -> Resumption:
     _check_is_its_own(folder, plain)
     spec = check_run(run)
     with locked_folder(folder, resumed=True):
-        begun_with = _begun_with(folder)
+        earlier = _earlier_overrides(folder)
         if overrides:
-            _keep(overrides, plain, folder)
+            _save_overrides(overrides, plain, folder)
     group = str(folder.parent) if (folder.parent / SWEEP).exists() else None
-    return Resumption(folder, run, spec, plain, group, [*begun_with, *overrides])
+    return Resumption(folder, run, spec, plain, group, [*earlier, *overrides])
 
 
 def load_run(folder: Path) -> DictConfig:
@@ -106,12 +106,12 @@ def load_run(folder: Path) -> DictConfig:
         cfg = _composed(folder, defaults)
         if found is None or not (differing := _differing(plain_of(cfg), found[1])):
             return cfg
-        doubt = f"{HYDRA} is not what the run was begun with ({differing[0]})"
+        problem = f"{HYDRA} is not what the run was begun with ({differing[0]})"
     except _DamagedConfigError as error:
         if found is None:
             raise ConfigError(f"{folder}: {error}, and there is no other copy of the run's configuration.") from error
-        doubt = str(error)
-    log.warning("%s: %s; what %s says is taken.", folder, doubt, found[0])
+        problem = str(error)
+    log.warning("%s: %s; what %s says is taken.", folder, problem, found[0])
     return compose.upgraded(OmegaConf.create(found[1]), defaults)
 
 
@@ -137,7 +137,7 @@ def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
             cfg.eval.noop_max = 0  # begun by a version whose evaluations had the run's own starts
         OmegaConf.resolve(cfg.exploration)  # epsilon falls as it was begun to, whatever becomes of stop.max_steps
         name = RESUMED
-        for override in OverridesParser.create().parse_overrides(_earlier(folder)):
+        for override in OverridesParser.create().parse_overrides(_resumed_with(folder)):
             OmegaConf.update(cfg, override.key_or_group, override.value())
     except (_DamagedConfigError, ConfigError):
         raise
@@ -207,15 +207,15 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
     return cfg
 
 
-def _earlier(folder: Path) -> list[str]:
+def _resumed_with(folder: Path) -> list[str]:
     """Overrides that this run was resumed with before; raises whatever comes where they cannot be read."""
     return _lines(folder / RESUMED)
 
 
-def _begun_with(folder: Path) -> list[str]:
+def _earlier_overrides(folder: Path) -> list[str]:
     """Overrides that this run had before now; damaged files of them cost it no more than its full name."""
     with contextlib.suppress(Exception):  # whatever a YAML parser raises
-        return [*_lines(folder / HYDRA_OVERRIDES), *_earlier(folder)]
+        return [*_lines(folder / HYDRA_OVERRIDES), *_resumed_with(folder)]
     return []
 
 
@@ -228,14 +228,14 @@ def _lines(path: Path) -> list[str]:
     return [str(line) for line in lines]
 
 
-def _keep(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:
+def _save_overrides(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:
     """Keep ``overrides`` for the next time, and ``plain``, the configuration that they lead to."""
     path = folder / CONFIG
     try:
         atomic.write_json(path, plain)
         path = folder / RESUMED
         with contextlib.suppress(Exception):  # damaged; ``plain`` holds them too
-            overrides = [*_earlier(folder), *overrides]
+            overrides = [*_resumed_with(folder), *overrides]
         path.parent.mkdir(exist_ok=True)
         atomic.write_text(path, OmegaConf.to_yaml(OmegaConf.create(overrides)))
     except OSError as error:

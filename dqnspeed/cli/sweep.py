@@ -21,13 +21,13 @@ class Sweep:
     """What became of the jobs of the sweep that this process runs."""
 
     def __init__(self) -> None:
-        self.jobs = self._begun = 0
+        self.jobs = self._started = 0
         self.failed: list[str] = []
 
     @contextlib.contextmanager
     def job(self, folder: Path) -> Iterator[None]:
         """A job that fails inside is told and recorded, and the next one can begin."""
-        self._begun += 1
+        self._started += 1
         try:
             yield
         except Exception as error:
@@ -40,9 +40,9 @@ class Sweep:
             print(f"dqnspeed: {sentence}", file=sys.stderr)
             self.failed.append(f"{folder}: {sentence.splitlines()[0]}")
 
-    def told(self) -> list[str]:
+    def report(self) -> list[str]:
         """What there is to tell at the end: jobs that failed, and those that were left out."""
-        left, lines = self.jobs - self._begun if self._begun else 0, []  # a launcher may begin them elsewhere
+        left, lines = self.jobs - self._started if self._started else 0, []  # a launcher may begin them elsewhere
         if self.failed:
             lines = [f"dqnspeed: {len(self.failed)} of {self.jobs} jobs failed:", *(f"  {job}" for job in self.failed)]
         if left:
@@ -56,9 +56,9 @@ sweep = Sweep()
 def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
     """The overrides of each job that Hydra's basic sweeper is going to run."""
     params = cfg.hydra.sweeper.get("params") or {}
-    given = [f"{key}={value}" for key, value in params.items()] + list(cfg.hydra.overrides.task)
+    overrides = [f"{key}={value}" for key, value in params.items()] + list(cfg.hydra.overrides.task)
     choices = dict[str, list[str]]()  # the last one given counts
-    for override in OverridesParser.create(config_loader=loader).parse_overrides(given):
+    for override in OverridesParser.create(config_loader=loader).parse_overrides(overrides):
         key = override.get_key_element()
         if override.is_sweep_override() and not override.is_discrete_sweep():
             raise ConfigError(f"{override.input_line}: no list of values to sweep over; give {key}=VALUE,VALUE.")

@@ -61,9 +61,9 @@ def label(rung: str, overrides: Iterable[str], changed: Iterable[str]) -> str:
         overrides: those of the command line, as Hydra keeps them.
         changed: the keys that they really change, by :func:`differences`.
     """
-    told = [key for key in changed if _kind_of(key)]
-    given = {_key(override): override for override in overrides}
-    named = [text for key, text in given.items() if any(_overlap(key, other) for other in told)]
+    relevant = [key for key in changed if _kind_of(key)]
+    last = {_key(override): override for override in overrides}
+    named = [text for key, text in last.items() if any(_overlap(key, other) for other in relevant)]
     return " ".join([rung, *(re.sub(r"\\(.)", r"\1", text) for text in named)])
 
 

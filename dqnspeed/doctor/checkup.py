@@ -17,8 +17,8 @@ from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
 from dqnspeed.exploration.epsilon_greedy import exploration_of
 
 OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; nothing will be learnt through this
-FAR = 10**12  # agent steps, when all that falls has fallen
-ENOUGH = 1000  # steps after which what never happened counts as a mistake
+LATE_STEP = 10**12  # agent steps, when all that falls has fallen
+MIN_STEPS = 1000  # steps after which what never happened counts as a mistake
 # Wrappers that do what a stage of ours does.
 STAGES = {
     "FrameStackObservation": "stack",
@@ -58,19 +58,19 @@ class Played:
 
 
 def play_at_random(
-    env: VectorEnv, spec: EnvSpec, seconds: float, seed: int, tell: Callable[[float], None] = lambda _: None
+    env: VectorEnv, spec: EnvSpec, seconds: float, seed: int, report: Callable[[float], None] = lambda _: None
 ) -> Played:
-    """Play the one environment of ``env`` at random; ``tell`` hears how far it is, from 0 to 1."""
+    """Play the one environment of ``env`` at random; ``report`` is called with how far it is, from 0 to 1."""
     played, rng = Played(), np.random.default_rng(seed)
     stack = FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
     before = np.array(env.reset([seed]))
     stack.push(before, np.ones(1, bool))
     played.stack = stack.observations[0].copy()
-    begin, told = time.perf_counter(), 0.0
+    begin, reported = time.perf_counter(), 0.0
     while (now := time.perf_counter() - begin) < seconds:
-        if now - told > 0.5:
-            told = now
-            tell(now / seconds)
+        if now - reported > 0.5:
+            reported = now
+            report(now / seconds)
         env.send(rng.integers(spec.num_actions, size=1))
         step = env.recv()
         stack.push(step.frames, step.first)
@@ -145,17 +145,17 @@ def _observations(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Fin
 
 def _rewards(run: RunConfig, played: Played) -> Iterator[Finding]:
     topic, rewards = "rewards", np.array(played.rewards)
-    told = np.flatnonzero(rewards)
+    nonzero = np.flatnonzero(rewards)
     if not np.isfinite(rewards).all():
         bad = int(np.argmin(np.isfinite(rewards)))
         yield Finding(WRONG, topic, f"{rewards[bad]} at step {bad + 1:,}", "must be finite numbers")
         return
-    if not len(told):
+    if not len(nonzero):
         what = f"all zero in {len(rewards):,} random steps"
         advice = "nothing says what is good; give a reward that random play meets now and then"
-        yield Finding(WRONG if len(rewards) > ENOUGH else LOOK, topic, what, advice)
+        yield Finding(WRONG if len(rewards) > MIN_STEPS else LOOK, topic, what, advice)
         return
-    share, sizes = len(told) / len(rewards), np.abs(rewards[told])
+    share, sizes = len(nonzero) / len(rewards), np.abs(rewards[nonzero])
     what = (
         f"{rewards.min():g} to {rewards.max():g}, not zero in {share:.2%} of steps, there of size {np.median(sizes):g}"
     )
@@ -181,7 +181,7 @@ def _episodes(played: Played, limit: int | None) -> Iterator[Finding]:
             yield Finding(LOOK, topic, f"{what}, fewer than its limit of {limit:,}", "ask again with more seconds=")
         else:
             advice = "games must end: check terminated, or give gymnasium.register max_episode_steps"
-            yield Finding(WRONG if steps > ENOUGH else LOOK, topic, what, advice)
+            yield Finding(WRONG if steps > MIN_STEPS else LOOK, topic, what, advice)
         return
     returns = [e.episode_return for e in played.episodes]
     ends = played.terminated + played.truncated
@@ -222,14 +222,14 @@ def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]
         )
         return
     algorithm, exploration = algorithm_of(run), exploration_of(run.exploration)
-    random, last = exploration.random_steps(), algorithm.epsilon_at(run, FAR)
+    random, last = exploration.random_steps(), algorithm.epsilon_at(run, LATE_STEP)
     if "exploration" not in algorithm.uses or random is None:
         yield Finding(OK, topic, f"{count} actions")
         return
     what = f"{count} actions; {exploration.sentence()}: {random / count:,.0f} random tries of each"
     if random / count < 200:
         yield Finding(LOOK, topic, what, "few; raise exploration.decay_steps")
-    elif last > 0.2 and not algorithm.errs_on_purpose:
+    elif last > 0.2 and not algorithm.explores_forever:
         yield Finding(LOOK, topic, what, f"training's returns are of a policy that errs {last:.0%} of the time")
     else:
         yield Finding(OK, topic, what)

@@ -66,8 +66,8 @@ COMMAND_LINE = CommandLine(
 )
 
 
-def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float], None]) -> Iterator[Finding]:
-    """Findings on ``run``, from the environment to the hours it would take; writes what the network sees to ``seen``.
+def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[float], None]) -> Iterator[Finding]:
+    """Findings on ``run``, from the environment to the hours it would take; writes what the network sees to ``image``.
 
     Raises:
         ConfigError: the environment cannot be made at all.
@@ -75,12 +75,12 @@ def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float],
     check_execution(run)
     check_threads(run)
     try:
-        with _watched(run, "spaces"):
-            doubts = [(LOOK, doubt) for doubt in envs.probe(run.env, run.model.input_scale)]
+        with _watchdog(run, "spaces"):
+            problems = [(LOOK, warning) for warning in envs.probe(run.env, run.model.input_scale)]
     except ConfigError as error:
-        doubts = [(WRONG, str(error))]
-    yield from (Finding(verdict, "spaces", text) for verdict, text in doubts)
-    with _watched(run, "spaces"):
+        problems = [(WRONG, str(error))]
+    yield from (Finding(verdict, "spaces", text) for verdict, text in problems)
+    with _watchdog(run, "spaces"):
         spec, limit = envs.describe(run), None
         made = None if atari_game(run.env) else envs.make_registered(run.env)
     if made is not None:
@@ -93,12 +93,12 @@ def diagnose(run: RunConfig, seconds: float, seen: Path, tell: Callable[[float],
     except ConfigError as error:
         yield Finding(WRONG, "network", str(error))
         return
-    yield from _unbroken("play", _play(run, spec, limit, seconds, seen, tell))
+    yield from _with_errors("play", _play(run, spec, limit, seconds, image, report))
     yield from _memory(run, spec)
-    yield from _unbroken("training", _training(run, spec))
+    yield from _with_errors("training", _training(run, spec))
 
 
-def _watched(run: RunConfig, topic: str) -> envs.Watchdog:
+def _watchdog(run: RunConfig, topic: str) -> envs.Watchdog:
     """A last finding and exit code 1 where an environment in this process does not come back."""
     limit = run.parallelism.timeout_s
 
@@ -110,7 +110,7 @@ def _watched(run: RunConfig, topic: str) -> envs.Watchdog:
     return envs.Watchdog(limit, end)
 
 
-def _unbroken(topic: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+def _with_errors(topic: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     """``findings``, and one more where whatever an environment of the user's own may raise ends them."""
     try:
         yield from findings
@@ -120,19 +120,19 @@ def _unbroken(topic: str, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def _play(
-    run: RunConfig, spec: EnvSpec, limit: int | None, seconds: float, seen: Path, tell: Callable[[float], None]
+    run: RunConfig, spec: EnvSpec, limit: int | None, seconds: float, image: Path, report: Callable[[float], None]
 ) -> Iterator[Finding]:
     alone = dataclasses.replace(run, num_envs=1, wrappers=dataclasses.replace(run.wrappers, clip_reward=False))
-    with _watched(run, "play") as watchdog, contextlib.closing(envs.make_vector_env(alone)) as env:
+    with _watchdog(run, "play") as watchdog, contextlib.closing(envs.make_vector_env(alone)) as env:
 
-        def hear(done: float) -> None:
+        def on_progress(done: float) -> None:
             watchdog.beat()
-            tell(done)
+            report(done)
 
-        played = play_at_random(env, spec, seconds, run.seed, hear)
+        played = play_at_random(env, spec, seconds, run.seed, on_progress)
     yield from examine(run, spec, played, limit)
-    draw(seen, played.stack, spec)
-    yield Finding(OK, "picture", f"{seen} shows one observation as the network gets it, oldest frame first")
+    draw(image, played.stack, spec)
+    yield Finding(OK, "picture", f"{image} shows one observation as the network gets it, oldest frame first")
 
 
 def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
@@ -201,7 +201,7 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
 def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object) -> float:
     """Agent steps per second of the configured actors, which leave enough in the memory for a batch if they can."""
     # Processes are watched by those who started them.
-    here = _watched(run, "training") if not (run.parallelism.processes or run.parallelism.overlaps) else None
+    here = _watchdog(run, "training") if not (run.parallelism.processes or run.parallelism.overlaps) else None
     with here or contextlib.nullcontext():
         return _collected(run, spec, learner, memory, lock, here.beat if here else lambda: None)
 
@@ -236,9 +236,11 @@ def _gradients(learner: Learner, clipped_at: float | None) -> Iterator[Finding]:
     norms = {name: float(p.grad.norm()) for name, p in learner.network.named_parameters() if p.grad is not None}
     if not norms:
         return  # a table
-    told = ", ".join(f"{name.replace('.weight', '')} {norm:.2g}" for name, norm in norms.items() if "weight" in name)
+    by_layer = ", ".join(
+        f"{name.replace('.weight', '')} {norm:.2g}" for name, norm in norms.items() if "weight" in name
+    )
     total = math.sqrt(sum(norm**2 for norm in norms.values()))
-    what = f"norm {total:.3g} in one update; by layer: {told}"
+    what = f"norm {total:.3g} in one update; by layer: {by_layer}"
     dead = [name for name, norm in norms.items() if norm == 0 and "weight" in name]
     if not math.isfinite(total):
         yield Finding(WRONG, "gradients", what, "not finite: look for NaN or huge values in observations and rewards")
@@ -313,20 +315,20 @@ def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
 
 def _main() -> None:
     options, overrides = COMMAND_LINE.read(sys.argv[1:] or ["--help"])
-    seen = Path(options.picture)
-    if not seen.absolute().parent.is_dir():
-        raise ConfigError(f"picture={seen}: there is no such folder.")
-    if seen.suffix.lower() not in PICTURES:
-        raise ConfigError(f"picture={seen}: must end with one of {', '.join(PICTURES)}.")
+    image = Path(options.picture)
+    if not image.absolute().parent.is_dir():
+        raise ConfigError(f"picture={image}: there is no such folder.")
+    if image.suffix.lower() not in PICTURES:
+        raise ConfigError(f"picture={image}: must end with one of {', '.join(PICTURES)}.")
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         run = compose.from_hydra(hydra.compose("config", overrides=overrides))
     for sentence in (*untuned(run, overrides), *unused(run, overrides)):
         print(f"dqnspeed: {sentence}", file=sys.stderr)
     print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {options.seconds:g} s", flush=True)
     live = sys.stdout.isatty()
-    tell = (lambda done: print(f"\r{done:4.0%}", end="\r", flush=True)) if live else (lambda _: None)
+    report = (lambda done: print(f"\r{done:4.0%}", end="\r", flush=True)) if live else (lambda _: None)
     worst = OK
-    for finding in diagnose(run, options.seconds, seen, tell):
+    for finding in diagnose(run, options.seconds, image, report):
         print(finding, flush=True)
         worst = WRONG if WRONG in (worst, finding.verdict) else worst
     if worst == WRONG:

@@ -62,7 +62,7 @@ class Result:
 
     name: str
     verdict: str
-    told: str = ""  # why it failed or was skipped
+    reason: str = ""  # why it failed or was skipped
     figures: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -106,8 +106,8 @@ class Part:
         if self.left() < 1:
             return Result(name, FAILED, "not run: no time was left for it")
         folder = resume or self.path(name)
-        given = [f"resume={folder}"] if resume else [f"hydra.run.dir='{folder}'", "tracking=local"]
-        code, end = self.call(name, "dqnspeed.train", *given, *overrides, "tracking.progress=off")
+        arguments = [f"resume={folder}"] if resume else [f"hydra.run.dir='{folder}'", "tracking=local"]
+        code, end = self.call(name, "dqnspeed.train", *arguments, *overrides, "tracking.progress=off")
         if code != 0:
             return Result(name, FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
         reports, damage = read_metrics(folder)
@@ -145,11 +145,11 @@ def _try_file(part: Part, path: Path, seconds: float) -> Iterator[Result]:
         return
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}".strip(".")
-        verdict, told = PASSED, ""
+        verdict, reason = PASSED, ""
         for tag, meaning in (("failure", FAILED), ("error", FAILED), ("skipped", SKIPPED)):
             if (found := case.find(tag)) is not None:
-                verdict, told = meaning, " ".join((found.get("message") or "").splitlines()[:1])[:300]
-        yield Result(name, verdict, told, {"seconds": float(case.get("time") or 0)})
+                verdict, reason = meaning, " ".join((found.get("message") or "").splitlines()[:1])[:300]
+        yield Result(name, verdict, reason, {"seconds": float(case.get("time") or 0)})
 
 
 RECIPES = "baseline speedrun speedrun_dqn a3c pqn".split()  # of conf/experiment
@@ -177,10 +177,10 @@ def try_resume(part: Part) -> Iterator[Result]:
     seconds = min(4.0, part.options.seconds)
     for name, overrides in RESUMED.items():
         folder, before = None, 0.0
-        for leg, device in (("begin", part.options.device), ("go on", part.options.device), ("go on, CPU", "cpu")):
-            given = (f"device={device}", f"stop.max_minutes={(before + seconds) / 60}")
-            result = part.train(f"{name}: {leg}", *(given if folder else (*overrides, *given)), resume=folder)
-            folder = folder or part.path(f"{name}: {leg}")
+        for stage, device in (("begin", part.options.device), ("go on", part.options.device), ("go on, CPU", "cpu")):
+            arguments = (f"device={device}", f"stop.max_minutes={(before + seconds) / 60}")
+            result = part.train(f"{name}: {stage}", *(arguments if folder else (*overrides, *arguments)), resume=folder)
+            folder = folder or part.path(f"{name}: {stage}")
             before = result.figures.get("wall_time_s", 0.0)
             yield result
             if result.verdict != PASSED:
@@ -228,7 +228,7 @@ def check(options: CheckConfig) -> dict[str, Any]:
         part, begin, found = Part(name, options, stamp), time.monotonic(), list[Result]()
         for result in PARTS[name](part):
             found.append(result)
-            print(f"  {result.verdict:<8} {result.name} {result.told}".rstrip(), flush=True)
+            print(f"  {result.verdict:<8} {result.name} {result.reason}".rstrip(), flush=True)
         results[name] = {
             "when": stamp,
             "seconds": round(time.monotonic() - begin),
@@ -280,7 +280,9 @@ def render(results: Mapping[str, Any]) -> str:
             lines.append(f"| {r['name']} | {' | '.join(numbers)} | {spent} |")
         lines += [""] * bool(trained)
         rest = [r for r in found if r not in trained or r["verdict"] != PASSED]
-        lines += [f"- {r['verdict']}: {r['name']}{': ' * bool(r['told'])}{r['told']}" for r in rest] + [""] * bool(rest)
+        lines += [f"- {r['verdict']}: {r['name']}{': ' * bool(r['reason'])}{r['reason']}" for r in rest] + [""] * bool(
+            rest
+        )
     return "\n".join(lines)
 
 

@@ -34,7 +34,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _with_traceback() -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -76,7 +76,7 @@ class _GymnasiumBackend:
         self.num_envs: int = env.num_envs
 
     def reset(self, seeds: list[int]) -> RawStep:
-        return self._begun(*self.env.reset(seed=seeds))
+        return self._first_step(*self.env.reset(seed=seeds))
 
     def games(self) -> list[dict[str, Any]] | None:
         return list(self.env.get_attr("game"))
@@ -88,7 +88,7 @@ class _GymnasiumBackend:
     def call(self, name: str) -> Any:
         return self.env.call(name)[0]
 
-    def _begun(self, frames: np.ndarray, info: dict[str, Any]) -> RawStep:
+    def _first_step(self, frames: np.ndarray, info: dict[str, Any]) -> RawStep:
         nothing = np.zeros(self.num_envs, bool)
         return RawStep(frames, np.zeros(self.num_envs), nothing, nothing, info.get("lives"))
 
@@ -107,14 +107,14 @@ class SyncBackend(_GymnasiumBackend):
     """
 
     def reset(self, seeds: list[int]) -> RawStep:
-        with _told():
+        with _with_traceback():
             return super().reset(seeds)
 
     def send(self, actions: np.ndarray) -> None:
         self._actions = actions
 
     def recv(self) -> RawStep:
-        with _told():
+        with _with_traceback():
             return self._step(self.env.step(self._actions))
 
 
@@ -132,7 +132,7 @@ class AsyncBackend(_GymnasiumBackend):
         with self._watched():
             self.env.reset_async(seed=seeds)
             frames, info = self.env.reset_wait(self._timeout)
-            return self._begun(frames, info)
+            return self._first_step(frames, info)
 
     def send(self, actions: np.ndarray) -> None:
         with self._watched():
@@ -196,15 +196,15 @@ class TracebackToParent(gymnasium.Wrapper):
     """Sends the traceback of an environment in a worker process along with its error."""
 
     def step(self, action: Any) -> Any:
-        with self._told():
+        with self._with_traceback():
             return self.env.step(action)
 
     def reset(self, **kwargs: Any) -> Any:
-        with self._told():
+        with self._with_traceback():
             return self.env.reset(**kwargs)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _with_traceback(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -222,15 +222,15 @@ class NativeBackend(_GymnasiumBackend):
         super().__init__(env)
         self._channels_last = len(env.single_observation_space.shape) == 4
         self._start_rewards = start_rewards
-        self._owed = np.zeros(self.num_envs)
+        self._pending_reward = np.zeros(self.num_envs)
         self._over = np.zeros(self.num_envs, bool)
 
     def reset(self, seeds: list[int]) -> RawStep:
         frames, info = self.env.reset(seed=np.array(seeds))
         if self._start_rewards is not None:
-            self._owe(np.ones(self.num_envs, bool), info)
+            self._set_pending_reward(np.ones(self.num_envs, bool), info)
             self._over = np.zeros(self.num_envs, bool)
-        return self._begun(self._frames(frames), info)
+        return self._first_step(self._frames(frames), info)
 
     def games(self) -> list[dict[str, Any]] | None:
         return None  # ALE's vector environment keeps its games to itself
@@ -241,17 +241,17 @@ class NativeBackend(_GymnasiumBackend):
     def recv(self) -> RawStep:
         frames, rewards, terminated, truncated, info = self.env.recv()
         if self._start_rewards is not None:
-            rewards = rewards + self._owed
-            self._owe(self._over, info)
+            rewards = rewards + self._pending_reward
+            self._set_pending_reward(self._over, info)
             self._over = terminated | truncated
         return RawStep(self._frames(frames), rewards, terminated, truncated, info["lives"])
 
-    def _owe(self, begun: np.ndarray, info: dict[str, Any]) -> None:
-        """Remember what the games that have just begun are owed."""
+    def _set_pending_reward(self, new: np.ndarray, info: dict[str, Any]) -> None:
+        """Set what the first step of each game in ``new`` ``(N,) bool`` brings beside its own reward."""
         assert self._start_rewards is not None
-        self._owed[:] = 0
-        for i in np.flatnonzero(begun):
-            self._owed[i] = self._start_rewards.get(int(info["episode_frame_number"][i]), 0.0)
+        self._pending_reward[:] = 0
+        for i in np.flatnonzero(new):
+            self._pending_reward[i] = self._start_rewards.get(int(info["episode_frame_number"][i]), 0.0)
 
     def _frames(self, frames: np.ndarray) -> np.ndarray:
         return frames[:, 0].transpose(0, 3, 1, 2) if self._channels_last else frames

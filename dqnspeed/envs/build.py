@@ -21,7 +21,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
 from dqnspeed.envs.games import AtariGame, atari_game, check_id
-from dqnspeed.envs.observations import MOST_VALUES, AsBox
+from dqnspeed.envs.observations import MAX_VALUES, AsBox
 from dqnspeed.envs.probe import Probe
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.stacks import Wrappers
@@ -67,7 +67,7 @@ def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
     except ConfigError:
         raise
     except Exception as error:  # whatever an environment of the user's own may raise
-        raise ConfigError(f"env.id={config.id}: broke after a few steps ({_told(error)}).") from error
+        raise ConfigError(f"env.id={config.id}: broke after a few steps ({_first_line(error)}).") from error
     finally:
         env.close()
 
@@ -84,7 +84,7 @@ def describe(run: RunConfig) -> EnvSpec:
     except ConfigError:
         raise
     except Exception as error:  # stages that do not fit each other or the observations
-        raise ConfigError(f"wrappers: do not fit {run.env.id} ({_told(error)}).") from error
+        raise ConfigError(f"wrappers: do not fit {run.env.id} ({_first_line(error)}).") from error
     try:
         return _spec(env, run)
     finally:
@@ -127,8 +127,8 @@ def make_vector_env(
     backend: Backend
     if run.wrappers.backend == "native":
         assert game is not None
-        eaten = start_rewards(game, run.wrappers.fire_reset, run.wrappers.noop_max)
-        backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism), eaten)
+        rewards = start_rewards(game, run.wrappers.fire_reset, run.wrappers.noop_max)
+        backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism), rewards)
     else:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
@@ -228,7 +228,7 @@ def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium
         )  # not every environment knows the word
         return gymnasium.make(named, disable_env_checker=True, **rendering, **env.kwargs)
     except Exception as error:  # whatever an environment of the user's own may raise
-        raise ConfigError(f"env.id={env.id}: could not be made ({_told(error)}).") from error
+        raise ConfigError(f"env.id={env.id}: could not be made ({_first_line(error)}).") from error
 
 
 def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
@@ -249,7 +249,7 @@ def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
     return env_id
 
 
-def _told(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     first_line = (str(error).strip().splitlines() or [""])[0].rstrip(".")
     return f"{type(error).__name__}: {first_line}"
 
@@ -316,9 +316,9 @@ def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
     observations, actions = env.observation_space, env.action_space
     if not isinstance(actions, spaces.Discrete):
         raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
-    if actions.n > MOST_VALUES:
+    if actions.n > MAX_VALUES:
         raise ConfigError(
-            f"env.id={run.env.id}: it has {actions.n:,} actions, and at most {MOST_VALUES:,} can be chosen from."
+            f"env.id={run.env.id}: it has {actions.n:,} actions, and at most {MAX_VALUES:,} can be chosen from."
         )
     assert isinstance(observations, spaces.Box)
     bound = float(np.abs([observations.low.min(), observations.high.max()]).max())

@@ -13,7 +13,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig
 
 Convert = Callable[[Any], np.ndarray]
-MOST_VALUES = 1_000_000  # in a one-hot observation, and actions to choose from
+MAX_VALUES = 1_000_000  # in a one-hot observation, and actions to choose from
 
 
 class AsBox(gymnasium.ObservationWrapper):
@@ -66,8 +66,8 @@ def _entry(space: spaces.Space[Any], config: EnvConfig) -> tuple[Callable[[Any],
         return lambda observation: observation, space
     if key not in space.spaces:
         has = ", ".join(space.spaces)
-        given = "name one of them" if key is None else f"and not {key}"
-        raise ConfigError(f"env.observation_key: the observations of {config.id} are a Dict of {has}; {given}.")
+        advice = "name one of them" if key is None else f"and not {key}"
+        raise ConfigError(f"env.observation_key: the observations of {config.id} are a Dict of {has}; {advice}.")
     return lambda observation: observation[key], space[key]
 
 
@@ -76,10 +76,10 @@ def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.B
         return np.asarray, spaces.Box(0, 1, space.shape, np.uint8)
     parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
     if parts and all(isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) for part in parts):
-        if (size := spaces.flatdim(space)) > MOST_VALUES:
+        if (size := spaces.flatdim(space)) > MAX_VALUES:
             raise ConfigError(
                 f"env.id={config.id}: its observations are {space}, which one-hot has {size:,} values; at most "
-                f"{MOST_VALUES:,} can be learnt from, so tell them apart by fewer numbers, or as a Box."
+                f"{MAX_VALUES:,} can be learnt from, so tell them apart by fewer numbers, or as a Box."
             )
         flat = spaces.flatten_space(space)
         assert isinstance(flat, spaces.Box)

@@ -31,10 +31,10 @@ class Probe:
         self._env, self._config, self._input_scale = env, config, input_scale
         self._space = env.observation_space
         self._lowest, self._highest = np.inf, -np.inf
-        self._beyond = False
+        self._out_of_range = False
 
     def run(self, seed: int = 0) -> list[str]:
-        """Play a little; returns the doubts, one sentence each."""
+        """Play a little; returns the warnings, one sentence each."""
         self._env.action_space.seed(seed)
         self._reset(seed)
         begin = time.monotonic()
@@ -44,29 +44,29 @@ class Probe:
                 self._fail(f"step() must return five values (observation, reward, terminated, truncated, info), and "
                            f"returned {_shown(result)}")  # fmt: skip
             observation, reward, terminated, truncated, _ = result
-            self._look(observation, f"after {step} steps")
+            self._check(observation, f"after {step} steps")
             if not np.isfinite(float(reward)):
                 self._fail(f"its reward is {reward} after {step} steps")
             if terminated or truncated:
                 self._reset(None)
             if time.monotonic() - begin > SECONDS:
                 break
-        return [f"env.id={self._config.id}: {doubt}." for doubt in self._doubts()]
+        return [f"env.id={self._config.id}: {warning}." for warning in self._warnings()]
 
     def _reset(self, seed: int | None) -> None:
         result = self._env.reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
             self._fail(f"reset() must return (observation, info), and returned {_shown(result)}")
-        self._look(result[0], "after a reset")
+        self._check(result[0], "after a reset")
 
-    def _look(self, observation: Any, when: str) -> None:
-        space, seen = entry_of(self._env.observation_space, observation, self._config)
+    def _check(self, observation: Any, when: str) -> None:
+        space, entry = entry_of(self._env.observation_space, observation, self._config)
         self._space = space
         if not isinstance(space, (spaces.Box, spaces.MultiBinary)):
-            if not space.contains(seen):
-                self._fail(f"its observation {seen} {when} is not in its space {space}")
+            if not space.contains(entry):
+                self._fail(f"its observation {entry} {when} is not in its space {space}")
             return
-        array = np.asarray(seen)
+        array = np.asarray(entry)
         if array.shape != space.shape:
             self._fail(f"its observation has the shape {array.shape} {when}, and its space says {space.shape}")
         whole = np.issubdtype(space.dtype, np.integer) or space.dtype == bool
@@ -76,11 +76,11 @@ class Probe:
             self._fail(f"its observation holds {array[~np.isfinite(array)].flat[0]} {when}")
         low, high = (space.low, space.high) if isinstance(space, spaces.Box) else (0, 1)
         slack = 0 if whole else 1e-5 * np.maximum(1, np.abs(np.where(np.isfinite(array), array, 0)))
-        self._beyond |= bool((array < low - slack).any() or (array > high + slack).any())
+        self._out_of_range |= bool((array < low - slack).any() or (array > high + slack).any())
         self._lowest, self._highest = min(self._lowest, array.min()), max(self._highest, array.max())
 
-    def _doubts(self) -> Iterator[str]:
-        if self._beyond:
+    def _warnings(self) -> Iterator[str]:
+        if self._out_of_range:
             yield f"its observations reach from {self._lowest:g} to {self._highest:g}, beyond what its space allows"
         space = self._space
         if not isinstance(space, spaces.Box) or len(space.shape) < 2 or self._input_scale is not None:
@@ -98,16 +98,16 @@ class Probe:
 
 
 class Watchdog:
-    """Inside its block, ``bark`` is called (from a thread, and once) when no :meth:`beat` came for ``limit`` seconds.
+    """Inside its block, ``alarm`` is called (from a thread, and once) when no :meth:`beat` came for ``limit`` seconds.
 
     It hears the line of the caller's thread that does not return. An environment that holds the interpreter's lock
     silences the watchdog too.
     """
 
-    def __init__(self, limit: float, bark: Callable[[str], None]):
-        self._limit, self._bark = max(limit, 1.0), bark
-        self._left = threading.Event()
-        self._watched = threading.get_ident()
+    def __init__(self, limit: float, alarm: Callable[[str], None]):
+        self._limit, self._alarm = max(limit, 1.0), alarm
+        self._ended = threading.Event()
+        self._thread = threading.get_ident()
 
     def __enter__(self) -> Watchdog:
         self.beat()
@@ -115,17 +115,17 @@ class Watchdog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._left.set()
+        self._ended.set()
 
     def beat(self) -> None:
         """A sign of life."""
         self._last = time.monotonic()
 
     def _watch(self) -> None:
-        while not self._left.wait(min(1.0, self._limit / 4)):
+        while not self._ended.wait(min(1.0, self._limit / 4)):
             if time.monotonic() - self._last > self._limit:
-                at = traceback.extract_stack(sys._current_frames()[self._watched])[-1]
-                self._bark(f"{at.filename}:{at.lineno}, in {at.name}")
+                at = traceback.extract_stack(sys._current_frames()[self._thread])[-1]
+                self._alarm(f"{at.filename}:{at.lineno}, in {at.name}")
                 return
 
 

@@ -36,13 +36,13 @@ class Resumable(gymnasium.Wrapper):
         self._over = False
         self._reset_next = False
         self._actions: list[int] = []
-        self._begun: dict[str, Any] = {}
+        self._start: dict[str, Any] = {}
         self._frame: Any = None
         self._shape = env.observation_space.shape
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._over = self._reset_next = False
-        self._begun = {"seed": seed, "rng": None if seed is not None else self._rng_state()}
+        self._start = {"seed": seed, "rng": None if seed is not None else self._rng_state()}
         self._actions = []
         self._frame, info = self.env.reset(seed=seed, options=options)
         self._check_shape()
@@ -71,8 +71,13 @@ class Resumable(gymnasium.Wrapper):
         state = {"over": self._over, "rng": self._rng_state()}
         if isinstance(self.unwrapped, AtariEnv):
             ale = np.frombuffer(self.unwrapped.clone_state(include_rng=True).serialize(), np.uint8)
-            return {**state, "ale": ale, "frames": self._pooled_frames(), "owed": [p.owed for p in self._presses()]}
-        return {**state, "begun": self._begun, "actions": np.array(self._actions), "frame": np.array(self._frame)}
+            return {
+                **state,
+                "ale": ale,
+                "frames": self._pooled_frames(),
+                "owed": [p.start_reward for p in self._presses()],
+            }
+        return {**state, "begun": self._start, "actions": np.array(self._actions), "frame": np.array(self._frame)}
 
     @game.setter
     def game(self, state: dict[str, Any]) -> None:
@@ -81,8 +86,8 @@ class Resumable(gymnasium.Wrapper):
             if (skip := self._frame_skip()) is not None:
                 for i, frame in state["frames"].items():
                     skip.last_two[int(i)][:] = frame
-            for press, owed in zip(self._presses(), state.get("owed", [0.0, 0.0]), strict=False):
-                press.owed = owed
+            for press, reward in zip(self._presses(), state.get("owed", [0.0, 0.0]), strict=False):
+                press.start_reward = reward
             self._set_rng(state["rng"])
             self.games_restored = True
         elif state["over"]:
@@ -100,11 +105,11 @@ class Resumable(gymnasium.Wrapper):
             return False
 
     def _repeated(self, state: dict[str, Any]) -> bool:
-        begun, begin = state["begun"], time.monotonic()
-        if begun["rng"] is not None:
-            self._set_rng(begun["rng"])
-        self.reset(seed=begun["seed"])
-        self._begun = begun
+        start, begin = state["begun"], time.monotonic()
+        if start["rng"] is not None:
+            self._set_rng(start["rng"])
+        self.reset(seed=start["seed"])
+        self._start = start
         for action in state["actions"].tolist():
             self.step(action)
             if self._over or time.monotonic() - begin > REPEAT_S:

@@ -17,14 +17,14 @@ from dqnspeed.config.options import ConfigError
 
 
 class _StartPresses(gymnasium.Wrapper):
-    """Presses buttons at a game's start; what those frames bring is ``owed``, and comes with the game's first step."""
+    """Presses buttons at a game's start; what those frames bring is ``start_reward``, and comes with the game's first step."""
 
-    owed = 0.0
+    start_reward = 0.0
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         frame, reward, terminated, truncated, info = self.env.step(action)
-        if self.owed:
-            reward, self.owed = float(reward) + self.owed, 0.0
+        if self.start_reward:
+            reward, self.start_reward = float(reward) + self.start_reward, 0.0
         return frame, reward, terminated, truncated, info
 
 
@@ -41,15 +41,15 @@ class NoopReset(_StartPresses):
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         frame, info = self.env.reset(**kwargs)
-        self.owed = 0.0
+        self.start_reward = 0.0
         if self.noop is None:
             return frame, info
         for _ in range(int(self.unwrapped.np_random.integers(1, self.noop_max + 1))):
             frame, reward, terminated, truncated, info = self.env.step(self.noop)
-            self.owed += float(reward)
+            self.start_reward += float(reward)
             if terminated or truncated:
                 frame, info = self.env.reset()
-                self.owed = 0.0
+                self.start_reward = 0.0
         return frame, info
 
 
@@ -64,10 +64,10 @@ class FireReset(_StartPresses):
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         frame, info = self.env.reset(**kwargs)
         frame, reward, terminated, truncated, info = self.env.step(self.fire)
-        self.owed = float(reward)
+        self.start_reward = float(reward)
         if terminated or truncated:
             frame, info = self.env.reset()
-            self.owed = 0.0
+            self.start_reward = 0.0
         return frame, info
 
 

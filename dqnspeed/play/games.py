@@ -15,9 +15,9 @@ from dqnspeed import envs
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import Episode, Step
 from dqnspeed.networks.table import Table
-from dqnspeed.play.film import Film
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.player import Player
+from dqnspeed.play.recorder import Recorder
 from dqnspeed.play.results import earlier
 from dqnspeed.play.screen import Screen, wants_window
 from dqnspeed.play.tables import Walk, World, draw, world_of
@@ -43,29 +43,29 @@ def play(options: PlayConfig) -> dict[str, Any]:
         names = env.action_names() or list(world.actions if world else map(str, range(player.spec.num_actions)))
         fps = options.fps or frame_rate(player.run, player.spec)
         screen = resources.enter_context(Screen(fps)) if window else None
-        counts, film = Counter[str](), Film(env, player, names, options) if drawn else None
+        counts, recorder = Counter[str](), Recorder(env, player, names, options) if drawn else None
         walk = None if world is None else Walk(world)
 
         def watch(observations: np.ndarray, actions: np.ndarray, step: Step) -> None:
             counts[names[actions[0]]] += int(not step.first[0])
             if walk is not None:
-                walk.see(int(observations[0].argmax()), int(actions[0]), step)
-            image = film.see(observations[0], int(actions[0]), step) if film is not None else None
+                walk.add(int(observations[0].argmax()), int(actions[0]), step)
+            image = recorder.add(observations[0], int(actions[0]), step) if recorder is not None else None
             if image is not None and screen is not None:
                 screen.show(image)
 
         def act(observations: np.ndarray) -> np.ndarray:
-            if film is not None:
-                film.look()
+            if recorder is not None:
+                recorder.start()
             return player.act(observations)
 
         games, played, steps = [], list[Game](), itertools.count(1)
         enough = lambda: next(steps) > LONGEST  # noqa: E731  a greedy policy may go in circles for ever
         results = play_games(env, player.spec, act, [options.seed], options.episodes, watch, enough)
         for number, episode in enumerate(results, start=1):
-            games.append(_told(number, episode))
+            games.append(_result(number, episode))
             played.append(episode)
-            images = film.cut() if film is not None else []
+            images = recorder.take() if recorder is not None else []
             if options.record:
                 video = f"{VIDEOS}/play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
                 write_mp4(player.folder / video, images, fps)
@@ -82,8 +82,8 @@ def play(options: PlayConfig) -> dict[str, Any]:
         print(
             f"The play was ended after {LONGEST:,} steps: the agent may go in circles; epsilon=0.05 leads out of them."
         )
-    if told := copies(played):
-        print(f"{told} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
+    if note := copies(played):
+        print(f"{note} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
     if not games:
         raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
     return {
@@ -118,5 +118,5 @@ def _draw_table(player: Player, world: World) -> None:
     print(path)
 
 
-def _told(number: int, episode: Episode) -> dict[str, Any]:
+def _result(number: int, episode: Episode) -> dict[str, Any]:
     return {"game": number, "return": episode.episode_return, "length": episode.length}

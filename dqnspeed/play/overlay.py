@@ -11,7 +11,7 @@ from dqnspeed.tracking.video import picture
 
 HEIGHT = 420  # pixels of the whole picture
 MARGIN, ROW = 8, 22
-MOST_BARS = 32  # of a vector
+MAX_BARS = 32  # of a vector
 BACKGROUND, TEXT, BAR, CHOSEN = (18, 18, 22), (225, 225, 225), (70, 110, 160), (255, 170, 40)
 
 
@@ -27,16 +27,16 @@ class Overlay:
         self._names, self._stack, self._largest, self._what = names, stack, largest, what
         self._low, self._high = np.inf, -np.inf  # action values so far
 
-    def draw(self, game: np.ndarray, observation: np.ndarray, q: np.ndarray, action: int, told: str) -> np.ndarray:
+    def draw(self, game: np.ndarray, observation: np.ndarray, q: np.ndarray, action: int, caption: str) -> np.ndarray:
         """The picture ``(H, W, 3) uint8`` of one agent step.
 
         Args:
             game: the game's own picture ``(h, w, 3) uint8``.
             observation: what the network saw, ``(stack * C, ...)``.
             q: action values ``(num_actions,)``; ``action``: the one that was taken.
-            told: a line of text below the values.
+            caption: a line of text below the values.
         """
-        panels = [_fit(game, HEIGHT - 2 * MARGIN), self._seen(observation), self._values(q, action, told)]
+        panels = [_fit(game, HEIGHT - 2 * MARGIN), self._stack_of(observation), self._values(q, action, caption)]
         width = sum(panel.width + MARGIN for panel in panels) + MARGIN
         canvas = Image.new("RGB", (width, HEIGHT), BACKGROUND)
         left = MARGIN
@@ -45,7 +45,7 @@ class Overlay:
             left += panel.width + MARGIN
         return np.asarray(canvas)
 
-    def _seen(self, observation: np.ndarray) -> Image.Image:
+    def _stack_of(self, observation: np.ndarray) -> Image.Image:
         """The stack from its oldest frame (top) to its newest, or a vector as bars."""
         frames = observation.reshape(self._stack, -1, *observation.shape[1:])
         if frames.ndim != 4:
@@ -57,7 +57,7 @@ class Overlay:
             column.paste(tile, (0, i * (side + 2)))
         return column
 
-    def _values(self, q: np.ndarray, action: int, told: str) -> Image.Image:
+    def _values(self, q: np.ndarray, action: int, caption: str) -> Image.Image:
         self._low, self._high = min(self._low, float(q.min())), max(self._high, float(q.max()))
         # Bars compare the actions of this step; differences that are small against all values so far stay small.
         span = max(float(q.max() - q.min()), (self._high - self._low) / 20, 1e-6)
@@ -72,7 +72,7 @@ class Overlay:
             length = 2 + int(100 * float(q[i] - q.min()) / span)
             draw.rectangle((95, top + 3, 95 + length, top + ROW - 6), colour)
             draw.text((205, top + 3), f"{q[i]:+.3f}", TEXT)
-        draw.text((0, HEIGHT - 2 * MARGIN - ROW), told, TEXT)
+        draw.text((0, HEIGHT - 2 * MARGIN - ROW), caption, TEXT)
         return panel
 
 
@@ -85,11 +85,11 @@ def _fit(image: np.ndarray, height: int) -> Image.Image:
 def _bars(vector: np.ndarray) -> Image.Image:
     """A vector as one bar a value between its index and itself, the longest as long as the largest magnitude."""
     values = vector.reshape(-1).astype(np.float64)
-    shown = values if len(values) <= MOST_BARS else values[: MOST_BARS - 1]
+    shown = values if len(values) <= MAX_BARS else values[: MAX_BARS - 1]
     panel = Image.new("RGB", (200, HEIGHT - 2 * MARGIN), BACKGROUND)
     draw = ImageDraw.Draw(panel)
     scale = 45 / max(float(np.abs(shown).max(initial=0)), 1e-6)
-    step = min(ROW, (HEIGHT - 2 * MARGIN) // min(len(values), MOST_BARS))
+    step = min(ROW, (HEIGHT - 2 * MARGIN) // min(len(values), MAX_BARS))
     for i, value in enumerate(shown):
         top, ends = i * step, sorted((80.0, 80 + scale * float(value)))
         draw.text((0, top - 1), str(i), TEXT)

@@ -47,7 +47,7 @@ class Walk:
         self._world = world
         self._steps, self._last = list[str](), ""
 
-    def see(self, state: int, action: int, step: Step) -> None:
+    def add(self, state: int, action: int, step: Step) -> None:
         """A step from ``state``; one that only began a game is none."""
         if not step.first[0]:
             self._steps.append(f"{state} {self._world.actions[action]}")

@@ -81,11 +81,11 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def _named(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
-    given = folder / HYDRA_OVERRIDES
-    if not given.exists():
+    path = folder / HYDRA_OVERRIDES
+    if not path.exists():
         return {"label": summary["experiment"]}
     try:
-        overrides = [str(line) for line in OmegaConf.load(given)]
+        overrides = [str(line) for line in OmegaConf.load(path)]
         run = compose.from_hydra(resuming.load_run(folder))
     except Exception as error:  # whatever a damaged YAML file raises, and options that are no longer
         raise DamagedError(f"{folder / HYDRA}: is damaged ({' '.join(str(error).split())}).") from error
@@ -186,21 +186,21 @@ def _main() -> None:
         raise ConfigError("FOLDER: name folders of runs or sweeps, as in outputs multirun.")
     problems = 0
 
-    def tell(sentence: str) -> None:
+    def report_problem(sentence: str) -> None:
         nonlocal problems
         problems += 1
         print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
     picture = None if options.curves is None else Path(options.curves)
     if picture and importlib.util.find_spec("matplotlib") is None:
-        tell(f"curves={options.curves}: needs matplotlib; pip install 'dqnspeed[report]' brings it.")
+        report_problem(f"curves={options.curves}: needs matplotlib; pip install 'dqnspeed[report]' brings it.")
         picture = None
     runs = []
     for folder in folders:
         if not folder.is_dir():
-            tell(f"{folder}: there is no such folder.")
+            report_problem(f"{folder}: there is no such folder.")
         elif not runs_below([folder]):
-            tell(f"{folder}: holds no finished run (no {SUMMARY}).")
+            report_problem(f"{folder}: holds no finished run (no {SUMMARY}).")
         for path in folder.rglob(METRICS):
             if runs_below([folder]) and not (path.parent / SUMMARY).exists():
                 print(f"dqnspeed: {path.parent}: is running still or was killed (no {SUMMARY}).", file=sys.stderr)
@@ -208,12 +208,12 @@ def _main() -> None:
         try:
             runs.append((folder, load(folder)))
         except (DamagedError, ConfigError) as error:
-            tell(str(error))
+            report_problem(str(error))
     if runs:
         print(table([summary for _, summary in runs]), flush=True)
     if runs and picture:
         for sentence in curves(runs, picture):
-            tell(sentence)
+            report_problem(sentence)
     if problems:
         sys.exit(1)
 

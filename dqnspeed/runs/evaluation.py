@@ -32,9 +32,9 @@ SEEDS = 2**31  # evaluation's seeds are those of actors nobody has
 
 @dataclass(frozen=True)
 class Game(Episode):
-    """A game that was played for its result; ``course`` is the same for games of the same actions and rewards."""
+    """A game that was played for its result; ``digest`` is the same for games of the same actions and rewards."""
 
-    course: bytes = b""
+    digest: bytes = b""
 
 
 def with_starts(run: RunConfig, noop_max: int) -> RunConfig:
@@ -59,7 +59,7 @@ def copies(games: Sequence[Game]) -> str:
 
 def distinct(games: Sequence[Game]) -> int:
     """How many of the games are no copies of another."""
-    return len({game.course for game in games})
+    return len({game.digest for game in games})
 
 
 def play_games(
@@ -82,21 +82,21 @@ def play_games(
     left = [games // count + (i < games % count) for i in range(count)]
     stack = FrameStack(count, spec.stack, spec.frame_shape, spec.frame_dtype)
     stack.push(env.reset(seeds), np.ones(count, bool))
-    courses = [hashlib.blake2b(digest_size=16) for _ in range(count)]
+    digests = [hashlib.blake2b(digest_size=16) for _ in range(count)]
     while any(left) and not give_up():
         actions = act(stack.observations)
         env.send(actions)
         step = env.recv()
         watch(stack.observations, actions, step)
         stack.push(step.frames, step.first)
-        for i, course in enumerate(courses):
+        for i, digest in enumerate(digests):
             if not step.first[i]:  # that action was ignored
-                course.update(struct.pack("<qf", actions[i], step.rewards[i]))
+                digest.update(struct.pack("<qf", actions[i], step.rewards[i]))
         for episode in step.episodes:
-            course, courses[episode.env] = courses[episode.env], hashlib.blake2b(digest_size=16)
+            played, digests[episode.env] = digests[episode.env], hashlib.blake2b(digest_size=16)
             if left[episode.env]:
                 left[episode.env] -= 1
-                yield Game(episode.env, episode.episode_return, episode.length, course=course.digest())
+                yield Game(episode.env, episode.episode_return, episode.length, digest=played.digest())
 
 
 class Evaluator:
@@ -112,7 +112,7 @@ class Evaluator:
         self._device = device
         self._env: VectorEnv | None = None
         self._next = run.eval.every_steps
-        self._told_of_copies = False
+        self._warned_of_copies = False
         self.mean: float | None = None
         self.count = 0
 
@@ -147,11 +147,11 @@ class Evaluator:
         if len(episodes) < self._config.episodes:
             log.warning("an evaluation was ended after %s steps with %d games finished.", f"{LONGEST:,}", len(episodes))
         if episodes:
-            if (told := copies(episodes)) and not self._told_of_copies:
+            if (note := copies(episodes)) and not self._warned_of_copies:
                 log.warning(
-                    "evaluation %d: %s eval.epsilon, or eval.noop_max in an ALE game, makes them differ.", number, told
+                    "evaluation %d: %s eval.epsilon, or eval.noop_max in an ALE game, makes them differ.", number, note
                 )
-                self._told_of_copies = True
+                self._warned_of_copies = True
             self.count, self.mean = number, statistics.fmean(e.episode_return for e in episodes)
         return episodes
 

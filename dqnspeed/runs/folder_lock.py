@@ -37,9 +37,9 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
         ConfigError: a new run finds another run there; the run to be resumed is still running, or its folder cannot
             be written.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         try:
-            lock = held.enter_context((folder / LOCK).open("a"))
+            lock = stack.enter_context((folder / LOCK).open("a"))
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process's, where flock would be the open file's
         except BlockingIOError as error:
             if resumed:

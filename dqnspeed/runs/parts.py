@@ -21,7 +21,7 @@ from dqnspeed.runs.schedule import LearningStart, StopRule, UpdateSchedule, make
 from dqnspeed.runs.summary import Progress, summarize, write_summary
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals
-from dqnspeed.tracking import FolderGoneError, Presence, Trackers, file_sizes, make_trackers, time_logged
+from dqnspeed.tracking import FolderCheck, FolderGoneError, Trackers, file_sizes, make_trackers, time_logged
 from dqnspeed.tracking.run_folder import CHECKPOINTS, METRICS
 from dqnspeed.tracking.video import EpisodeVideos
 
@@ -67,7 +67,7 @@ class Learning:
         if plan.state:
             self._load(plan.state)
         self.trackers = self._trackers(plan.state)
-        self.presence = Presence(folder / METRICS)
+        self.folder_check = FolderCheck(folder / METRICS)
 
     def close(self, error: BaseException | None) -> dict[str, Any]:
         """Write the summary of a run that ended, by ``error`` or not, and return it."""

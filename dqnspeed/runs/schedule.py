@@ -37,11 +37,11 @@ class RatioSchedule:
         self._steps_per_update, self._start, self._ahead = steps_per_update, start, ahead
 
     def due(self, agent_steps: int, updates: int) -> int:
-        late = agent_steps - self._start.steps
-        if late < 0:
+        collected = agent_steps - self._start.steps
+        if collected < 0:
             return 0
-        owed = math.floor(late / self._steps_per_update) + 1 - (updates - self._start.updates)
-        return max(owed, 0)
+        due = math.floor(collected / self._steps_per_update) + 1 - (updates - self._start.updates)
+        return max(due, 0)
 
     def limit(self, updates: int) -> float:
         return self._start.steps + self._ahead + (updates - self._start.updates) * self._steps_per_update

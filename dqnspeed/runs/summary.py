@@ -39,13 +39,13 @@ class Progress:
         self._bound = math.inf if run.stop.reward_bound is None else run.stop.reward_bound
         self.resumed_at: list[int] = []  # agent steps
         self.lost_s, self.time_is_lower_bound = 0.0, False  # of training whose steps a kill took, as far as it is known
-        self.learning_began: tuple[float, int, int] | None = None  # seconds, agent steps and updates
+        self.learning_start: tuple[float, int, int] | None = None  # seconds, agent steps and updates
         self._epsilon = 1.0
         self._loss = Ema()
         self._every, self._next_report = run.tracking.report_every_s, 0.0
         self._batch_size, self._frame_skip = run.algo.batch_size, run.wrappers.frame_skip
         self._speed = Speed(self._batch_size, self._frame_skip)
-        self._began = (0.0, 0, 0)
+        self._segment_start = (0.0, 0, 0)
 
     def start(self) -> None:
         """The first environment step begins."""
@@ -71,8 +71,8 @@ class Progress:
 
     def learning(self, updates: int) -> None:
         """An update is about to be done; remembers when this segment of the run began to learn."""
-        if self.learning_began is None:
-            self.learning_began = (self.clock.now(), self.agent_steps, updates)
+        if self.learning_start is None:
+            self.learning_start = (self.clock.now(), self.agent_steps, updates)
 
     def warn_busy(self, sentence: str | None) -> None:
         """Warn of what other processes do to this run; the summary keeps what was told first."""
@@ -103,7 +103,7 @@ class Progress:
 
     def speed_while_learning(self, updates: int) -> dict[str, float]:
         """``perf/*`` since this segment of the run began to learn; since its first step where it did not."""
-        then, steps, before = self.learning_began or self._began
+        then, steps, before = self.learning_start or self._segment_start
         seconds, collected = self.clock.now() - then, self.agent_steps - steps
         return rates(seconds, collected, updates - before, self._batch_size, self._frame_skip)
 
@@ -132,14 +132,14 @@ class Progress:
         self._next_report = time.monotonic() + self._every
         self._begin_segment(updates)
 
-    def count_lost(self, told: float | None, updates: int) -> bool:
-        """Count the time that passed after the checkpoint a run goes on from: until ``told``, ``None`` if unknown.
+    def count_lost(self, logged: float | None, updates: int) -> bool:
+        """Count the time that passed after the checkpoint a run goes on from: until ``logged``, ``None`` if unknown.
 
         Returns:
             Whether there was any.
         """
-        self.time_is_lower_bound |= told is None
-        lost = 0.0 if told is None else told - self.clock.now()
+        self.time_is_lower_bound |= logged is None
+        lost = 0.0 if logged is None else logged - self.clock.now()
         if lost <= ROUNDING_S:
             return False
         self.lost_s += lost
@@ -148,8 +148,8 @@ class Progress:
         return True
 
     def _begin_segment(self, updates: int) -> None:
-        self._began = (self.clock.now(), self.agent_steps, updates)
-        self._speed = Speed(self._batch_size, self._frame_skip, *self._began)
+        self._segment_start = (self.clock.now(), self.agent_steps, updates)
+        self._speed = Speed(self._batch_size, self._frame_skip, *self._segment_start)
 
 
 def summarize(

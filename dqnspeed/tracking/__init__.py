@@ -12,9 +12,9 @@ from dqnspeed.tracking.base import Tracker, Trackers
 from dqnspeed.tracking.files import (
     EpisodesCsv,
     EvaluationsCsv,
+    FolderCheck,
     FolderGoneError,
     JsonLines,
-    Presence,
     file_sizes,
     shorten,
     time_logged,
@@ -68,4 +68,4 @@ def make_trackers(
     return Trackers([*trackers, make_progress(run, label)])
 
 
-__all__ = ["FolderGoneError", "Presence", "Tracker", "Trackers", "file_sizes", "make_trackers", "time_logged"]
+__all__ = ["FolderCheck", "FolderGoneError", "Tracker", "Trackers", "file_sizes", "make_trackers", "time_logged"]

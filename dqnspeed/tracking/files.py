@@ -94,29 +94,29 @@ class FolderGoneError(RuntimeError):
     """A run's folder was deleted, moved or replaced while it ran."""
 
 
-class Presence:
+class FolderCheck:
     """Whether ``file``, which is held open somewhere in this process, is still what its path leads to."""
 
     def __init__(self, file: Path):
         self._file = file
-        self._was: tuple[int, int] | None = None
-        self._was = self._found()
+        self._id: tuple[int, int] | None = None
+        self._id = self._file_id()
 
     def check(self) -> None:
         """Raise :class:`FolderGoneError` where it is not: whatever is written there is lost, or another run's."""
-        if self._was is None or self._found() != self._was:
+        if self._id is None or self._file_id() != self._id:
             raise FolderGoneError(
                 f"{self._file.parent}: this folder was deleted, moved or replaced while the run wrote to it "
                 f"({self._file.name} is not there any more), so nothing more could be kept."
             )
 
-    def _found(self) -> tuple[int, int] | None:
+    def _file_id(self) -> tuple[int, int] | None:
         try:
             found = self._file.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:  # a network's disk that cannot be asked now
-            return self._was
+            return self._id
         return found.st_dev, found.st_ino
 
 

@@ -108,7 +108,7 @@ class EpisodeVideos:
         self._encoder = ThreadPoolExecutor(1, "video")
         self._pending: deque[Future[None]] = deque()
 
-    def film(self, number: int, episode: Episode, memory: Memory) -> str:
+    def record(self, number: int, episode: Episode, memory: Memory) -> str:
         """The path, within the run's folder, of the video of the ``number``-th game; empty where it is not filmed."""
         if not self._every or number % self._every:
             return ""

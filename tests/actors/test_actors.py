@@ -148,8 +148,8 @@ def test_what_the_policy_knew_is_kept_with_the_step_it_was_for(kind: str) -> Non
                         values = network(torch.tensor(rows["frames"])).max(dim=1).values
                     else:
                         logits, values = network.policy_and_value(torch.tensor(rows["frames"]))  # type: ignore[operator]
-                        told = torch.log_softmax(logits, dim=1).numpy()[np.arange(len(values)), rows["actions"]]
-                        np.testing.assert_allclose(rows["log_probs"], told, rtol=1e-4, atol=1e-5)
+                        expected = torch.log_softmax(logits, dim=1).numpy()[np.arange(len(values)), rows["actions"]]
+                        np.testing.assert_allclose(rows["log_probs"], expected, rtol=1e-4, atol=1e-5)
                 np.testing.assert_allclose(rows["values"], values.numpy(), rtol=1e-4, atol=1e-5)
             assert (end > begin).any()
             begin = end

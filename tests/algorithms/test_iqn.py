@@ -26,9 +26,9 @@ def loss_of_one(predicted: list[float], targets: list[float], taus: list[float],
 @pytest.mark.parametrize(("quantiles", "samples"), [(1, 1), (5, 3), (3, 8)])
 def test_the_loss_is_equation_3(kappa: float, quantiles: int, samples: int) -> None:
     predicted, targets, taus = 2 * torch.randn(6, quantiles), 2 * torch.randn(6, samples), torch.rand(6, quantiles)
-    told = quantile_huber_loss(predicted, targets, taus, kappa)
+    computed = quantile_huber_loss(predicted, targets, taus, kappa)
     expected = [loss_of_one(*row, kappa) for row in zip(*(x.tolist() for x in (predicted, targets, taus)), strict=True)]
-    torch.testing.assert_close(told, torch.tensor(expected))
+    torch.testing.assert_close(computed, torch.tensor(expected))
 
 
 def test_by_hand() -> None:

@@ -19,13 +19,13 @@ def policy(q: list[float], temperature: float) -> list[float]:
 def test_both_are_those_of_equation_2(temperature: float) -> None:
     q, rewards, actions = torch.randn(6, 4), torch.randn(6), torch.tensor([0, 1, 2, 3, 0, 1])
     values = soft_value(q, temperature)
-    told = munchausen_reward(rewards, q, actions, alpha=0.9, temperature=temperature, clip=-1.0)
+    computed = munchausen_reward(rewards, q, actions, alpha=0.9, temperature=temperature, clip=-1.0)
     for i in range(6):
         pi = policy(q[i].tolist(), temperature)
         value = sum(p * (float(q[i, a]) - temperature * math.log(p)) for a, p in enumerate(pi))
         assert float(values[i]) == pytest.approx(value, abs=1e-5)
         log_policy = temperature * math.log(pi[int(actions[i])])
-        assert float(told[i]) == pytest.approx(float(rewards[i]) + 0.9 * min(0.0, max(-1.0, log_policy)), abs=1e-5)
+        assert float(computed[i]) == pytest.approx(float(rewards[i]) + 0.9 * min(0.0, max(-1.0, log_policy)), abs=1e-5)
 
 
 def test_by_hand() -> None:

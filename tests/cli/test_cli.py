@@ -38,11 +38,12 @@ def test_of_two_runs_begun_in_one_folder_the_second_changes_nothing(kind: list[s
         )
         for seed in (1, 2)
     ]  # fmt: skip
-    told = [run.communicate(timeout=120)[1] for run in both]
-    assert sorted(run.returncode for run in both) == [0, 2], told
+    errors = [run.communicate(timeout=120)[1] for run in both]
+    assert sorted(run.returncode for run in both) == [0, 2], errors
     loser = [run.returncode for run in both].index(2)
     assert (
-        re.search(r"^dqnspeed: .*\bit\b.*; name a new folder\.\n\Z", told[loser], re.M) and "resume" not in told[loser]
+        re.search(r"^dqnspeed: .*\bit\b.*; name a new folder\.\n\Z", errors[loser], re.M)
+        and "resume" not in errors[loser]
     )
     folders = [tmp_path / "it"] if "-m" not in kind else [tmp_path / "it" / "0", tmp_path / "it" / "1"]
     for folder in folders:
@@ -73,7 +74,7 @@ def test_a_default_folder_that_exists_is_left_alone(
 def test_jobs_that_a_launcher_begins_elsewhere_are_not_told_as_left_out() -> None:
     sweep = Sweep()
     sweep.jobs = 3
-    assert sweep.told() == []
+    assert sweep.report() == []
 
 
 def test_no_two_are_given_the_same_new_folder(tmp_path: Path) -> None:

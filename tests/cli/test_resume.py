@@ -94,10 +94,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], 
         name for name, value in expected.items() if repr(value) != repr(got[name])
     ] == []  # repr, since NaN is not NaN
 
-    def told(folder: str) -> list[list[str]]:
+    def lengths(folder: str) -> list[list[str]]:
         return [[v for k, v in e.items() if k != "wall_time_s"] for e in episodes(tmp_path / folder)]
 
-    assert told("whole") == told("parts") and (told("whole") or "CartPole" not in str(kind))
+    assert lengths("whole") == lengths("parts") and (lengths("whole") or "CartPole" not in str(kind))
 
 
 @pytest.mark.parametrize("kind", [[], ["algo=ppo", "num_envs=2", "algo.rollout_steps=16", "algo.batch_size=16"]])
@@ -336,9 +336,9 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
     assert summary["resumed_at"] == sorted(summary["resumed_at"])
     # Every game is there: all agent steps but those of the games in progress, and those cut off when games began
     # anew (toy games cannot be brought back), are in some row.
-    told = sum(int(row["length"]) for row in episodes(folder))
+    played = sum(int(row["length"]) for row in episodes(folder))
     lanes = 4 if "two" in kind or kind == "process" else 2
-    assert 0 <= summary["agent_steps"] - told <= 7 * lanes * (len(summary["resumed_at"]) + 1)
+    assert 0 <= summary["agent_steps"] - played <= 7 * lanes * (len(summary["resumed_at"]) + 1)
 
 
 def test_a_table_is_saved_also_where_its_tests_take_all_the_time(tmp_path: Path) -> None:

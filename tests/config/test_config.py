@@ -117,8 +117,8 @@ def values_of(overrides: str) -> dict[str, object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("overrides", NUMBERS)
 def test_the_numbers_of_the_documentation_are_those_of_the_configuration(overrides: str) -> None:
-    told = NUMBERS[overrides]
-    assert told == {key: values_of(overrides)[key] for key in told}
+    expected = NUMBERS[overrides]
+    assert expected == {key: values_of(overrides)[key] for key in expected}
 
 
 @pytest.mark.slow
@@ -334,7 +334,7 @@ def test_every_game_of_env_has_a_bound_and_every_bound_its_game() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "expected"),
     [
         (
             "env.id=VideoPinball-v4 stop.max_steps=9",
@@ -346,9 +346,9 @@ def test_every_game_of_env_has_a_bound_and_every_bound_its_game() -> None:
         ("env=breakout", ""),
     ],
 )
-def test_a_game_without_a_known_bound_is_told(overrides: str, told: str) -> None:
+def test_a_game_without_a_known_bound_is_told(overrides: str, expected: str) -> None:
     given = overrides.split(" ")
-    assert [told in sentence for sentence in unbounded(make_run(*given), given)] == [True] * bool(told)
+    assert [expected in sentence for sentence in unbounded(make_run(*given), given)] == [True] * bool(expected)
 
 
 @pytest.mark.slow
@@ -384,7 +384,7 @@ def test_bad_input_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "expected"),
     [
         (
             "algo=ppo exploration.final=0.1",
@@ -396,14 +396,14 @@ def test_bad_input_leaves_nothing_behind(
         ("algo=a2c model=small optimizer=rmsprop num_envs=2", ""),
     ],
 )
-def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, told: str) -> None:
+def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, expected: str) -> None:
     given = overrides.split(" ")
     sentences = list(unused(make_run(*given), given))
-    assert [told in sentence for sentence in sentences] == [True] * bool(told)
+    assert [expected in sentence for sentence in sentences] == [True] * bool(expected)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "expected"),
     [
         ("env=frozen_lake", "FrozenLake-v1: the numbers of algo=dqn are those for Atari games, far too slow for this"),
         ("env=frozen_lake seed=1", "; algo=q_learning env=frozen_lake learns it."),
@@ -416,9 +416,9 @@ def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, to
         ("experiment=own_env", ""),
     ],
 )
-def test_a_game_that_is_not_ataris_is_told_a_line_that_learns_it(overrides: str, told: str) -> None:
+def test_a_game_that_is_not_ataris_is_told_a_line_that_learns_it(overrides: str, expected: str) -> None:
     sentences = list(untuned(make_run(*overrides.split()), overrides.split()))
-    assert [told in sentence for sentence in sentences] == [True] * bool(told)
+    assert [expected in sentence for sentence in sentences] == [True] * bool(expected)
 
 
 def test_that_line_is_told_before_a_run_begins(caplog: pytest.LogCaptureFixture) -> None:

@@ -147,9 +147,9 @@ def test_no_input_scale_is_advised_where_one_was_given(caplog: pytest.LogCapture
 @pytest.mark.slow
 def test_an_environment_that_keeps_silent_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     check_run(make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: slow}", "parallelism.timeout_s=1"))
-    told = capsys.readouterr().err
-    assert told.startswith("dqnspeed: env.id=toy_envs:Broken-v0: has not answered for 1 s (")
-    assert "toy_envs.py:" in told and told.endswith("Ctrl-C ends the wait.\n") and told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("dqnspeed: env.id=toy_envs:Broken-v0: has not answered for 1 s (")
+    assert "toy_envs.py:" in error and error.endswith("Ctrl-C ends the wait.\n") and error.count("\n") == 1
 
 
 @pytest.mark.slow

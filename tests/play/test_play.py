@@ -121,10 +121,10 @@ def test_the_frames_of_a_filmed_game_are_that_games_frames(tmp_path: Path, monke
         ["parallelism=process"],
         ["parallelism=process", "parallelism.transport=queue"],
     ):
-        films = []
+        videos = []
 
-        def keep(path: Path, frames: Any, fps: float, films: list[Any] = films) -> None:
-            films.append(list(frames))
+        def keep(path: Path, frames: Any, fps: float, videos: list[Any] = videos) -> None:
+            videos.append(list(frames))
 
         monkeypatch.setattr("dqnspeed.tracking.video.write_mp4", keep)
         monkeypatch.setattr("dqnspeed.tracking.video.picture", lambda frame, largest: frame)
@@ -133,9 +133,9 @@ def test_the_frames_of_a_filmed_game_are_that_games_frames(tmp_path: Path, monke
         folder = tmp_path / "_".join(kind)
         folder.mkdir()
         train(run, envs.describe(run), folder, {})
-        assert len(films) > 5
-        for film in films:
-            seeds, numbers, steps = np.array(film).T
+        assert len(videos) > 5
+        for video in videos:
+            seeds, numbers, steps = np.array(video).T
             assert len(set(seeds)) == len(set(numbers)) == 1
             assert steps.tolist() == list(range(7))
 
@@ -202,7 +202,7 @@ def test_an_mp4_holds_what_was_written(tmp_path: Path) -> None:
 def test_the_overlay_marks_the_chosen_action_and_longer_bars_mean_higher_values() -> None:
     overlay = Overlay(["NOOP", "LEFT", "RIGHT"], stack=2, largest=255)
     game, observation = np.zeros((210, 160, 3), np.uint8), np.zeros((2, 84, 84), np.uint8)
-    image = overlay.draw(game, observation, np.array([0.0, 1.0, 0.5]), action=2, told="")
+    image = overlay.draw(game, observation, np.array([0.0, 1.0, 0.5]), action=2, caption="")
     chosen = (image == (255, 170, 40)).all(axis=2)
     others = (image == (70, 110, 160)).all(axis=2)
     rows = [int(others[top : top + 22].sum()) for top in range(8, HEIGHT - 22, 22)]
@@ -316,7 +316,7 @@ def test_films_run_at_the_environments_own_rate() -> None:
 def test_the_bars_of_a_vector_carry_their_index_and_value() -> None:
     overlay, game = Overlay(["NOOP"], stack=1, largest=1), np.zeros((210, 160, 3), np.uint8)
     for size, rows in ((4, 4), (32, 32), (33, 32)):
-        image = overlay.draw(game, np.linspace(-1, 1, size), np.array([0.0]), action=0, told="")
+        image = overlay.draw(game, np.linspace(-1, 1, size), np.array([0.0]), action=0, caption="")
         left = round(160 * (HEIGHT - 16) / 210) + 16
         step = min(22, (HEIGHT - 16) // min(size, 32))
         text = (image[:, left : left + 200] > 150).all(axis=2)

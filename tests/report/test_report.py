@@ -36,7 +36,7 @@ def change(folder: Path, **values: object) -> None:
     (folder / "summary.json").write_text(json.dumps({**summary, **values}))
 
 
-def told(
+def run_report(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
 ) -> tuple[int, str, str]:
     """Exit code, table and complaints of the command."""
@@ -97,7 +97,7 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(
 ) -> None:
     whole = (runs / "a" / "summary.json").read_bytes()
     (runs / "a" / "summary.json").write_bytes(whole[: len(whole) // 2] if content is None else content)
-    code, shown, errors = told(monkeypatch, capsys, runs)
+    code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert code == 1 and len(shown.splitlines()) == 3
     assert errors.startswith(f"dqnspeed: {runs / 'a' / 'summary.json'}: is damaged (") and len(errors.splitlines()) == 1
 
@@ -106,14 +106,14 @@ def test_a_folder_without_runs_is_named_beside_a_good_one(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (runs / "empty").mkdir()
-    code, shown, errors = told(monkeypatch, capsys, runs / "a", runs / "gone", runs / "empty")
+    code, shown, errors = run_report(monkeypatch, capsys, runs / "a", runs / "gone", runs / "empty")
     assert code == 1 and len(shown.splitlines()) == 3
     assert errors.splitlines() == [
         f"dqnspeed: {runs / 'gone'}: there is no such folder.",
         f"dqnspeed: {runs / 'empty'}: holds no finished run (no summary.json).",
     ]
     (runs / "b" / "summary.json").unlink()
-    code, shown, errors = told(monkeypatch, capsys, runs)
+    code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert code == 0 and len(shown.splitlines()) == 3 and "is running still or was killed" in errors
 
 
@@ -124,12 +124,12 @@ def test_curves_of_cut_files_are_drawn_as_far_as_they_go(
         data = (runs / "a" / name).read_bytes()
         (runs / "a" / name).write_bytes(data[: data.rindex(b"0.") - 3])
     (runs / "b" / "episodes.csv").unlink()
-    code, shown, errors = told(monkeypatch, capsys, runs, f"curves={runs / 'curves.png'}")
+    code, shown, errors = run_report(monkeypatch, capsys, runs, f"curves={runs / 'curves.png'}")
     assert code == 1 and len(shown.splitlines()) == 4 and (runs / "curves.png").exists()
     for name in ("metrics.jsonl", "episodes.csv"):
         assert f"dqnspeed: {runs / 'a' / name}: is damaged; 1 of its " in errors
     assert f"dqnspeed: {runs / 'b' / 'episodes.csv'}: cannot be read (No such file or directory)." in errors
-    code, shown, errors = told(monkeypatch, capsys, runs / "b", f"curves={runs / 'gone' / 'curves.png'}")
+    code, shown, errors = run_report(monkeypatch, capsys, runs / "b", f"curves={runs / 'gone' / 'curves.png'}")
     assert code == 1 and shown and f"curves={runs / 'gone' / 'curves.png'}: cannot be written" in errors
 
 
@@ -137,7 +137,7 @@ def test_without_matplotlib_the_table_is_shown_all_the_same(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code, shown, errors = told(monkeypatch, capsys, runs, "curves=curves.png")
+    code, shown, errors = run_report(monkeypatch, capsys, runs, "curves=curves.png")
     assert code == 1 and len(shown.splitlines()) == 4
     assert errors == "dqnspeed: curves=curves.png: needs matplotlib; pip install 'dqnspeed[report]' brings it.\n"
 
@@ -147,7 +147,7 @@ def test_folders_and_options_are_told_apart(
 ) -> None:
     monkeypatch.chdir(runs)
     (runs / "a").rename("num_envs=2")
-    code, shown, errors = told(monkeypatch, capsys, "num_envs=2", "./b")
+    code, shown, errors = run_report(monkeypatch, capsys, "num_envs=2", "./b")
     assert code == 0 and len(shown.splitlines()) == 4 and errors == ""
     for arguments, sentence in {
         ("b", "--curves", "c.png"): "--curves: is no option; give curves=VALUE.",
@@ -158,4 +158,4 @@ def test_folders_and_options_are_told_apart(
         "or folders of runs and sweeps.",
         (): "FOLDER: name folders of runs or sweeps, as in outputs multirun.",
     }.items():
-        assert told(monkeypatch, capsys, *arguments) == (2, "", f"dqnspeed: {sentence}\n")
+        assert run_report(monkeypatch, capsys, *arguments) == (2, "", f"dqnspeed: {sentence}\n")

@@ -34,13 +34,13 @@ def test_evaluations_reach_the_metrics_and_files(kind: str, tmp_path: Path) -> N
     assert numbers == [n for n in range(1, numbers[-1] + 1) for _ in range(3)]
     assert all(row["length"] == "7" for row in rows)
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    told = [r for r in reports if "eval/return_mean" in r]
-    assert len(told) == numbers[-1] >= 2
-    for i, report in enumerate(told, start=1):
+    evaluated = [r for r in reports if "eval/return_mean" in r]
+    assert len(evaluated) == numbers[-1] >= 2
+    for i, report in enumerate(evaluated, start=1):
         returns = [float(row["return"]) for row in rows if int(row["evaluation"]) == i]
         assert report["eval/return_mean"] == pytest.approx(np.mean(returns))
         assert report["eval/return_std"] == pytest.approx(np.std(returns))
-    assert summary["eval_return_mean"] == pytest.approx(told[-1]["eval/return_mean"], abs=1e-3)
+    assert summary["eval_return_mean"] == pytest.approx(evaluated[-1]["eval/return_mean"], abs=1e-3)
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_a_resumed_run_owes_no_updates_for_the_steps_that_fill_its_replay_anew()
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "expected"),
     [
         ("", "an update of 32 for every agent step; learning rate 0.0001; epsilon 1 to 0.02 from agent step 10,000 to"),
         ("experiment=process", "updates of 128 as fast as they go; learning rate 0.0001; epsilon 1 to 0.02 from agent"),
@@ -68,9 +68,9 @@ def test_a_resumed_run_owes_no_updates_for_the_steps_that_fill_its_replay_anew()
         ("algo=q_learning", "Schedule: an update of 1 for every agent step; epsilon 1."),
     ],
 )
-def test_one_sentence_says_what_the_schedules_come_to(overrides: str, told: str) -> None:
+def test_one_sentence_says_what_the_schedules_come_to(overrides: str, expected: str) -> None:
     sentence = schedule_sentence(make_run(*overrides.split()))
-    assert told in sentence and sentence.startswith("Schedule: ") and "\n" not in sentence
+    assert expected in sentence and sentence.startswith("Schedule: ") and "\n" not in sentence
 
 
 def test_returns_forget_what_is_older_than_the_window() -> None:

@@ -141,8 +141,8 @@ def test_a_learner_on_a_gpu_asks_for_one_core(
     monkeypatch.setattr(machine, "cores", lambda: 4)
     monkeypatch.setattr(machine, "allowed_cores", lambda: {0, 1, 2, 3})
     monkeypatch.setattr(LearnerThreads, "_busy_cores", lambda _: 4.0)
-    told = LearnerThreads(make_run(*overrides.split()), torch.device(device)).warning()
-    assert f"this run would use {asked}:" in str(told)
+    warning = LearnerThreads(make_run(*overrides.split()), torch.device(device)).warning()
+    assert f"this run would use {asked}:" in str(warning)
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,8 @@ def test_the_live_line_fits_and_shows_time_left_mean_trend_and_loss(
 
 def test_the_plain_line_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
     PlainProgress(make_run("stop.max_minutes=10"), "baseline num_envs=2").report(METRICS, 5000, 30)
-    told = "baseline num_envs=2: 30 s  9:30 left  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
-    assert capsys.readouterr().out == f"{told}  eps 0.02  123 updates/s  ratio 4.0\n"
+    line = "baseline num_envs=2: 30 s  9:30 left  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
+    assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  ratio 4.0\n"
     assert show({}, 1)[:2] == ["mean -", "loss -"]
 
 
@@ -184,8 +184,8 @@ def test_wandb_logs_a_game_once_and_ends_as_the_run_did(reason: str, code: int, 
     assert [row["episode/return"] for row in rows if "episode/return" in row] == [10, 20]
     assert [row["train/loss"] for row in rows if "train/loss" in row] == [1, 2, 3] * 2
     assert [ended.exit_code for ended in found["exit"]] == [code]
-    told = {item.key: item.value_json for summary in found["summary"] for item in summary.update}
-    assert (json.loads(told["stopped_by"]), json.loads(told["error"])) == (reason, "ActorError: it died")
+    values = {item.key: item.value_json for summary in found["summary"] for item in summary.update}
+    assert (json.loads(values["stopped_by"]), json.loads(values["error"])) == (reason, "ActorError: it died")
 
 
 class Refuses(BaseHTTPRequestHandler):

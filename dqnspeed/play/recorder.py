@@ -11,37 +11,37 @@ from dqnspeed.play.overlay import Overlay
 from dqnspeed.play.player import Player
 
 
-class Film:
+class Recorder:
     """The pictures of a game, each drawn before the action that the agent then took."""
 
     def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig):
-        self._env, self._player, self._keep = env, player, options.record
+        self._env, self._player, self._keeps = env, player, options.record
         what = algorithm_of(player.run).outputs
         self._overlay = Overlay(names, player.spec.stack, player.spec.largest, what) if options.overlay else None
         self._images: list[np.ndarray] = []
         self._before: np.ndarray | None = None  # the game before the step
         self._steps, self._total = 0, 0.0
 
-    def look(self) -> None:
+    def start(self) -> None:
         """See the very first picture, once the environment was reset."""
         if self._before is None:
             self._before = self._env.render()
 
-    def see(self, observation: np.ndarray, action: int, step: Step) -> np.ndarray | None:
+    def add(self, observation: np.ndarray, action: int, step: Step) -> np.ndarray | None:
         """The picture of a step that was just taken; ``None`` where it only began a game."""
         image, self._before = self._before, self._env.render()
         if image is None or (step.first[0] and not self._steps):
             return None
         self._steps += 1
         if self._overlay is not None:
-            told = f"step {self._steps:,}   reward so far {self._total:g}"
-            image = self._overlay.draw(image, observation, self._player.q, action, told)
+            caption = f"step {self._steps:,}   reward so far {self._total:g}"
+            image = self._overlay.draw(image, observation, self._player.q, action, caption)
         self._total += float(step.rewards[0])
-        if self._keep:
+        if self._keeps:
             self._images.append(image)
         return image
 
-    def cut(self) -> list[np.ndarray]:
+    def take(self) -> list[np.ndarray]:
         """The pictures of the game that ended, if they are to be recorded; the next game begins without any."""
         images, self._images = self._images, []
         self._steps, self._total = 0, 0.0
