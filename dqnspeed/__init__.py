@@ -9,5 +9,5 @@ except PackageNotFoundError:  # run from a source tree that was never installed
 
 
 def about() -> str:
-    """This version, and those of what it stands on."""
+    """The versions of dqnspeed, Hydra and torch."""
     return f"dqnspeed {__version__} (hydra {version('hydra-core')}, torch {version('torch')})"

@@ -1,4 +1,4 @@
-"""What a run changes against its rung: the name it is known by, and the kinds of these changes."""
+"""What a run changes against its rung: its label, and the kinds of its changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dqnspeed.config import options
 from dqnspeed.config.schema import KINDS, RunConfig
 
 EXACT, EQUIVALENT, TASK, ALGORITHM = KINDS
-# Of a group, or of one of its keys where that is of another kind; None: neither what is learnt nor how fast.
+# Kind of a group, or of a key that differs from its group; None: affects neither learning nor speed.
 KIND_OF = {
     "env": TASK,
     "env.reward_bound": None,
@@ -38,7 +38,7 @@ KIND_OF = {
 
 
 def differences(run: RunConfig, rung: RunConfig) -> set[str]:
-    """The keys, such as ``num_envs`` and ``wrappers.stack``, that ``run`` gives other values than ``rung``."""
+    """The keys, such as ``num_envs`` and ``wrappers.stack``, whose values in ``run`` differ from those in ``rung``."""
     theirs = {key: value for key, value, _ in options.leaves(rung)}
     return {key for key, value, _ in options.leaves(run) if key not in theirs or value != theirs[key]}
 
@@ -49,17 +49,17 @@ def keys_of(overrides: Iterable[str]) -> set[str]:
 
 
 def kinds(rung: Iterable[str], changed: Iterable[str]) -> list[str]:
-    """The kinds of change of a rung and of the keys ``changed`` besides; *exact* only where it is nothing else."""
+    """The kinds of change of a rung and of the keys ``changed``; *exact* only if there is no other."""
     found = {*rung, *(kind for key in changed if (kind := _kind_of(key)))}
     return [kind for kind in KINDS if kind in found and (kind != EXACT or len(found) == 1)]
 
 
 def label(rung: str, overrides: Iterable[str], changed: Iterable[str]) -> str:
-    """A run's name among others: its rung, and the overrides that make it another (of one key, the last).
+    """A run's name: its rung, and the overrides that change it (of one key, the last).
 
     Args:
         overrides: those of the command line, as Hydra keeps them.
-        changed: the keys that they really change, by :func:`differences`.
+        changed: the keys that they change, by :func:`differences`.
     """
     relevant = [key for key in changed if _kind_of(key)]
     last = {_key(override): override for override in overrides}
@@ -77,5 +77,5 @@ def _key(override: str) -> str:
 
 
 def _overlap(key: str, other: str) -> bool:
-    """Whether one is the other, or holds it: ``wrappers`` holds ``wrappers.stack``."""
+    """Whether the keys are the same or one contains the other: ``wrappers`` contains ``wrappers.stack``."""
     return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")

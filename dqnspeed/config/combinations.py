@@ -1,4 +1,4 @@
-"""How the values of a configuration must go together."""
+"""Checks of combinations of values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(run: RunConfig) -> None:
 
 
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
-    """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, of a group that ``algo`` does not look at."""
+    """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, of a group that ``algo`` does not use."""
     users: dict[str, list[str]] = {}
     for name, algorithm in GROUPS["algo"].options.items():
         assert issubclass(algorithm, AlgoConfig)
@@ -37,7 +37,7 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
 
 
 def untuned(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
-    """A sentence where a game that is not Atari's gets the numbers for Atari, and its preset knows of better ones."""
+    """A sentence if a game that is not Atari's gets the numbers for Atari and its preset names better ones."""
     own = any(override.startswith(("env.id=", "algo=", "algo.", "optimizer.")) for override in overrides)
     if run.env.recipe and not own and run.experiment.name == "baseline":
         yield (
@@ -104,7 +104,7 @@ def _check_learning_rate(run: RunConfig) -> None:
             f"optimizer.lr_decay_steps={steps}: parallelism.replay_ratio=free leaves open how many updates these are; "
             f"give optimizer.lr_decay_updates instead, or a number for parallelism.replay_ratio."
         )
-    # What is left of a run once its learning rate is nothing would learn nothing, without a word.
+    # After the learning rate has reached 0 the run would go on without learning.
     if run.optimizer.lr_final != 0 or per_step is None:
         return
     limit = run.stop.max_steps

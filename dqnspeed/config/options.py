@@ -1,4 +1,4 @@
-"""Fields of a schema that say what they mean and which values they take, and the check of those ranges."""
+"""Fields of a schema with their meaning and range, and the check of the ranges."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 
 class ConfigError(ValueError):
-    """What the user asked for cannot be done; the message is one sentence for the user."""
+    """The configuration cannot be used; the message is one sentence for the user."""
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
-    """``" (nearest: a, b)"``, the ``words`` that a mistyped ``word`` may have meant, or nothing."""
+    """``" (nearest: a, b)"``, the ``words`` most similar to ``word``, or an empty string."""
     near = difflib.get_close_matches(word, words, n=3, cutoff=0.6)
     if not near:
         near = [w for w in words if w.rpartition(".")[2] == word.rpartition(".")[2]][:3]
@@ -32,7 +32,7 @@ def option(
     lt: float | None = None,
     **default: Any,
 ) -> Any:
-    """A field of a schema: what it means, which values it takes, and its ``default`` where no file holds one."""
+    """A field of a schema: what it means, which values it takes, and its ``default`` if no file sets one."""
     bounds = {"ge": ge, "gt": gt, "le": le, "lt": lt}
     return field(metadata={"about": about, "choices": choices, **bounds}, **default)
 
@@ -44,7 +44,7 @@ def check_values(node: Any) -> None:
 
 
 def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Key, value and bounds of every option; the scalars first, since other values are computed from them."""
+    """Key, value and metadata of every option, scalars first, since other values are computed from them."""
     for f in sorted(fields(node), key=lambda f: is_dataclass(getattr(node, f.name))):
         value = getattr(node, f.name)
         if is_dataclass(value):
@@ -75,7 +75,7 @@ def _check_value(key: str, value: Any, meta: Any) -> None:
 
 
 def usage(line: str, about: str, schema: type) -> str:
-    """What ``--help`` of a small entry point prints: ``line`` to call it, and every field of ``schema``."""
+    """The ``--help`` of a small command: ``line`` to call it, and every field of ``schema``."""
     rows = []
     for f in fields(schema):
         meta = f.metadata

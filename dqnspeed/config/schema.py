@@ -1,8 +1,8 @@
 """The schema of ``conf/``: frozen dataclasses and the ranges of their values.
 
-The YAML files hold the values and this module holds the types, so a default is written once. Where options of a group
-differ in kind, this is what they share, and each is a subclass that ``registry.py`` knows by its name. Code below the
-entry points sees only :class:`RunConfig`, never Hydra or OmegaConf.
+The YAML files hold the values and this module the types, so a default is written once. Where the options of a group
+differ in type, the class here holds what they share, and each is a subclass registered by name (``registry.py``). Code
+below the commands sees only :class:`RunConfig`, never Hydra or OmegaConf.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Any, ClassVar, Dict, List, Union  # noqa: UP035  OmegaConf re
 
 from dqnspeed.config.options import option
 
-CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are left alone while another process writes
+CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are not read while another process writes
 
 KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
 
 
 class Part:
-    """What an option of a group may say of the whole configuration."""
+    """An option of a group, which may check the whole configuration."""
 
     def check(self, run: RunConfig) -> None:
-        """Raise :class:`ConfigError` at what this option cannot be combined with."""
+        """Raise :class:`ConfigError` if this option cannot be combined with the rest of ``run``."""
 
 
 @dataclass(frozen=True)
 class AlgoConfig(Part):
-    """The numbers that every algorithm has, and what the rest of the configuration asks of it.
+    """The options that every algorithm has, and what the rest of the configuration needs to know of it.
 
-    An algorithm is a subclass with its own numbers; ``dqnspeed.algorithms.base`` says what else it has.
+    An algorithm is a subclass with options of its own; ``dqnspeed.algorithms.base`` says what else it has.
     """
 
-    replays: ClassVar[bool] = False  # keeps experience and draws from it; else learns from it in order, and forgets
-    uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it looks at, of those not all do
+    replays: ClassVar[bool] = False  # learns from a replay; else from experience in order, once
+    uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
 
     name: str = option("the learning algorithm")
     gamma: float = option("discount of one agent step", ge=0, le=1)
@@ -41,11 +41,11 @@ class AlgoConfig(Part):
     learning_starts: int = option("agent steps before the first update (on-policy: for the background alone)", ge=0)
 
     def samples_per_step(self, run: RunConfig) -> float | None:
-        """Samples that are learnt from for each agent step; ``None`` where that is left free."""
+        """Samples trained on per agent step; ``None`` if that is left free."""
         return 1
 
     def updates_per_step(self, run: RunConfig) -> float | None:
-        """Updates done for each agent step; ``None`` where that is left free."""
+        """Updates per agent step; ``None`` if that is left free."""
         samples = self.samples_per_step(run)
         return None if samples is None else samples / self.batch_size
 
@@ -215,12 +215,12 @@ class RunConfig:
 
     @property
     def has_replay(self) -> bool:
-        """Whether experience is kept and drawn from; else it is learnt from in the order it comes, and forgotten."""
+        """Whether the algorithm learns from a replay; else from experience in the order it comes, once."""
         return self.algo.replays
 
     @property
     def keeps_memory(self) -> bool:
-        """Whether checkpoints hold the experience that is still to be learnt from; a replay only if it is asked for."""
+        """Whether checkpoints hold the memory; a replay only with ``checkpoint.replay``."""
         return self.checkpoint.replay or not self.has_replay
 
     @property
@@ -230,23 +230,23 @@ class RunConfig:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether one half of the environments steps while actions are chosen for the other: where they step beside a
-        learner that is on-policy."""
+        """Whether one half of the environments steps while actions are chosen for the other: with ``overlap`` and an
+        on-policy algorithm."""
         return self.parallelism.overlaps and not self.parallelism.processes and not self.has_replay
 
     @property
     def replay_ratio(self) -> float | None:
-        """Samples that are learnt from for each agent step; ``None`` where that is left free."""
+        """Samples trained on per agent step; ``None`` if that is left free."""
         return self.algo.samples_per_step(self)
 
     @property
     def updates_per_step(self) -> float | None:
-        """Updates done for each agent step; ``None`` where that is left free."""
+        """Updates per agent step; ``None`` if that is left free."""
         return self.algo.updates_per_step(self)
 
     @property
     def decay_updates(self) -> float:
-        """Updates over which the learning rate, and an entropy bonus with it, falls."""
+        """Updates over which the learning rate, and an entropy bonus, fall."""
         updates, per_step = self.optimizer.lr_decay_updates, self.updates_per_step
         if self.optimizer.lr_decay_steps is not None and per_step is not None:
             return self.optimizer.lr_decay_steps * per_step

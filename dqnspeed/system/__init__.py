@@ -1,1 +1,1 @@
-"""What stands below everything: the machine, signals, seeding, files that are written whole."""
+"""The machine, signals, seeding and atomic files."""

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, also where the machine loses power."""
+"""Atomic writes: a file is written whole or not at all, even if the machine loses power."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-PARTIAL = ".partial"  # what the name of a file ends with that is not whole yet
+PARTIAL = ".partial"  # suffix of a file that is still being written
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file to write, which takes the place of ``path`` once the block has ended well.
+    """A file to write, which replaces ``path`` when the block ends without an error.
 
     Raises:
-        OSError: the disk refused it; what was there before is untouched.
+        OSError: it could not be written; ``path`` is unchanged.
     """
     partial = path.with_name(f"{path.name}{PARTIAL}")
     try:
@@ -38,7 +38,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, node: Any) -> None:
-    """Write ``node`` as JSON, which knows no NaN and no infinity: they become null."""
+    """Write ``node`` as JSON; NaN and infinity become null."""
     write_text(path, json.dumps(finite(node), indent=2) + "\n")
 
 

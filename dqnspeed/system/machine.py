@@ -1,4 +1,4 @@
-"""What this machine is and how much of it is free."""
+"""This machine: cores, memory, GPU, versions, and what is free."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ PACKAGES = (
 )
 
 
-OMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how torch's threads wait, if told
+OMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # set how torch's threads wait
 CGROUPS = Path("/sys/fs/cgroup")
 
 
 def cores() -> int:
-    """Cores this process may use: those it is bound to, or fewer where a container's quota of CPU time is smaller."""
+    """Cores this process may use: those it is bound to, or fewer if a container's CPU quota is lower."""
     return max(1, math.floor(min(len(allowed_cores()), cpu_quota())))
 
 
 def cpu_quota(own: Path = Path("/proc/self/cgroup"), mounted: Path = CGROUPS) -> float:
-    """Cores' worth of time that this process' cgroups allow (v2: cpu.max, v1: cpu.cfs_quota_us); infinite without."""
+    """CPU quota of this process' cgroups, in cores (v2: cpu.max, v1: cpu.cfs_quota_us); infinite without one."""
     return min(_quotas(own, mounted), default=math.inf)
 
 
@@ -51,7 +51,7 @@ def _quotas(own: Path, mounted: Path) -> Iterator[float]:
                 continue
             top = mounted / "cpu" if controllers else mounted
             files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
-            # A container may see its own group as the top, but reads the path that the host has for it.
+            # In a container its own group may be mounted at the top, while the path is the host's.
             inner = top / path.lstrip("/")
             for folder in {top, inner, *(above for above in inner.parents if above.is_relative_to(top))}:
                 with contextlib.suppress(OSError, ValueError):  # "max", or -1 with v1: no limit
@@ -61,12 +61,12 @@ def _quotas(own: Path, mounted: Path) -> Iterator[float]:
 
 
 def allowed_cores() -> set[int]:
-    """Numbers of the cores that this process is bound to; of all where it is not."""
+    """Numbers of the cores that this process is bound to, by default all."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 def cpu_seconds() -> float:
-    """Seconds these cores together have worked, for anybody."""
+    """Busy seconds of these cores together, by all processes."""
     worked, allowed = ("user", "nice", "system", "irq", "softirq", "steal"), allowed_cores()
     return sum(
         getattr(times, name, 0.0)
@@ -77,7 +77,7 @@ def cpu_seconds() -> float:
 
 
 def own_cpu_seconds() -> float:
-    """Seconds this process and its children have worked, those that have ended included."""
+    """CPU seconds of this process and its children, ended ones included."""
     total = sum(os.times()[:4])
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -86,7 +86,7 @@ def own_cpu_seconds() -> float:
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated without swapping, within the container's limit where there is one."""
+    """Bytes that can be allocated without swapping, within the container's limit if it has one."""
     free = psutil.virtual_memory().available
     limit, used = (_read_int(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
     if limit is not None and used is not None:
@@ -95,7 +95,7 @@ def available_memory() -> int:
 
 
 def reset_peak_rss() -> None:
-    """Forget the peak of the jobs before this one; where the system cannot, the peak is that of all jobs."""
+    """Reset the peak of resident memory; where the system cannot, it stays that of all jobs so far."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
@@ -111,18 +111,18 @@ def peak_rss_mib() -> float:
 
 
 def reset_peak_gpu() -> None:
-    """Forget the GPU memory that the jobs before this one took."""
+    """Reset the peak of GPU memory."""
     if torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
 
 
 def peak_gpu_mib(device: torch.device) -> float | None:
-    """Peak memory of this process' tensors on a GPU since :func:`reset_peak_gpu`, MiB; actors hold little more."""
+    """Peak memory of this process' tensors on a GPU since :func:`reset_peak_gpu`, MiB, without that of actors."""
     return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
 
 
 def pick_device(name: str) -> torch.device:
-    """The device ``auto`` means here: CUDA, else the CPU. MPS is used when asked for by name."""
+    """The device of ``name``; ``auto`` is CUDA if available, else the CPU. MPS must be named."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
@@ -148,7 +148,7 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that matter to speed; Pillow-SIMD ends in ``.postN``."""
+    """Versions of Python and of the packages that matter for speed; Pillow-SIMD ends in ``.postN``."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -162,7 +162,7 @@ def versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Commit of the source tree this package runs from, with ``+changes`` when it is dirty; None for a wheel."""
+    """Commit of the source tree this package runs from, with ``+changes`` if it is modified; None for a wheel."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
@@ -171,7 +171,7 @@ def git_commit() -> str | None:
         command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
-    try:  # describe --dirty would lock the index, and a run that is killed meanwhile would leave it locked
+    try:  # describe --dirty would lock the index, and a killed run would leave it locked
         changes = "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
         return git("rev-parse", "HEAD") + changes
     except (OSError, subprocess.SubprocessError):

@@ -1,4 +1,4 @@
-"""Everything random in this process that is not an object of its own: seeded, saved, set again."""
+"""The global random generators of this process: seeding, saving and restoring them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 def seed_everything(seed: int) -> None:
-    """Seed torch and the global generators that environments of a user's own may draw from."""
+    """Seed torch, and the global generators that a user's environment may draw from."""
     torch.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     random.seed(seed)
@@ -20,7 +20,7 @@ def seed_everything(seed: int) -> None:
 
 @contextlib.contextmanager
 def preserved() -> Iterator[None]:
-    """Whatever is drawn inside, those outside draw as if it had not been."""
+    """Restore the global generators after the block."""
     before = state_dict()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: how they end a run, and how children are kept out of it."""
+"""Ctrl-C and SIGTERM: they end a run, and child processes ignore them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class StopSignals:
-    """Turns the first SIGINT or SIGTERM into ``received``; the old handlers return afterwards.
+    """Stores the first SIGINT or SIGTERM in ``received``; restores the old handlers on exit.
 
     A second Ctrl-C raises :class:`KeyboardInterrupt` at once.
     """
@@ -40,13 +40,12 @@ class StopSignals:
 
 @contextlib.contextmanager
 def children_ignore_signals() -> Iterator[None]:
-    """Processes started inside never see Ctrl-C or SIGTERM, from their first instruction on: the learner alone ends
-    a run, and saves it with what they know.
+    """Processes started inside never receive Ctrl-C or SIGTERM: the learner ends a run, and saves their state.
 
-    They inherit blocked signals; here these are only held back until the end of the block. Whoever terminates such a
-    process, multiprocessing's exit handler among them, and then waits for it, would wait for ever: SIGKILL does it.
+    They inherit blocked signals; in this process the signals are delayed until the end of the block. ``terminate()``
+    of such a process becomes SIGKILL, since SIGTERM would not end it (multiprocessing's exit handler waits for it).
     """
-    resource_tracker.ensure_running()  # starting it later, with the first child, would unblock them
+    resource_tracker.ensure_running()  # if it started with the first child, it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     others = multiprocessing.active_children()
     try:
