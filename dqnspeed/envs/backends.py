@@ -1,4 +1,4 @@
-"""The three libraries that step several environments, behind the two calls :class:`VectorEnv` needs.
+"""The three libraries that step several environments, behind one interface for :class:`VectorEnv`.
 
 All run in Gymnasium's NEXT_STEP autoreset: the step after an episode's end ignores its action and returns the
 first frame of the next episode.
@@ -22,12 +22,12 @@ CLOSE_TIMEOUT_S = 3.0
 
 
 class ActorError(RuntimeError):
-    """An environment raised, or a process of some died or hung; the message holds the traceback where there is one."""
+    """An environment raised, or an actor or worker process died or hung; the message holds the traceback if any."""
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Gymnasium's warnings, which only announce the errors it raises next."""
+    """Suppress Gymnasium's warnings, which only announce the error it raises next."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -43,7 +43,7 @@ def _with_traceback() -> Iterator[None]:
 
 @dataclass(slots=True)
 class RawStep:
-    """One step of N environments as the library gave it."""
+    """One step of N environments as the library returns it."""
 
     frames: np.ndarray  # (N, C, ...)
     rewards: np.ndarray  # (N,) unclipped
@@ -59,10 +59,10 @@ class Backend(Protocol):
     def send(self, actions: np.ndarray) -> None: ...
     def recv(self) -> RawStep: ...
     def games(self) -> list[dict[str, Any]] | None:
-        """The games in progress, or ``None`` where the library cannot give them."""
+        """The games in progress, or ``None`` if the library cannot save them."""
 
     def set_games(self, games: list[dict[str, Any]]) -> bool:
-        """Go on with saved games; False where that failed for one of them, and new ones have begun."""
+        """Restore saved games; False if one could not be restored."""
 
     def call(self, name: str) -> Any:
         """Call a method of the first environment."""
@@ -103,7 +103,7 @@ class _GymnasiumBackend:
 class SyncBackend(_GymnasiumBackend):
     """``gymnasium.vector.SyncVectorEnv``: environments step one after another inside :meth:`recv`.
 
-    What one of them raises comes out as :class:`ActorError`, as it does from processes.
+    What one of them raises becomes an :class:`ActorError`, as from processes.
     """
 
     def reset(self, seeds: list[int]) -> RawStep:
@@ -148,7 +148,7 @@ class AsyncBackend(_GymnasiumBackend):
             with _quiet():
                 yield
         except Exception as error:
-            self._kill()  # before anyone asks a worker that hangs or is gone to close
+            self._kill()  # a worker that hangs or died cannot be asked to close
             raise ActorError(self._explain(error)) from error
 
     def games(self) -> list[dict[str, Any]] | None:
@@ -215,7 +215,7 @@ class NativeBackend(_GymnasiumBackend):
     """``ale_py.vector_env.AtariVectorEnv``: environments step on C++ threads after :meth:`send`.
 
     Args:
-        start_rewards: what ALE's resets keep to themselves, by the frame of the game; it comes with the first step.
+        start_rewards: rewards before a game's first step, which ALE drops, by the frame it starts at.
     """
 
     def __init__(self, env: Any, start_rewards: Mapping[int, float] | None = None):
@@ -233,7 +233,7 @@ class NativeBackend(_GymnasiumBackend):
         return self._first_step(self._frames(frames), info)
 
     def games(self) -> list[dict[str, Any]] | None:
-        return None  # ALE's vector environment keeps its games to itself
+        return None  # ALE's vector environment cannot save games
 
     def send(self, actions: np.ndarray) -> None:
         self.env.send(actions)

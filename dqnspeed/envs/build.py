@@ -35,15 +35,15 @@ AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What networks and replay need to know of an environment."""
+    """The shapes of an environment, for networks and memories."""
 
     frame_shape: tuple[int, ...]  # one frame, channels first: (1, 84, 84) or (D,)
     frame_dtype: np.dtype
     num_actions: int
     stack: int
     largest: float  # magnitude that a value of an image can have; 1 for vectors
-    num_states: int | None = None  # where observations are numbers of states, one-hot
-    render_fps: float | None = None  # what the environment says of itself
+    num_states: int | None = None  # if observations are one-hot numbers of states
+    render_fps: float | None = None  # from the environment's metadata
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -52,12 +52,12 @@ class EnvSpec:
 
 
 def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
-    """Play an environment that is not ALE's at random for a moment; returns doubts about it, one sentence each.
+    """Play an environment that is not ALE's at random for a moment; returns warnings, one sentence each.
 
-    Where an ``input_scale`` was given there is none about the size of its values.
+    With an ``input_scale`` there is none about the size of its values.
 
     Raises:
-        ConfigError: it cannot be made, or breaks its own spaces in a way that nothing could be learnt through.
+        ConfigError: it cannot be made, or violates its spaces so that nothing could be learnt.
     """
     if atari_game(config) is not None:
         return []
@@ -66,17 +66,17 @@ def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
         return Probe(env, config, input_scale).run()
     except ConfigError:
         raise
-    except Exception as error:  # whatever an environment of the user's own may raise
+    except Exception as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={config.id}: broke after a few steps ({_first_line(error)}).") from error
     finally:
         env.close()
 
 
 def describe(run: RunConfig) -> EnvSpec:
-    """The shapes a configuration leads to, read off one real environment that is closed again.
+    """The shapes of a configuration, read from one environment that is closed again.
 
     Raises:
-        ConfigError: the environment does not exist or does not suit the wrappers.
+        ConfigError: the environment does not exist or does not fit the wrappers.
     """
     _check(run.env, run.wrappers)
     try:
@@ -102,7 +102,7 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
         made = FireReset(made, fire)
     if wrappers.frame_skip > 1:
         made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool)
-    if wrappers.grayscale and not game and len(made.observation_space.shape or ()) == 3:  # ALE draws gray by itself
+    if wrappers.grayscale and not game and len(made.observation_space.shape or ()) == 3:  # ALE itself gives grayscale
         made = GrayscaleObservation(made)
     if wrappers.resize and wrappers.resizer == "pillow":
         made = PillowResize(made, wrappers.resize, wrappers.interpolation)
@@ -116,9 +116,9 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
 def make_vector_env(
     run: RunConfig, overlap: bool = False, render_mode: str | None = None, seeds: Sequence[int] | None = None
 ) -> VectorEnv:
-    """``num_envs`` environments behind the one interface; with ``overlap`` they step while the caller works.
+    """``num_envs`` environments; with ``overlap`` they step while the caller works.
 
-    With a ``render_mode`` they can be drawn (not those of ``wrappers=native``).
+    With a ``render_mode`` they can be rendered (not with ``wrappers=native``).
 
     Args:
         seeds: of the global generators in the worker processes of an ``overlap``, one for each environment.
@@ -151,9 +151,8 @@ def make_vector_env(
 
 @functools.cache
 def fire_index(game: AtariGame) -> int | None:
-    """The action that begins a game by FIRE; ``None`` where the game has no FIRE, or pays for it (a match in Haunted
-    House)."""
-    env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)  # which may leave the press out
+    """The action FIRE; ``None`` if the game has none, or if it changes the reward (as the match in Haunted House)."""
+    env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)  # sticky actions may drop the press
     try:
         fire = action_index(env, "FIRE")
         if fire is None:
@@ -167,10 +166,10 @@ def fire_index(game: AtariGame) -> int | None:
 
 @functools.cache
 def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float] | None:
-    """What FIRE and no-ops at a game's start bring in all, by the frame of the game (time in Skiing, a first ring of
-    walls in Entombed), or ``None`` where that is nothing, as in most games."""
+    """Total reward of FIRE and no-ops at a game's start, by the frame of the game (time in Skiing, walls in Entombed),
+    or ``None`` if there is none, as in most games."""
     if not noop_max:
-        return None  # a press of FIRE is free where it is done at all
+        return None  # FIRE is pressed only where it brings no reward
     env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)
     try:
         noop, press = action_index(env, "NOOP"), fire_index(game) if fire else None
@@ -186,7 +185,7 @@ def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float
 
 
 def cv2_threads_off() -> None:
-    """An 84x84 resize is too small to share; OpenCV's threads would only take the learner's cores."""
+    """An 84x84 resize is too small for threads; OpenCV's would take the learner's cores."""
     import cv2
 
     cv2.setNumThreads(1)
@@ -216,7 +215,7 @@ def _make_own(env: EnvConfig, render_mode: str | None) -> gymnasium.Env:
 
 
 def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium.Env:
-    """The environment as it is registered, with none of the stages of ``wrappers``.
+    """The environment as registered, without the stages of ``wrappers``.
 
     Raises:
         ConfigError: it cannot be made.
@@ -225,14 +224,14 @@ def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium
         named = _registered(env.id)
         rendering: dict[str, Any] = (
             {} if render_mode is None else {"render_mode": render_mode}
-        )  # not every environment knows the word
+        )  # not every environment takes render_mode
         return gymnasium.make(named, disable_env_checker=True, **rendering, **env.kwargs)
-    except Exception as error:  # whatever an environment of the user's own may raise
+    except Exception as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={env.id}: could not be made ({_first_line(error)}).") from error
 
 
 def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
-    """What ``gymnasium.make`` takes for an id, with its module imported; ``module:Class`` may name a class instead.
+    """The argument of ``gymnasium.make`` for an id, with its module imported; ``module:Class`` may name a class.
 
     Packages that register on demand do it in ``register_envs()``.
     """
@@ -279,7 +278,7 @@ def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelis
     return AtariVectorEnv(
         game.rom,
         num_envs,
-        # Actors bring their share of the cores; an evaluation, while which everything else rests, may have them all.
+        # Actors set their share of the cores; an evaluation runs alone and may use all.
         num_threads=parallelism.env_threads or min(num_envs, machine.cores()),
         max_num_frames_per_episode=game.max_episode_frames,
         repeat_action_probability=game.sticky_actions,
@@ -292,7 +291,7 @@ def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelis
         frameskip=wrappers.frame_skip,
         maxpool=wrappers.max_pool,
         noop_max=wrappers.noop_max,
-        episodic_life=False,  # ALE's own restarts the whole game at a lost life
+        episodic_life=False,  # ALE's restarts the whole game at a lost life
         reward_clipping=False,  # returns are of the unclipped game
         use_fire_reset=wrappers.fire_reset and fire_index(game) is not None,
     )

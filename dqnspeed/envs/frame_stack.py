@@ -11,8 +11,8 @@ import numpy as np
 class FrameStack:
     """Stacks of ``(N, stack * C, ...)`` built from frames of ``(N, C, ...)``.
 
-    A game begins with its first frame repeated, as Gymnasium's ``FrameStackObservation`` does; the replay
-    rebuilds its stacks by the same rule.
+    At a game's start the first frame is repeated, as in Gymnasium's ``FrameStackObservation``; the replay rebuilds
+    its stacks by the same rule.
     """
 
     def __init__(self, num_envs: int, stack: int, frame_shape: tuple[int, ...], dtype: np.dtype):
@@ -20,7 +20,7 @@ class FrameStack:
         self.observations = self._stacks.reshape(num_envs, stack * frame_shape[0], *frame_shape[1:])
 
     def push(self, frames: np.ndarray, first: np.ndarray) -> None:
-        """Add the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` a new episode begins with them."""
+        """Add the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` they start an episode."""
         self._stacks[:, :-1] = self._stacks[:, 1:]
         self._stacks[:, -1] = frames
         if first.any():

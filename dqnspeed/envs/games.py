@@ -1,4 +1,4 @@
-"""Which ALE game an id means, and what the game's rules are."""
+"""The ALE game that an id names, and its rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gymnasium
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig
 
-ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner from every process
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner in every process
 gymnasium.register_envs(ale_py)
 
 MAX_EPISODE_FRAMES = 108_000  # 30 minutes of play; Machado et al. 2018, section 3
@@ -20,7 +20,7 @@ MAX_EPISODE_FRAMES = 108_000  # 30 minutes of play; Machado et al. 2018, section
 
 @dataclass(frozen=True)
 class AtariGame:
-    """A ROM and the rules it is played by."""
+    """A ROM and the rules of its games."""
 
     rom: str
     sticky_actions: float
@@ -39,19 +39,19 @@ def _registered() -> dict[str, dict[str, object]]:
 
 @cache
 def _roms() -> set[str]:
-    # ALE ships a few more ROMs, of games for several players, and leaves the process when asked to play one.
+    # ALE ships more ROMs, of games for several players, and exits the process when one is loaded.
     return {str(rules["game"]) for rules in _registered().values()}
 
 
 def rom_of(env_id: str) -> str | None:
-    """The ROM an id names (registered id or ROM name), or ``None`` where it is not an ALE game."""
+    """The ROM an id names (registered id or ROM name), or ``None`` if it is not an ALE game."""
     if env_id in _registered():
         return str(_registered()[env_id]["game"])
     return env_id if env_id in _roms() else None
 
 
 def atari_game(env: EnvConfig) -> AtariGame | None:
-    """The ALE game an id names (registered id or ROM name), or ``None`` where it is not an ALE game."""
+    """The ALE game an id names (registered id or ROM name), or ``None`` if it is not an ALE game."""
     rom = rom_of(env.id)
     if rom is None:
         return None
@@ -67,7 +67,7 @@ def atari_game(env: EnvConfig) -> AtariGame | None:
 
 
 def check_id(env: EnvConfig) -> None:
-    """Raise :class:`ConfigError`, naming the nearest ids, where ``env.id`` is neither ALE's nor Gymnasium's."""
+    """Raise :class:`ConfigError`, naming the nearest ids, if ``env.id`` is neither ALE's nor Gymnasium's."""
     if atari_game(env) is not None:
         if env.kwargs:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Whatever an environment observes, as a Box: a vector, or an image with its channels last."""
+"""Observations as a Box: a vector, or an image with its channels last."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class AsBox(gymnasium.ObservationWrapper):
     """Observations as vectors ``(D,)`` or images ``(H, W)`` and ``(H, W, C)``, uint8 or float32.
 
     Discrete and MultiDiscrete observations (and tuples of them) become one-hot vectors, MultiBinary ones become 0
-    and 1, a Dict gives the entry that ``env.observation_key`` names, and images with their channels first are turned.
+    and 1, of a Dict the entry ``env.observation_key`` is taken, and images with their channels first are transposed.
 
     Attributes:
-        num_states: how many states there are where an observation is the number of one, else ``None``.
+        num_states: number of states if an observation is the number of a state, else ``None``.
 
     Raises:
-        ConfigError: there is no such way to see these observations.
+        ConfigError: observations of this space are not supported.
     """
 
     def __init__(self, env: gymnasium.Env, config: EnvConfig):
@@ -53,7 +53,7 @@ class AsBox(gymnasium.ObservationWrapper):
 
 
 def entry_of(space: spaces.Space[Any], observation: Any, config: EnvConfig) -> tuple[spaces.Space[Any], Any]:
-    """The part of an observation that is looked at, with its space."""
+    """The part of an observation that is used, with its space."""
     pick, picked = _entry(space, config)
     return picked, pick(observation)
 
@@ -104,7 +104,7 @@ def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.B
 
 
 def _turns(shape: tuple[int, ...], config: EnvConfig) -> bool:
-    """Whether an image has its channels first: as the configuration says, else where the first side is the shortest."""
+    """Whether an image has its channels first: as configured, else if the first side is the shortest."""
     if len(shape) != 3 or config.channels == "last":
         return False
     return config.channels == "first" or shape[0] < min(shape[1:])

@@ -1,4 +1,4 @@
-"""A minute's worth of mistakes, found in seconds: what an environment does against what its spaces say."""
+"""Checks that an environment agrees with its spaces, and that it answers in time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Probe:
     """Plays at random and compares every observation with its space.
 
     Raises:
-        ConfigError: at a mistake that nothing could be learnt through.
+        ConfigError: at a mistake that would prevent learning.
     """
 
     def __init__(self, env: gymnasium.Env, config: EnvConfig, input_scale: float | None = None):
@@ -98,10 +98,10 @@ class Probe:
 
 
 class Watchdog:
-    """Inside its block, ``alarm`` is called (from a thread, and once) when no :meth:`beat` came for ``limit`` seconds.
+    """Inside its block, ``alarm`` is called once, from a thread, if no :meth:`beat` comes for ``limit`` seconds.
 
-    It hears the line of the caller's thread that does not return. An environment that holds the interpreter's lock
-    silences the watchdog too.
+    Its argument is the line at which the caller's thread hangs. An environment that holds the interpreter's lock stops
+    the watchdog too.
     """
 
     def __init__(self, limit: float, alarm: Callable[[str], None]):

@@ -1,4 +1,4 @@
-"""Games in progress that can be saved and gone on with."""
+"""Saving and restoring games in progress."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dqnspeed.envs.wrappers import FireReset, FrameSkip, NoopReset
 
 log = logging.getLogger(__name__)
 
-REPEAT_S = 30.0  # a game that takes longer to repeat is not worth it
+REPEAT_S = 30.0  # a game that takes longer to repeat is not restored
 
 
 class Resumable(gymnasium.Wrapper):
-    """The outermost wrapper of an environment: its ``game`` can be read, and set on another copy of it.
+    """The outermost wrapper of an environment: its ``game`` can be read, and set on another copy.
 
-    An ALE game is saved as ALE's own state, random numbers included. Any other environment is brought back by
-    beginning its episode again from the same seed or random state and repeating the actions; where that does not
-    lead to the same observation, ``games_restored`` is False and the environment waits for a reset.
+    An ALE game is saved as ALE's own state, random numbers included. Any other environment is restored by starting
+    its episode again from the same seed or random state and repeating the actions; if that does not lead to the same
+    observation, ``games_restored`` is False and the environment needs a reset.
 
     A game that is over needs its reset on the next step, as in Gymnasium's NEXT_STEP autoreset.
     """
@@ -59,7 +59,7 @@ class Resumable(gymnasium.Wrapper):
         return self._frame, reward, terminated, truncated, info
 
     def _check_shape(self) -> None:
-        if (shape := np.shape(self._frame)) != self._shape:  # NumPy would segment some, and name none
+        if (shape := np.shape(self._frame)) != self._shape:  # NumPy would broadcast some, and not name it
             raise ValueError(
                 f"an observation has the shape {shape} after {len(self._actions)} steps of a game, and its space says "
                 f"{self._shape}"
@@ -100,7 +100,7 @@ class Resumable(gymnasium.Wrapper):
     def _repeat(self, state: dict[str, Any]) -> bool:
         try:
             return self._repeated(state)
-        except Exception as error:  # an environment that does not do the same again may well refuse an action
+        except Exception as error:  # an environment that is not deterministic may refuse an action
             log.info("a game could not be repeated: %s", error)
             return False
 
@@ -140,4 +140,4 @@ class Resumable(gymnasium.Wrapper):
 
 
 def _listed(value: Any) -> Any:
-    return value.tolist()  # MT19937 keeps an array
+    return value.tolist()  # MT19937 has an array

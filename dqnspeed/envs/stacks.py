@@ -13,12 +13,12 @@ from dqnspeed.config.schema import RunConfig, WrappersConfig
 
 @dataclass(frozen=True)
 class Wrappers(WrappersConfig):
-    """An option of ``wrappers``: the standard stages, and further ones that a subclass puts around them."""
+    """An option of ``wrappers``: the standard stages, and more that a subclass adds."""
 
     def wrap(self, env: gymnasium.Env) -> gymnasium.Env:
-        """``env``, one environment behind the standard stages, behind those of this stack too.
+        """Add the stages of this stack to ``env``, one environment with the standard stages.
 
-        Its observations are single frames, channels first; frames are stacked afterwards.
+        Observations are single frames, channels first; they are stacked afterwards.
         """
         return env
 
@@ -34,4 +34,4 @@ class Wrappers(WrappersConfig):
 @register("wrappers", "standard")
 @dataclass(frozen=True)
 class Standard(Wrappers):
-    """The stages that the numbers switch on, and no others."""
+    """The standard stages only."""

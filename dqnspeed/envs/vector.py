@@ -1,4 +1,4 @@
-"""N environments behind one interface, with one meaning of episodes, lives, returns and rewards."""
+"""N environments behind one interface: episodes, lives, returns and rewards are the same for every backend."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Episode:
     env: int
     episode_return: float
     length: int
-    end_row: int = 0  # rows of the replay's lane when it ended; its frames are the ``length`` ones before
+    end_row: int = 0  # rows of its lane when it ended; its frames are the last ``length`` of these
 
 
 @dataclass(slots=True)
 class Step:
-    """What one step of N environments brought; every array leads with N.
+    """The result of one step of N environments; every array leads with N.
 
-    Where ``first`` is true the frame opens an episode: the action sent was ignored, no transition ended, and
+    Where ``first`` is true the frame starts an episode: the action sent was ignored, there is no transition, and
     rewards and ends are zero.
     """
 
     frames: np.ndarray  # (N, C, ...) the newest frame of each environment
     rewards: np.ndarray  # (N,) float32, as the learner sees them
-    terminated: np.ndarray  # (N,) bool, the learner's episode ended for good: do not bootstrap
+    terminated: np.ndarray  # (N,) bool, the learner's episode ended: do not bootstrap
     truncated: np.ndarray  # (N,) bool, the episode was cut: bootstrap from these frames
     first: np.ndarray  # (N,) bool
     episodes: list[Episode]  # whole games that ended with this step
@@ -41,7 +41,7 @@ class Step:
 class VectorEnv:
     """Steps N environments; :meth:`send` may return while they still step, :meth:`recv` waits for them.
 
-    After a step with ``terminated`` or ``truncated`` the next one ignores its action and opens the next
+    After a step with ``terminated`` or ``truncated`` the next one ignores its action and starts the next
     episode (``first``). With ``episodic_life`` a lost life ends the learner's episode in the same way while
     the game goes on: the ignored action is replaced by ``life_action``, so that games which wait for FIRE get it.
     """
@@ -59,7 +59,7 @@ class VectorEnv:
         self._lengths = np.zeros(self.num_envs, np.int64)
 
     def reset(self, seeds: list[int]) -> np.ndarray:
-        """Begin N games, each with a seed of its own; returns their first frames ``(N, C, ...)``."""
+        """Start N games, each with its own seed; returns their first frames ``(N, C, ...)``."""
         raw = self._backend.reset(seeds)
         self._lives = self._copy(raw.lives)
         for state in (self._game_over, self._life_lost, self._returns, self._lengths):
@@ -67,13 +67,13 @@ class VectorEnv:
         return raw.frames
 
     def send(self, actions: np.ndarray) -> None:
-        """Begin a step with ``actions`` ``(N,) int64``."""
+        """Start a step with ``actions`` ``(N,) int64``."""
         if self._life_lost.any():
             actions = np.where(self._life_lost, self._life_action, actions)
         self._backend.send(actions)
 
     def recv(self) -> Step:
-        """Wait for the step begun by :meth:`send`. Frames may be overwritten by the next step."""
+        """Wait for the step started by :meth:`send`. Frames may be overwritten by the next step."""
         raw = self._backend.recv()
         reset = self._game_over
         first = reset | self._life_lost
@@ -93,13 +93,13 @@ class VectorEnv:
         return Step(raw.frames, rewards, terminated, truncated, first, self._finished_games())
 
     def state_dict(self) -> dict[str, Any]:
-        """The games in progress, where the backend can give them, and what is counted of them."""
+        """The games in progress, if the backend can save them, with their returns, lengths and lives."""
         games = self._backend.games()
         state: dict[str, Any] = {name: array.copy() for name, array in self._counted().items()}
         return {**state, "games": None if games is None else {str(i): game for i, game in enumerate(games)}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Go on with saved games after a reset; False where they are lost and the new ones of the reset count."""
+        """Restore saved games after a reset; False if that fails and the new games of the reset are used."""
         if state["games"] is None or not self._backend.set_games(
             [state["games"][str(i)] for i in range(self.num_envs)]
         ):
@@ -109,14 +109,14 @@ class VectorEnv:
         return True
 
     def render(self) -> np.ndarray:
-        """A picture ``(h, w, 3) uint8`` of the first game, where the environments were made to draw."""
+        """A picture ``(h, w, 3) uint8`` of the first game, if made with a ``render_mode``."""
         image = np.asarray(self._backend.call("render"))
         if image.ndim != 3:
             raise ConfigError("this environment cannot draw itself (its render() gives no rgb_array).")
         return image if image.dtype == np.uint8 else (255 * np.clip(image, 0, 1)).astype(np.uint8)
 
     def action_names(self) -> list[str] | None:
-        """What the actions are called, where the game says so."""
+        """Names of the actions, if the game has them."""
         try:
             return list(self._backend.call("get_action_meanings"))
         except AttributeError:

@@ -1,4 +1,4 @@
-"""Wrappers of one environment, each one stage of a stack.
+"""Wrappers of one environment, each one stage of ``wrappers``.
 
 Reward clipping, lost lives and the frame stack are not here: :mod:`dqnspeed.envs.vector` and
 :class:`dqnspeed.envs.frame_stack.FrameStack` do them for a whole batch, the same for every backend.
@@ -17,7 +17,7 @@ from dqnspeed.config.options import ConfigError
 
 
 class _StartPresses(gymnasium.Wrapper):
-    """Presses buttons at a game's start; what those frames bring is ``start_reward``, and comes with the game's first step."""
+    """Presses buttons at a game's start; ``start_reward``, the reward of those frames, is added to the first step's."""
 
     start_reward = 0.0
 
@@ -29,7 +29,7 @@ class _StartPresses(gymnasium.Wrapper):
 
 
 class NoopReset(_StartPresses):
-    """Begins a game with 1 to ``noop_max`` no-ops, one frame each (Mnih et al. 2015, Methods).
+    """Starts a game with 1 to ``noop_max`` no-ops, one frame each (Mnih et al. 2015, Methods).
 
     Where ALE's minimal set has no NOOP (Backgammon) nothing is pressed.
     """
@@ -54,8 +54,8 @@ class NoopReset(_StartPresses):
 
 
 class FireReset(_StartPresses):
-    """Presses FIRE for one frame at a game's start, as ALE's vector environment does; a game that this ends begins
-    again without it."""
+    """Presses FIRE for one frame at a game's start, as ALE's vector environment does; a game that this ends is
+    restarted without it."""
 
     def __init__(self, env: gymnasium.Env, fire: int):
         super().__init__(env)
@@ -72,7 +72,7 @@ class FireReset(_StartPresses):
 
 
 def action_index(env: gymnasium.Env, name: str) -> int | None:
-    """The number of an ALE action in the set of this game, or ``None`` where the set does not have it."""
+    """The number of an ALE action in the set of this game, or ``None``."""
     meanings: list[str] = env.get_wrapper_attr("get_action_meanings")()
     return meanings.index(name) if name in meanings else None
 
@@ -132,7 +132,7 @@ def resized(space: spaces.Space[Any], side: int) -> spaces.Box:
     """The space of (H, W) or (H, W, C) images after a resize to a square.
 
     Raises:
-        ConfigError: these are no images.
+        ConfigError: they are not images.
     """
     assert isinstance(space, spaces.Box)
     if len(space.shape) not in (2, 3):

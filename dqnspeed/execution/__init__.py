@@ -1,1 +1,1 @@
-"""How the arithmetic of a learner is run."""
+"""How updates are computed: optimizers, precision, threads and transfer to the device."""

@@ -16,15 +16,15 @@ from dqnspeed.config.schema import OptimizerConfig
 
 @dataclass(frozen=True)
 class Optimizer(OptimizerConfig):
-    """An option of ``optimizer``: its numbers, and the torch optimizer that has them."""
+    """An option of ``optimizer``: its numbers, and the torch optimizer made with them."""
 
     @property
     def slots(self) -> int:
-        """Numbers kept for each parameter."""
+        """Values of state kept for each parameter."""
         return 2
 
     def make(self, parameters: Sequence[nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
-        """The optimizer of these parameters; fused where torch has it for the device."""
+        """The optimizer of these parameters; fused if torch supports that on the device."""
         raise NotImplementedError
 
 
@@ -48,7 +48,7 @@ class Adam(Optimizer):
 @register("optimizer", "adamw")
 @dataclass(frozen=True)
 class AdamW(Adam):
-    """Adam with a decay of weights apart from the gradient (Loshchilov and Hutter 2019)."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     kind: ClassVar[Any] = torch.optim.AdamW
 
@@ -56,7 +56,7 @@ class AdamW(Adam):
 @register("optimizer", "radam")
 @dataclass(frozen=True)
 class RAdam(Adam):
-    """Adam whose first steps are shorter (Liu et al. 2020)."""
+    """Adam with a rectified, smaller step at first (Liu et al. 2020)."""
 
     kind: ClassVar[Any] = torch.optim.RAdam
 
@@ -81,7 +81,7 @@ class RMSprop(Optimizer):
 
 
 def optimizer_of(config: OptimizerConfig) -> Optimizer:
-    """``config`` as what it is."""
+    """``config``, typed as the option that it is."""
     assert isinstance(config, Optimizer)
     return config
 
@@ -92,13 +92,13 @@ def make_optimizer(config: OptimizerConfig, network: nn.Module, device: torch.de
 
 
 def lr_at(update: int, optimizer: OptimizerConfig, decay_updates: float) -> float:
-    """Learning rate of the ``update``-th update: from ``lr`` to ``lr_final`` in a straight line, then constant."""
+    """Learning rate of the ``update``-th update: linear from ``lr`` to ``lr_final``, then constant."""
     if optimizer.lr_final is None:
         return optimizer.lr
     return annealed(update, optimizer.lr, optimizer.lr_final, decay_updates)
 
 
 def annealed(update: int, first: float, last: float, decay_updates: float) -> float:
-    """A number that goes from ``first`` to ``last`` in a straight line over ``decay_updates``, then stays."""
+    """Linear from ``first`` to ``last`` over ``decay_updates``, then constant."""
     progress = min(1.0, update / decay_updates)
     return first + progress * (last - first)

@@ -1,4 +1,4 @@
-"""Which arithmetic the networks compute in, and with which gradients."""
+"""Precision of the networks, and where gradients are off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dqnspeed.system import machine
 
 
 def check_execution(run: RunConfig) -> None:
-    """Raise :class:`ConfigError` for a device or an execution that this machine cannot give."""
+    """Raise :class:`ConfigError` for a device or an execution that this machine does not have."""
     if not machine.device_available(run.device):
         raise ConfigError(f"device={run.device}: torch {torch.__version__} finds no such device here; use auto or cpu.")
     compilers = ("cc", "gcc", "clang") if machine.pick_device(run.device).type == "cuda" else ("c++", "g++", "clang++")
@@ -25,7 +25,7 @@ def check_execution(run: RunConfig) -> None:
 
 
 def gradients_off(execution: ExecutionConfig) -> AbstractContextManager[object]:
-    """``torch.no_grad()``, or nothing in the rung that shows what leaving it out costs."""
+    """``torch.no_grad()``, or nothing with ``execution.no_grad=false``."""
     return torch.no_grad() if execution.no_grad else contextlib.nullcontext()
 
 

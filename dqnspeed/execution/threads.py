@@ -1,4 +1,4 @@
-"""How the cores are shared out: threads that step games, and torch threads of the learner."""
+"""Sharing the cores between threads that step games and torch threads of the learner."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import machine
 
-BUSY_MOMENT_S, LOOK_EVERY_S = 0.3, 4.0  # other processes are looked at for so long at least, and so often at most
-BUSY_CORES, BUSY_SHARE = 0.5, 0.05  # what others may take, in cores and of all cores, before anything is said
+BUSY_MOMENT_S, LOOK_EVERY_S = 0.3, 4.0  # shortest measurement of other processes, and time between two
+BUSY_CORES, BUSY_SHARE = 0.5, 0.05  # use by other processes, in cores and of all cores, that gets a warning
 
 
 @dataclass(frozen=True)
 class Share:
-    """How the cores are shared out: threads of ALE in each place that steps, torch threads, and cores kept busy."""
+    """Threads of ALE in each process that steps, torch threads of the learner, and cores kept busy."""
 
     env_threads: int
     learner_threads: int
-    asked: int  # cores that are kept busy at the same time
+    asked: int  # cores kept busy at the same time
 
 
 def share_of_cores(run: RunConfig, cores: int) -> Share:
-    """The threads of ``wrappers=native`` and of the learner, such that no core is asked twice at a time.
+    """The threads of ``wrappers=native`` and of the learner, so that no core has two threads at a time.
 
-    With ``serial`` the two take turns, and each may have all cores. Else what steps (actor processes, worker processes
-    or ALE's threads) gets up to half of the cores, and the learner what that leaves. A number that is given
-    stays; where there are more processes than cores, each keeps one thread.
+    With ``serial`` the two take turns, and each may use all cores. Else stepping (actor processes, worker processes or
+    ALE's threads) gets up to half of the cores, and the learner the rest. Numbers set by the user are kept; with more
+    processes than cores each has one thread.
     """
     parallelism, native = run.parallelism, run.wrappers.backend == "native"
     if not (parallelism.processes or parallelism.overlaps):
@@ -42,18 +42,18 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
     envs = run.num_envs // halves
     theirs = max(1, cores - run.execution.threads) if run.execution.threads else cores // 2
     env = parallelism.env_threads or max(1, min(envs, theirs // processes))
-    # Those that are not ALE's threads step in turn in an actor process, and in a process each with overlap.
+    # Without ALE's threads, environments step in turn in an actor process, and in one process each with overlap.
     stepping = processes * (env if native else 1 if parallelism.processes else envs)
     learner = run.execution.threads or max(1, cores - stepping)
     return Share(env, learner, max(stepping + learner, halves * stepping))
 
 
 class LearnerThreads:
-    """What other processes do with the cores that this one may use, and how many threads the learner has beside them.
+    """Measures the load of other processes and adapts the number of learner threads to it.
 
-    torch's OpenMP threads wait for one another at the end of every parallel loop, so that a thread whose core somebody
-    else has taken holds up all of them: two threads beside a busy process are slower than one. However they wait,
-    spinning or asleep, does not mend that; fewer threads do.
+    torch's OpenMP threads wait for one another at the end of every parallel loop, so a thread without a core of its own
+    delays all: two threads beside a busy process are slower than one. Waiting by spinning or by sleeping makes no
+    difference; fewer threads help.
     """
 
     def __init__(self, run: RunConfig, device: torch.device):
@@ -61,20 +61,20 @@ class LearnerThreads:
         self._share = (
             share_of_cores(run, machine.cores()) if on_cpu else share_of_cores(_with_threads(run, 1), machine.cores())
         )
-        # Threads that were asked for stay, and compiled loops are compiled for a number of them.
+        # A number set by the user is kept; compiled loops are compiled for a number of threads.
         self._adapts = on_cpu and run.execution.threads == 0 and not run.execution.compile
         self._total = len(machine.allowed_cores())
         self._begin()
 
     def warning(self) -> str | None:
-        """What :func:`busy` has to say of the run, since the last look."""
+        """The sentence of :func:`busy` since the last measurement."""
         return busy(self._share.asked, machine.cores(), self._busy_cores(), self._total)
 
     def adapt(self) -> str | None:
-        """Set the number of torch threads by what others have done since the last look, if that was a while ago.
+        """Set the number of torch threads by the load since the last measurement, if that was a while ago.
 
         Returns:
-            A sentence where that is another number than before.
+            A sentence if the number changed.
         """
         if not self._adapts or time.monotonic() - self._since < LOOK_EVERY_S:
             return None
@@ -84,7 +84,7 @@ class LearnerThreads:
             return None
         torch.set_num_threads(threads)
         return (
-            f"other processes keep {others:.1f} of {_cores(self._total)} busy: the learner goes on with {threads} of "
+            f"other processes keep {others:.1f} of {_cores(self._total)} busy: the learner continues with {threads} of "
             f"its {self._share.learner_threads} threads."
         )
 
@@ -92,7 +92,7 @@ class LearnerThreads:
         self._since, self._all, self._own = time.monotonic(), machine.cpu_seconds(), machine.own_cpu_seconds()
 
     def _busy_cores(self) -> float:
-        """Cores that they kept busy since the last look, on average over at least a moment."""
+        """Mean number of cores that other processes kept busy since the last measurement."""
         time.sleep(max(0.0, BUSY_MOMENT_S - (time.monotonic() - self._since)))
         before, since = self._all - self._own, self._since
         self._begin()
@@ -100,8 +100,8 @@ class LearnerThreads:
 
 
 def threads_beside(others: float, total: int, share: Share, now: int) -> int:
-    """Torch threads for a learner beside processes that keep ``others`` of ``total`` cores busy; ``now`` there are so
-    many. Half a core that is taken costs a thread; to have it again, three quarters of it must be free.
+    """Torch threads for a learner beside processes that keep ``others`` of ``total`` cores busy; ``now``: the threads
+    it has. A thread is dropped when half of its core is taken, and added when three quarters of a core are free.
     """
     left = total - others - (share.asked - share.learner_threads)
     threads = math.floor(left + 0.5)
@@ -115,7 +115,7 @@ def _with_threads(run: RunConfig, threads: int) -> RunConfig:
 
 
 def busy(asked: int, cores: int, others: float, total: int) -> str | None:
-    """One sentence where a run will be slower than it could be, or ``None``.
+    """One sentence if the load of this machine slows the run down, or ``None``.
 
     Args:
         asked: cores that the run keeps busy at a time, of ``cores`` that it may use.
@@ -139,7 +139,7 @@ def _cores(count: int) -> str:
 
 
 def check_threads(run: RunConfig) -> None:
-    """Raise :class:`ConfigError` where more threads are asked for than there are cores to run them."""
+    """Raise :class:`ConfigError` if more threads are set than there are cores."""
     cores = machine.cores()
     for key, asked in (
         ("execution.threads", run.execution.threads),
@@ -150,5 +150,5 @@ def check_threads(run: RunConfig) -> None:
 
 
 def set_threads(run: RunConfig) -> None:
-    """Give torch the cores that the actors leave."""
+    """Set torch's threads to the learner's share of the cores."""
     torch.set_num_threads(share_of_cores(run, machine.cores()).learner_threads)

@@ -1,4 +1,4 @@
-"""The way of arrays to the device, and the time that it works."""
+"""Transfer of arrays to the device, and the device's time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 
 class ToDevice:
-    """Hands arrays to the learner's device.
+    """Moves arrays to the learner's device.
 
-    On a CPU a tensor shares the array's memory. On CUDA the copy goes through page-locked buffers and does not
-    wait; two sets of buffers take turns, and one is only refilled once its last copy has finished.
+    On a CPU a tensor shares the array's memory. On CUDA the copy goes through page-locked buffers and is
+    asynchronous; of two sets of buffers, one is refilled only after its last copy has finished.
     """
 
     def __init__(self, device: torch.device, pin_memory: bool):
@@ -25,7 +25,7 @@ class ToDevice:
         self._turn = 0
 
     def __call__(self, arrays: Mapping[str, np.ndarray | Tensor]) -> dict[str, Tensor]:
-        """The arrays as tensors there; tensors among them are there already and stay what they are."""
+        """The arrays as tensors on the device; tensors are returned as they are."""
         there = {name: array for name, array in arrays.items() if isinstance(array, Tensor)}
         here = {name: torch.from_numpy(array) for name, array in arrays.items() if isinstance(array, np.ndarray)}
         return there | self._moved(here)
@@ -51,9 +51,9 @@ class ToDevice:
 
 
 class DeviceTimer:
-    """Adds up the seconds that a CUDA device works on what is launched inside ``with timer.running(): ...``.
+    """Sums the seconds that a CUDA device spends on what is launched inside ``with timer.running(): ...``.
 
-    Launches return at once, so the clock of the host cannot tell. On another device nothing is measured.
+    Launches return at once, so the host's clock cannot measure it. Other devices are not measured.
     """
 
     def __init__(self, device: torch.device):

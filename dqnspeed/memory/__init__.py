@@ -1,4 +1,4 @@
-"""Memories: what is remembered of experience, and how it is drawn."""
+"""Memories: how experience is stored and sampled."""
 
 from dqnspeed.memory.base import Memory, OrderedMemory
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers

@@ -1,4 +1,4 @@
-"""What a memory is: what is remembered of experience, and how it is drawn."""
+"""The interface of a memory: how experience is stored and sampled."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dqnspeed.memory.rings import Rows
 
 
 class Memory(Protocol):
-    """What the training loop, actors and videos ask of every memory."""
+    """The interface that the training loop, actors and videos use."""
 
     buffers: LocalBuffers | SharedBuffers
 
     def discard_pending(self) -> None:
-        """Forget what has come in so far, where it must not be learnt from: learning has not begun."""
+        """Drop what an on-policy learner must not learn from, as it came before learning started."""
 
     def append(self, rows: Rows, lane: int = 0) -> None:
         """Write one step of ``N`` environments to the lanes ``lane .. lane + N - 1``."""
@@ -26,7 +26,7 @@ class Memory(Protocol):
         """The next batch for the learner."""
 
     def blank(self, batch_size: int) -> Any:
-        """A batch of the shapes and dtypes of those that :meth:`sample` gives; its values mean nothing."""
+        """A batch of the shapes and dtypes of those that :meth:`sample` gives; its values are meaningless."""
 
     def recent_frames(self, count: int) -> np.ndarray:
         """Up to ``count`` frames ``(K, C, ...)`` spread evenly over what is stored."""
@@ -35,10 +35,10 @@ class Memory(Protocol):
         """Rows written to ``lane`` so far."""
 
     def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
-        """Frames ``(K, C, ...)`` of the rows ``begin .. end - 1``, as far as they are held."""
+        """Frames ``(K, C, ...)`` of the rows ``begin .. end - 1``, as far as they are still stored."""
 
     def cut(self, lane: int, count: int) -> None:
-        """Close the episodes of these lanes: nobody will go on with them."""
+        """Close the open episodes of these lanes, which will not be continued."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
@@ -46,13 +46,13 @@ class Memory(Protocol):
 
 
 class OrderedMemory(Memory, Protocol):
-    """A memory that is learnt from in the order in which experience comes, and then forgotten."""
+    """A memory whose experience is learnt from in order, and only once."""
 
     taken: int  # transitions learnt from or discarded
-    capacity: int  # transitions that may wait
+    capacity: int  # transitions that may be waiting
 
     def due(self, batch_size: int) -> int:
-        """Batches to learn from now."""
+        """Batches that can be sampled now."""
 
     def waiting(self) -> int:
-        """Transitions that have not been learnt from."""
+        """Transitions not yet learnt from."""

@@ -1,4 +1,4 @@
-"""The memory behind a replay: private to this process, or shared with actor processes."""
+"""Arrays of a memory: private to this process, or shared with actor processes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def layout_bytes(layout: Layout) -> int:
 
 
 def check_memory(layout: Layout, option: str, asked_for: int, unit: str, shared: bool) -> None:
-    """Refuse a memory that would not fit, before anything is allocated.
+    """Check that a memory fits, before anything is allocated.
 
     Args:
-        option: what its size is proportional to; ``asked_for`` its value, in ``unit``.
+        option: that its size is proportional to; ``asked_for``: its value, in ``unit``.
 
     Raises:
-        ConfigError: with what is asked, what is free, and what would fit.
+        ConfigError: it does not fit; names what is needed, what is free and what would fit.
     """
     asked, free, where = layout_bytes(layout), machine.available_memory(), "memory"
     if shared and Path("/dev/shm").is_dir():
@@ -47,7 +47,7 @@ def check_memory(layout: Layout, option: str, asked_for: int, unit: str, shared:
 
 
 class LocalBuffers:
-    """Arrays of this process; pages are only taken once they are written."""
+    """Arrays of this process; the system allocates a page when it is first written."""
 
     def __init__(self, layout: Layout):
         self.arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
@@ -57,10 +57,10 @@ class LocalBuffers:
 
 
 class SharedBuffers:
-    """The same arrays in one block of shared memory that spawned processes attach to by pickling this object.
+    """The same arrays in one block of shared memory, to which spawned processes attach by pickling this object.
 
-    The creator calls :meth:`unlink` once everyone is attached: from then on the system frees the block with
-    its last process, however that ends.
+    The creator calls :meth:`unlink` once all are attached; then the system frees the block when its last process
+    ends, even if it is killed.
     """
 
     def __init__(self, layout: Layout):
@@ -75,12 +75,12 @@ class SharedBuffers:
             self._block.unlink()
 
     def close(self) -> None:
-        """Let go of the arrays; nobody may hold a view of them any more."""
+        """Free the arrays; no view of them may exist any more."""
         self.unlink()
         self.arrays = {}
         try:
             self._block.close()
-        except BufferError:  # a view is still alive somewhere; the memory goes with it
+        except BufferError:  # a view still exists; the memory is freed with it
             self._block._mmap = None  # type: ignore[attr-defined]
 
     def __getstate__(self) -> dict[str, Any]:

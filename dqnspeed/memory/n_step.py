@@ -21,12 +21,12 @@ class Batch:
     rewards: np.ndarray  # (B,) float32, discounted sum of up to n_step rewards
     next_observations: np.ndarray  # (B, stack * C, ...)
     discounts: np.ndarray  # (B,) float32
-    versions: np.ndarray | None = None  # (B,) int64, updates done to the weights that acted; None for a replay
-    weights: np.ndarray | None = None  # (B,) float32, of each transition in the loss; None: all count the same
+    versions: np.ndarray | None = None  # (B,) int64, updates done to the weights that acted; None in a replay
+    weights: np.ndarray | None = None  # (B,) float32, of each transition in the loss; None: all 1
     reprioritize: Callable[[np.ndarray], None] | None = None  # takes the absolute TD errors or losses (B,) float32
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a loss takes of it, by name; ``weights`` only where there are some."""
+        """The arrays for a loss, by name; ``weights`` only if there are any."""
         names = ["observations", "actions", "rewards", "next_observations", "discounts"]
         if self.weights is not None:
             names.append("weights")
@@ -34,10 +34,10 @@ class Batch:
 
 
 class NStepRings(Rings):
-    """Rings whose rows are read as n-step transitions, which stop at an episode's end and never reach into the next.
+    """Rings whose rows are read as n-step transitions, which stop at an episode's end.
 
     Args:
-        n_step: rewards summed; ``gamma``: their discount.
+        n_step: number of rewards summed; ``gamma``: their discount.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class NStepRings(Rings):
         self._gammas = (gamma ** np.arange(n_step + 1)).astype(np.float32)
 
     def blank(self, batch_size: int) -> Batch:
-        """A batch of the shapes and dtypes of all others; its values mean nothing."""
+        """A batch of the shapes and dtypes of all others; its values are meaningless."""
         nowhere = np.zeros(batch_size, np.int64)
         return self._gather(nowhere, nowhere)[0]
 

@@ -1,4 +1,4 @@
-"""Where experience is stored: a ring of steps for each environment, every frame once."""
+"""Storage of experience: a ring of steps for each environment, with every frame stored once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LOCK_TIMEOUT_S = 10.0
 
 @dataclass(slots=True)
 class Rows:
-    """One step of some environments: a frame and what came of the action chosen on it; arrays lead with N."""
+    """One step of some environments: a frame and the result of the action chosen on it; arrays lead with N."""
 
     frames: np.ndarray  # (N, C, ...) the frame that was acted on
     actions: np.ndarray  # (N,) int
     rewards: np.ndarray  # (N,) float32
     terminated: np.ndarray  # (N,) bool
     truncated: np.ndarray  # (N,) bool
-    first: np.ndarray  # (N,) bool, the frame opens an episode
+    first: np.ndarray  # (N,) bool, the frame starts an episode
     transition: np.ndarray  # (N,) bool, False for an episode's last frame, whose action was ignored
     acting: Mapping[str, np.ndarray] = field(default_factory=dict)  # (N,) each, columns of ACTING
 
@@ -35,7 +35,7 @@ class Rows:
         return Rows(**own, acting={name: column[i : i + 1] for name, column in self.acting.items()})
 
 
-# What a policy knew when it acted, for learners that are on-policy.
+# Columns about the policy that acted, for on-policy learners.
 ACTING: dict[str, np.dtype] = {
     "log_probs": np.dtype(np.float32),  # of the action taken
     "values": np.dtype(np.float32),  # of the state: the critic's, or the largest action value
@@ -65,12 +65,12 @@ class Rings:
     """A ring of steps for each environment ("lane").
 
     A frame is stored once; a stack is rebuilt from the rows before it and repeats the first frame at an episode's
-    start. The final frame of an episode has a row of its own, so that a truncated episode bootstraps from what was
-    really seen.
+    start. The final frame of an episode has a row of its own, so that a truncated episode bootstraps from its own
+    last observation.
 
     Args:
         buffers: arrays of :func:`ring_layout`, local or shared.
-        concurrent: another process writes, so the oldest rows are left alone; ``lock`` guards the cursors then.
+        concurrent: another process writes, so the oldest rows are not read, and ``lock`` guards the cursors.
     """
 
     def __init__(self, buffers: LocalBuffers | SharedBuffers, stack: int, concurrent: bool = False, lock: Any = None):
@@ -83,7 +83,7 @@ class Rings:
         self._rows: int = self._frames.shape[1]
         self._margin = CONCURRENT_MARGIN if concurrent else 0
         self._lock = lock
-        self._oldest = np.zeros_like(self._written)  # rows of each lane before these were not brought back
+        self._oldest = np.zeros_like(self._written)  # first row of each lane that was restored
 
     def append(self, rows: Rows, lane: int = 0) -> None:
         """Write one step of ``N`` environments to the lanes ``lane .. lane + N - 1``, which share a cursor."""
@@ -92,13 +92,13 @@ class Rings:
         at = written % self._rows
         for name, column in self._columns.items():
             column[lanes, at] = rows.acting.get(name, 0) if name in ACTING else getattr(rows, name)
-        if not written:  # a resumed game may begin in its middle, and no row before this one belongs to a stack
+        if not written:  # a resumed game may start in its middle, without earlier rows for a stack
             self._columns["first"][lanes, at] = True
         with self._locked():
             self._written[lanes] += 1
 
     def __len__(self) -> int:
-        """Rows held now, final frames of episodes included."""
+        """Rows stored now, final frames of episodes included."""
         return int(np.minimum(self._cursors(), self._rows).sum())
 
     def recent_frames(self, count: int) -> np.ndarray:
@@ -110,17 +110,17 @@ class Rings:
         return frames
 
     def rows(self, lane: int) -> int:
-        """Rows written to ``lane`` since it was made, those that were overwritten included."""
+        """Rows written to ``lane`` since it was made, overwritten ones included."""
         return int(self._cursors()[lane])
 
     def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
-        """The frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of ``lane``, as far as they are still held."""
+        """The frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of ``lane``, as far as they are still stored."""
         oldest = max(int(self._oldest[lane]), int(self._cursors()[lane]) - self._rows + self._margin)
         frames: np.ndarray = self._flat["frames"][self._index(lane, np.arange(max(begin, oldest), end))]
         return frames
 
     def cut(self, lane: int, count: int) -> None:
-        """Close the episodes that lanes ``lane .. lane + count - 1`` are in the middle of: nobody will go on with them.
+        """Close the episodes that lanes ``lane .. lane + count - 1`` are in the middle of, which will not be continued.
 
         The newest row of each lane becomes its episode's last frame, and the episode counts as truncated there.
         """
@@ -136,15 +136,15 @@ class Rings:
                 self._flat["truncated"][before] = True
 
     def state_dict(self) -> dict[str, Any]:
-        """What is stored, oldest rows included."""
+        """All stored rows."""
         held = min(int(self._written.max(initial=0)), self._rows)
         columns = {name: column[:, :held] for name, column in self._columns.items()}
         return {"columns": columns, "written": self._written.copy(), "rows": self._rows}
 
     def _unlearnt(self, begin: np.ndarray) -> dict[str, Any]:
-        """The same in rings as short as will do to go on from the rows ``begin`` of each lane."""
+        """The same in the shortest rings that suffice to continue from the rows ``begin`` of each lane."""
         written = self._written.copy()
-        needed = written - begin + self.stack + 1  # with the frames of a stack, and what :meth:`cut` looks at
+        needed = written - begin + self.stack + 1  # with the frames of a stack, and the rows that :meth:`cut` reads
         rows = min(int(needed.max(initial=1)), self._rows)
         kept = [np.arange(max(0, end - rows), end) for end in written]
         columns = {}
@@ -155,7 +155,7 @@ class Rings:
         return {"columns": columns, "written": written, "rows": rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave, also from longer or shorter rings."""
+        """Load a :meth:`state_dict`, also of longer or shorter rings."""
         self._written[:] = state["written"]
         before = state.get("rows", self._rows)
         self._oldest[:] = np.maximum(0, self._written - before)
@@ -178,7 +178,7 @@ class Rings:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Holds the lock; an actor that died while holding it must not stop the learner for ever."""
+        """Hold the lock; raise :class:`ActorError` if a process died while holding it."""
         if self._lock is None:
             yield
         elif self._lock.acquire(timeout=LOCK_TIMEOUT_S):
@@ -206,5 +206,5 @@ class Rings:
         return stacks.reshape(len(row), self.stack * shape[0], *shape[1:]), row
 
     def _index(self, lane: Any, row: Any) -> Any:
-        """Where the absolute ``row`` of ``lane`` stands in the flat columns."""
+        """Index of the absolute ``row`` of ``lane`` in the flat columns."""
         return lane * self._rows + row % self._rows

@@ -1,4 +1,4 @@
-"""Rollouts: T steps of every environment, learnt from for some epochs and then forgotten."""
+"""Rollouts: T steps of every environment, learnt from for some epochs and then dropped."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Array = np.ndarray | torch.Tensor
 
 @dataclass(slots=True)
 class RolloutBatch:
-    """B transitions of a rollout, with what the policy knew when it acted.
+    """B transitions of a rollout, with log-probabilities and values of the policy that acted.
 
-    On a GPU all but ``versions`` are tensors there.
+    On a GPU all but ``versions`` are tensors on it.
     """
 
     observations: Array  # (B, stack * C, ...) of the frames' dtype
@@ -33,9 +33,9 @@ class RolloutBatch:
         """The same on ``device``."""
         return self._each(lambda column: torch.as_tensor(column).to(device), self.versions)
 
-    def take(self, chosen: np.ndarray, there: torch.Tensor) -> RolloutBatch:
-        """The transitions ``chosen`` ``(B,) int64`` of one on a device, where ``there`` holds the same numbers."""
-        return self._each(lambda column: column[there], self.versions[chosen])
+    def take(self, chosen: np.ndarray, index: torch.Tensor) -> RolloutBatch:
+        """The transitions ``chosen`` ``(B,) int64`` of a batch on a device; ``index`` is ``chosen`` there."""
+        return self._each(lambda column: column[index], self.versions[chosen])
 
     def _each(self, change: Callable[[Any], Array], versions: np.ndarray) -> RolloutBatch:
         columns = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "versions"}
@@ -72,13 +72,12 @@ def lambda_returns(
 class Rollouts(Rings):
     """Rings that are read T rows at a time: ``epochs`` times through all of them, in shuffled batches.
 
-    A rollout is complete with its T rows and the next one of each lane, whose value says what the last was worth. All
-    batches of a run are equally large: what is missing for the last (final frames are no transitions) is filled with
-    transitions from the beginning of the shuffle.
+    A rollout is complete with its T rows and one more of each lane, whose value is bootstrapped from. All batches have
+    the same size: since final frames are no transitions, the last batch is filled up from the start of the shuffle.
 
     Args:
         steps: T, rows of a rollout in each lane.
-        device: where batches are learnt from; a GPU is sent each rollout once, for all epochs.
+        device: of the learner; a GPU is sent each rollout once, for all epochs.
     """
 
     def __init__(
@@ -95,24 +94,24 @@ class Rollouts(Rings):
     ):
         super().__init__(buffers, stack, lock=lock)
         self._device = None if device is None or device.type == "cpu" else device
-        self._there: RolloutBatch | None = None  # the rollout on the device
+        self._on_device: RolloutBatch | None = None  # the rollout, on a GPU
         self._steps, self._epochs, self._gamma, self._lam = steps, epochs, gamma, lam
         self._begin: np.ndarray = np.zeros(len(self._written), np.int64)
-        self.taken = 0  # transitions learnt from or passed over
-        self.capacity = 2 * len(self._written) * (steps + 1)  # that may wait: those of this rollout and of the next
+        self.taken = 0  # transitions learnt from or discarded
+        self.capacity = 2 * len(self._written) * (steps + 1)  # that may be waiting: of this rollout and the next
         self._rng = np.random.default_rng([seed, 2])
-        self._batches: list[np.ndarray] = []  # of the rollout that is being learnt from
+        self._batches: list[np.ndarray] = []  # of the current rollout
         self._returns = np.empty(0, np.float32)
         self._sampled = False
 
     def discard_pending(self) -> None:
-        """What is there came before learning began, and is not learnt from."""
+        """Discard what came before learning started."""
         now = self._cursors()
         self.taken += self._transitions(self._begin, now)
         self._begin = now
 
     def due(self, batch_size: int) -> int:
-        """Batches to learn from now: those of all epochs once a rollout is complete."""
+        """Batches that can be sampled now: those of all epochs once a rollout is complete."""
         while (self._cursors() > self._begin + self._steps).all():
             if self._transitions(self._begin, self._begin + self._steps):
                 return self._epochs * self._per_epoch(batch_size)
@@ -120,11 +119,11 @@ class Rollouts(Rings):
         return 0
 
     def waiting(self) -> int:
-        """Transitions that have not been learnt from."""
+        """Transitions not yet learnt from."""
         return self._transitions(self._begin, self._cursors())
 
     def sample(self, batch_size: int) -> RolloutBatch:
-        """The next batch of the rollout; after its last one the next rollout begins.
+        """The next batch of the rollout; after its last one the next rollout is used.
 
         Raises:
             LookupError: no rollout is complete.
@@ -135,23 +134,23 @@ class Rollouts(Rings):
                 raise LookupError("no rollout is complete yet")
             self._plan(batch_size)
         chosen = self._batches.pop()
-        if self._there is None:
+        if self._on_device is None:
             batch = self._gather(chosen, self._returns)
         else:
-            batch = self._there.take(chosen, torch.from_numpy(chosen).to(self._device, non_blocking=True))
+            batch = self._on_device.take(chosen, torch.from_numpy(chosen).to(self._device, non_blocking=True))
         if not self._batches:
             self.taken += self._transitions(self._begin, self._begin + self._steps)
             self._begin = self._begin + self._steps
         return batch
 
     def blank(self, batch_size: int) -> RolloutBatch:
-        """A batch of the shapes and dtypes of all others; its values mean nothing."""
+        """A batch of the shapes and dtypes of all others; its values are meaningless."""
         batch = self._gather(np.zeros(batch_size, np.int64), np.zeros(1, np.float32))
         return batch if self._device is None else batch.to(self._device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Not to be asked for between the batches of a rollout. Before the first of all it holds every row, on which
-        the learner is going to measure its background."""
+        """Only between two rollouts. Before the first batch it holds every row, from which the learner measures its
+        background."""
         rings = self._unlearnt(self._begin) if self._sampled else super().state_dict()
         rng = self._rng.bit_generator.state
         return {**rings, "begin": self._begin.copy(), "rng": rng, "sampled": self._sampled}
@@ -162,7 +161,7 @@ class Rollouts(Rings):
         self._rng.bit_generator.state = state["rng"]
 
     def _gather(self, chosen: np.ndarray, returns: np.ndarray) -> RolloutBatch:
-        """The transitions of the rollout that ``chosen`` ``(B,) int64`` numbers, lane by lane."""
+        """The transitions ``chosen`` ``(B,) int64`` of the rollout, numbered lane by lane."""
         lane, step = np.divmod(chosen, self._steps)
         row = self._begin[lane] + step
         at, flat = self._index(lane, row), self._flat
@@ -194,4 +193,4 @@ class Rollouts(Rings):
             shuffled = np.resize(self._rng.permutation(transitions), count * batch_size)
             self._batches += np.split(shuffled, count)
         if self._device is not None:
-            self._there = self._gather(np.arange(len(self._returns)), self._returns).to(self._device)
+            self._on_device = self._gather(np.arange(len(self._returns)), self._returns).to(self._device)

@@ -1,18 +1,18 @@
-"""A sum tree: numbers that change now and then, and the search for where their running sum passes a value."""
+"""A sum tree: numbers that can be updated, and a search in their running sum."""
 
 from __future__ import annotations
 
 import numpy as np
 
-BRANCHES = 16  # numbers in a block: few levels, and a block is read in one piece
-TOP = 4096  # sums that are searched at once
+BRANCHES = 16  # numbers in a block
+TOP = 4096  # most sums at the top level
 
 
 class SumTree:
-    """Numbers that are not negative, and the sums of their blocks, of blocks of blocks and so on, all in float64.
+    """Numbers >= 0 and, level by level, the sums of their blocks, in float64.
 
-    Every operation takes many numbers at once and goes through the tree level by level. A sum follows from the numbers
-    below it alone, so trees of the same numbers are the same to the last bit, however they came about.
+    Every operation takes many numbers at once. A sum depends only on the numbers below it, so trees of the same numbers
+    are equal bit for bit, whatever the order of updates.
     """
 
     def __init__(self, size: int):
@@ -22,7 +22,7 @@ class SumTree:
             count = -(-count // BRANCHES)
             self._blocks.append(np.zeros((count, BRANCHES)))
         self._top = np.zeros(count)
-        self.values = self._blocks[0].reshape(-1)[:size]  # to read; written with :meth:`update`
+        self.values = self._blocks[0].reshape(-1)[:size]  # read only; written by :meth:`update`
 
     @property
     def total(self) -> float:
@@ -30,7 +30,7 @@ class SumTree:
         return float(self._top.cumsum()[-1])
 
     def update(self, index: np.ndarray, values: np.ndarray | float) -> None:
-        """Set the numbers at ``index`` ``(K,)``; of those named twice the last value counts."""
+        """Set the numbers at ``index`` ``(K,)``; of an index given twice the last value counts."""
         self.values[index] = values
         for blocks, above in zip(self._blocks, [*self._blocks[1:], self._top], strict=True):
             sums = above.reshape(-1)
@@ -43,7 +43,7 @@ class SumTree:
     def find(self, values: np.ndarray) -> np.ndarray:
         """Where the running sum of the numbers first exceeds each of ``values`` ``(B,)``, which are below the total.
 
-        Where a value is so near to the end of a block that rounding decides, the number found may be a 0.
+        By rounding, the number found may be a 0 if a value is at the end of a block.
         """
         found, rest = _search(self._top[None], values, np.zeros(len(values), np.int64))
         for blocks in reversed(self._blocks):
@@ -60,9 +60,9 @@ def _sums(blocks: np.ndarray) -> np.ndarray:
 
 
 def _search(blocks: np.ndarray, values: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the running sum of ``blocks[block[i]]`` exceeds ``values[i]``, and what of that is left before it.
+    """Where the running sum of ``blocks[block[i]]`` exceeds ``values[i]``, and the rest of ``values[i]`` before it.
 
-    The blocks are searched end to end, since one long running sum takes less time than many short ones.
+    All blocks are searched in one running sum, which takes less time than many short ones.
     """
     length = blocks.shape[1]
     running = np.zeros(blocks.size + 1)

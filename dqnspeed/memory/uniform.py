@@ -1,4 +1,4 @@
-"""Uniform replay: transitions drawn at random from all that are remembered (Lin 1992, Mnih et al. 2015)."""
+"""Uniform replay: transitions drawn at random from all that are stored (Lin 1992, Mnih et al. 2015)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dqnspeed.memory.replay import Replay
 class UniformReplay(NStepRings):
     """Rings sampled uniformly over all complete transitions.
 
-    Where another process writes (``concurrent``), a batch that was overtaken by the writer is drawn again.
+    Where another process writes (``concurrent``), a batch whose rows were overwritten meanwhile is drawn again.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class UniformReplay(NStepRings):
         self._rng = np.random.default_rng(seed)
 
     def discard_pending(self) -> None:
-        """What random actions brought is learnt from too."""
+        """Nothing: a replay also learns from random actions."""
 
     def sample(self, batch_size: int) -> Batch:
         """Draw ``batch_size`` transitions with replacement, uniformly over those that are complete.
 
         Raises:
-            LookupError: nothing can be drawn yet.
+            LookupError: there is none yet.
         """
         while True:
             lane, row = self._draw(batch_size)
@@ -50,7 +50,7 @@ class UniformReplay(NStepRings):
                 return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """What is stored, and the state of the draw."""
+        """All stored rows, and the state of the generator."""
         return {**super().state_dict(), "rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

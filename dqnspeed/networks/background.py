@@ -1,4 +1,4 @@
-"""What comes before the first layer: scaling, and taking a still background away."""
+"""Preprocessing of observations: scaling, and subtraction of a static background."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 class Preprocess(nn.Module):
     """Casts observations to float and scales them; optionally subtracts a background first.
 
-    ``background`` is the per-pixel median of frames of random play, ``(C, H, W)``, repeated for the stack. It
-    is a buffer, so it is saved, shared and moved with the weights. Until it is measured it is zero.
+    ``background`` is the per-pixel median of frames of random play, ``(C, H, W)``, repeated for the stack;
+    zero until measured. It is a buffer, so it is saved, shared and moved with the weights.
     """
 
     background: Tensor

@@ -1,4 +1,4 @@
-"""What a network is: what learners train, actors act with and checkpoints hold."""
+"""The network that learners train, actors act with and checkpoints hold."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dqnspeed.networks.background import Preprocess
 
 
 class Network(nn.Module):
-    """Called with observations ``(B, stack * C, ...)`` of the frames' dtype, it gives a number for each action,
-    ``(B, num_actions) float32``: action values, or the logits of a policy.
+    """Maps observations ``(B, stack * C, ...)`` of the frames' dtype to a number for each action, ``(B, num_actions)
+    float32``: action values, or the logits of a policy.
 
-    ``version`` counts the updates begun where actors can see it, in memory that they share; it is no part of what is
-    saved, and stays in the host's memory, so that nobody waits for a device to read it.
+    ``version`` counts the updates, in memory shared with actors. It is not saved, and stays in the host's memory, so
+    that reading it does not wait for a device.
     """
 
     version: Tensor
@@ -49,11 +49,11 @@ def frozen_copy(network: Network) -> Network:
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """Autocast off, for what must be computed in float32."""
-    if device.type == "meta":  # of shapes alone, which autocast does not know
+    if device.type == "meta":  # which autocast does not support
         return contextlib.nullcontext()
     return torch.autocast(device.type, enabled=False)
 
 
 def shown(shape: Sequence[int]) -> str:
-    """A shape in words: ``4x84x84``."""
+    """A shape as text: ``4x84x84``."""
     return "x".join(map(str, shape))

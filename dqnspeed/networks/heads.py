@@ -1,4 +1,4 @@
-"""From features to what an algorithm learns: action values, or a policy and a state value."""
+"""Networks of a torso and heads: action values, or a policy and a state value."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dqnspeed.networks.background import Preprocess
 from dqnspeed.networks.base import Network, full_precision
 from dqnspeed.networks.torso import model_of
 
-Linear = Callable[[int, int], nn.Module]  # a fully connected layer, of as many units in and out
+Linear = Callable[[int, int], nn.Module]  # makes a fully connected layer from its units in and out
 
 
 class TorsoNetwork(Network):
-    """What the networks share: observations, scaled, through the torso of ``model``.
+    """What the networks share: scaled observations go through the torso of ``model``.
 
     Args:
         largest: magnitude that observations can have; they are divided by it unless ``model.input_scale`` is set.
@@ -31,11 +31,11 @@ class TorsoNetwork(Network):
         model.check_shape(observation_shape)
         super().__init__(Preprocess(observation_shape, model.input_scale or largest, model.background))
         self.features, features = model.torso(observation_shape)
-        self.units = [features, *model.hidden]  # values out of the torso, and of each layer after it
+        self.units = [features, *model.hidden]  # of the torso's output, and of each layer after it
 
 
 class Head(nn.Sequential):
-    """Fully connected layers, of which the last computes in float32 also where the others are cast to bf16."""
+    """Fully connected layers; the last one computes in float32 even if the others are cast to bf16."""
 
     def forward(self, features: Tensor) -> Tensor:
         *hidden, last = self
@@ -54,7 +54,7 @@ class QNetwork(TorsoNetwork):
 
     Args:
         linear: makes the fully connected layers.
-        outputs: numbers for each action, where a subclass makes its values of several.
+        outputs: numbers for each action, of which a subclass computes the value.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class QNetwork(TorsoNetwork):
 
 
 class PolicyValueNetwork(TorsoNetwork):
-    """A policy and a state value that share all layers but the last; called, it gives the policy's logits.
+    """A policy and a state value that share all layers but the last; ``forward`` returns the policy's logits.
 
-    Weights begin orthogonal, those of the policy near zero, so that all actions are equally likely at first (Huang
-    et al. 2022, detail 2).
+    Weights are initialised orthogonally, those of the policy near zero, so that all actions are equally likely at first
+    (Huang et al. 2022, detail 2).
     """
 
     def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
@@ -106,8 +106,8 @@ class PolicyValueNetwork(TorsoNetwork):
     def policy_and_value(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Logits ``(B, num_actions)`` and state values ``(B,)``, both float32.
 
-        The last layers always compute in float32: the ratio of two policies, and the difference of two values, would
-        drown in the rounding of bf16.
+        The last layers always compute in float32: ratios of policies and differences of values are smaller than the
+        rounding of bf16.
         """
         shared = self.hidden(self.features(self.preprocess(observations)))
         with full_precision(observations.device):
@@ -115,7 +115,7 @@ class PolicyValueNetwork(TorsoNetwork):
 
 
 def layers(units: Sequence[int], layer_norm: bool, linear: Linear = nn.Linear) -> list[nn.Module]:
-    """Fully connected layers of ``units[0]`` values in and ``units[-1]`` out."""
+    """Fully connected layers from ``units[0]`` to ``units[-1]`` values."""
     made: list[nn.Module] = []
     for inputs, hidden in itertools.pairwise(units):
         made.append(linear(inputs, hidden))
@@ -126,5 +126,5 @@ def layers(units: Sequence[int], layer_norm: bool, linear: Linear = nn.Linear) -
 
 
 def head(units: Sequence[int], outputs: int, layer_norm: bool, linear: Linear = nn.Linear) -> Head:
-    """The layers, and a last one of ``outputs`` values."""
+    """Those layers, and a last one of ``outputs`` values."""
     return Head(*layers(units, layer_norm, linear), linear(units[-1], outputs))

@@ -1,4 +1,4 @@
-"""A table as a network."""
+"""A table of action values with the interface of a network."""
 
 from __future__ import annotations
 

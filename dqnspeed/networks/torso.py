@@ -1,4 +1,4 @@
-"""From observations to features: the options of ``model``."""
+"""The options of ``model``: torsos, from observations to features."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dqnspeed.networks.base import shown
 class Model(ModelConfig):
     """An option of ``model``: what comes between a scaled observation and the fully connected layers.
 
-    A torso takes floats ``(B, *observation_shape)`` and gives features ``(B, F)``.
+    A torso maps floats ``(B, *observation_shape)`` to features ``(B, F)``.
     """
 
     def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
-        """The torso, and how many features it gives."""
+        """The torso, and the number of its features."""
         raise NotImplementedError
 
     def check_shape(self, observation_shape: Sequence[int]) -> None:
-        """Raise :class:`ConfigError` where it cannot take observations of this shape."""
+        """Raise :class:`ConfigError` if it cannot take observations of this shape."""
 
     def check(self, run: RunConfig) -> None:
         if any(not isinstance(units, int) or units < 1 for units in self.hidden):
@@ -77,6 +77,6 @@ class Convolutional(Model):
 
 
 def model_of(config: ModelConfig) -> Model:
-    """``config`` as what it is."""
+    """``config``, typed as the option that it is."""
     assert isinstance(config, Model)
     return config
