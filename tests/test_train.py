@@ -261,7 +261,7 @@ def test_a_full_disk_warns_once_and_leaves_whole_lines(tmp_path: Path, caplog: p
     lines.close()
     numbers = [json.loads(line)["number"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert numbers == [*range(11), 30]
-    assert len([r for r in caplog.records if "could not be written, training goes on" in r.message]) == 1
+    assert len([r for r in caplog.records if "could not be written, training continues" in r.message]) == 1
 
 
 @pytest.mark.parametrize("left", ["3,4", "3,4\n5,", "3,4\n5,6", "3,4\n" + "\0" * 4096])

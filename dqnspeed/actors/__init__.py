@@ -20,7 +20,7 @@ from dqnspeed.system import machine
 
 
 def memory_lock(run: RunConfig) -> Any:
-    """The lock that guards the memory's cursors, where actors in other processes write them."""
+    """The lock of the memory's cursors, if actors in other processes write them."""
     return multiprocessing.get_context("spawn").Lock() if run.parallelism.processes else None
 
 
@@ -34,7 +34,7 @@ def make_actors(
     state: Mapping[str, Any] | None = None,
     segment: int = 0,
 ) -> Actors:
-    """The actors that ``parallelism`` names; they go on from ``state`` in the ``segment``-th segment of a run."""
+    """The actors that ``parallelism`` names; they continue from ``state`` in the ``segment``-th segment of a run."""
     env_threads = share_of_cores(run, machine.cores()).env_threads
     parallelism = dataclasses.replace(run.parallelism, env_threads=env_threads)
     assert isinstance(parallelism, Parallelism)

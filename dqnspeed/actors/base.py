@@ -1,4 +1,4 @@
-"""What actors are, and the options of ``parallelism``."""
+"""The interface of actors, and of the options of ``parallelism``."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from dqnspeed.networks.base import Network
 
 
 class Actors(Protocol):
-    """What the training loop asks of every parallelism."""
+    """The interface that the training loop uses."""
 
     @property
     def seconds(self) -> Mapping[str, float]:
         """Seconds spent in each part of acting."""
 
     def begin(self) -> None:
-        """Start the clock's first step."""
+        """Start acting."""
 
     def dispatch(self) -> None:
-        """Set environments in motion where they can move while the learner trains."""
+        """Start a step of the environments, if they can step while the learner trains."""
 
     def collect(self, limit: float, wait: bool) -> Collected:
-        """Bring what was experienced into the memory.
+        """Store new experience in the memory.
 
         Args:
-            limit: agent steps, counted over the whole run, beyond which actors must wait for the learner.
-            wait: there is nothing to learn meanwhile.
+            limit: agent steps of the whole run at which actors must wait for the learner.
+            wait: the learner has no update to do, so waiting is allowed.
         """
 
     def pause(self) -> Collected:
-        """Bring every environment to rest until :meth:`proceed`; returns what came in until then."""
+        """Stop every environment until :meth:`proceed`; returns what came in until then."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the actors need to go on, by actor; only between :meth:`pause` and :meth:`proceed`."""
+        """Everything the actors need to continue, by actor; only between :meth:`pause` and :meth:`proceed`."""
 
     def proceed(self) -> None:
-        """Let the environments move again."""
+        """Let the environments step again."""
 
     def close(self) -> None:
         """End every environment, thread and process."""
@@ -53,7 +53,7 @@ class Actors(Protocol):
 class Parallelism(ParallelismConfig):
     """An option of ``parallelism``: where experience comes from.
 
-    ``processes`` and ``overlaps`` say what the rest of the configuration must know of it.
+    ``processes`` and ``overlaps`` are for the rest of the configuration.
     """
 
     def make(
@@ -70,7 +70,7 @@ class Parallelism(ParallelismConfig):
         """The actors, which act with ``network`` (the learner's own) on ``device`` and write into ``memory``.
 
         Args:
-            lock: guards the memory's cursors, where actors in other processes write them.
-            state: what they go on from, of :meth:`Actors.state_dict`; ``segment``: how often the run was resumed.
+            lock: of the memory's cursors, if actors in other processes write them.
+            state: an :meth:`Actors.state_dict` to continue from; ``segment``: how often the run was resumed.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Actor processes: the actor's side. Runs in a spawned process that knows only plain data."""
+"""Actor processes: the actor's side, which runs in a spawned process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ PAUSE_S = 0.0005
 
 @dataclass(frozen=True)
 class Ready:
-    """The actor's environments are made and wait for the signal to go; ``games_restored``: with their saved games."""
+    """The actor's environments are made; ``games_restored``: with their saved games."""
 
     games_restored: bool
 
 
 @dataclass(frozen=True)
 class Paused:
-    """All that the actor needs to go on; it rests until pause ``number`` is over."""
+    """All that the actor needs to continue; it waits until pause ``number`` is over."""
 
     number: int
     state: dict[str, Any]
@@ -46,15 +46,15 @@ class Paused:
 
 @dataclass(frozen=True)
 class Unshared:
-    """The weights on the learner's GPU did not come through: what CUDA said."""
+    """The weights on the learner's GPU could not be opened; ``reason``: CUDA's message."""
 
     reason: str
 
 
 class Weights:
-    """The learner's network on its way to an actor, which shares its weights.
+    """The learner's network, pickled for an actor, which shares its weights.
 
-    Where they cannot be opened there (CUDA IPC may be missing), the actor still starts and can tell why.
+    If they cannot be opened there (CUDA IPC may be missing), the actor still starts and sends the reason.
     """
 
     def __init__(self, network: Network | None, reason: str = ""):
@@ -72,7 +72,7 @@ def _open_weights(pickled: bytes) -> Weights:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, without the hints for those who debug kernels that CUDA's errors bring."""
+    """The first line of an error's message; CUDA's errors add hints for debugging kernels."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
@@ -84,12 +84,12 @@ class Failure:
 
 
 class Controls:
-    """Counters and flags that the learner and all actors share, a slot for each actor where there are several."""
+    """Counters and flags that the learner and all actors share, with a slot for each actor in the arrays."""
 
     def __init__(self, context: Any, num_actors: int):
-        # Plain flags: an event has a lock, which an actor that is killed may take with it.
+        # Plain flags: an event has a lock, which a killed actor may never release.
         self.go, self.stop = context.Value("b", 0, lock=False), context.Value("b", 0, lock=False)
-        self.pause = context.Value("q", 0, lock=False)  # the number of this pause, 0 while actors may move
+        self.pause = context.Value("q", 0, lock=False)  # the number of this pause, 0 while actors may act
         self.limit = context.Value("d", 0, lock=False)  # agent steps of all actors together
         self._steps = context.RawArray("q", num_actors)
         self._beats = context.RawArray("d", num_actors)
@@ -113,7 +113,7 @@ class Controls:
 
 @dataclass(frozen=True)
 class ActorJob:
-    """All that an actor process is given."""
+    """The arguments of an actor process."""
 
     run: RunConfig
     spec: EnvSpec
@@ -129,7 +129,7 @@ class ActorJob:
 
 
 def act(job: ActorJob, pipe: Any) -> None:
-    """Entry point of an actor process: acts until told to stop; what it raises goes to the learner."""
+    """Entry point of an actor process: acts until stopped; what it raises is sent to the learner."""
     for ignored in (signal.SIGINT, signal.SIGTERM):  # the learner alone ends a run
         signal.signal(ignored, signal.SIG_IGN)
     dump = open(job.dump_path, "w")  # noqa: SIM115  held open for a crash of the interpreter itself
@@ -143,7 +143,7 @@ def act(job: ActorJob, pipe: Any) -> None:
             _loop(job, job.weights.network, pipe)
     except (Exception, SystemExit) as error:
         message = str(error) if isinstance(error, ActorError) else traceback.format_exc()
-        # Once the run is over the learner has closed its end, and a message that was under way is lost.
+        # At the end of a run the learner has closed its end of the pipe.
         with contextlib.suppress(OSError):
             pipe.send(Failure(message))
     finally:
@@ -170,7 +170,7 @@ def _loop(job: ActorJob, network: Network, pipe: Any) -> None:
             if beats % 256 == 0:
                 _check_parent()
             if pause := controls.pause.value:
-                if pause != paused:  # one pause may follow the other before this process has looked again
+                if pause != paused:  # the next pause may start before this process checks again
                     pipe.send(Paused(pause, {**stepper.state_dict(), "agent_steps": int(agent_steps[index])}))
                     paused = pause
                 time.sleep(PAUSE_S)
@@ -192,14 +192,14 @@ def _loop(job: ActorJob, network: Network, pipe: Any) -> None:
 
 
 def _rings(job: ActorJob) -> Rings | None:
-    """The learner's memory, into whose lanes the rows go straight, or ``None`` where they go through the pipe."""
+    """The learner's memory, if rows are written straight into it, or ``None`` if they go through the pipe."""
     if job.buffers is None:
         return None
     return Rings(job.buffers, job.spec.stack, lock=job.lock)
 
 
 def _sender(pipe: Any) -> Callable[[Rows], None]:
-    """Rows go through the pipe one transition at a time, pickled, as through the chapter's queue."""
+    """Rows go through the pipe one at a time, pickled, as through the chapter's queue."""
 
     def send(rows: Rows) -> None:
         for i in range(len(rows.actions)):
@@ -211,4 +211,4 @@ def _sender(pipe: Any) -> Callable[[Rows], None]:
 def _check_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
-        os._exit(1)  # the learner was killed; nobody is left to tell
+        os._exit(1)  # the learner was killed

@@ -20,7 +20,7 @@ from dqnspeed.networks.base import Network
 
 
 class LocalActor:
-    """What they share: groups of environments that are told to step, and whose rows then go to the memory.
+    """What they share: groups of environments, whose rows go to the memory after each step.
 
     Args:
         groups: equally many environments each; the lanes of the first come first.
@@ -38,20 +38,20 @@ class LocalActor:
         return {name: sum(group.seconds[name] for group in self._groups) for name in self._groups[0].seconds}
 
     def begin(self) -> None:
-        """Nothing to wake up: environments only move when told to."""
+        """Nothing to start: environments step when called."""
 
     def dispatch(self) -> None:
-        """Called before the learner's updates; environments wait until they are done."""
+        """Environments wait until the learner's updates are done."""
 
     def pause(self) -> Collected:
-        """Environments rest between two calls of ``collect`` anyway."""
+        """Environments do not step between two calls of ``collect``."""
         return Collected(epsilon=self._epsilon_at(self._agent_steps))
 
     def state_dict(self) -> dict[str, Any]:
         return {str(i): {**g.state_dict(), "agent_steps": self._agent_steps} for i, g in enumerate(self._groups)}
 
     def proceed(self) -> None:
-        """Environments move with the next ``collect``."""
+        """Environments step with the next ``collect``."""
 
     def close(self) -> None:
         for group in self._groups:
@@ -96,28 +96,29 @@ class OverlapActor(LocalActor):
 class AlternatingActor(LocalActor):
     """Two groups of environments take turns: one steps while actions are chosen for the other.
 
-    For learners that are on-policy: while they train all environments rest, but for the step under way. A pause waits
-    for that step, so what is chosen after it may be chosen by newer weights than without the pause.
+    For on-policy learners: while they train, only the step under way runs. A pause waits for that step, so later
+    actions may be chosen by newer weights than without the pause.
     """
 
-    _moving: int | None = None
+    _stepping: int | None = None
 
     def collect(self, limit: float, wait: bool) -> Collected:
         """Act for one group while the other steps, and store the rows of that one."""
-        moving = self._moving
-        if moving is None:
-            moving = int(self._memory.rows(0) > self._memory.rows(self._groups[0].num_envs))  # the group that is behind
-            self._start(moving)
-        self._moving = 1 - moving
-        self._start(self._moving)
-        return self._finish(moving)
+        stepping = self._stepping
+        if stepping is None:
+            # The group with fewer rows.
+            stepping = int(self._memory.rows(0) > self._memory.rows(self._groups[0].num_envs))
+            self._start(stepping)
+        self._stepping = 1 - stepping
+        self._start(self._stepping)
+        return self._finish(stepping)
 
     def pause(self) -> Collected:
-        """Wait for the group that moves."""
-        if self._moving is None:
+        """Wait for the group that steps."""
+        if self._stepping is None:
             return super().pause()
-        moving, self._moving = self._moving, None
-        return self._finish(moving)
+        stepping, self._stepping = self._stepping, None
+        return self._finish(stepping)
 
 
 @register("parallelism", "serial")

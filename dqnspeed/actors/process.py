@@ -33,7 +33,7 @@ STACK_TIMEOUT_S = 3.0
 
 
 def not_shared(run: RunConfig, device: torch.device, reason: str) -> str:
-    """One sentence for weights that actors cannot open, and what to use instead."""
+    """One sentence on weights that actors cannot open, and what to use instead."""
     if device.type != "cuda":
         return f"the actors cannot share the learner's weights ({reason})."
     return (
@@ -45,10 +45,10 @@ def not_shared(run: RunConfig, device: torch.device, reason: str) -> str:
 class ProcessActors:
     """Actor processes with N environments each, and the pipes and shared memory between them and the learner.
 
-    Every actor has a pipe of its own, whose other end is closed here: a dead actor reads as the end of its
-    pipe at once, which a shared queue would hide. Over it travel whole-game results and, with
-    ``transport=queue``, single pickled transitions; a pipe holds about as many as the chapter's queue of 8.
-    With ``transport=shared_memory`` actors write their rows straight into the memory.
+    Every actor has a pipe of its own, whose other end is closed here, so a dead actor is noticed at once as the end of
+    its pipe. The pipe carries results of whole games and, with ``transport=queue``, single pickled transitions; it
+    holds about as many as the chapter's queue of 8. With ``transport=shared_memory`` actors write their rows straight
+    into the memory.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ProcessActors:
                 try:
                     with children_ignore_signals():
                         process.start()
-                except RuntimeError as error:  # weights on a GPU that cannot be handed over
+                except RuntimeError as error:  # weights on a GPU that cannot be shared
                     if device.type != "cuda":
                         raise
                     raise ActorError(not_shared(run, device, first_line(error))) from error
@@ -107,15 +107,15 @@ class ProcessActors:
             shared.unlink()
 
     def begin(self) -> None:
-        """Let the actors go: they step from now on."""
+        """Let the actors step from now on."""
         self._controls.heartbeat[:] = time.monotonic()
         self._controls.go.value = 1
 
     def dispatch(self) -> None:
-        """Actors need no call to go on."""
+        """Nothing: actors step by themselves."""
 
     def collect(self, limit: float, wait: bool) -> Collected:
-        """Take in what has come. With ``wait`` there is nothing to learn, so wait a little for more.
+        """Read all pipes; with ``wait``, wait a little for new experience first.
 
         Raises:
             ActorError: an actor died, hung or raised.
@@ -130,7 +130,7 @@ class ProcessActors:
         return self._counted(collected)
 
     def pause(self) -> Collected:
-        """Bring the actors to rest; each sends its state after everything it had under way."""
+        """Pause the actors; each sends its state after its last rows."""
         self._states = {}
         self._pauses += 1
         self._controls.pause.value = self._pauses
@@ -148,15 +148,15 @@ class ProcessActors:
         return self._states
 
     def proceed(self) -> None:
-        """Wake the actors up."""
+        """Let the actors step again."""
         self._controls.pause.value = 0
 
     def close(self) -> None:
-        """Stop every actor, kindly at first; none is left when this returns."""
+        """Stop every actor, and kill those that have not ended after 5 s."""
         self._controls.stop.value = 1
         self._controls.go.value = 1
         for pipe in self._pipes:
-            pipe.close()  # an actor that is blocked in a write gets an error and ends
+            pipe.close()  # an actor blocked in a write gets an error and ends
         deadline = time.monotonic() + 5
         for process in self._processes:
             process.join(max(0.0, deadline - time.monotonic()))
@@ -176,7 +176,7 @@ class ProcessActors:
         return collected
 
     def _wait_for_more(self) -> None:
-        """At most 10 ms, and less where a message comes or the actors' counters move."""
+        """Wait for at most 10 ms, until a message comes or the actors' counters change."""
         begin = time.perf_counter()
         while time.perf_counter() < begin + 0.01 and int(self._controls.agent_steps.sum()) == self._drained:
             if multiprocessing.connection.wait(self._pipes, timeout=0.0005):
@@ -185,7 +185,7 @@ class ProcessActors:
 
     def _drain(self, index: int, pipe: Any, collected: Collected) -> None:
         try:
-            # A bounded number, so that a fast actor cannot keep the learner here.
+            # A bounded number, so that a fast actor cannot block the learner.
             for _ in range(256):
                 if not pipe.poll():
                     return
@@ -206,7 +206,7 @@ class ProcessActors:
     def _watch(self) -> None:
         now = time.monotonic()
         if now - self._last_watch > 1.0:
-            self._reading_since = now  # busy elsewhere: an actor may just have waited for its pipe to be read
+            self._reading_since = now  # the learner was busy: actors may have waited for their pipe to be read
         self._last_watch = now
         for index in range(self._count):
             silent = now - max(self._controls.heartbeat[index], self._reading_since)
@@ -241,12 +241,12 @@ class ProcessActors:
         return f"actor {index} {how}" + (f":\n{text}" if text else ".")
 
     def _stack_of(self, index: int) -> str:
-        """The Python stack of an actor that hangs, also where it hangs in C."""
+        """The Python stack of an actor that hangs, even in C code."""
         pid = self._processes[index].pid
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGUSR1)
         deadline = time.monotonic() + STACK_TIMEOUT_S
-        # A dump is written piece by piece, and ends with the outermost frame, which is a module's.
+        # A dump is written in pieces and ends with the outermost frame, that of a module.
         while "<module>" not in (text := self._read_dump(index)) and time.monotonic() < deadline:
             time.sleep(0.05)
         return text or "(no stack: the process does not answer signals)"

@@ -1,4 +1,4 @@
-"""N environments with a policy: the part that every kind of parallelism runs."""
+"""N environments with a policy, as every kind of parallelism runs them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dqnspeed.networks.base import Network
 
 @dataclass(slots=True)
 class Collected:
-    """What came in since the last look."""
+    """What came in since the last call."""
 
     agent_steps: int = 0
     episodes: list[Episode] = field(default_factory=list)
@@ -30,11 +30,11 @@ class Collected:
 class EnvStepper:
     """Acts in N environments and turns steps into rows of a memory.
 
-    :meth:`start` chooses actions and lets the environments go, :meth:`finish` waits for them. ``seconds`` holds
-    the time spent in ``acting`` and ``stepping``.
+    :meth:`start` chooses actions and starts a step, :meth:`finish` waits for it. ``seconds`` holds the time spent in
+    ``acting`` and ``stepping``.
 
-    With the ``state`` of :meth:`state_dict` it goes on from there; ``games_restored`` tells whether the games do, or
-    new ones were begun with ``seeds`` because the old ones could not be brought back.
+    It continues from ``state``, a :meth:`state_dict`. ``games_restored`` is False if the games could not be restored
+    and new ones were started with ``seeds``.
     """
 
     _frames: np.ndarray  # (N, C, ...) acted on next
@@ -74,7 +74,7 @@ class EnvStepper:
         self.seconds["stepping"] += time.perf_counter() - acted
 
     def finish(self) -> tuple[Rows, list[Episode]]:
-        """The rows of the step begun by :meth:`start`, one for each environment, and the games it ended."""
+        """The rows of the step started by :meth:`start`, one for each environment, and the games it ended."""
         begin = time.perf_counter()
         step = self._env.recv()
         rows = Rows(
@@ -93,7 +93,7 @@ class EnvStepper:
         return rows, step.episodes
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything between two steps; not to be asked for between :meth:`start` and :meth:`finish`."""
+        """Everything between two steps; not between :meth:`start` and :meth:`finish`."""
         return {
             "env": self._env.state_dict(),
             "policy": self._policy.state_dict(),
@@ -129,7 +129,7 @@ def make_stepper(
     state: Mapping[str, Any] | None,
     segment: int,
 ) -> EnvStepper:
-    """The stepper of the ``actor``-th actor, which goes on from ``state`` where there is one; it owns ``env``."""
+    """The stepper of the ``actor``-th actor, which continues from ``state`` if there is one; it owns ``env``."""
     try:
         policy = make_policy(run, spec, network, device, np.random.default_rng([run.seed, actor, 1]))
         return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, env.num_envs, segment), state)
@@ -142,7 +142,7 @@ def env_seeds(seed: int, actor: int, num_envs: int, segment: int = 0) -> list[in
     """Seeds for one actor's environments: all different, also between actors and neighbouring run seeds.
 
     Args:
-        segment: how often the run was resumed; games that are then begun anew are not those of its start.
+        segment: how often the run was resumed; games started after a resume differ from those of its start.
     """
     entropy = [seed, actor, segment] if segment else [seed, actor]
     return [int(s) for s in np.random.SeedSequence(entropy).generate_state(num_envs) % 2**31]

@@ -1,4 +1,4 @@
-"""Algorithms, one file each; ``base.py`` says what one is. These functions ask the one that ``run.algo`` is."""
+"""Algorithms, one file each; ``base.py`` defines their interface. These functions call that of ``run.algo``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dqnspeed.networks.base import Network
 
 
 def algorithm_of(run: RunConfig) -> Algorithm:
-    """``run.algo`` as what it is."""
+    """``run.algo``, typed as an algorithm."""
     assert isinstance(run.algo, Algorithm)
     return run.algo
 
@@ -43,20 +43,20 @@ def make_memory(run: RunConfig, spec: EnvSpec, lock: Any = None, device: torch.d
     """The memory that ``algo`` learns from on ``device``.
 
     Raises:
-        ConfigError: it does not fit into what is free.
+        ConfigError: it does not fit into free memory.
     """
     check_fits(run, spec)
     return algorithm_of(run).memory(run, spec, lock, device)
 
 
 def check_fits(run: RunConfig, spec: EnvSpec) -> None:
-    """Raise :class:`ConfigError` where the memory asked for does not fit into what is free."""
+    """Raise :class:`ConfigError` if the memory does not fit into free memory."""
     algorithm = algorithm_of(run)
     check_memory(algorithm.layout(run, spec), *algorithm.size(run), run.shares_replay)
 
 
 def epsilon_at(step: int, run: RunConfig) -> float:
-    """The chance of a random action at agent step ``step``, NaN for a policy that has none."""
+    """The chance of a random action at agent step ``step``, NaN for a policy without epsilon."""
     return algorithm_of(run).epsilon_at(run, step)
 
 

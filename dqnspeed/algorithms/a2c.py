@@ -1,4 +1,4 @@
-"""Advantage actor-critic (Mnih et al. 2016) on n-step pieces, in one process."""
+"""Advantage actor-critic (Mnih et al. 2016) on n-step transitions, in one process."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class A2C(NStepActorCritic):
 
 
 class A2CLearner(PolicyLearner):
-    """A2C and A3C: pieces of n steps, whose advantage is what they brought less the value of their first state.
+    """A2C and A3C: the advantage of n steps is their bootstrapped return less the value of the first state.
 
-    A batch holds pieces of one process (``a2c``) or of several (``a3c``); the arithmetic is the same.
+    A batch holds transitions of one process (``a2c``) or of several (``a3c``); the loss is the same.
     """
 
     STATS = ("train/loss", "train/policy_loss", "train/value_loss", "train/entropy")

@@ -1,4 +1,4 @@
-"""A3C with data parallelism (chapter 11): processes act, and send what they saw to one learner."""
+"""A3C with data parallelism (chapter 11): processes act, and send their experience to one learner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What actor-critics share: a policy that actions are drawn from, a value, and an entropy bonus."""
+"""What actor-critics share: a policy that actions are sampled from, a value, and an entropy bonus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dqnspeed.networks.heads import PolicyValueNetwork
 
 @dataclass(frozen=True)
 class ActorCritic(Algorithm):
-    """An algorithm that draws its actions from the policy that it learns."""
+    """An algorithm that samples its actions from the policy that it learns."""
 
     outputs = "logits of the policy"
 
@@ -53,14 +53,14 @@ class ActorCritic(Algorithm):
 
 
 class PolicyLearner(OnPolicyLearner):
-    """A learner of a policy and a value, with an entropy bonus that may fall as the learning rate does."""
+    """A learner of a policy and a value, with an entropy bonus that may be annealed as the learning rate is."""
 
     def __init__(self, algo: ActorCritic, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
         self._entropy, self._entropy_final, self._value_coef = algo.entropy, algo.entropy_final, algo.value_coef
 
     def _entropy_coef(self) -> np.ndarray:
-        """Weight of the bonus now, as an array: a number that changes would have the loss compiled anew."""
+        """Weight of the bonus now, as an array: a changing number would make torch recompile the loss."""
         return np.array(annealed(self.updates, self._entropy, self._entropy_final, self._decay_updates), np.float32)
 
 

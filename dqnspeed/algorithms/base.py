@@ -1,4 +1,4 @@
-"""What an algorithm is: its numbers, what it learns from, what it trains, how it acts, and what it refuses."""
+"""The interface of an algorithm: its options, memory, network, learner and policy, and what it cannot do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dqnspeed.networks.torso import model_of
 
 
 class Learner(Protocol):
-    """What the training loop asks of a learner."""
+    """The interface that the training loop uses."""
 
     updates: int
     started: bool
@@ -34,75 +34,75 @@ class Learner(Protocol):
         """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
 
     def warm_up(self, batch: Any) -> None:
-        """Do once what an update on ``batch`` does, without a trace, so that no update takes longer for being first."""
+        """Do once what an update on ``batch`` does, without effect, so that the first update is not slower."""
 
     def update(self, batch: Any) -> None:
-        """Learn from one batch of what the algorithm's memory gives."""
+        """Learn from one batch of the algorithm's memory."""
 
     def stats(self) -> dict[str, float]:
-        """Metrics: means over the updates since the last call, NaN where there were none.
+        """Metrics: means over the updates since the last call, NaN if there were none.
 
         Raises:
             NotFiniteError: one of them, or a weight, is infinite or NaN.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the learner needs to go on."""
+        """Everything the learner needs to continue."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state_dict`, saved as arrays."""
+        """Restore :meth:`state_dict`, saved as arrays."""
 
 
 @dataclass(frozen=True)
 class Algorithm(AlgoConfig):
-    """An option of ``algo``: a frozen dataclass whose fields are its numbers, and whose methods answer for it.
+    """An option of ``algo``: a frozen dataclass whose fields are its options, and whose methods make its parts.
 
-    What it learns from is answered by the three bases in ``learns_from.py``; most algorithms add numbers, a learner
-    with a loss, and a network of their own if they need one. ``check`` raises what it cannot be combined with, and
-    ``replays`` and ``uses`` say what the rest of the configuration must know.
+    The three bases in ``learns_from.py`` bring the memory; most algorithms add options, a learner with a loss, and a
+    network of their own if they need one. ``check`` raises :class:`ConfigError` for combinations that cannot work;
+    ``replays`` and ``uses`` are for the rest of the configuration.
     """
 
-    outputs: ClassVar[str] = "action values"  # what its network gives, a number for each action
-    explores_forever: ClassVar[bool] = False  # explores for ever, and its returns are judged by evaluations
-    without_processes: ClassVar[str] = "parallelism=overlap"  # what to use where actor processes cannot be had
-    copies: ClassVar[int] = 0  # of the network that are kept as targets
-    observations: ClassVar[int] = 2  # in a sample of a batch: that which was acted on, and the next
+    outputs: ClassVar[str] = "action values"  # what its network computes for each action
+    explores_forever: ClassVar[bool] = False  # epsilon never falls: evaluations show what it learnt
+    without_processes: ClassVar[str] = "parallelism=overlap"  # what to use where actor processes cannot share weights
+    copies: ClassVar[int] = 0  # target networks
+    observations: ClassVar[int] = 2  # in a sample of a batch: the one acted on, and the next
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         """The arrays that the memory needs: a ring for each environment of all actors."""
         raise NotImplementedError
 
     def size(self, run: RunConfig) -> tuple[str, int, str]:
-        """The option that the memory's size is proportional to, its value, and the unit of that."""
+        """The option that the memory's size is proportional to, its value and its unit."""
         raise NotImplementedError
 
     def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
-        """What it learns from; in shared memory where actor processes write into it."""
+        """The memory it learns from; in shared memory if actor processes write into it."""
         raise NotImplementedError
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
-        """What it trains and acts with, on the CPU."""
+        """The network it trains and acts with, on the CPU."""
         raise NotImplementedError
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-        """What trains it."""
+        """The learner, which trains the network."""
         raise NotImplementedError
 
     def policy(
         self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
     ) -> Policy:
-        """How it acts while it trains."""
+        """The policy that acts during training."""
         return exploration_of(run.exploration).policy(network, spec.num_actions, run.execution, device, rng)
 
     def epsilon_at(self, run: RunConfig, step: int) -> float:
-        """The chance of a random action at an agent step; NaN for a policy that has none."""
+        """The chance of a random action at an agent step; NaN for a policy without epsilon."""
         return exploration_of(run.exploration).epsilon_at(step) if "exploration" in self.uses else math.nan
 
     def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
-        """Raise :class:`ConfigError` where it cannot learn an environment of these shapes."""
+        """Raise :class:`ConfigError` if it cannot learn an environment of these shapes."""
         if "model" in self.uses:
             model_of(run.model).check_shape(spec.observation_shape)
 
     def annealed(self) -> Iterator[tuple[str, float, float]]:
-        """Numbers that fall as the learning rate does: what they are called, the first and the last."""
+        """Numbers annealed as the learning rate is: name, first and last value."""
         yield from ()

@@ -1,4 +1,4 @@
-"""How much memory a network takes while it is trained, told by its shapes before anything is allocated."""
+"""Memory that training a network takes, computed from its shapes before anything is allocated."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class Size:
-    """Numbers in a network: its parameters, and what its layers put out for one observation."""
+    """Values in a network: its parameters, and the outputs of its layers for one observation."""
 
     parameters: int
     activations: int
 
 
 def network_size(run: RunConfig, spec: EnvSpec) -> Size:
-    """The size of the network of ``algo`` and ``model``, built and called where tensors have shapes and no memory."""
+    """The size of the network of ``algo`` and ``model``, built and called on the meta device."""
     outputs = list[int]()
     with torch.device("meta"):
         network = make_network(run, spec)
@@ -37,35 +37,35 @@ def network_size(run: RunConfig, spec: EnvSpec) -> Size:
                 layer.register_forward_hook(lambda _, __, output: outputs.append(output.numel()))
         dtype = torch.from_numpy(np.empty(0, spec.frame_dtype)).dtype
         network(torch.empty(1, *spec.observation_shape, dtype=dtype))
-    inputs = math.prod(spec.observation_shape)  # scaled, which is counted with what is stored
+    inputs = math.prod(spec.observation_shape)  # scaled; counted with the observations
     return Size(sum(p.numel() for p in network.parameters()), sum(outputs) - inputs)
 
 
 def network_bytes(run: RunConfig, spec: EnvSpec) -> int:
-    """Weights, their gradients, the optimizer's numbers and the target network."""
-    # While it is warmed up, a copy with its own optimizer stands beside the network.
+    """Weights, gradients, optimizer state and target networks."""
+    # During warm-up there is a copy of the network with its own optimizer.
     copies = 3 + optimizer_of(run.optimizer).slots + algorithm_of(run).copies + (run.execution.precision == "bf16") / 2
     return int(FLOAT * copies * network_size(run, spec).parameters)
 
 
 def batch_bytes(run: RunConfig, spec: EnvSpec) -> int:
-    """One transition in an update: its observations as they come and as floats, all activations and their gradients."""
+    """One transition in an update: its observations as stored and as floats, all activations and their gradients."""
     values, size = math.prod(spec.observation_shape), network_size(run, spec)
     stored = values * (spec.frame_dtype.itemsize + FLOAT)
     return algorithm_of(run).observations * stored + 2 * FLOAT * size.activations
 
 
 def acting_bytes(run: RunConfig, spec: EnvSpec) -> int:
-    """One environment when actions are chosen: its stack as it comes and as floats, and two layers at a time."""
+    """One environment when actions are chosen: its stack as stored and as floats, and all activations."""
     values = math.prod(spec.observation_shape)
     return values * (spec.frame_dtype.itemsize + FLOAT) + FLOAT * network_size(run, spec).activations
 
 
 def check_footprint(run: RunConfig, spec: EnvSpec) -> None:
-    """Refuse a network, a batch or environments that do not fit into memory beside the replay.
+    """Check that network, batch and environments fit into memory beside the replay.
 
     Raises:
-        ConfigError: with what is asked and what can be had.
+        ConfigError: one does not; names what is needed and what is free.
     """
     algorithm = algorithm_of(run)
     if "model" not in algorithm.uses:

@@ -1,4 +1,4 @@
-"""What all learners with a network share: one optimizer step a batch, and what is told of it."""
+"""What all learners with a network share: one optimizer step a batch, and its metrics."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ CAUSES = (
     "Likely causes: optimizer.lr too high, large rewards (try wrappers.clip_reward=true, algo.max_grad_norm=10 or, for "
     "action values, algo.loss=huber), or an environment that returns NaN."
 )
-HISTORY = 4096  # losses kept on the device between two looks at them
+HISTORY = 4096  # losses kept on the device between two calls of stats()
 
 
 class NotFiniteError(RuntimeError):
-    """A loss, another number of an update or a weight became infinite or NaN."""
+    """A loss, another metric of an update or a weight became infinite or NaN."""
 
 
 class Loss(NamedTuple):
-    """What a loss gives: the numbers of ``STATS`` in their order, the first of which is descended; and, where a replay
-    asks for them, the errors ``(B,)`` by which it draws."""
+    """The result of a loss: the numbers of ``STATS`` in their order, of which the first is minimised; and the errors
+    ``(B,)`` for a prioritized replay."""
 
     numbers: tuple[Tensor, ...]
     errors: Tensor | None = None
 
 
 class GradientLearner:
-    """Trains a network with one optimizer step for each batch; what the loss is, its subclasses say.
+    """Trains a network with one optimizer step for each batch; subclasses define the loss.
 
-    Nothing in :meth:`update` waits for the device: the numbers of updates gather in a tensor that :meth:`stats` reads.
+    Nothing in :meth:`update` waits for the device: the numbers of each update go to a tensor that :meth:`stats` reads.
     """
 
     STATS: ClassVar[tuple[str, ...]] = ("train/loss",)
@@ -70,7 +70,7 @@ class GradientLearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state_dict`, saved as arrays. The network keeps its memory, which actors may share."""
+        """Restore :meth:`state_dict`, saved as arrays, in place: actors may share the weights."""
         self.network.load_state_dict(as_tensors(state["network"]))
         slots = {int(key): as_tensors(slot) for key, slot in state["optimizer"].items()}
         groups = self.optimizer.state_dict()["param_groups"]
@@ -89,7 +89,7 @@ class GradientLearner:
         self.started = True
 
     def warm_up(self, batch: Any) -> None:
-        """Compile, choose kernels and touch memory as an update on ``batch`` would; nothing of the learner changes."""
+        """Compile, choose kernels and touch memory as an update on ``batch`` would; the learner is unchanged."""
         self._compute_loss(**self._to_device(self._arrays(batch))).numbers[0].backward()
         self.optimizer.zero_grad(set_to_none=True)
         scratch = copy.deepcopy(self.network)
@@ -148,7 +148,7 @@ class GradientLearner:
 
 
 class OnPolicyLearner(GradientLearner):
-    """A learner that tells how many updates older the policy was that acted: ``perf/policy_lag``."""
+    """Adds ``perf/policy_lag``: how many updates older than the learner the acting weights were."""
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)

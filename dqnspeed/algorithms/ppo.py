@@ -38,7 +38,7 @@ class PPO(ActorCritic, FromRollouts):
 
 
 class PPOLearner(PolicyLearner):
-    """Proximal policy optimisation with the clipped objective (equation 7), as its usual implementations have it.
+    """Proximal policy optimisation with the clipped objective (equation 7), as usually implemented.
 
     Advantages are normalised in each batch, the value function may be clipped as the policy is, and the gradient's
     norm is (Huang et al. 2022, "The 37 implementation details of proximal policy optimization", details 1 to 11).

@@ -47,7 +47,7 @@ class PQN(FromRollouts):
 
 
 class PQNLearner(OnPolicyLearner):
-    """Regresses a Q-network on λ-returns of what it saw itself; layer norm takes the place of a target network."""
+    """Regresses a Q-network on λ-returns of its own experience; layer norm replaces the target network."""
 
     STATS = ("train/loss", "train/q_mean")
 

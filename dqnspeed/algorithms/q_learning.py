@@ -63,7 +63,7 @@ class QLearning(FromStream):
 class TableLearner:
     """Moves one entry of a table towards ``r + γ max Q(s', ·)`` for each transition.
 
-    The table is a network without layers, so that actors, checkpoints, evaluations and play know it.
+    The table has the interface of a network, for actors, checkpoints, evaluations and play.
     """
 
     def __init__(self, algo: QLearning, network: Table):
@@ -88,7 +88,7 @@ class TableLearner:
         """A table has nothing to prepare."""
 
     def update(self, batch: Batch) -> None:
-        """Learn from the transitions of ``batch``, one after the other."""
+        """Learn from the transitions of ``batch``, one by one."""
         states, next_states = batch.observations.argmax(axis=1), batch.next_observations.argmax(axis=1)
         for i, state in enumerate(states):
             value: Tensor = self._table[state, batch.actions[i]]
@@ -100,7 +100,7 @@ class TableLearner:
         self.updates += 1
 
     def stats(self) -> dict[str, float]:
-        """Mean squared TD error and mean value of the entries that were moved since the last call.
+        """Mean squared TD error and mean value of the entries updated since the last call.
 
         Raises:
             NotFiniteError: a value of the table is infinite or NaN.

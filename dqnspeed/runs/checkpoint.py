@@ -1,7 +1,7 @@
-"""Checkpoints: everything a run needs to go on, in one safetensors file written whole or not at all.
+"""Checkpoints: everything a run needs to resume, in one safetensors file written whole or not at all.
 
-Arrays and weights are tensors of the file, everything else is JSON in its header, and a SHA-256 over both tells a
-damaged file from a good one. Nothing in it is unpickled.
+Arrays and weights are tensors of the file, everything else is JSON in its header, and a SHA-256 over both detects
+damage. Nothing in it is unpickled.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ _SEPARATOR = "/"
 class Checkpoints:
     """The ``checkpoints/`` folder of a run: ``best``, the last few periodic ones, and ``final`` once it has ended.
 
-    ``best`` holds the learner alone, to be played; the others hold all that a run needs to go on. A disk that
-    refuses some is a warning, once, and the checkpoints before them stay whole. Periodic ones are due by the time that
-    passes for people, also while the training's clock stands still for evaluations.
+    ``best`` holds only the weights, to be played; the others hold all that a run needs to resume. If one cannot be
+    written, a warning is logged once and older checkpoints stay whole. Periodic ones are due by wall clock, also while
+    the training clock stands still for evaluations.
     """
 
     def __init__(self, folder: Path, config: CheckpointConfig):
         self._folder, self._config = folder, config
         self._best, self._provisional = float("-inf"), True
-        self._refused: dict[str, str] = {}  # why the disk refused the newest of each kind
-        self._wait()
+        self._refused: dict[str, str] = {}  # why the newest of each kind could not be written
+        self._schedule_next()
 
     def is_best(self, mean: float, provisional: bool = False) -> bool:
-        """Whether ``mean`` return is the best so far and ``best`` is to be kept.
+        """Whether ``mean`` return is the best so far and ``best`` is to be saved.
 
         Args:
-            provisional: it is the mean of fewer games than ``stop.window``, which owes more to luck: it never replaces
-                a ``best`` of that many, and the first of those always replaces it.
+            provisional: it is the mean of fewer games than ``stop.window``: it never replaces a ``best`` of a full
+                window, and the first of those always replaces it.
         """
         better = mean > self._best if provisional == self._provisional else self._provisional
         return self._config.best and better and not math.isnan(mean)
@@ -68,23 +68,23 @@ class Checkpoints:
         return self._config.every_minutes > 0 and time.monotonic() >= self._due
 
     def save_periodic(self, state: State, step: int) -> None:
-        """Save ``step_<step>`` and drop the oldest; a ``final`` from before the run was resumed is outdated now."""
+        """Save ``step_<step>`` and drop the oldest; delete a ``final`` from before the run was resumed."""
         if self._save(f"step_{step:010d}", state):
             (self._folder / f"final{SUFFIX}").unlink(missing_ok=True)
             for old in sorted(self._folder.glob(f"step_*{SUFFIX}"))[: -self._config.keep]:
                 old.unlink()
-        self._wait()
+        self._schedule_next()
 
     @property
     def keeps_final(self) -> bool:
-        """Whether a checkpoint is wanted at the end."""
+        """Whether to save a checkpoint at the end."""
         return self._config.final
 
     def save_final(self, state: State) -> None:
         self._save("final", state)
 
     def not_written(self) -> list[str]:
-        """Those that are missing at the end, and why."""
+        """The missing ones at the end, and why."""
         return [f"{CHECKPOINTS}/{name}{SUFFIX} ({why})" for name, why in self._refused.items() if name != "step"]
 
     def state_dict(self) -> State:
@@ -93,7 +93,7 @@ class Checkpoints:
     def load_state_dict(self, state: State) -> None:
         self._best, self._provisional = float("-inf") if state["best"] is None else state["best"], state["provisional"]
 
-    def _wait(self) -> None:
+    def _schedule_next(self) -> None:
         self._due = time.monotonic() + self._config.every_minutes * 60
 
     def _save(self, name: str, state: State) -> bool:
@@ -101,8 +101,8 @@ class Checkpoints:
         try:
             save(self._folder / f"{name}{SUFFIX}", state)
         except (OSError, SafetensorError) as error:
-            if kind not in self._refused and kind != "final":  # of which the end of the run tells
-                log.warning("checkpoint %s could not be saved, training goes on: %s", name, error)
+            if kind not in self._refused and kind != "final":  # named at the end of the run
+                log.warning("checkpoint %s could not be saved, training continues: %s", name, error)
             self._refused[kind] = getattr(error, "strerror", None) or str(error)
             return False
         self._refused.pop(kind, None)
@@ -110,10 +110,10 @@ class Checkpoints:
 
 
 def save(path: Path, state: State) -> None:
-    """Write ``state`` to ``path`` whole or not at all, also where the machine loses power.
+    """Write ``state`` to ``path`` whole or not at all, even if the machine loses power.
 
     Raises:
-        OSError, SafetensorError: the disk refused it; what was there before is untouched.
+        OSError, SafetensorError: it could not be written; ``path`` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray] = {}
@@ -126,7 +126,7 @@ def load(path: Path) -> State:
     """The state in ``path``; tensors come back as arrays.
 
     Raises:
-        DamagedError: the file is cut short, changed, or no checkpoint.
+        DamagedError: the file is truncated, changed, or no checkpoint.
     """
     try:
         with safe_open(path, framework="np") as file:
@@ -148,7 +148,7 @@ def load(path: Path) -> State:
 
 
 def state_to_resume(folder: Path, config: CheckpointConfig) -> State:
-    """The state that the run in ``folder`` is resumed from; empty where it was killed before its first was due.
+    """The state from which the run in ``folder`` resumes; empty if it was killed before its first checkpoint was due.
 
     Raises:
         ConfigError: there is none, or none that can be read.
@@ -159,17 +159,17 @@ def state_to_resume(folder: Path, config: CheckpointConfig) -> State:
         raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
     if found is None:
         if not config.every_minutes or _lasted_s(folder) > 60 * (config.every_minutes + 1):
-            raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to go on from.")
-        log.warning("%s was ended before its first checkpoint, so it begins again from its first step.", folder)
+            raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to resume from.")
+        log.warning("%s was ended before its first checkpoint, so it starts again from its first step.", folder)
         return {}
     path, state = found
     discard_newer(folder / CHECKPOINTS, path)
-    log.info("going on from %s", path)
+    log.info("resuming from %s", path)
     return state
 
 
 def _lasted_s(folder: Path) -> float:
-    """Seconds that ``metrics.jsonl`` tells of: of training, or with its evaluations, as the ages of files have it."""
+    """Seconds that the run lasted: by ``metrics.jsonl``, or with evaluations by the ages of its files."""
     lasted = time_logged(folder, 0) or 0.0
     with contextlib.suppress(OSError):
         metrics, config = folder / METRICS, folder / HYDRA_CONFIG
@@ -181,7 +181,7 @@ def newest(folder: Path) -> tuple[Path, State] | None:
     """The newest checkpoint of ``checkpoints/`` that can be read; damaged ones are named in warnings.
 
     Returns:
-        Its path and state, or ``None`` where there is none at all.
+        Its path and state, or ``None`` if there is none.
 
     Raises:
         DamagedError: there are some and none can be read.
@@ -202,7 +202,7 @@ def newest(folder: Path) -> tuple[Path, State] | None:
 
 
 def newest_config(folder: Path) -> tuple[Path, State] | None:
-    """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not read."""
+    """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not loaded."""
     for path in [*candidates(folder), folder / f"best{SUFFIX}"]:
         with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
             with safe_open(path, framework="np") as file:
@@ -213,9 +213,9 @@ def newest_config(folder: Path) -> tuple[Path, State] | None:
 
 
 def discard_newer(folder: Path, used: Path | None) -> None:
-    """Set aside what is newer than ``used``, as ``*.damaged``, and what a kill left half written.
+    """Rename what is newer than ``used`` to ``*.damaged``, and delete partly written files.
 
-    A run that goes on from ``used`` must not meet the checkpoints of a segment that never was.
+    A run resumed from ``used`` must not find checkpoints of its own future.
     """
     paths = candidates(folder)
     for path in paths[: paths.index(used)] if used in paths else paths:
@@ -225,12 +225,12 @@ def discard_newer(folder: Path, used: Path | None) -> None:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Files a run can be resumed from, newest first: a ``final`` is only kept while nothing newer is there."""
+    """Files a run can be resumed from, newest first: a ``final`` is only kept while it is the newest."""
     return [*folder.glob(f"final{SUFFIX}"), *sorted(folder.glob(f"step_*{SUFFIX}"), reverse=True)]
 
 
 def _take_arrays(node: Mapping[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> State:
-    """``node`` without its arrays, which go to ``arrays`` under their path."""
+    """``node`` without its arrays, which are put into ``arrays`` by their path."""
     rest: State = {}
     for key, value in node.items():
         name = f"{prefix}{key}"

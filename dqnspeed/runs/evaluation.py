@@ -1,4 +1,4 @@
-"""Games played for their results: evaluation apart from training, and whoever else plays a trained network."""
+"""Playing whole games: evaluation during training, and play of a trained network."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from dqnspeed.system import seeding
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8  # environments that play an evaluation side by side
-LONGEST = 200_000  # agent steps in each environment at most; a greedy policy may go in circles for ever
-SEEDS = 2**31  # evaluation's seeds are those of actors nobody has
+LONGEST = 200_000  # most agent steps in each environment; a greedy policy may loop for ever
+SEEDS = 2**31  # above the numbers of all actors, for seeds of evaluations
 
 
 @dataclass(frozen=True)
 class Game(Episode):
-    """A game that was played for its result; ``digest`` is the same for games of the same actions and rewards."""
+    """A game played to its end; ``digest`` is equal for games with the same actions and rewards."""
 
     digest: bytes = b""
 
 
 def with_starts(run: RunConfig, noop_max: int) -> RunConfig:
-    """``run`` with up to ``noop_max`` no-ops at the start of an ALE game; 0 keeps the starts that it has.
+    """``run`` with up to ``noop_max`` no-ops at the start of an ALE game; 0 keeps its own.
 
-    Without them ALE begins every game alike, whatever the seed, and a greedy policy plays one game over and over.
+    Without them ALE starts every game the same, whatever the seed, and a greedy policy repeats one game.
     """
     if not noop_max or atari_game(run.env) is None:
         return run
@@ -48,7 +48,7 @@ def with_starts(run: RunConfig, noop_max: int) -> RunConfig:
 
 
 def copies(games: Sequence[Game]) -> str:
-    """A sentence where some of the games are copies of others, else nothing."""
+    """A sentence if some of the games are copies of others, else an empty string."""
     if (different := distinct(games)) == len(games):
         return ""
     return (
@@ -58,7 +58,7 @@ def copies(games: Sequence[Game]) -> str:
 
 
 def distinct(games: Sequence[Game]) -> int:
-    """How many of the games are no copies of another."""
+    """Number of games that differ."""
     return len({game.digest for game in games})
 
 
@@ -71,12 +71,12 @@ def play_games(
     watch: Callable[[np.ndarray, np.ndarray, Step], None] = lambda *_: None,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[Game]:
-    """Play ``games`` whole games, shared out over the environments so that short ones count no more than long ones.
+    """Play ``games`` whole games, a fixed number in each environment, so that short games are not preferred.
 
     Args:
         act: actions ``(N,)`` for observations ``(N, stack * C, ...)``.
         watch: called after each step with the observations acted on, the actions, and the step.
-        give_up: asked before each step; True ends the play.
+        give_up: called before each step; True ends the play.
     """
     count = env.num_envs
     left = [games // count + (i < games % count) for i in range(count)]
@@ -102,8 +102,8 @@ def play_games(
 class Evaluator:
     """Every ``eval.every_steps`` agent steps: ``eval.episodes`` games by the greedy policy.
 
-    Its environments and seeds are its own, so that training goes on as if it had not been; each evaluation has new
-    seeds. ``mean`` is the mean return of the last one.
+    It has its own environments and seeds, so training is not affected; each evaluation has new seeds. ``mean`` is the
+    mean return of the last one.
     """
 
     def __init__(self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device):
@@ -120,7 +120,7 @@ class Evaluator:
         return self._next is not None and agent_steps >= self._next
 
     def play(self, agent_steps: int, give_up: Callable[[], bool]) -> list[Game]:
-        """The games of one evaluation; none where it was given up."""
+        """The games of one evaluation; none if it was given up."""
         assert self._config.every_steps is not None
         number = self.count + 1
         rng = np.random.default_rng([self._seed, SEEDS, number])

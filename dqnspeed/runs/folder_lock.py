@@ -1,4 +1,4 @@
-"""A run's folder belongs to one run, and to one process at a time."""
+"""A lock on a run's folder: one run, and one process at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dqnspeed.tracking.run_folder import LOCK, holds_run
 
 
 def new_folder(path: Path) -> Path:
-    """Make ``path``, or where that exists ``path_2``, ``path_3``, ...; no two processes are given the same."""
+    """Make ``path``, or where that exists ``path_2``, ``path_3``, ...; no two processes get the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     names = itertools.chain([path.name], (f"{path.name}_{number}" for number in itertools.count(2)))
     return next(made for made in map(path.with_name, names) if _is_new(made))
@@ -29,9 +29,9 @@ def _is_new(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
-    """Hold ``folder`` for this process; the system lets go of it however the process ends.
+    """Lock ``folder`` for this process; the system releases the lock when the process ends.
 
-    A process may claim again what it holds; the first of its claims to end lets go.
+    A process may lock a folder twice; the first of the two blocks to end releases it.
 
     Raises:
         ConfigError: a new run finds another run there; the run to be resumed is still running, or its folder cannot

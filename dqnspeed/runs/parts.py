@@ -1,4 +1,4 @@
-"""The parts of a run: made in their order, or brought back to where a checkpoint left them."""
+"""The parts of a run: made in order, or restored from a checkpoint."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is to be.
+    """The input of a run.
 
     Args:
         run: the checked configuration; ``spec``: the shapes of its environment.
         config: the same configuration as plain data, for the trackers.
-        label: the run's name among others; ``group``: the name of the sweep it belongs to.
-        state: what it goes on from; empty where it begins again from its first step, ``None`` for a new run.
+        label: the run's name; ``group``: the name of its sweep.
+        state: what it resumes from; empty if it starts again from its first step, ``None`` for a new run.
     """
 
     run: RunConfig
@@ -99,7 +99,7 @@ class Learning:
 
 
 class Acting:
-    """The parts that act and remember, and the schedule between them and the learner. They close with ``resources``."""
+    """The actors, the memory, and the schedule between them and the learner. They close with ``resources``."""
 
     def __init__(self, learning: Learning, resources: contextlib.ExitStack):
         plan, learner, progress = learning.plan, learning.learner, learning.progress
@@ -120,20 +120,20 @@ class Acting:
         self.schedule: UpdateSchedule = make_schedule(run, self.memory, learning.start, progress.agent_steps)
 
     def _load(self, state: State, learning: Learning) -> None:
-        if stored := state.pop("replay"):  # it may be half of the machine's memory
+        if stored := state.pop("replay"):  # it may take half of the machine's memory
             self.memory.load_state_dict(stored)
             return
         steps = learning.run.algo.learning_starts
         learning.start = LearningStart(learning.progress.agent_steps + steps, learning.learner.updates)
         log.info(
             "the replay was not saved (checkpoint.replay=false): it is filled anew for %s agent steps before learning "
-            "goes on", f"{steps:,}",
+            "continues", f"{steps:,}",
         )  # fmt: skip
 
 
 def snapshot(learning: Learning, acting: Acting) -> State:
-    """All that the run needs to go on; the actors must be at rest."""
-    learning.videos.finish()  # those that the files name
+    """All that the run needs to resume; the actors must be paused."""
+    learning.videos.finish()  # the files name them
     return {
         "config": learning.plan.config,
         "learner": learning.learner.state_dict(),
@@ -149,7 +149,7 @@ def snapshot(learning: Learning, acting: Acting) -> State:
 
 
 def prepare_process(run: RunConfig) -> None:
-    """Forget the peaks of jobs before this one, seed everything, and give torch its threads."""
+    """Reset peak memory, seed everything, and set torch's threads."""
     machine.reset_peak_rss()
     machine.reset_peak_gpu()
     seeding.seed_everything(run.seed)

@@ -16,7 +16,7 @@ from dqnspeed.system.signals import StopSignals
 
 @dataclass(frozen=True)
 class LearningStart:
-    """Where a schedule counts from: agent ``steps``, and ``updates`` done before in a run that was resumed."""
+    """Where a schedule counts from: agent ``steps`` and ``updates``."""
 
     steps: int
     updates: int
@@ -31,7 +31,7 @@ class UpdateSchedule(Protocol):
 
 
 class RatioSchedule:
-    """One update for ``steps_per_update`` agent steps, from ``start`` on; actors may be ``ahead`` by some steps."""
+    """One update per ``steps_per_update`` agent steps, from ``start`` on; actors may be ``ahead`` by some steps."""
 
     def __init__(self, steps_per_update: float, start: LearningStart, ahead: float = 0):
         self._steps_per_update, self._start, self._ahead = steps_per_update, start, ahead
@@ -48,7 +48,7 @@ class RatioSchedule:
 
 
 class FreeSchedule:
-    """One update after another from ``start`` on, however fast steps come in."""
+    """One update after another from ``start`` on, whatever the rate of steps."""
 
     def __init__(self, start: LearningStart):
         self._start = start
@@ -61,10 +61,10 @@ class FreeSchedule:
 
 
 class MemorySchedule:
-    """As many updates as the memory has batches for; actors are never more ahead than ``memory.capacity``.
+    """As many updates as the memory has batches; actors are ahead by at most ``memory.capacity``.
 
     Args:
-        agent_steps: collected so far, those included that wait in the memory.
+        agent_steps: collected so far, including those waiting in the memory.
     """
 
     def __init__(self, memory: OrderedMemory, batch_size: int, agent_steps: int):
@@ -79,7 +79,7 @@ class MemorySchedule:
 
 
 def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_steps: int = 0) -> UpdateSchedule:
-    """The schedule that ``algo`` and ``parallelism.replay_ratio`` ask for, after ``agent_steps`` of a resumed run."""
+    """The schedule of ``algo`` and ``parallelism.replay_ratio``, after ``agent_steps`` of a resumed run."""
     if not run.has_replay:
         return MemorySchedule(cast("OrderedMemory", memory), run.algo.batch_size, agent_steps)
     if run.replay_ratio is None:
@@ -89,7 +89,7 @@ def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_st
 
 
 def schedule_sentence(run: RunConfig) -> str:
-    """What the schedules of a run come to, told at its start: how often it updates, and what falls over how long."""
+    """A sentence on the schedules of a run: how often it updates, and what is annealed over how long."""
     per_step, parts = run.updates_per_step, list[str]()
     if per_step is None:
         parts.append(f"updates of {run.algo.batch_size} as fast as they go")
@@ -108,7 +108,7 @@ def schedule_sentence(run: RunConfig) -> str:
 
 
 class StopRule:
-    """Ends a run: solved, out of steps, out of time, or told to stop."""
+    """Ends a run: solved, out of steps, out of time, or by a signal."""
 
     def __init__(self, stop: StopConfig, signals: StopSignals):
         self._bound = math.inf if stop.reward_bound is None else stop.reward_bound
@@ -118,14 +118,14 @@ class StopRule:
         self.reason: str | None = None
 
     def is_asked(self) -> bool:
-        """Whether a signal asked for the end."""
+        """Whether a signal was received."""
         return self._signals.received is not None
 
     def holds(self, progress: Progress, eval_mean: float | None = None) -> bool:
         """Whether the run is over; ``reason`` then says why.
 
         Args:
-            eval_mean: mean return of the last evaluation, which counts in place of training's with ``stop.on=eval``.
+            eval_mean: mean return of the last evaluation, which replaces training's with ``stop.on=eval``.
         """
         if self._signals.received is not None:
             self.reason = self._signals.received.name

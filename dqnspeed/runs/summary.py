@@ -1,4 +1,4 @@
-"""What a run has come to so far, and ``summary.json``, what it came to in the end."""
+"""The progress of a run, and its ``summary.json``."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ class Progress:
         self.clock, self.timer = Clock(), Timer(("sampling", "updating"))
         self.returns = Returns(run.stop.window)
         self.startup_s = 0.0
-        self.busy: str | None = None  # why this machine makes the run slower than it could be
+        self.busy: str | None = None  # why other load on this machine slows the run down
         self._created = time.perf_counter()
         self.agent_steps = 0
         self.time_to_solve_s: float | None = None
         self.time_to_solve_avg_s: float | None = None
         self._bound = math.inf if run.stop.reward_bound is None else run.stop.reward_bound
         self.resumed_at: list[int] = []  # agent steps
-        self.lost_s, self.time_is_lower_bound = 0.0, False  # of training whose steps a kill took, as far as it is known
+        self.lost_s, self.time_is_lower_bound = (
+            0.0,
+            False,
+        )  # of training that was lost by kills, as far as known
         self.learning_start: tuple[float, int, int] | None = None  # seconds, agent steps and updates
         self._epsilon = 1.0
         self._loss = Ema()
@@ -57,10 +60,10 @@ class Progress:
         self._epsilon = collected.epsilon
 
     def new_episodes(self, collected: Collected) -> Iterator[tuple[int, Episode]]:
-        """The games that ended, numbered from 1, each counted as it is handed out.
+        """The games that ended, numbered from 1, each counted as it is yielded.
 
-        ``time_to_solve_avg_s`` is the moment when the exponential mean first reached the bound: the stop rule of the
-        book's programs (PTAN). It begins at the first game, so a lucky one may be enough; it ends nothing here.
+        ``time_to_solve_avg_s`` is when the exponential mean first reached the bound: the stop rule of the book's
+        programs (PTAN). It starts at the first game, so one good game may be enough; here it does not end the run.
         """
         for episode in collected.episodes:
             self.returns.add(episode)
@@ -70,12 +73,12 @@ class Progress:
             yield self.returns.count, episode
 
     def learning(self, updates: int) -> None:
-        """An update is about to be done; remembers when this segment of the run began to learn."""
+        """An update is about to be done; records when this segment of the run started to learn."""
         if self.learning_start is None:
             self.learning_start = (self.clock.now(), self.agent_steps, updates)
 
     def warn_busy(self, sentence: str | None) -> None:
-        """Warn of what other processes do to this run; the summary keeps what was told first."""
+        """Log a warning about the load of this machine; the summary keeps the first."""
         if sentence is not None:
             log.warning("%s", sentence)
             self.busy = self.busy or sentence
@@ -84,11 +87,11 @@ class Progress:
         self.time_to_solve_s = self.clock.now()
 
     def report_is_due(self) -> bool:
-        """By the time that passes for people, also while the training's clock stands still for evaluations."""
+        """By wall clock, also while the training clock stands still for evaluations."""
         return time.monotonic() >= self._next_report
 
     def metrics(self, stats: Mapping[str, float], updates: int) -> dict[str, float]:
-        """The metrics of a report; those without a value yet are NaN."""
+        """The metrics of a report; those without a value are NaN."""
         self._next_report = time.monotonic() + self._every
         if math.isfinite(stats["train/loss"]):
             self._loss.add(stats["train/loss"])
@@ -102,7 +105,7 @@ class Progress:
         }
 
     def speed_while_learning(self, updates: int) -> dict[str, float]:
-        """``perf/*`` since this segment of the run began to learn; since its first step where it did not."""
+        """``perf/*`` since this segment of the run started to learn; since its first step if it did not."""
         then, steps, before = self.learning_start or self._segment_start
         seconds, collected = self.clock.now() - then, self.agent_steps - steps
         return rates(seconds, collected, updates - before, self._batch_size, self._frame_skip)
@@ -133,7 +136,7 @@ class Progress:
         self._begin_segment(updates)
 
     def count_lost(self, logged: float | None, updates: int) -> bool:
-        """Count the time that passed after the checkpoint a run goes on from: until ``logged``, ``None`` if unknown.
+        """Count the time lost after the checkpoint that a run resumes from: until ``logged``, ``None`` if unknown.
 
         Returns:
             Whether there was any.
@@ -164,7 +167,7 @@ def summarize(
 ) -> dict[str, Any]:
     """The contents of ``summary.json``.
 
-    Speeds and the replay ratio leave the warm-up out; in a run that was resumed they are those of its last segment.
+    Speeds and the replay ratio exclude the warm-up; those of a resumed run are of its last segment.
     """
     speed = progress.speed_while_learning(updates)
     mean = progress.returns.mean
@@ -207,7 +210,7 @@ def summarize(
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> list[str]:
-    """Write ``summary.json`` whole or not at all; returns what could not be written, and why."""
+    """Write ``summary.json``; returns what could not be written, and why."""
     try:
         atomic.write_json(folder / SUMMARY, summary)
     except OSError as error:
@@ -216,5 +219,5 @@ def write_summary(folder: Path, summary: dict[str, Any]) -> list[str]:
 
 
 def _rounded(value: float | None) -> float | None:
-    """``value`` for JSON, which knows no NaN and no infinity."""
+    """``value`` for JSON; NaN and infinity become None."""
     return None if value is None or not math.isfinite(value) else round(value, 3)

@@ -1,4 +1,4 @@
-"""Seeing a run: its files, the terminal, TensorBoard and W&B."""
+"""Tracking of a run: its files, the terminal, TensorBoard and W&B."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def make_trackers(
     sizes: Mapping[str, int] | None = None,
     seconds: float = 0.0,
 ) -> Trackers:
-    """The trackers of a run. What cannot start but the files and the terminal is named in a warning and left out.
+    """The trackers of a run. A service that cannot start is named in a warning and left out.
 
     Args:
-        label: the run's name among others.
-        resumed_at: agent step at which a run is resumed, whose files are there already; ``None`` for a new run.
-        sizes: bytes of those files at that step; what was written later is taken back.
-        seconds: of training when the run goes on, where some of them went into work that was lost.
+        label: the run's name.
+        resumed_at: agent step at which a run is resumed, whose files exist; ``None`` for a new run.
+        sizes: bytes of those files at that step; what was written later is removed.
+        seconds: of training when the run resumes, if some were spent on lost work.
     """
     if resumed_at is not None:
         shorten(folder, sizes or {}, seconds)
@@ -63,7 +63,7 @@ def make_trackers(
     for service, make in services:
         try:
             trackers.append(make())
-        except Exception as error:  # training goes on without it
+        except Exception as error:  # training continues without it
             log.warning("%s could not start and is off for this run: %s", service, error)
     return Trackers([*trackers, make_progress(run, label)])
 

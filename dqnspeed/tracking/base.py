@@ -1,4 +1,4 @@
-"""What a tracker is, and how one that fails is kept from ending a training."""
+"""The interface of a tracker; one that fails does not end a training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class Tracker:
-    """Receives what happens in a run; each method does nothing unless a tracker needs it."""
+    """Receives the events of a run; each method does nothing by default."""
 
     def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
         """A whole game ended: the ``number``-th of the run, at agent step ``step`` after ``seconds``.
@@ -31,7 +31,7 @@ class Tracker:
 
 
 class Trackers(Tracker):
-    """Hands everything to several trackers. One that fails is named once and left out from then on."""
+    """Passes everything to several trackers. One that fails is named once and then left out."""
 
     def __init__(self, trackers: Sequence[Tracker]):
         self._trackers = list(trackers)
@@ -52,6 +52,6 @@ class Trackers(Tracker):
         for tracker in list(self._trackers):
             try:
                 call(tracker)
-            except Exception as error:  # training goes on whatever a tracker does
+            except Exception as error:  # training continues whatever a tracker does
                 self._trackers.remove(tracker)
                 log.warning("%s failed and is off for the rest of this run: %s", type(tracker).__name__, error)

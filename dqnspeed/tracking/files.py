@@ -23,7 +23,7 @@ BLOCK = 1 << 16  # bytes read at once where a file is searched from its end
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
-    """Bytes in each file of ``folder`` now, and safely on disk where the disk can promise that."""
+    """Bytes in each file of ``folder`` now, after fsync where that works."""
     sizes = {}
     for name in FILES:
         with contextlib.suppress(FileNotFoundError), (folder / name).open("rb") as file:
@@ -34,11 +34,11 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> None:
-    """Take back what was written after :func:`file_sizes`: it belongs to steps that are going to be trained again.
+    """Remove what was written after :func:`file_sizes`: it belongs to steps that will be trained again.
 
     Args:
-        seconds: of training when the run goes on, where the steps that are lost took some of them. The last report that
-            stays is repeated at that time, so that curves show it and a run that is killed once more knows it.
+        seconds: of training when the run resumes, if some were spent on lost steps. The last report that stays is
+            repeated at that time, so that curves show it and it is known if the run is killed once more.
     """
     for name in FILES:
         with contextlib.suppress(FileNotFoundError), (folder / name).open("rb+") as file:
@@ -46,7 +46,7 @@ def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> Non
             if name == METRICS:
                 last = _last_report(file, end) or {"step": 0, "time": 0.0}
                 if last["time"] < seconds:
-                    # Over what is taken back, and before it is: a kill in between must not lose it.
+                    # Written before the rest is removed, so that a kill in between does not lose it.
                     file.seek(end)
                     end += file.write(_json_line({**last, "time": round(seconds, 3)}))
                     file.flush()
@@ -54,8 +54,8 @@ def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> Non
 
 
 def time_logged(folder: Path, size: int) -> float | None:
-    """Seconds of training in the last whole line of ``metrics.jsonl``; ``None`` where it has not even ``size`` bytes,
-    or they cannot be read."""
+    """Seconds of training in the last whole line of ``metrics.jsonl``; ``None`` if it has fewer than ``size`` bytes or
+    cannot be read."""
     with contextlib.suppress(OSError), (folder / METRICS).open("rb") as file:
         end = _end_of_lines(file, os.fstat(file.fileno()).st_size)
         report = _last_report(file, end)
@@ -95,7 +95,7 @@ class FolderGoneError(RuntimeError):
 
 
 class FolderCheck:
-    """Whether ``file``, which is held open somewhere in this process, is still what its path leads to."""
+    """Checks that the path of ``file``, which this process keeps open, still leads to that file."""
 
     def __init__(self, file: Path):
         self._file = file
@@ -103,7 +103,7 @@ class FolderCheck:
         self._id = self._file_id()
 
     def check(self) -> None:
-        """Raise :class:`FolderGoneError` where it is not: whatever is written there is lost, or another run's."""
+        """Raise :class:`FolderGoneError` if it does not: what is written there is lost, or another run's."""
         if self._id is None or self._file_id() != self._id:
             raise FolderGoneError(
                 f"{self._file.parent}: this folder was deleted, moved or replaced while the run wrote to it "
@@ -115,16 +115,16 @@ class FolderCheck:
             found = self._file.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError:  # a network's disk that cannot be asked now
+        except OSError:  # a network disk that does not answer now
             return self._id
         return found.st_dev, found.st_ino
 
 
 class Lines:
-    """A file that whole lines are appended to, at once.
+    """A file to which whole lines are appended, unbuffered.
 
-    A disk that refuses a line is a warning, once; nothing of that line stays, and later ones are tried again. What a
-    power cut left of a line is taken away before the next one.
+    If a line cannot be written, a warning is logged once, nothing of it stays, and later ones are tried. The rest of a
+    line after a power cut is removed before the next one.
     """
 
     def __init__(self, path: Path, header: str = ""):
@@ -148,7 +148,7 @@ class Lines:
             with contextlib.suppress(OSError):
                 self._file.truncate(size)
             if not self._refused:
-                log.warning("%s could not be written, training goes on without these lines: %s", self._path, error)
+                log.warning("%s could not be written, training continues without these lines: %s", self._path, error)
             self._refused = True
 
     def add_row(self, values: Iterable[object]) -> None:
@@ -160,7 +160,7 @@ class Lines:
 
 
 class JsonLines(Tracker):
-    """``metrics.jsonl``: one line a report, the source of truth for every later report."""
+    """``metrics.jsonl``: one line a report; later reports are made from it."""
 
     def __init__(self, path: Path):
         self._lines = Lines(path)

@@ -1,4 +1,4 @@
-"""Clocks and means of a run, and the metrics made of them."""
+"""Clocks and means of a run, and their metrics."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from dqnspeed.envs import Episode
 
-WINDOW_S = 10.0  # "current" speed looks back this far
+WINDOW_S = 10.0  # window of the current speed
 ALPHA = 0.98  # of the exponential means
 
 
 class Clock:
-    """Seconds of training: since :meth:`start`, which is the first environment step, but for what was left out."""
+    """Seconds of training since :meth:`start`, the first environment step, without those in :meth:`stopped`."""
 
     def __init__(self) -> None:
         self._started: float | None = None
@@ -33,7 +33,7 @@ class Clock:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """What happens inside takes no time."""
+        """The clock stands still inside."""
         begin = time.perf_counter()
         try:
             yield
@@ -42,7 +42,7 @@ class Clock:
 
 
 class Timer:
-    """Adds up the seconds spent in named parts of the loop: ``with timer("sampling"): ...``."""
+    """Sums the seconds spent in named parts of the loop: ``with timer("sampling"): ...``."""
 
     def __init__(self, parts: Sequence[str]):
         self.seconds = dict.fromkeys(parts, 0.0)
@@ -118,7 +118,7 @@ class Speed:
         self._samples: deque[tuple[float, int, int]] = deque([(seconds, steps, updates)])
 
     def metrics(self, seconds: float, steps: int, updates: int) -> dict[str, float]:
-        """Metrics at this moment; also remembers it."""
+        """Metrics now; also adds this moment to the window."""
         self._samples.append((seconds, steps, updates))
         while len(self._samples) > 2 and seconds - self._samples[1][0] >= WINDOW_S:
             self._samples.popleft()
@@ -140,8 +140,8 @@ def rates(seconds: float, steps: int, updates: int, batch_size: int, frame_skip:
 def times(device: str, *parts: Mapping[str, float]) -> dict[str, float]:
     """``time/*`` metrics: seconds since the start in each part of the loop.
 
-    With a ``device`` that works on while the host goes on they are ``time/host_*``: the host waits in whichever part
-    needs the device's results next, so they do not tell what the device was busy with.
+    With an asynchronous ``device`` they are ``time/host_*``: the host waits in whichever part needs the device's
+    results next, so they do not show what the device did.
     """
     prefix = "time/" if device == "cpu" else "time/host_"
     return {f"{prefix}{name}": value for part in parts for name, value in part.items()}

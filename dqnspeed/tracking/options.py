@@ -14,15 +14,15 @@ from dqnspeed.tracking.base import Tracker
 
 @dataclass(frozen=True)
 class Tracking(TrackingConfig):
-    """An option of ``tracking``: the usual trackers as its numbers switch them on, and further ones of a subclass."""
+    """An option of ``tracking``: the usual trackers, as switched on, and more that a subclass adds."""
 
     def further(
         self, folder: Path, config: Mapping[str, Any], name: str, resumed_at: int | None
     ) -> Iterator[tuple[str, Callable[[], Tracker]]]:
-        """What each further tracker is called, and what makes it.
+        """The name and the maker of each further tracker.
 
         Args:
-            folder: of the run; ``config`` its configuration as plain data; ``name`` what it is called among others.
+            folder: of the run; ``config``: its configuration as plain data; ``name``: its name.
             resumed_at: the agent step at which it is resumed, ``None`` for a new run.
         """
         yield from ()
@@ -31,4 +31,4 @@ class Tracking(TrackingConfig):
 @register("tracking", "standard")
 @dataclass(frozen=True)
 class Standard(Tracking):
-    """The usual trackers, and no others."""
+    """The usual trackers only."""

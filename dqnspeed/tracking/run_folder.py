@@ -1,4 +1,4 @@
-"""A run's folder: what its files are called, and what they hold."""
+"""A run's folder: names of its files, and reading them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAYED, TABLE = "play.json", "table.png"
 LOCK = ".lock"
 SWEEP = "multirun.yaml"  # above the folders of the runs of a sweep
 
-# The columns of episodes.csv, and what their values are.
+# The columns of episodes.csv, and the types of their values.
 EPISODE_COLUMNS: dict[str, Callable[[str], Any]] = {
     "episode": int, "return": float, "length": int, "env": int, "agent_step": int, "wall_time_s": float, "video": str,
 }  # fmt: skip
@@ -32,12 +32,12 @@ class DamagedError(Exception):
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run has begun to write there."""
+    """Whether a run has written there."""
     return (folder / METRICS).exists()
 
 
 def read_summary(folder: Path) -> Row:
-    """What a run came to.
+    """The summary of a run.
 
     Raises:
         DamagedError: there is no summary, or it cannot be read.
@@ -56,7 +56,7 @@ def read_metrics(folder: Path) -> tuple[list[Row], str]:
     """The reports of a run: numbers by the names of metrics, ``step`` and ``time``.
 
     Returns:
-        Those that can be read, and a sentence where something cannot.
+        Those that can be read, and a sentence if some cannot.
     """
     return _read_lines(folder / METRICS, _report)
 
@@ -65,7 +65,7 @@ def read_episodes(folder: Path) -> tuple[list[Row], str]:
     """The finished games of a run: values by the names of :data:`EPISODE_COLUMNS`.
 
     Returns:
-        Those that can be read, and a sentence where something cannot.
+        Those that can be read, and a sentence if some cannot.
     """
     return _read_lines(folder / EPISODES, _episode)
 

@@ -21,9 +21,9 @@ from dqnspeed.tracking.base import Tracker
 
 log = logging.getLogger(__name__)
 
-ANSWER_S = 4.0  # that W&B's server has, to answer at all and then to take a run
+ANSWER_S = 4.0  # time limit for W&B's server to answer, and then to start a run
 EVENTS = "events.out.tfevents.*"
-OF_A_GAME = ("episode/return", "episode/length")  # logged with each game, and again by no report
+OF_A_GAME = ("episode/return", "episode/length")  # logged with each game, not with reports
 
 _no_wandb: list[str] = []  # why W&B's server cannot be used, for the later jobs of a sweep
 
@@ -31,7 +31,7 @@ _no_wandb: list[str] = []  # why W&B's server cannot be used, for the later jobs
 class TensorBoard(Tracker):
     """Event files against agent step; TensorBoard itself shows them against wall clock too.
 
-    It calls a run by its folder, so the events lie in one that has the run's name.
+    It names a run by its folder, so the events are in one with the run's name.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], name: str, resumed_at: int | None = None):
@@ -62,9 +62,9 @@ class TensorBoard(Tracker):
 class WandB(Tracker):
     """Weights & Biases, offline unless asked; every metric against agent step and ``time/wall_s``.
 
-    Online, a resumed run goes on under its id, and shows the steps that were trained again twice. Offline runs cannot
-    be gone on with, so there each segment is a run of its own, ``<id>-<step it was resumed at>``, in one group.
-    A server that cannot be used makes this run, and the later ones of the process, offline ones; a warning says why.
+    Online, a resumed run continues under its id, and shows steps that were trained again twice. Offline runs cannot be
+    continued, so each segment is a run of its own, ``<id>-<step it was resumed at>``, in one group. If the server
+    cannot be used, this run and the later ones of the process are offline; a warning says why.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class WandB(Tracker):
         if tracking.wandb == "online":
             try:
                 if not _no_wandb:
-                    _ask_for_an_answer(wandb)
+                    _check_server(wandb)
                     run = begin("online", first)
             except Exception as error:
-                logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # of W&B, and as much in vain
+                logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # used by W&B; its errors add nothing
                 _no_wandb.append(" ".join(str(error).split()).rstrip("."))
             if run is None:
                 log.warning("tracking.wandb=online: W&B cannot be used (%s); this run is kept offline.", _no_wandb[0])
-        # An id that was tried online is not free again in this process.
+        # An id that was tried online cannot be used again in this process.
         fresh = resumed_at is None and tracking.wandb == "offline"
         self._run = run or begin("offline", first if fresh else f"{first}-{resumed_at or 0}")
         self._run.define_metric("*", step_metric="agent_step")
@@ -127,12 +127,12 @@ class WandB(Tracker):
         self._run.finish(exit_code=_exit_code(summary))
 
 
-def _ask_for_an_answer(wandb: Any) -> None:
-    """Raise :class:`OSError` where nothing answers at the address of W&B's server.
+def _check_server(wandb: Any) -> None:
+    """Raise :class:`OSError` if W&B's server does not answer.
 
-    W&B itself would wait for minutes, at its first call and again at the end of the process.
+    W&B itself would wait for minutes, at its first call and at the end of the process.
     """
-    url = wandb.setup(wandb.Settings(mode="offline", silent=True)).settings.base_url  # silent: nor ask for a key
+    url = wandb.setup(wandb.Settings(mode="offline", silent=True)).settings.base_url  # silent: do not ask for a key
     found: list[OSError] = [TimeoutError(f"no answer from {url} within {ANSWER_S:g} s")]
 
     def ask() -> None:
@@ -147,7 +147,7 @@ def _ask_for_an_answer(wandb: Any) -> None:
             return
         found.clear()
 
-    asking = threading.Thread(target=ask, daemon=True)  # looking up a name has no time limit of its own
+    asking = threading.Thread(target=ask, daemon=True)  # looking up a name has no time limit
     asking.start()
     asking.join(ANSWER_S)
     for error in list(found):
@@ -156,7 +156,7 @@ def _ask_for_an_answer(wandb: Any) -> None:
 
 
 def _exit_code(summary: Mapping[str, Any]) -> int:
-    """What a shell would be told of a run that ended so; W&B marks every code but 0 as failed."""
+    """The exit code of a run with this summary; W&B marks every code but 0 as failed."""
     reason = summary.get("stopped_by")
     if reason in ("SIGINT", "SIGTERM"):
         return 128 + signal.Signals[reason].value

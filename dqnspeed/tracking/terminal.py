@@ -1,4 +1,4 @@
-"""What the terminal shows: a live line where there is a terminal, a plain line now and then elsewhere."""
+"""Progress in the terminal: a live line, or plain lines if the output is no terminal."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dqnspeed.tracking.base import Tracker
 from dqnspeed.tracking.metrics import WINDOW_S
 
 PLAIN_EVERY_S = 10.0
-NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name where it is told again and again, and of its bar
-TREND_S, TREND_FROM_S = 60.0, 15.0  # the mean's change is told over the last minute, and not of a moment
+NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name in progress lines, and of its bar
+TREND_S, TREND_FROM_S = 60.0, 15.0  # window of the trend of the mean, and the least data for one
 BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
 
 
 def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path, resumed: bool = False) -> list[str]:
-    """What is about to happen, in a few lines: the run, its goal and limits, where it runs, where its files go.
+    """The first lines of a run: its name, goal and limits, where it runs, where its files go.
 
     Args:
-        label: the run's name among others; ``threads``: torch threads of the learner.
+        label: the run's name; ``threads``: torch threads of the learner.
     """
     game, stop, actors = atari_game(run.env), run.stop, run.parallelism.num_actors
     name = run.env.id if game is None or game.rom in run.env.id.lower() else f"{run.env.id} ({game.rom})"
@@ -42,14 +42,14 @@ def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path,
     limits = [f"{stop.max_steps:,} agent steps"] if stop.max_steps else []
     limits += [f"{stop.max_minutes:g} minutes"] if stop.max_minutes else []
     return [
-        f"{label}{' goes on' if resumed else ''}: {name}, algo={run.algo.name}, parallelism={where}, seed {run.seed}",
+        f"{label}{' resumes' if resumed else ''}: {name}, algo={run.algo.name}, parallelism={where}, seed {run.seed}",
         f"goal: {goal}; limits: {' or '.join(limits) or 'none, Ctrl-C saves and ends it'}",
         f"device {device}, {threads} torch {'thread' if threads == 1 else 'threads'}; files in {folder}",
     ]
 
 
 def show(metrics: Mapping[str, float], step: int, trend: str = "") -> list[str]:
-    """A run's state, what people look for first coming first."""
+    """A run's state, most important first."""
 
     def number(name: str, form: str) -> str:
         value = metrics.get(name, math.nan)
@@ -74,7 +74,7 @@ class Trend:
         self._means: deque[tuple[float, float]] = deque()
 
     def add(self, mean: float, seconds: float) -> str:
-        """The change in words; empty where too little is known."""
+        """The change as text; empty if there is too little data."""
         if not math.isfinite(mean):
             return ""
         self._means.append((seconds, mean))
@@ -85,7 +85,7 @@ class Trend:
 
 
 class Forecast:
-    """Says once how long the run will take here, when its speed while learning has been measured."""
+    """Estimates once how long the run will take, from its speed while learning."""
 
     def __init__(self, run: RunConfig):
         self._steps, self._which = run.stop.max_steps or 0, "stop.max_steps"
@@ -95,7 +95,7 @@ class Forecast:
         self._learning_since: float | None = None
 
     def add(self, metrics: Mapping[str, float], seconds: float) -> str | None:
-        """The sentence, once, from reports after ``seconds`` of training; speeds are those of the last ten."""
+        """The sentence, once, after enough reports; ``seconds`` of training so far."""
         speed = metrics.get("perf/steps_per_second", 0)
         if not self._steps or not metrics.get("perf/updates_per_second") or not speed:
             return None
@@ -109,18 +109,18 @@ class Forecast:
 
 
 class Limit:
-    """How far a run is towards the nearer of its limits."""
+    """Progress towards the nearer of a run's limits."""
 
     def __init__(self, run: RunConfig):
         self._steps, minutes = run.stop.max_steps, run.stop.max_minutes
         self._seconds = None if minutes is None else minutes * 60
 
     def done(self, step: int, seconds: float) -> float:
-        """Share of the limit used up, 0 where there is none."""
+        """Share of the limit used up, 0 without one."""
         return max(step / self._steps if self._steps else 0, seconds / self._seconds if self._seconds else 0)
 
     def left(self, step: int, seconds: float, steps_per_second: float) -> str:
-        """Time left to the nearer limit, in words."""
+        """Time left to the nearer limit, as text."""
         ways = []
         if self._seconds:
             ways.append(self._seconds - seconds)
@@ -134,7 +134,7 @@ class Limit:
 
 
 class RichProgress(Tracker):
-    """A live bar with the current state of the run, as much of it as the terminal is wide."""
+    """A live bar with the current state of the run, cut to the width of the terminal."""
 
     def __init__(self, run: RunConfig, label: str):
         self._limit, self._trend, self._forecast = Limit(run), Trend(), Forecast(run)
@@ -186,7 +186,7 @@ def _short(label: str) -> str:
 
 
 def make_progress(run: RunConfig, label: str) -> Tracker:
-    """The progress that ``tracking.progress`` asks for; ``auto`` looks whether there is a terminal."""
+    """The progress of ``tracking.progress``; ``auto``: ``rich`` in a terminal, else ``plain``."""
     kind = run.tracking.progress
     if kind == "auto":
         kind = "rich" if Console().is_terminal else "plain"

@@ -1,4 +1,4 @@
-"""Videos: mp4 files, and those of training games, cut from the replay."""
+"""Videos: mp4 files, and recordings of training games from the memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from dqnspeed.tracking.run_folder import VIDEOS
 
 log = logging.getLogger(__name__)
 
-CONSOLE_FPS, OTHER_FPS = 60, 30  # frames in a second of an Atari game, and of what has no rate of its own
-PENDING = 4  # videos that may wait to be encoded
-WIDTH = 320  # pixels, at least, of a video made of observations
+CONSOLE_FPS, OTHER_FPS = 60, 30  # frames per second of Atari games, and of environments without render_fps
+PENDING = 4  # videos that may be waiting for the encoder
+WIDTH = 320  # least pixels of a video of observations
 # A colour for each channel of boards and symbolic images; where several are set the last one shows.
 PALETTE = np.array(
     [(230, 230, 230), (76, 175, 80), (33, 150, 243), (255, 152, 0), (233, 30, 99), (156, 39, 176), (255, 235, 59),
@@ -35,19 +35,19 @@ PALETTE = np.array(
 
 
 def check_video(run: RunConfig, spec: EnvSpec) -> None:
-    """Raise :class:`ConfigError` where ``tracking.video_every`` asks for videos that cannot be made."""
+    """Raise :class:`ConfigError` if ``tracking.video_every`` is set and videos cannot be made."""
     if not run.tracking.video_every:
         return
     if len(spec.frame_shape) != 3:
         raise ConfigError(
-            f"tracking.video_every={run.tracking.video_every}: films what the agent sees, and {run.env.id} shows it "
+            f"tracking.video_every={run.tracking.video_every}: records what the agent sees, and {run.env.id} shows it "
             f"no images; record games with python -m dqnspeed.play record=true instead."
         )
     check_encoder(f"tracking.video_every={run.tracking.video_every}")
 
 
 def check_encoder(option: str) -> None:
-    """Raise :class:`ConfigError` where the library that writes mp4 files is not installed."""
+    """Raise :class:`ConfigError` if the library that writes mp4 files is not installed."""
     if importlib.util.find_spec("imageio_ffmpeg") is None:
         raise ConfigError(f"{option}: needs an encoder; pip install 'dqnspeed[play]' brings it.")
 
@@ -96,10 +96,10 @@ def enlarge(image: np.ndarray, width: int) -> np.ndarray:
 
 
 class EpisodeVideos:
-    """Films every ``tracking.video_every``-th training game, as the agent saw it.
+    """Records every ``tracking.video_every``-th training game, as the agent saw it.
 
-    The frames are those in memory, so that playing is not slowed down and every parallelism and backend can be
-    filmed; a game longer than its ring loses its beginning. Encoding happens in a thread.
+    Frames come from the memory, so recording does not slow acting down and works with every parallelism and backend; of
+    a game longer than its ring the start is missing. A thread encodes.
     """
 
     def __init__(self, folder: Path, run: RunConfig, spec: EnvSpec):
@@ -109,11 +109,11 @@ class EpisodeVideos:
         self._pending: deque[Future[None]] = deque()
 
     def record(self, number: int, episode: Episode, memory: Memory) -> str:
-        """The path, within the run's folder, of the video of the ``number``-th game; empty where it is not filmed."""
+        """The path, within the run's folder, of the video of the ``number``-th game; empty if it is not recorded."""
         if not self._every or number % self._every:
             return ""
         while len(self._pending) >= PENDING:
-            self._pending.popleft().exception()  # whole games wait in memory
+            self._pending.popleft().exception()  # waiting games take memory
         frames = memory.frames_of(episode.env, episode.end_row - episode.length, episode.end_row)
         name = f"{VIDEOS}/{video_name(number, episode)}"
         job = self._encoder.submit(
@@ -129,7 +129,7 @@ class EpisodeVideos:
         self._pending.clear()
 
     def close(self) -> None:
-        """Leave; what was not begun is not written."""
+        """Stop the encoder; videos still waiting are not written."""
         self._encoder.shutdown(wait=True, cancel_futures=True)
 
 

@@ -177,7 +177,7 @@ def test_options_of_play_are_checked(line: str, sentence: str) -> None:
 
 def test_filming_needs_images(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     result = cli(*TOY, "tracking.video_every=5")
-    assert result.returncode == 2 and "tracking.video_every=5: films what the agent sees" in result.stderr
+    assert result.returncode == 2 and "tracking.video_every=5: records what the agent sees" in result.stderr
 
 
 def test_pictures_of_frames() -> None:

@@ -131,18 +131,18 @@ def test_going_on_sets_aside_what_is_newer_and_what_was_half_written(tmp_path: P
 def test_a_run_without_any_checkpoint_is_not_begun_again_where_that_would_lose_it(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time": 50.0}\n')
     assert state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint) == {}
-    with pytest.raises(ConfigError, match="nothing to go on from"):
+    with pytest.raises(ConfigError, match="nothing to resume from"):
         state_to_resume(tmp_path, make_run("checkpoint=none").checkpoint)
     config = tmp_path / ".hydra" / "config.yaml"
     config.parent.mkdir()
     config.touch()
     assert state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint) == {}
     os.utime(config, (0, 0))  # it was begun long ago, and evaluations took the time
-    with pytest.raises(ConfigError, match="nothing to go on from"):
+    with pytest.raises(ConfigError, match="nothing to resume from"):
         state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint)
     config.unlink()
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time": 5000.0}\n')
-    with pytest.raises(ConfigError, match="nothing to go on from"):
+    with pytest.raises(ConfigError, match="nothing to resume from"):
         state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint)
 
 
@@ -165,6 +165,6 @@ def test_a_disk_that_is_full_leaves_the_previous_checkpoint_whole(
         checkpoints.save_periodic({"weights": np.ones(100_000)}, step=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [r.levelno for r in caplog.records] == [logging.WARNING] and "training goes on" in caplog.text
+    assert [r.levelno for r in caplog.records] == [logging.WARNING] and "training continues" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["step_0000000001.safetensors"]
     assert load(tmp_path / "step_0000000001.safetensors")["weights"].shape == (10,)

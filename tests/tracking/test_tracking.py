@@ -81,7 +81,7 @@ def test_a_run_begins_by_saying_what_it_is() -> None:
     ]
     run = make_toy("stop.max_steps=5000", "stop.on=eval", "eval.every_steps=100", "stop.reward_bound=3")
     assert opening(run, "toy", "cuda", 4, Path("x"), resumed=True) == [
-        "toy goes on: toy_envs:Counter-v0, algo=dqn, parallelism=serial, 1 environment, seed 0",
+        "toy resumes: toy_envs:Counter-v0, algo=dqn, parallelism=serial, 1 environment, seed 0",
         "goal: a mean return of 3 over the games of an evaluation; limits: 5,000 agent steps",
         "device cuda, 4 torch threads; files in x",
     ]
