@@ -1,4 +1,4 @@
-"""``python -m dqnspeed.train``: compose a configuration, check it, train; or go on with a run that was ended."""
+"""``python -m dqnspeed.train``: compose a configuration, check it and train; or resume a run."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _train(
         print(resuming.advice(_shown(folder)))
         if summary["not_written"]:
             print(f"dqnspeed: {lost}", file=sys.stderr)
-        # Ends a whole sweep, and tells the shell (or the cluster) which signal it was.
+        # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
         sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
     if summary["not_written"]:
         raise RunError(lost)

@@ -1,8 +1,8 @@
 """The one training loop: collect, store, learn, report, save.
 
-It knows its parts by what they do, not by which option made them: actors collect into a memory, the schedule says
-when updates are due, the memory gives the batches and the learner takes them. A replay, the queue of A3C, the rollouts
-of PPO and the single transitions that move a table are all memories.
+It uses its parts by their interfaces: actors collect into a memory, the schedule says when updates are due, the memory
+gives batches and the learner takes them. A replay, the queue of A3C, the rollouts of PPO and the single transitions of
+tabular Q-learning are all memories.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dqnspeed.tracking.run_folder import CONFIG
 
 log = logging.getLogger(__name__)
 
-FIRST_GAMES = 10  # training games before their mean return can be a best one, provisionally
+FIRST_GAMES = 10  # training games before a provisional best checkpoint
 
 
 def train(
@@ -44,13 +44,13 @@ def train(
     Args:
         run: the checked configuration; ``spec``: the shapes of its environment.
         config: the same configuration as plain data, for the trackers; ``group`` names the sweep it belongs to.
-        resume: go on with the run in ``folder`` from its newest checkpoint; from its start where it was killed
-            before the first was due.
-        label: the run's name among others, by default that of its rung.
+        resume: continue the run in ``folder`` from its newest checkpoint; from its start if it was killed before the
+            first was due.
+        label: the run's name, by default that of its rung.
 
     Raises:
-        ConfigError: the folder holds another run already; or the run to be resumed is still running, or left nothing
-            to go on from.
+        ConfigError: the folder holds another run already; or the run to be resumed is still running, or left no
+            checkpoint.
         ActorError: an actor process died, hung or raised.
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
         FolderGoneError: ``folder`` was deleted or moved.
@@ -59,7 +59,7 @@ def train(
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         resources.enter_context(locked_folder(folder, resume))
         state = state_to_resume(folder, run.checkpoint) if resume else None
-        keep_configuration(folder, config)
+        save_configuration(folder, config)
         plan = Plan(run, spec, folder, config, label or run.experiment.name, group, state)
         learning = Learning(plan, signals, resources)
         error: BaseException | None = None
@@ -73,16 +73,16 @@ def train(
     return summary
 
 
-def keep_configuration(folder: Path, config: Mapping[str, Any]) -> None:
-    """Keep a copy of the configuration in ``folder`` that a power cut cannot spoil, as Hydra's own can be."""
+def save_configuration(folder: Path, config: Mapping[str, Any]) -> None:
+    """Save a copy of the configuration in ``folder`` atomically, which Hydra's own is not."""
     try:
         atomic.write_json(folder / CONFIG, config)
     except OSError as error:
-        log.warning("%s could not be written, training goes on: %s", folder / CONFIG, error)
+        log.warning("%s could not be written, training continues: %s", folder / CONFIG, error)
 
 
 class Training:
-    """The loop that the parts of a run go round in."""
+    """The loop over the parts of a run."""
 
     def __init__(self, learning: Learning, acting: Acting):
         self.learning, self.acting = learning, acting
@@ -92,7 +92,7 @@ class Training:
         self.memory, self.actors, self.schedule = acting.memory, acting.actors, acting.schedule
         self.evaluator, self.checkpoints = learning.evaluator, learning.checkpoints
         self.trackers, self.videos, self.threads = learning.trackers, learning.videos, learning.threads
-        self.evaluated: Mapping[str, float] = {}  # of an evaluation that was not reported yet
+        self.evaluated: Mapping[str, float] = {}  # metrics of an evaluation not yet reported
 
     def loop(self) -> None:
         learner, actors, progress = self.learner, self.actors, self.progress
@@ -117,7 +117,7 @@ class Training:
         self.videos.finish()
 
     def learn(self) -> int:
-        """Do the updates that are due; returns how many they were."""
+        """Do the updates that are due; returns their number."""
         learner, progress = self.learner, self.progress
         if not learner.started:
             if progress.agent_steps >= self.learning.start.steps:
@@ -134,14 +134,14 @@ class Training:
         return due
 
     def absorb(self, collected: Collected) -> None:
-        """Count what came in."""
+        """Count new experience; record and track finished games."""
         self.progress.add(collected)
         for number, episode in self.progress.new_episodes(collected):
             video = self.videos.record(number, episode, self.memory)
             self.trackers.episode(number, episode, self.progress.agent_steps, self.progress.clock.now(), video)
 
     def pause(self) -> None:
-        """Bring the actors to rest and report what came of them; a loss that is not finite raises here, unsaved."""
+        """Pause the actors and report; a loss that is not finite raises here, before anything is saved."""
         self.absorb(self.actors.pause())
         self.report()
 
@@ -156,10 +156,10 @@ class Training:
             self.trackers.evaluation(evaluator.count, episodes, progress.agent_steps, progress.clock.now())
             self.evaluated = evaluation_metrics(episodes)
             if self.run.stop.on == "eval":
-                self.keep_if_best(evaluator.mean)
+                self.save_if_best(evaluator.mean)
 
     def report(self) -> None:
-        """Tell the trackers where the run stands, the newest evaluation included once."""
+        """Send metrics to the trackers, those of the newest evaluation once."""
         progress = self.progress
         self.learning.folder_check.check()
         progress.warn_busy(self.threads.adapt())
@@ -173,14 +173,14 @@ class Training:
         self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
         returns = progress.returns
         if self.run.stop.on == "train" and (returns.full or returns.count >= FIRST_GAMES):
-            self.keep_if_best(returns.mean, provisional=not returns.full)
+            self.save_if_best(returns.mean, provisional=not returns.full)
 
-    def keep_if_best(self, mean: float | None, provisional: bool = False) -> None:
-        """Keep the network as it is, to be played, if no ``mean`` return was as high before."""
+    def save_if_best(self, mean: float | None, provisional: bool = False) -> None:
+        """Save the network as ``best`` if ``mean`` return is the highest so far."""
         if mean is None or not self.checkpoints.is_best(mean, provisional):
             return
         weights = self.learner.network.state_dict()
-        # The learner's own look at what is not finite may lie some updates back.
+        # The learner's last check for finite weights may be some updates old.
         if all(w.isfinite().all() for w in weights.values()):
             facts = {"agent_steps": self.progress.agent_steps, "return_mean": mean}
             state = {"learner": {"network": weights}, "progress": facts, "config": self.learning.plan.config}

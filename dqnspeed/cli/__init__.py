@@ -1,1 +1,1 @@
-"""What the commands share: KEY=VALUE, composition, checks before anything is made, errors as one sentence."""
+"""What the commands share: KEY=VALUE, composition, checks before a run, errors as one sentence."""

@@ -1,4 +1,4 @@
-"""How every command is run: its version, its errors as one sentence, its exit code."""
+"""Running a command: its version, its errors as one sentence, its exit code."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ USAGE_EXIT_CODE = 2
 
 
 def run_app(job: Callable[..., Any]) -> None:
-    """Run a command; its errors come out as one sentence, and a sweep tells what became of its jobs."""
+    """Run a command; print errors as one sentence, and the failed jobs of a sweep."""
     if "--version" in sys.argv[1:]:
         print(about())
         return
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors over instead of printing them
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them
     find_modules_here()
     try:
         with one_sentence():
@@ -43,9 +43,9 @@ def run_app(job: Callable[..., Any]) -> None:
 
 @contextlib.contextmanager
 def one_sentence() -> Iterator[None]:
-    """Turns the mistakes of a user into one sentence on stderr and exit code 2, the bad end of a run into exit code 1.
+    """Print a mistake of the user as one sentence on stderr, with exit code 2, and a failed run with exit code 1.
 
-    ``HYDRA_FULL_ERROR=1`` shows the traceback before it.
+    ``HYDRA_FULL_ERROR=1`` prints the traceback first.
     """
     try:
         yield
@@ -65,7 +65,7 @@ def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
 
 
 def check_flags() -> None:
-    """Raise :class:`ConfigError` at a flag that Hydra would answer with its usage."""
+    """Raise :class:`ConfigError` at a flag that Hydra does not know."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):

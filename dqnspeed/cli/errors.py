@@ -1,4 +1,4 @@
-"""Mistakes of a user, each told as one sentence."""
+"""Mistakes of the user, each as one sentence."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ READERS = ("hydra", "omegaconf", "yaml")
 
 
 class RunError(Exception):
-    """A run that was begun came to no good end; the message is for the user."""
+    """A run failed after its start; the message is for the user."""
 
 
 def is_user_error(error: Exception) -> bool:
-    """Whether this is a mistake of the user: it is told as one, or Hydra and what reads options for it raised it."""
+    """Whether this is a mistake of the user: an error of configuration, or raised in Hydra, OmegaConf or YAML."""
     if isinstance(error, USER_ERRORS):
         return True
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -32,7 +32,7 @@ def is_user_error(error: Exception) -> bool:
 
 
 def explain(error: BaseException) -> str:
-    """One sentence for a composition error, with the nearest names where a name was mistyped."""
+    """One sentence for a composition error, with the nearest names if a name is unknown."""
     if isinstance(error, ConfigError):
         return str(error)
     cause = error
@@ -84,7 +84,7 @@ def explain(error: BaseException) -> str:
 
 
 def _as_written(key: str) -> str:
-    """``key=value`` where the command line gives it one."""
+    """``key=value`` as on the command line, else ``key``."""
     written = [a for a in sys.argv[1:] if a.lstrip("+").startswith(f"{key}=")]
     return written[-1].lstrip("+") if written else key
 

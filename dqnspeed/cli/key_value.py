@@ -1,4 +1,4 @@
-"""``KEY=VALUE``: how the command line of every small command is read, and its ``--help``."""
+"""``KEY=VALUE``: the command line of every small command, and its ``--help``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ KINDS = {
 
 @dataclass(frozen=True)
 class CommandLine(Generic[T]):
-    """How a command is called.
+    """The command line of a command.
 
     Attributes:
-        call: the command and what follows it, as its help shows it.
+        call: the command and its arguments, for the help.
         about: what the command does.
         schema: a frozen dataclass whose fields, each made by :func:`dqnspeed.config.options.option`, are its options.
-        others: what the arguments are that it takes besides, in words.
-        is_other: whether an argument that gives none of its options is one of those.
+        others: what other arguments it takes, in words.
+        is_other: whether an argument that sets no option is one of those.
     """
 
     call: str
@@ -41,7 +41,7 @@ class CommandLine(Generic[T]):
     is_other: Callable[[str], bool] = lambda _: False
 
     def read(self, arguments: Sequence[str]) -> tuple[T, list[str]]:
-        """The options that ``arguments`` give, and the other arguments; ``--help`` is answered and ends the command.
+        """The options in ``arguments``, and the other arguments; ``--help`` prints the help and exits.
 
         Raises:
             ConfigError: an option is unknown, missing, cannot be read or is out of range.
@@ -72,7 +72,7 @@ class CommandLine(Generic[T]):
 
 
 def parse(schema: type[T], arguments: Sequence[str]) -> T:
-    """An instance of ``schema``; where a key is given twice the last one counts.
+    """An instance of ``schema``; if a key is given twice the last one counts.
 
     Args:
         arguments: ``KEY=VALUE``, with keys of ``schema`` and values as Hydra reads them.
@@ -96,7 +96,7 @@ def parse(schema: type[T], arguments: Sequence[str]) -> T:
 
 
 def _value(argument: str, kind: Any) -> Any:
-    """The value of ``KEY=VALUE``; text may hold any sign, as paths do, but quotes and brackets must be closed."""
+    """The value of ``KEY=VALUE``; text may hold any character, but quotes and brackets must be closed."""
     key, _, text = argument.partition("=")
     if not text:
         raise ConfigError(f"{argument}: has no value.")

@@ -1,4 +1,4 @@
-"""``train.log``, where the disk may refuse it."""
+"""``train.log``, which may fail to be written."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 
 
 class LogFile(logging.FileHandler):
-    """``train.log``; a disk that refuses it is told in one sentence, once, and it is tried again with each record."""
+    """``train.log``; if it cannot be written one sentence is printed, once, and each record tries again."""
 
     _reported = False
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             super().emit(record)
-        except OSError:  # it could not even be opened
+        except OSError:  # it could not be opened
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -25,10 +25,8 @@ class LogFile(logging.FileHandler):
             return
         stream, self.stream = self.stream, None
         if stream is not None:
-            with contextlib.suppress(OSError):  # what it still holds goes with it
+            with contextlib.suppress(OSError):  # what is buffered is lost
                 stream.close()
-        if not self._reported and not isinstance(
-            error, FileNotFoundError
-        ):  # the run itself notices that its folder is gone
+        if not self._reported and not isinstance(error, FileNotFoundError):  # the run itself checks its folder
             print(f"dqnspeed: {self.baseFilename} could not be written: {error.strerror}.", file=sys.stderr)
         self._reported = True

@@ -1,4 +1,4 @@
-"""Checks before anything is made: of every job of a run or a sweep, and of the folder it is to write in."""
+"""Checks before a run: of every job of a run or a sweep, and of its output folder."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 
 
 class Preflight(Callback):
-    """Checks every job of a run or a sweep, and claims its folder, before Hydra writes the first file."""
+    """Checks every job of a run or a sweep, and locks its folder, before Hydra writes the first file."""
 
     def __init__(self) -> None:
         self._locks = contextlib.ExitStack()
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
-            HydraConfig.instance().cfg = cast("HydraConf", config)  # folders may be named by it
+            HydraConfig.instance().cfg = cast("HydraConf", config)  # folder names may refer to it
             if _is_set(config, "hydra.run.dir"):
                 _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
             _check_jobs([(config, config.hydra.overrides.task)])
@@ -66,10 +66,10 @@ class Preflight(Callback):
 
 
 def check_run(run: RunConfig) -> EnvSpec:
-    """Everything that can be wrong with a run before it begins; returns the shapes of its environment.
+    """Check everything about a run before it starts; returns the shapes of its environment.
 
     Raises:
-        ConfigError: the environment, the network, the execution and the memory of this machine do not go together.
+        ConfigError: environment, network, execution and this machine's memory do not fit together.
     """
     check_execution(run)
     check_threads(run)
@@ -105,7 +105,7 @@ def _check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> None:
 
 
 def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
-    """A sentence where nobody has said at which mean return the game counts as solved."""
+    """A sentence if no reward bound is known or set."""
     if run.stop.reward_bound is not None or compose.bound_of(run.env.id) is not None:
         return
     if not any("reward_bound=" in override for override in overrides):
@@ -137,7 +137,7 @@ def _jobs_in_new_folders(config: DictConfig) -> Iterator[tuple[DictConfig, list[
 
 @contextlib.contextmanager
 def _output_folder(config: DictConfig, mode: str) -> Iterator[None]:
-    """The folder of a ``run`` or a ``sweep``: what was asked for, else a new one, whose name Hydra gets."""
+    """Make and lock the folder of a ``run`` or a ``sweep``, by default a new one, and set its name in Hydra."""
     option, folder = f"hydra.{mode}.dir", Path(config.hydra[mode].dir)
     if not config.hydra[mode].dir:
         raise ConfigError(f"{option}=: name a folder.")
@@ -150,13 +150,13 @@ def _output_folder(config: DictConfig, mode: str) -> Iterator[None]:
         raise ConfigError(f"{option}={folder}: cannot be made ({error.strerror}).") from error
     if str(folder) != config.hydra[mode].dir:
         config.hydra[mode].dir = str(folder)
-        config.hydra.overrides.hydra.append(f"{option}={_quoted(str(folder))}")  # jobs of a sweep are composed anew
+        config.hydra.overrides.hydra.append(f"{option}={_quoted(str(folder))}")  # jobs of a sweep are composed again
     with locked_folder(folder, resumed=False):
         yield
 
 
 def _is_set(config: DictConfig, option: str) -> bool:
-    """Whether the command line says where to write; a default folder gets another name where it exists."""
+    """Whether the command line sets the folder; a default one that exists gets another name."""
     return any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra)
 
 

@@ -1,4 +1,4 @@
-"""``resume=FOLDER``: which run is to go on, with which configuration, from which checkpoint."""
+"""``resume=FOLDER``: the run to resume, its configuration and its checkpoint."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from dqnspeed.tracking.run_folder import (
 log = logging.getLogger(__name__)
 
 PREFIX = "resume="
-LAST_KEY = "device"  # what a whole configuration ends with
-# What may be set anew without making it another run; the rest is part of what was begun.
+LAST_KEY = "device"  # the last key of a whole configuration
+# What may be changed without making it another run.
 CHANGEABLE = (
     "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "execution.threads",
     "parallelism.timeout_s", "parallelism.env_threads",
@@ -49,7 +49,7 @@ CHANGEABLE = (
 
 @dataclass(frozen=True)
 class Resumption:
-    """A run that is to go on."""
+    """A run to resume."""
 
     folder: Path
     run: RunConfig
@@ -64,10 +64,10 @@ def asked_for(arguments: Sequence[str]) -> bool:
 
 
 def prepare(arguments: Sequence[str]) -> Resumption:
-    """Read and check the run that the command line names; what it changes is kept for the next time.
+    """Read and check the run that the command line names; save its overrides for the next time.
 
     Raises:
-        ConfigError: there is no such run, it is finished or still running, or it may not be changed in this way.
+        ConfigError: there is no such run, it is finished or still running, or an override may not be changed.
     """
     folder = _folder(arguments)
     overrides = [argument for argument in arguments if not argument.startswith(PREFIX)]
@@ -85,13 +85,13 @@ def prepare(arguments: Sequence[str]) -> Resumption:
 
 
 def load_run(folder: Path) -> DictConfig:
-    """The configuration of the run in ``folder``, with what it was resumed with.
+    """The configuration of the run in ``folder``, with the overrides of earlier resumes.
 
-    Hydra's file says what it was composed of; our own copies, in ``config.json`` and in every checkpoint, are written
-    so that a power cut cannot spoil them. Where these say otherwise they hold.
+    It is read from Hydra's files. The copies in ``config.json`` and in every checkpoint are written atomically, so they
+    are preferred if they differ.
 
     Raises:
-        ConfigError: there is no run, or no copy of its configuration is whole.
+        ConfigError: there is no run, or every copy of its configuration is damaged.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder.")
@@ -106,7 +106,7 @@ def load_run(folder: Path) -> DictConfig:
         cfg = _composed(folder, defaults)
         if found is None or not (differing := _differing(plain_of(cfg), found[1])):
             return cfg
-        problem = f"{HYDRA} is not what the run was begun with ({differing[0]})"
+        problem = f"{HYDRA} is not what the run was started with ({differing[0]})"
     except _DamagedConfigError as error:
         if found is None:
             raise ConfigError(f"{folder}: {error}, and there is no other copy of the run's configuration.") from error
@@ -116,38 +116,38 @@ def load_run(folder: Path) -> DictConfig:
 
 
 class _DamagedConfigError(Exception):
-    """A file of Hydra's is empty, cut or changed; the message says which."""
+    """A file of Hydra's is empty, truncated or changed; the message names it."""
 
 
 def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
-    """What the files in ``.hydra`` say.
+    """The configuration in the files of ``.hydra``.
 
     Raises:
-        _DamagedConfigError: one of them is not whole.
+        _DamagedConfigError: one of them is damaged.
     """
     name = HYDRA_CONFIG
     try:
         text = (folder / name).read_text()
         stored = OmegaConf.create(text)
-        # What is left of a file that was cut between two lines is still a configuration.
+        # A file that was cut between two lines is still valid YAML.
         if not isinstance(stored, DictConfig) or LAST_KEY not in stored or not text.endswith("\n"):
             raise _DamagedConfigError(f"{name} is empty or cut short")
         cfg = compose.upgraded(stored, defaults)
         if "noop_max" not in stored.get("eval", {}):
-            cfg.eval.noop_max = 0  # begun by a version whose evaluations had the run's own starts
-        OmegaConf.resolve(cfg.exploration)  # epsilon falls as it was begun to, whatever becomes of stop.max_steps
+            cfg.eval.noop_max = 0  # started by a version without eval.noop_max
+        OmegaConf.resolve(cfg.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
         name = RESUMED
         for override in OverridesParser.create().parse_overrides(_resumed_with(folder)):
             OmegaConf.update(cfg, override.key_or_group, override.value())
     except (_DamagedConfigError, ConfigError):
         raise
-    except Exception as error:  # the libraries raise as they please at what is no YAML, or no configuration
+    except Exception as error:  # the libraries raise many errors at broken YAML
         raise _DamagedConfigError(f"{name} cannot be read ({type(error).__name__})") from error
     return cfg
 
 
 def _own_copy(folder: Path) -> tuple[str, dict[str, Any]] | None:
-    """Where the configuration is whole, and what it is: ``config.json``, else the newest checkpoint."""
+    """The name of a whole copy of the configuration, and the copy: ``config.json``, else the newest checkpoint."""
     with contextlib.suppress(OSError, ValueError):
         copy = json.loads((folder / CONFIG).read_text())
         if isinstance(copy, dict) and LAST_KEY in copy:
@@ -162,7 +162,7 @@ def plain_of(cfg: DictConfig) -> dict[str, Any]:
 
 
 def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Options that both know and that differ, in words."""
+    """Options of both that differ, in words."""
     one, other = _flat(there), _flat(here)
     keys = [key for key in one if key in other and one[key] != other[key]]
     return [f"{key}={one[key]} there, {other[key]} here" for key in keys]
@@ -178,10 +178,10 @@ def _flat(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def advice(folder: Path) -> str:
-    """The command that goes on with the run in ``folder``, where it left something to go on from."""
+    """The command that resumes the run in ``folder``, if it left a checkpoint."""
     if not checkpoint.candidates(folder / CHECKPOINTS):
-        return "No checkpoint was saved to go on from."
-    return f"To go on: python -m dqnspeed.train {shlex.quote(f'{PREFIX}{folder}')}"
+        return "No checkpoint was saved to resume from."
+    return f"To resume: python -m dqnspeed.train {shlex.quote(f'{PREFIX}{folder}')}"
 
 
 def _folder(arguments: Sequence[str]) -> Path:
@@ -200,21 +200,21 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         key = override.key_or_group
         if override.is_sweep_override():
-            raise ConfigError(f"{override.input_line}: a run goes on with one value, not with a sweep.")
+            raise ConfigError(f"{override.input_line}: a run is resumed with one value, not with a sweep.")
         if not key.startswith(CHANGEABLE) or key not in known or str(override.input_line).startswith(("+", "~")):
-            raise ConfigError(f"{key}: is no option that a resumed run can change; {', '.join(CHANGEABLE)} are.")
+            raise ConfigError(f"{key}: cannot be changed in a resumed run; {', '.join(CHANGEABLE)} can.")
         OmegaConf.update(cfg, key, override.value())
     return cfg
 
 
 def _resumed_with(folder: Path) -> list[str]:
-    """Overrides that this run was resumed with before; raises whatever comes where they cannot be read."""
+    """Overrides of earlier resumes; raises if they cannot be read."""
     return _lines(folder / RESUMED)
 
 
 def _earlier_overrides(folder: Path) -> list[str]:
-    """Overrides that this run had before now; damaged files of them cost it no more than its full name."""
-    with contextlib.suppress(Exception):  # whatever a YAML parser raises
+    """Overrides of the start and of earlier resumes, for the run's label; none if their files are damaged."""
+    with contextlib.suppress(Exception):  # a YAML parser may raise anything
         return [*_lines(folder / HYDRA_OVERRIDES), *_resumed_with(folder)]
     return []
 
@@ -229,12 +229,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def _save_overrides(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:
-    """Keep ``overrides`` for the next time, and ``plain``, the configuration that they lead to."""
+    """Save ``overrides`` for the next time, and ``plain``, the configuration with them."""
     path = folder / CONFIG
     try:
         atomic.write_json(path, plain)
         path = folder / RESUMED
-        with contextlib.suppress(Exception):  # damaged; ``plain`` holds them too
+        with contextlib.suppress(Exception):  # damaged; ``plain`` includes them
             overrides = [*_resumed_with(folder), *overrides]
         path.parent.mkdir(exist_ok=True)
         atomic.write_text(path, OmegaConf.to_yaml(OmegaConf.create(overrides)))
@@ -243,17 +243,17 @@ def _save_overrides(overrides: list[str], plain: Mapping[str, Any], folder: Path
 
 
 def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:
-    """Raise :class:`ConfigError` where the newest checkpoint is of a run with another configuration."""
+    """Raise :class:`ConfigError` if the newest checkpoint is of a run with another configuration."""
     found = checkpoint.newest_config(folder / CHECKPOINTS)
     if found and (differing := foreign(found[1], plain)):
         raise ConfigError(
-            f"resume={folder}: {CHECKPOINTS}/{found[0].name} is of another run ({differing[0]}); take it away "
-            f"to go on from the one before it."
+            f"resume={folder}: {CHECKPOINTS}/{found[0].name} is of another run ({differing[0]}); move it away "
+            f"to resume from the one before it."
         )
 
 
 def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-    """In what the configuration of a checkpoint is that of another run than ``plain``, in words."""
+    """Differences between the configurations of a checkpoint and a run that make them different runs, in words."""
     return [pair for pair in _differing(theirs, plain) if not pair.startswith(CHANGEABLE)]
 
 
@@ -267,10 +267,10 @@ def _check_unfinished(run: RunConfig, folder: Path) -> None:
             "max_minutes": (stop.max_minutes, summary["wall_time_s"] / 60),
         }
     except (DamagedError, KeyError, TypeError):
-        return  # killed before it could write one, or that is damaged
+        return  # killed before it wrote one, or damaged
     bound, value = reached.get(reason, (None, None))
     if bound is not None and value is not None and value >= bound:
         raise ConfigError(
             f"resume={folder}: this run is finished (stop.{reason}={bound:g} was reached after "
-            f"{summary['agent_steps']:,} agent steps); raise stop.{reason} to go on."
+            f"{summary['agent_steps']:,} agent steps); raise stop.{reason} to resume."
         )

@@ -1,4 +1,4 @@
-"""The jobs of a sweep: what each is given, and what became of them."""
+"""The jobs of a sweep: their overrides and their failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dqnspeed.config.options import ConfigError
 
 
 class Sweep:
-    """What became of the jobs of the sweep that this process runs."""
+    """Counts the jobs of the sweep in this process, and records those that fail."""
 
     def __init__(self) -> None:
         self.jobs = self._started = 0
@@ -26,13 +26,13 @@ class Sweep:
 
     @contextlib.contextmanager
     def job(self, folder: Path) -> Iterator[None]:
-        """A job that fails inside is told and recorded, and the next one can begin."""
+        """Print and record the error of a job that fails inside, so that the next one can start."""
         self._started += 1
         try:
             yield
         except Exception as error:
             if not self.jobs:
-                raise  # a launcher runs it in a process of its own, and tells Hydra
+                raise  # a launcher runs it in another process and handles the error
             users = is_user_error(error)
             if FULL_ERROR or not (users or isinstance(error, RunError)):
                 traceback.print_exc()
@@ -41,8 +41,8 @@ class Sweep:
             self.failed.append(f"{folder}: {sentence.splitlines()[0]}")
 
     def report(self) -> list[str]:
-        """What there is to tell at the end: jobs that failed, and those that were left out."""
-        left, lines = self.jobs - self._started if self._started else 0, []  # a launcher may begin them elsewhere
+        """Lines for the end of a sweep: the jobs that failed, and the number that did not run."""
+        left, lines = self.jobs - self._started if self._started else 0, []  # a launcher may run them elsewhere
         if self.failed:
             lines = [f"dqnspeed: {len(self.failed)} of {self.jobs} jobs failed:", *(f"  {job}" for job in self.failed)]
         if left:
@@ -54,7 +54,7 @@ sweep = Sweep()
 
 
 def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
-    """The overrides of each job that Hydra's basic sweeper is going to run."""
+    """The overrides of each job that Hydra's basic sweeper will run."""
     params = cfg.hydra.sweeper.get("params") or {}
     overrides = [f"{key}={value}" for key, value in params.items()] + list(cfg.hydra.overrides.task)
     choices = dict[str, list[str]]()  # the last one given counts

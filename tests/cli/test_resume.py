@@ -437,18 +437,18 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     finished = (
         "resume=run: this run is finished (stop.max_steps=100 was reached after 100 agent steps); raise "
-        "stop.max_steps to go on."
+        "stop.max_steps to resume."
     )
     bad = {
         "resume=nowhere": "nowhere: there is no such folder.",
         "resume=empty": "empty: holds no run (no .hydra/config.yaml).",
         "resume=run": finished,
-        "resume=run num_envs=3": "num_envs: is no option that a resumed run can change",
-        "resume=run tracking=local": "tracking: is no option that a resumed run can change",
-        "resume=run stop.max_step=3": "stop.max_step: is no option that a resumed run can change",
+        "resume=run num_envs=3": "num_envs: cannot be changed in a resumed run",
+        "resume=run tracking=local": "tracking: cannot be changed in a resumed run",
+        "resume=run stop.max_step=3": "stop.max_step: cannot be changed in a resumed run",
         "resume=run stop.max_steps=-3": "stop.max_steps=-3: must be at least 1.",
         "resume=run stop.max_steps=abc": "stop.max_steps: Value 'abc'",
-        "resume=run stop.max_minutes=1,2": "stop.max_minutes=1,2: a run goes on with one value, not with a sweep.",
+        "resume=run stop.max_minutes=1,2": "stop.max_minutes=1,2: a run is resumed with one value, not with a sweep.",
         "resume=run -m": "-m: does not go with resume=",
         "resume=": "resume: name one folder of a run.",
     }
