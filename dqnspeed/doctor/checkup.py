@@ -1,4 +1,4 @@
-"""What a random policy's games tell of an environment: findings, each with a verdict and what to do about it."""
+"""Findings on an environment from games of a random policy, each with a verdict and advice."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
 from dqnspeed.exploration.epsilon_greedy import exploration_of
 
-OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; nothing will be learnt through this
-LATE_STEP = 10**12  # agent steps, when all that falls has fallen
-MIN_STEPS = 1000  # steps after which what never happened counts as a mistake
+OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; prevents learning
+LATE_STEP = 10**12  # an agent step after the end of every schedule
+MIN_STEPS = 1000  # steps in which an event must occur, else its absence is a mistake
 # Wrappers that do what a stage of ours does.
 STAGES = {
     "FrameStackObservation": "stack",
@@ -43,16 +43,16 @@ class Finding:
 
 @dataclass
 class Played:
-    """What came of a random policy; rewards are those of the environment, not clipped."""
+    """The results of a random policy; rewards are those of the environment, not clipped."""
 
     seconds: float = 0.0
     rewards: list[float] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)
     terminated: int = 0
     truncated: int = 0
-    still: int = 0  # steps after which the frame was what it was before
+    still: int = 0  # steps that did not change the frame
     stack: np.ndarray = field(default_factory=lambda: np.empty(0))  # (stack * C, ...) from the middle of the play
-    low: float = math.inf  # of the frames' values; NaN once one was
+    low: float = math.inf  # of the frames' values; NaN if one is
     high: float = -math.inf
     states: set[int] = field(default_factory=set)  # where states are numbered
 
@@ -60,7 +60,7 @@ class Played:
 def play_at_random(
     env: VectorEnv, spec: EnvSpec, seconds: float, seed: int, report: Callable[[float], None] = lambda _: None
 ) -> Played:
-    """Play the one environment of ``env`` at random; ``report`` is called with how far it is, from 0 to 1."""
+    """Play the one environment of ``env`` at random; ``report`` is called with the share done, 0 to 1."""
     played, rng = Played(), np.random.default_rng(seed)
     stack = FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
     before = np.array(env.reset([seed]))
@@ -80,7 +80,7 @@ def play_at_random(
         played.episodes += step.episodes
         played.terminated += int(step.terminated[0])
         played.truncated += int(step.truncated[0])
-        played.low = float(np.minimum(played.low, step.frames.min()))  # unlike min(), it does not lose NaN
+        played.low = float(np.minimum(played.low, step.frames.min()))  # unlike min(), it keeps NaN
         played.high = float(np.maximum(played.high, step.frames.max()))
         if now < seconds / 2:
             played.stack = stack.observations[0].copy()
@@ -92,7 +92,7 @@ def play_at_random(
 
 
 def examine(run: RunConfig, spec: EnvSpec, played: Played, limit: int | None) -> Iterator[Finding]:
-    """Findings on what was played; ``limit`` is the most steps that the environment allows a game."""
+    """Findings on what was played; ``limit``: the environment's limit of steps in a game."""
     yield from _observations(run, spec, played)
     yield from _rewards(run, played)
     yield from _episodes(played, limit)
@@ -216,8 +216,7 @@ def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]
         yield Finding(
             OK if run.algo.entropy else LOOK,
             topic,
-            f"{count} actions, entropy bonus {run.algo.entropy:g} "
-            f"(a policy that knows nothing has entropy {np.log(count):.2f})",
+            f"{count} actions, entropy bonus {run.algo.entropy:g} (a uniform policy has entropy {np.log(count):.2f})",
             "" if run.algo.entropy else "algo.entropy=0.01 keeps it from settling early",
         )
         return
@@ -230,13 +229,13 @@ def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]
     if random / count < 200:
         yield Finding(LOOK, topic, what, "few; raise exploration.decay_steps")
     elif last > 0.2 and not algorithm.explores_forever:
-        yield Finding(LOOK, topic, what, f"training's returns are of a policy that errs {last:.0%} of the time")
+        yield Finding(LOOK, topic, what, f"training's returns are of a policy that is random {last:.0%} of the time")
     else:
         yield Finding(OK, topic, what)
 
 
 def wrapper_order(env: gymnasium.Env, run: RunConfig) -> Iterator[Finding]:
-    """Findings on the wrappers that an environment of the user's own brings, outermost first."""
+    """Findings on the wrappers of a user's environment, outermost first."""
     topic, chain = "wrappers", []
     while isinstance(env, gymnasium.Wrapper):
         chain.append(env)
@@ -247,7 +246,7 @@ def wrapper_order(env: gymnasium.Env, run: RunConfig) -> Iterator[Finding]:
     statistics = [i for i, name in enumerate(names) if name == "RecordEpisodeStatistics"]
     if rewards and statistics and min(statistics) < max(rewards):
         what = f"{names[min(statistics)]} outside {names[max(rewards)]} ({shown})"
-        yield Finding(LOOK, topic, what, "the returns it tells are of changed rewards; record first, change them after")
+        yield Finding(LOOK, topic, what, "its returns are of changed rewards; record first, change them after")
     elif rewards:
         yield Finding(
             LOOK,

@@ -1,4 +1,4 @@
-"""``python -m dqnspeed.doctor env=...``: why an environment fails to learn, before hours are spent on it."""
+"""``python -m dqnspeed.doctor env=...``: finds out why an agent does not learn in an environment."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from dqnspeed.system import atomic, machine
 from dqnspeed.tracking.terminal import BOOK_STEPS
 from dqnspeed.tracking.video import enlarge, picture
 
-ABOUT = """What an environment does to an agent: a random policy plays it for a while, and one update is done.
+ABOUT = """Check an environment: a random policy plays it for a while, and a few updates are done.
 
-One line a finding: ok, look (worth a look) or wrong (nothing will be learnt through this), and what to do about it.
+One line a finding: ok, look (worth a look) or wrong (prevents learning), and what to do about it.
 The exit code is 1 where something is wrong."""
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 SPEED_STEPS, SPEED_S, UPDATES = 3000, 10.0, 5
-LARGE_ERROR = 20  # of a value, where rewards are of size 1
+LARGE_ERROR = 20  # of a value, for rewards of size 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,7 @@ COMMAND_LINE = CommandLine(
 
 
 def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[float], None]) -> Iterator[Finding]:
-    """Findings on ``run``, from the environment to the hours it would take; writes what the network sees to ``image``.
+    """Findings on ``run``, from the environment to its duration; writes an observation to ``image``.
 
     Raises:
         ConfigError: the environment cannot be made at all.
@@ -99,24 +99,24 @@ def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[floa
 
 
 def _watchdog(run: RunConfig, topic: str) -> envs.Watchdog:
-    """A last finding and exit code 1 where an environment in this process does not come back."""
+    """Print a last finding and exit with code 1 if an environment in this process hangs."""
     limit = run.parallelism.timeout_s
 
     def end(line: str) -> None:
         what = f"env.id={run.env.id} has not answered for {limit:g} s ({line})"
         print(Finding(WRONG, topic, what, "parallelism.timeout_s=60 waits longer"), flush=True)
-        os._exit(1)  # what hangs may not let go
+        os._exit(1)  # what hangs cannot be stopped otherwise
 
     return envs.Watchdog(limit, end)
 
 
 def _with_errors(topic: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """``findings``, and one more where whatever an environment of the user's own may raise ends them."""
+    """``findings``, and one more if an error of a user's environment ends them."""
     try:
         yield from findings
     except Exception as error:
         text = " ".join(str(error).strip().splitlines()[-1:]) or type(error).__name__
-        yield Finding(WRONG, topic, f"ended by {type(error).__name__}: {text}", "mend this first")
+        yield Finding(WRONG, topic, f"ended by {type(error).__name__}: {text}", "fix this first")
 
 
 def _play(
@@ -165,15 +165,15 @@ def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
 
 
 def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
-    """Collect a little as the run would, do a few updates, and tell what they and the run would be like."""
+    """Collect some steps as the run would, do a few updates, and yield findings on them and on the run's duration."""
     set_threads(run)
-    # Gradients as they are, and no more memory than this takes.
+    # Unclipped gradients, and a small replay.
     tried = dataclasses.replace(
         run,
         algo=dataclasses.replace(run.algo, max_grad_norm=None),
         replay=dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size))),
     )
-    # Time goes into acting as most of the run acts; its first batch is of the first, random actions.
+    # The speed is measured with the final exploration; the batch is of the first, random actions.
     later = dataclasses.replace(tried, exploration=exploration_of(run.exploration).settled())
     device, lock = machine.pick_device(run.device), memory_lock(run)
     learner = make_learner(tried, spec, device)
@@ -199,8 +199,8 @@ def _training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
 
 
 def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object) -> float:
-    """Agent steps per second of the configured actors, which leave enough in the memory for a batch if they can."""
-    # Processes are watched by those who started them.
+    """Agent steps per second of the configured actors, which store enough for a batch if there is time."""
+    # Actors and workers in other processes have their own timeout.
     here = _watchdog(run, "training") if not (run.parallelism.processes or run.parallelism.overlaps) else None
     with here or contextlib.nullcontext():
         return _collected(run, spec, learner, memory, lock, here.beat if here else lambda: None)
@@ -257,7 +257,7 @@ def _gradients(learner: Learner, clipped_at: float | None) -> Iterator[Finding]:
 def _losses(
     run: RunConfig, spec: EnvSpec, frames: np.ndarray, batch: object, stats: Mapping[str, float]
 ) -> Iterator[Finding]:
-    """The scale of the errors: by what the two losses make of the same batch, or by the value loss of a critic."""
+    """The scale of the errors: from both losses on the same batch, or from the value loss of a critic."""
     if "train/value_loss" in stats:
         what = f"value loss {stats['train/value_loss']:.3g} (squared errors) of an untrained network"
         if stats["train/value_loss"] > LARGE_ERROR**2:
@@ -290,7 +290,7 @@ def _with_loss(algo: AlgoConfig, name: str) -> AlgoConfig:
 
 
 def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
-    """How long the configured run takes, from the speeds of its two halves."""
+    """The duration of the configured run, from the speeds of acting and learning."""
     steps = run.stop.max_steps or BOOK_STEPS
     ratio = run.replay_ratio
     if ratio is None:

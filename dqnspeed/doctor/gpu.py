@@ -1,7 +1,6 @@
-"""``python -m dqnspeed.doctor.gpu``: tries on this machine's GPU whatever dqnspeed can do there, and writes a report.
+"""``python -m dqnspeed.doctor.gpu``: tests dqnspeed on this machine's GPU, and writes a report.
 
-Every file of tests and every training runs in a process of its own with a time limit, so that what hangs costs its own
-time alone.
+Every file of tests and every training runs in a process of its own with a time limit.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from dqnspeed.system import atomic, machine
 from dqnspeed.tracking.run_folder import DamagedError, read_metrics, read_summary
 
 ROOT = Path(__file__).resolve().parents[2]
-# Seconds that each part may take; what has not begun by then is told as not run.
+# Seconds that each part may take; what has not started by then is reported as not run.
 LIMITS = {"tests": 300, "train": 480, "resume": 170, "timings": 240}
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 FIGURES = (
@@ -51,7 +50,7 @@ class CheckConfig:
 
 COMMAND_LINE = CommandLine(
     "python -m dqnspeed.doctor.gpu [KEY=VALUE...]",
-    "Try everything that a GPU can do here, in at most 20 minutes, and write what came of it.",
+    "Test dqnspeed on the GPU of this machine, in at most 20 minutes, and write a report.",
     CheckConfig,
 )
 
@@ -67,7 +66,7 @@ class Result:
 
 
 class Part:
-    """What a part needs: a folder of its own, and the time that is left of its limit."""
+    """A part of the check, with its folder and time limit."""
 
     def __init__(self, name: str, options: CheckConfig, stamp: str):
         self.options, self.folder = options, Path(options.folder).absolute() / f"{stamp}-{name}"
@@ -95,14 +94,14 @@ class Part:
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                if process.poll() is None:  # it and its actors
+                if process.poll() is None:  # the process and its actors
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
         lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
         return code, " / ".join(lines[-3:])
 
     def train(self, name: str, *overrides: str, resume: Path | None = None) -> Result:
-        """A training from the command line, and what its files tell."""
+        """Run a training from the command line and read its results."""
         if self.left() < 1:
             return Result(name, FAILED, "not run: no time was left for it")
         folder = resume or self.path(name)
@@ -125,7 +124,7 @@ class Part:
 
 
 def try_tests(part: Part) -> Iterator[Result]:
-    """Every test that is marked cuda, but none of the files whose packages only other tests need."""
+    """Every test marked cuda, by file; files without one are not imported, as they may need other packages."""
     files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.cuda" in path.read_text()]
     if not files:
         yield Result("tests marked cuda", SKIPPED, "there is no tests/ beside this package; run from the source tree")
@@ -156,10 +155,12 @@ RECIPES = "baseline speedrun speedrun_dqn a3c pqn".split()  # of conf/experiment
 
 
 def try_train(part: Part) -> Iterator[Result]:
-    """The recipes for the same time each."""
+    """Each recipe for the same time."""
     minutes = f"stop.max_minutes={part.options.seconds / 60}"
     for recipe in RECIPES:
-        early = ["algo.learning_starts=1000"] if recipe == "baseline" else []  # else a minute may be all warm-up
+        early = (
+            ["algo.learning_starts=1000"] if recipe == "baseline" else []
+        )  # else a minute may be too short to learn
         name = ", ".join([recipe, *early])
         yield part.train(name, f"experiment={recipe}", minutes, f"device={part.options.device}", *early)
 
@@ -173,7 +174,7 @@ RESUMED = {
 
 
 def try_resume(part: Part) -> Iterator[Result]:
-    """A run goes on where it was begun, and then on a CPU."""
+    """Resume runs on the GPU, and then on a CPU."""
     seconds = min(4.0, part.options.seconds)
     for name, overrides in RESUMED.items():
         folder, before = None, 0.0
@@ -201,7 +202,7 @@ EXECUTIONS = {
 
 
 def try_timings(part: Part) -> Iterator[Result]:
-    """The same DQN, with batches that a GPU is worth, in every way of running its arithmetic."""
+    """The same DQN, with batches large enough for a GPU, in every kind of execution."""
     minutes = f"stop.max_minutes={min(12.0, part.options.seconds) / 60}"
     same = ("algo.learning_starts=600", "algo.batch_size=256", f"device={part.options.device}", minutes)
     for name, overrides in EXECUTIONS.items():
@@ -217,7 +218,7 @@ PARTS: dict[str, Callable[[Part], Iterator[Result]]] = {
 
 
 def check(options: CheckConfig) -> dict[str, Any]:
-    """Try the parts that are asked for; returns the results of all parts so far, written to the folder and report."""
+    """Run the parts of ``options``; returns the results of all parts so far, and writes them to folder and report."""
     path, out = Path(options.folder) / "results.json", Path(options.out)
     path.parent.mkdir(parents=True, exist_ok=True)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -252,7 +253,7 @@ def _earlier(path: Path) -> dict[str, Any]:
 
 
 def render(results: Mapping[str, Any]) -> str:
-    """The report: a table a part, and what did not pass in words."""
+    """The report: a table for each part, and a line for what did not pass."""
     lines = ["# On a GPU", "", "Written by `make gpu` (`python -m dqnspeed.doctor.gpu`).", ""]
     for name in (name for name in PARTS if name in results):
         part = results[name]
@@ -311,7 +312,7 @@ def parse(arguments: list[str]) -> CheckConfig:
     """The options of a command line.
 
     Raises:
-        ConfigError: one is unknown or out of range, or would let a CPU's figures stand for a GPU's.
+        ConfigError: one is unknown or out of range, or would overwrite a GPU's results with a CPU's.
     """
     options, _ = COMMAND_LINE.read(arguments)
     if options.device == "cpu" and not {options.out, options.folder}.isdisjoint({CheckConfig.out, CheckConfig.folder}):

@@ -5,6 +5,6 @@ from __future__ import annotations
 
 def main() -> None:
     """Console entry point."""
-    from dqnspeed.play.command import main as command  # the parts of this package can be had without it
+    from dqnspeed.play.command import main as command  # not needed to import other parts of this package
 
     command()

@@ -1,4 +1,4 @@
-"""Playing games: seen, filmed and counted."""
+"""Playing games: showing, recording and counting them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
     if options.record:
         check_encoder("record=true")
     player = Player(options)
-    earlier(player.folder)  # what is damaged shows before anything is played
+    earlier(player.folder)  # a damaged file is found before anything is played
     seeding.seed_everything(options.seed)
     drawn = window or options.record
     env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
@@ -60,7 +60,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
             return player.act(observations)
 
         games, played, steps = [], list[Game](), itertools.count(1)
-        enough = lambda: next(steps) > LONGEST  # noqa: E731  a greedy policy may go in circles for ever
+        enough = lambda: next(steps) > LONGEST  # noqa: E731  a greedy policy may loop for ever
         results = play_games(env, player.spec, act, [options.seed], options.episodes, watch, enough)
         for number, episode in enumerate(results, start=1):
             games.append(_result(number, episode))

@@ -1,4 +1,4 @@
-"""What ``python -m dqnspeed.play`` is asked for."""
+"""The options of ``python -m dqnspeed.play``."""
 
 from __future__ import annotations
 

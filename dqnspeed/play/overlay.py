@@ -1,4 +1,4 @@
-"""What the agent sees and thinks, drawn beside the game."""
+"""The observation and the action values, drawn beside the game."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Overlay:
 
     Args:
         names: of the actions, in their order; ``stack``: frames in an observation.
-        largest: magnitude that observations can have; ``what``: what the network tells of each action.
+        largest: magnitude that observations can have; ``what``: what the network computes for each action.
     """
 
     def __init__(self, names: Sequence[str], stack: int, largest: float, what: str = "action values"):
@@ -32,8 +32,8 @@ class Overlay:
 
         Args:
             game: the game's own picture ``(h, w, 3) uint8``.
-            observation: what the network saw, ``(stack * C, ...)``.
-            q: action values ``(num_actions,)``; ``action``: the one that was taken.
+            observation: of the network, ``(stack * C, ...)``.
+            q: action values ``(num_actions,)``; ``action``: the one taken.
             caption: a line of text below the values.
         """
         panels = [_fit(game, HEIGHT - 2 * MARGIN), self._stack_of(observation), self._values(q, action, caption)]
@@ -59,13 +59,13 @@ class Overlay:
 
     def _values(self, q: np.ndarray, action: int, caption: str) -> Image.Image:
         self._low, self._high = min(self._low, float(q.min())), max(self._high, float(q.max()))
-        # Bars compare the actions of this step; differences that are small against all values so far stay small.
+        # Bars compare the actions of this step, and are short if the differences are small against all values so far.
         span = max(float(q.max() - q.min()), (self._high - self._low) / 20, 1e-6)
         panel = Image.new("RGB", (280, HEIGHT - 2 * MARGIN), BACKGROUND)
         draw = ImageDraw.Draw(panel)
         draw.text((0, 3), self._what, TEXT)
         room = (HEIGHT - 2 * MARGIN) // ROW - 3
-        shown = sorted(np.argsort(-q)[:room]) if len(q) > room else range(len(q))  # the best, where not all fit
+        shown = sorted(np.argsort(-q)[:room]) if len(q) > room else range(len(q))  # the best, if not all fit
         for line, i in enumerate(shown, start=1):
             top, colour = line * ROW, CHOSEN if i == action else BAR
             draw.text((0, top + 3), self._names[i][:12], TEXT if i != action else CHOSEN)
@@ -77,13 +77,13 @@ class Overlay:
 
 
 def _fit(image: np.ndarray, height: int) -> Image.Image:
-    """``image`` scaled to ``height`` with its pixels kept sharp."""
+    """``image`` scaled to ``height`` without smoothing."""
     small = Image.fromarray(image)
     return small.resize((max(1, round(small.width * height / small.height)), height), Image.Resampling.NEAREST)
 
 
 def _bars(vector: np.ndarray) -> Image.Image:
-    """A vector as one bar a value between its index and itself, the longest as long as the largest magnitude."""
+    """A vector as one bar a value, scaled to the largest magnitude, between its index and its number."""
     values = vector.reshape(-1).astype(np.float64)
     shown = values if len(values) <= MAX_BARS else values[: MAX_BARS - 1]
     panel = Image.new("RGB", (200, HEIGHT - 2 * MARGIN), BACKGROUND)

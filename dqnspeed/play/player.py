@@ -25,7 +25,7 @@ from dqnspeed.runs.evaluation import with_starts
 from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import CHECKPOINTS, DamagedError
 
-SAME_AGENT = ("env.", "algo.name", "model.", "wrappers.")  # what a network can be played with
+SAME_AGENT = ("env.", "algo.name", "model.", "wrappers.")  # what must be equal to play a network
 
 
 class Player:
@@ -35,7 +35,7 @@ class Player:
         self.folder = Path(play.run)
         composed = resuming.load_run(self.folder)
         trained = compose.from_hydra(composed)
-        # Equivalent, and able to draw the game; what ran on a GPU need not play on one.
+        # Equivalent, and able to render; the device may be another.
         wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
         noop_max = trained.eval.noop_max if play.noop_max is None else play.noop_max
         self.run: RunConfig = with_starts(
@@ -57,9 +57,9 @@ class Player:
         self.q = np.zeros(self.spec.num_actions, np.float32)  # of the observation acted on last
 
     def _check_belongs(self, state: checkpoint.State, plain: Mapping[str, Any], name: str) -> None:
-        """Raise :class:`ConfigError` where a checkpoint in the run's folder is of another run; one that is named by its
-        path may be, where it plays the same game with the same network."""
-        differing = resuming.foreign(state.get("config") or {}, plain)  # a version before this one did not tell
+        """Raise :class:`ConfigError` if a checkpoint in the run's folder is of another run; one named by its path may
+        be, if the game and the network are the same."""
+        differing = resuming.foreign(state.get("config") or {}, plain)  # older versions did not save it
         if not self.path.is_relative_to(self.folder):
             differing = [pair for pair in differing if pair.startswith(SAME_AGENT)]
         if differing:
@@ -75,7 +75,7 @@ class Player:
 
 
 def _load(folder: Path, name: str) -> tuple[Path, checkpoint.State]:
-    """The checkpoint that is asked for; where ``best`` was not kept, the newest."""
+    """The checkpoint ``name``; for ``best`` the newest if there is none."""
     path = folder / f"{name.removesuffix(checkpoint.SUFFIX)}{checkpoint.SUFFIX}"
     if not path.exists() and Path(name).is_file():
         path = Path(name)

@@ -1,4 +1,4 @@
-"""The pictures of a game."""
+"""Pictures of a game."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from dqnspeed.play.player import Player
 
 
 class Recorder:
-    """The pictures of a game, each drawn before the action that the agent then took."""
+    """Renders a game, one picture for each step, and keeps the pictures if they are to be recorded."""
 
     def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig):
         self._env, self._player, self._keeps = env, player, options.record
         what = algorithm_of(player.run).outputs
         self._overlay = Overlay(names, player.spec.stack, player.spec.largest, what) if options.overlay else None
         self._images: list[np.ndarray] = []
-        self._before: np.ndarray | None = None  # the game before the step
+        self._before: np.ndarray | None = None  # the picture before the step
         self._steps, self._total = 0, 0.0
 
     def start(self) -> None:
-        """See the very first picture, once the environment was reset."""
+        """Render the first picture, after the reset; later calls do nothing."""
         if self._before is None:
             self._before = self._env.render()
 
     def add(self, observation: np.ndarray, action: int, step: Step) -> np.ndarray | None:
-        """The picture of a step that was just taken; ``None`` where it only began a game."""
+        """The picture in which the action of a finished step was chosen; ``None`` if the step only started a game."""
         image, self._before = self._before, self._env.render()
         if image is None or (step.first[0] and not self._steps):
             return None
@@ -42,7 +42,7 @@ class Recorder:
         return image
 
     def take(self) -> list[np.ndarray]:
-        """The pictures of the game that ended, if they are to be recorded; the next game begins without any."""
+        """Return the recorded pictures of the game that ended, and start the next game."""
         images, self._images = self._images, []
         self._steps, self._total = 0, 0.0
         return images

@@ -1,4 +1,4 @@
-"""``play.json``: what was played so far."""
+"""``play.json``: the results of all calls of ``play`` on a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dqnspeed.tracking.run_folder import PLAYED
 
 
 def earlier(folder: Path) -> list[Any]:
-    """What the run's ``play.json`` holds; a damaged one is set aside and named."""
+    """The contents of the run's ``play.json``; a damaged one is renamed with a message."""
     path = folder / PLAYED
     try:
         results = json.loads(path.read_text())
@@ -32,7 +32,7 @@ def earlier(folder: Path) -> list[Any]:
         os.replace(path, aside)
     except OSError as error:
         raise ConfigError(f"{path}: is damaged and cannot be set aside ({error.strerror}).") from error
-    print(f"{path} is damaged; it is kept as {aside.name}, and a new one begun.", flush=True)
+    print(f"{path} is damaged; it is kept as {aside.name}, and a new one is started.", flush=True)
     return []
 
 

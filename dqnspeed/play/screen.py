@@ -15,7 +15,7 @@ from dqnspeed.play.options import PlayConfig
 
 
 def wants_window(options: PlayConfig) -> bool:
-    """Whether games are shown; says what to do where they cannot be."""
+    """Whether games are shown; prints or raises what to do if they cannot be."""
     if options.window is False:
         return False
     needed = options.window is True
@@ -25,7 +25,7 @@ def wants_window(options: PlayConfig) -> bool:
     if not shows and needed:
         raise ConfigError("window=true: there is no display here; record=true writes videos instead.")
     if not shows and not options.record:
-        print("There is no display here, so the games are played unseen; record=true writes videos of them.")
+        print("There is no display here, so the games are not shown; record=true writes videos of them.")
     if shows and importlib.util.find_spec("pygame") is None:
         if needed:
             raise ConfigError("window=true: needs pygame; pip install 'dqnspeed[play]' brings it.")
@@ -55,7 +55,7 @@ class Screen:
         pygame.quit()
 
     def show(self, image: np.ndarray) -> None:
-        """Show ``image`` ``(H, W, 3) uint8`` when its time has come.
+        """Show ``image`` ``(H, W, 3) uint8`` at its time.
 
         Raises:
             KeyboardInterrupt: the window was closed.

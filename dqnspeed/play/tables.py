@@ -1,4 +1,4 @@
-"""A table of action values for people: as a picture, and as the path it walks."""
+"""A table of action values as a picture, and the path of its policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ARROWS = {"FrozenLakeEnv": "←↓→↑", "CliffWalkingEnv": "↑→↓←"}
 
 @dataclass(frozen=True)
 class World:
-    """What numbered states and actions stand for."""
+    """The meaning of numbered states and actions."""
 
     actions: Sequence[str]
     shape: tuple[int, int] | None  # of the grid whose cells are the states, row by row
@@ -27,7 +27,7 @@ class World:
 
 
 def world_of(env: gymnasium.Env, num_actions: int) -> World:
-    """What is known of the states of ``env``: the grids of FrozenLake and CliffWalking; of others only numbers."""
+    """The states and actions of ``env``: grids for FrozenLake and CliffWalking, for others only numbers."""
     game: Any = env.unwrapped
     arrows = ARROWS.get(type(game).__name__)
     if arrows is None:
@@ -41,20 +41,20 @@ def world_of(env: gymnasium.Env, num_actions: int) -> World:
 
 
 class Walk:
-    """The states that a tabular agent walks through."""
+    """The path of a tabular agent through the states."""
 
     def __init__(self, world: World):
         self._world = world
         self._steps, self._last = list[str](), ""
 
     def add(self, state: int, action: int, step: Step) -> None:
-        """A step from ``state``; one that only began a game is none."""
+        """Add a step from ``state``, unless it only started a game."""
         if not step.first[0]:
             self._steps.append(f"{state} {self._world.actions[action]}")
             self._last = str(int(step.frames[0].argmax()))
 
     def end(self) -> str:
-        """The path of the game that ended: its states joined by the actions that led on, as in ``0 → 1 ↓ 5``."""
+        """The path of the game that ended, states and actions in turn, as in ``0 → 1 ↓ 5``."""
         path = " ".join([*self._steps, self._last])
         self._steps, self._last = [], ""
         return path
@@ -63,8 +63,8 @@ class Walk:
 def draw(values: np.ndarray, world: World, path: Path, title: str) -> None:
     """Write the table ``(num_states, num_actions)`` as a picture.
 
-    A grid shows the value of each state and the arrow of its best action (none where all are equal); other tables are
-    a map of states against actions.
+    A grid shows the value of each state and the arrow of its best action (none if all are equal); other tables are a
+    map of states against actions.
     """
     import matplotlib
 

@@ -1,4 +1,4 @@
-"""``python -m dqnspeed.report FOLDER...``: the table of a sweep's runs, and their learning curves as a picture."""
+"""``python -m dqnspeed.report FOLDER...``: a table of runs, and a picture of their learning curves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NEEDED: dict[str, Any] = {
     "steps_per_second": NUMBER, "updates_per_second": NUMBER, "replay_ratio": NUMBER, "return_mean_100": NUMBER,
     "time_to_solve_s": NUMBER,
 }  # fmt: skip
-LEGEND_WIDTH, LEGEND_LINES = 80, 6  # characters, and lines that fit beside the curves
+LEGEND_WIDTH, LEGEND_LINES = 80, 6  # characters, and lines that fit into the plot
 MEAN = "episode/return_mean_100"
 ENDED_WELL = ("reward_bound", "max_steps", "max_minutes")
 
@@ -49,7 +49,7 @@ class ReportConfig:
 
 
 def _is_folder(argument: str) -> bool:
-    """A folder of a sweep may be called ``num_envs=2``."""
+    """Whether an argument is a folder; that of a sweep's job may be named ``num_envs=2``."""
     return not argument.partition("=")[0].isidentifier() or "=" not in argument or Path(argument).exists()
 
 
@@ -68,10 +68,10 @@ def runs_below(folders: Sequence[Path]) -> list[Path]:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """A run's summary, with ``label`` and ``kind`` also where an older run's holds none or those of its rung alone.
+    """A run's summary, with ``label`` and ``kind`` computed if an older version did not write them.
 
     Raises:
-        DamagedError: there is no summary in ``summary.json``.
+        DamagedError: ``summary.json`` is damaged.
     """
     summary = read_summary(folder)
     for key, kind in NEEDED.items():
@@ -87,7 +87,7 @@ def _named(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
     try:
         overrides = [str(line) for line in OmegaConf.load(path)]
         run = compose.from_hydra(resuming.load_run(folder))
-    except Exception as error:  # whatever a damaged YAML file raises, and options that are no longer
+    except Exception as error:  # damaged YAML, or options that no longer exist
         raise DamagedError(f"{folder / HYDRA}: is damaged ({' '.join(str(error).split())}).") from error
     changed = compose.changed(run, overrides)
     return {
@@ -97,7 +97,7 @@ def _named(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(summaries: Sequence[dict[str, Any]]) -> str:
-    """A Markdown table, slowest first; speeds are also given relative to the baseline where it is among them."""
+    """A Markdown table, slowest first; speeds are also given relative to the baseline if there is one."""
     lines = [
         "| run | kind | seed | agent steps/s | updates/s | replay ratio | mean return | solved after "
         "| by the exponential mean |",
@@ -125,7 +125,7 @@ def table(summaries: Sequence[dict[str, Any]]) -> str:
 
 
 def _ended_well(summary: dict[str, Any]) -> bool:
-    """Whether one of its own limits ended the run, and not an error or a signal; it may be running still."""
+    """Whether the run was ended by its bound or a limit, not by an error or a signal."""
     return summary["stopped_by"] in ENDED_WELL
 
 
@@ -137,7 +137,7 @@ def curves(runs: Iterable[tuple[Path, dict[str, Any]]], picture: Path) -> list[s
     """Draw mean and single returns of each run, a folder and its summary, against wall clock.
 
     Returns:
-        A sentence for each file of which something could not be read; the rest of it is drawn.
+        A sentence for each file that is damaged; the rest of it is drawn.
     """
     import matplotlib
 
@@ -219,5 +219,5 @@ def _main() -> None:
 
 
 def main() -> None:
-    """Console entry point. The exit code is 1 where something that was asked for could not be told."""
+    """Console entry point. The exit code is 1 if something could not be read or written."""
     run_app(_main)

@@ -269,7 +269,7 @@ def test_a_damaged_play_json_is_set_aside_and_nothing_is_lost(
         name = f"play.json.damaged{number or ''}"
         assert (
             capsys.readouterr().out
-            == f"{tmp_path / 'play.json'} is damaged; it is kept as {name}, and a new one begun.\n"
+            == f"{tmp_path / 'play.json'} is damaged; it is kept as {name}, and a new one is started.\n"
         )
         assert number == 2 or (tmp_path / name).read_text() == text
     keep(tmp_path, {"return_mean": 9})
