@@ -279,7 +279,7 @@ def test_what_a_power_cut_left_of_a_line_is_no_part_of_the_next(left: str, tmp_p
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_log_on_a_full_disk_is_told_once_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_on_a_full_disk_is_reported_once_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     logger, handler = logging.getLogger("full"), LogFile("/dev/full", delay=True)
     logger.addHandler(handler)
     for _ in range(3):
@@ -399,7 +399,7 @@ def test_two_jobs_of_a_sweep_run_in_one_process(
     assert len(list(tmp_path.glob("sweep/*/wandb/offline-run-*/*.wandb"))) == 2
 
 
-def test_a_sweep_goes_on_after_a_job_that_fails_and_tells_of_it(
+def test_a_sweep_continues_after_a_job_that_fails_and_reports_it(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     result = cli("-m", *TOY, "optimizer.lr=1e30,0.001", "parallelism=serial,process", "stop.max_steps=500",
@@ -412,7 +412,7 @@ def test_a_sweep_goes_on_after_a_job_that_fails_and_tells_of_it(
     assert [line.split(": ")[0] for line in lines[1:]] == ["  sweep/0", "  sweep/1"] and "is not finite" in lines[1]
 
 
-def test_ctrl_c_ends_a_whole_sweep_and_tells_what_was_left_out(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_whole_sweep_and_reports_what_was_left_out(tmp_path: Path) -> None:
     with Forked("dqnspeed.train", "-m", *TOY, "seed=0,1,2", "hydra.sweep.dir=sweep", cwd=tmp_path,
                 env=environment()) as run:  # fmt: skip
         deadline = time.monotonic() + 60

@@ -158,9 +158,7 @@ def try_train(part: Part) -> Iterator[Result]:
     """Each recipe for the same time."""
     minutes = f"stop.max_minutes={part.options.seconds / 60}"
     for recipe in RECIPES:
-        early = (
-            ["algo.learning_starts=1000"] if recipe == "baseline" else []
-        )  # else a minute may be too short to learn
+        early = ["algo.learning_starts=1000"] if recipe == "baseline" else []  # else a minute may be too short to learn
         name = ", ".join([recipe, *early])
         yield part.train(name, f"experiment={recipe}", minutes, f"device={part.options.device}", *early)
 
@@ -178,7 +176,7 @@ def try_resume(part: Part) -> Iterator[Result]:
     seconds = min(4.0, part.options.seconds)
     for name, overrides in RESUMED.items():
         folder, before = None, 0.0
-        for stage, device in (("begin", part.options.device), ("go on", part.options.device), ("go on, CPU", "cpu")):
+        for stage, device in (("start", part.options.device), ("resume", part.options.device), ("resume, CPU", "cpu")):
             arguments = (f"device={device}", f"stop.max_minutes={(before + seconds) / 60}")
             result = part.train(f"{name}: {stage}", *(arguments if folder else (*overrides, *arguments)), resume=folder)
             folder = folder or part.path(f"{name}: {stage}")

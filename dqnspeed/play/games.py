@@ -79,9 +79,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
             _draw_table(player, world)
     returns = [game["return"] for game in games]
     if len(games) < options.episodes:
-        print(
-            f"The play was ended after {LONGEST:,} steps: the agent may be looping; try epsilon=0.05."
-        )
+        print(f"The play was ended after {LONGEST:,} steps: the agent may be looping; try epsilon=0.05.")
     if note := copies(played):
         print(f"{note} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
     if not games:

@@ -225,7 +225,7 @@ def test_a_broken_actor_stops_the_run_within_seconds_and_says_why(how: str) -> N
 
 @pytest.mark.parametrize("kind", ["serial", "overlap", "process"])
 @pytest.mark.parametrize("how", ["raise", "shape"])
-def test_what_an_environment_raises_is_told_once_with_its_own_traceback(kind: str, how: str) -> None:
+def test_what_an_environment_raises_is_reported_once_with_its_own_traceback(kind: str, how: str) -> None:
     run = make_toy("env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}", f"parallelism={kind}")
     expected = {"raise": "the toy broke", "shape": r"has the shape \(2,\) after 10 steps of a game, and its space"}[how]
     with Started(run) as started, pytest.raises(ActorError, match=expected) as raised:

@@ -184,7 +184,7 @@ def test_a_table_moves_by_its_equation() -> None:
     np.testing.assert_allclose(learner.network.state_dict()["values"], table, atol=1e-5)
 
 
-def test_actions_are_drawn_from_the_policy_and_their_probabilities_told() -> None:
+def test_actions_are_drawn_from_the_policy_and_their_probabilities_returned() -> None:
     run = mlp("algo=ppo")
     learner = seeded(run)
     policy = make_policy(run, VECTOR, learner.network, CPU, np.random.default_rng(0))
@@ -198,7 +198,7 @@ def test_actions_are_drawn_from_the_policy_and_their_probabilities_told() -> Non
     np.testing.assert_allclose(known["values"], float(value), rtol=1e-4)
 
 
-def test_the_greedy_policy_of_pqn_tells_the_largest_value_of_each_observation() -> None:
+def test_the_greedy_policy_of_pqn_returns_the_largest_value_of_each_observation() -> None:
     run = mlp("algo=pqn")
     learner = seeded(run)
     policy = make_policy(run, VECTOR, learner.network, CPU, np.random.default_rng(0))

@@ -30,7 +30,7 @@ SWEEP = ["-m", "num_envs=1,2"]
 
 
 @pytest.mark.parametrize("kind", [["hydra.run.dir=it"], [*SWEEP, "hydra.sweep.dir=it"]])
-def test_of_two_runs_begun_in_one_folder_the_second_changes_nothing(kind: list[str], tmp_path: Path) -> None:
+def test_of_two_runs_started_in_one_folder_the_second_changes_nothing(kind: list[str], tmp_path: Path) -> None:
     both = [
         subprocess.Popen(
             command(*kind, *FEW, f"seed={seed}"), cwd=tmp_path, env=environment(),
@@ -71,7 +71,7 @@ def test_a_default_folder_that_exists_is_left_alone(
     )
 
 
-def test_jobs_that_a_launcher_begins_elsewhere_are_not_told_as_left_out() -> None:
+def test_jobs_that_a_launcher_begins_elsewhere_are_not_reported_as_left_out() -> None:
     sweep = Sweep()
     sweep.jobs = 3
     assert sweep.report() == []
@@ -98,7 +98,7 @@ def test_modules_of_the_working_folder_are_found_by_the_installed_commands(paral
 
 
 @pytest.mark.parametrize("module", [train, play, doctor, report])
-def test_every_command_tells_its_version(
+def test_every_command_prints_its_version(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["dqnspeed", "--version"])

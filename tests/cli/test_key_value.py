@@ -65,7 +65,7 @@ def test_values_have_the_types_of_the_schema_and_the_last_of_a_key_counts() -> N
         ("run=a -q", "-q: is no option; give KEY=VALUE, where KEY is one of run, "),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence(line: str, sentence: str) -> None:
+def test_a_mistake_is_reported_in_one_sentence(line: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as raised:
         LINE.read(line.split())
     assert str(raised.value).startswith(sentence)

@@ -465,7 +465,7 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
     assert resuming.prepare(["resume=run"]).run.stop.max_steps == 200
 
 
-def test_epsilon_of_a_resumed_run_falls_as_it_began_whatever_length_the_run_gets(tmp_path: Path) -> None:
+def test_epsilon_of_a_resumed_run_falls_as_it_started_whatever_its_new_length(tmp_path: Path) -> None:
     (tmp_path / ".hydra").mkdir()
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         began = hydra.compose("config", overrides=[*TOY, "algo=pqn", "stop.max_steps=1000", "stop.reward_bound=null"])

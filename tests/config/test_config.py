@@ -346,7 +346,7 @@ def test_every_game_of_env_has_a_bound_and_every_bound_its_game() -> None:
         ("env=breakout", ""),
     ],
 )
-def test_a_game_without_a_known_bound_is_told(overrides: str, expected: str) -> None:
+def test_a_game_without_a_known_bound_is_reported(overrides: str, expected: str) -> None:
     given = overrides.split(" ")
     assert [expected in sentence for sentence in unbounded(make_run(*given), given)] == [True] * bool(expected)
 
@@ -396,7 +396,7 @@ def test_bad_input_leaves_nothing_behind(
         ("algo=a2c model=small optimizer=rmsprop num_envs=2", ""),
     ],
 )
-def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, expected: str) -> None:
+def test_options_that_the_algorithm_does_not_use_are_reported(overrides: str, expected: str) -> None:
     given = overrides.split(" ")
     sentences = list(unused(make_run(*given), given))
     assert [expected in sentence for sentence in sentences] == [True] * bool(expected)
@@ -416,12 +416,12 @@ def test_options_that_the_algorithm_does_not_look_at_are_told(overrides: str, ex
         ("experiment=own_env", ""),
     ],
 )
-def test_a_game_that_is_not_ataris_is_told_a_line_that_learns_it(overrides: str, expected: str) -> None:
+def test_a_game_that_is_not_ataris_gets_a_line_that_learns_it(overrides: str, expected: str) -> None:
     sentences = list(untuned(make_run(*overrides.split()), overrides.split()))
     assert [expected in sentence for sentence in sentences] == [True] * bool(expected)
 
 
-def test_that_line_is_told_before_a_run_begins(caplog: pytest.LogCaptureFixture) -> None:
+def test_that_line_is_printed_before_a_run_begins(caplog: pytest.LogCaptureFixture) -> None:
     with initialize_config_dir(CONF_DIR, version_base="1.3"):
         _check_jobs([(compose("config", overrides=["env=frozen_lake"]), iter(["env=frozen_lake"]))])
     assert [message.endswith("algo=q_learning env=frozen_lake learns it.") for message in caplog.messages] == [True]

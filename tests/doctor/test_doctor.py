@@ -96,7 +96,7 @@ def test_memory_that_is_refused_later_is_refused_by_the_doctor(monkeypatch: pyte
     assert found.verdict == WRONG and "transitions would fit" in found.advice
 
 
-def test_numbers_that_stop_being_finite_are_told() -> None:
+def test_numbers_that_stop_being_finite_are_reported() -> None:
     run = make_run("env=cartpole")
     played = Played(rewards=[1.0] * 500 + [math.nan], low=math.nan, high=math.nan)
     found = {f.topic: f for f in examine(run, describe(run), played, 500)}
@@ -105,13 +105,13 @@ def test_numbers_that_stop_being_finite_are_told() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["no info", "four values", "nan", "nan reward", "raises", "turned"])
-def test_an_environment_that_breaks_is_told_and_not_tripped_over(wrong: str, tmp_path: Path) -> None:
+def test_an_environment_that_breaks_is_reported_without_a_traceback(wrong: str, tmp_path: Path) -> None:
     kwargs = f"env.kwargs={{kind: {'float' if wrong == 'nan' else 'hwc'}, wrong: '{wrong}'}}"
     found = ask(tmp_path, "env.id=toy_envs:Anything-v0", "wrappers=none", "model=board", kwargs)
     assert found["spaces"].verdict == WRONG
 
 
-def test_four_mistakes_at_once_are_all_told(tmp_path: Path) -> None:
+def test_four_mistakes_at_once_are_all_reported(tmp_path: Path) -> None:
     mistakes = ["divided", "huge", "endless", "changed"]
     line = [*SICK, "seconds=1", f"env.kwargs={{mistakes: [{','.join(mistakes)}]}}", *QUICK]
     result = ask_in_a_shell(tmp_path, *line)

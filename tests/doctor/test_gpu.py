@@ -45,7 +45,7 @@ def test_options_are_checked(argument: str, sentence: str) -> None:
     assert sentence in str(raised.value)
 
 
-def test_parts_share_one_report_and_any_failure_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_parts_share_one_report_and_any_failure_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     figures = {"steps_per_second": 1234.5, "updates_per_second": 77.0, "startup_s": 3.0, "peak_gpu_mib": 99.0,
                "peak_rss_mib": None, "time": {"time/acting": 1.5}}  # fmt: skip
 

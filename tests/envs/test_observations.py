@@ -128,7 +128,7 @@ def test_what_cannot_be_learnt_from_is_named_with_the_way_out(line: str) -> None
         ("vector", "beyond", "beyond what its space allows"),
     ],
 )
-def test_doubts_are_told_before_the_run_and_do_not_stop_it(
+def test_warnings_are_printed_before_the_run_and_do_not_stop_it(
     kind: str, wrong: str, doubt: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     check_run(run_of(kind, wrong=wrong))
@@ -145,7 +145,7 @@ def test_no_input_scale_is_advised_where_one_was_given(caplog: pytest.LogCapture
 
 
 @pytest.mark.slow
-def test_an_environment_that_keeps_silent_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_environment_that_hangs_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     check_run(make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: slow}", "parallelism.timeout_s=1"))
     error = capsys.readouterr().err
     assert error.startswith("dqnspeed: env.id=toy_envs:Broken-v0: has not answered for 1 s (")

@@ -119,7 +119,7 @@ def test_a_stream_gives_every_transition_once_and_in_order(
     assert schedule.limit(0) == stream.taken + stream.capacity
 
 
-def test_what_came_before_learning_began_is_passed_over() -> None:
+def test_what_came_before_learning_started_is_discarded() -> None:
     no, yes = np.zeros(1, bool), np.ones(1, bool)
     layout = ring_layout(1, 64, (1,), np.dtype(np.float32), acting=True)
     for memory in (Stream(LocalBuffers(layout), 1, 2, GAMMA, 8), Rollouts(LocalBuffers(layout), 1, 4, 1, GAMMA, LAM)):

@@ -101,7 +101,7 @@ def test_a_window_shows_the_games(atari: Path) -> None:
     assert result.returncode == 0 and "game 1: return" in result.stdout, result.stderr
 
 
-def test_training_games_are_filmed_and_the_curve_points_to_them(atari: Path) -> None:
+def test_training_games_are_recorded_and_the_curve_points_to_them(atari: Path) -> None:
     with (atari / "run" / "episodes.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) >= 4
@@ -114,7 +114,7 @@ def test_training_games_are_filmed_and_the_curve_points_to_them(atari: Path) -> 
             assert len(frames) == int(row["length"]) and frames.shape[1:] == (336, 336, 3)
 
 
-def test_the_frames_of_a_filmed_game_are_that_games_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The counting environment's frames say (seed, episode, step), so each film can be checked on its own."""
     for kind in (
         ["parallelism=serial"],
@@ -175,7 +175,7 @@ def test_options_of_play_are_checked(line: str, sentence: str) -> None:
     assert str(raised.value).startswith(sentence)
 
 
-def test_filming_needs_images(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_recording_needs_images(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     result = cli(*TOY, "tracking.video_every=5")
     assert result.returncode == 2 and "tracking.video_every=5: records what the agent sees" in result.stderr
 
@@ -304,7 +304,7 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
     assert Player(options(f"run={atari / 'run'}", f"checkpoint={elsewhere}", "window=false")).agent_steps == 450
 
 
-def test_films_run_at_the_environments_own_rate() -> None:
+def test_videos_run_at_the_environments_own_rate() -> None:
     rates = {"env=pong": 15, "env=cartpole": 50, "env=frozen_lake algo=q_learning": 4}
     for overrides, rate in rates.items():
         run = make_run(*overrides.split())

@@ -142,7 +142,7 @@ def test_without_matplotlib_the_table_is_shown_all_the_same(
     assert errors == "dqnspeed: curves=curves.png: needs matplotlib; pip install 'dqnspeed[report]' brings it.\n"
 
 
-def test_folders_and_options_are_told_apart(
+def test_folders_and_options_are_distinguished(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(runs)

@@ -128,7 +128,7 @@ def test_going_on_sets_aside_what_is_newer_and_what_was_half_written(tmp_path: P
     assert state_to_resume(tmp_path, config) == {"name": "new"}
 
 
-def test_a_run_without_any_checkpoint_is_not_begun_again_where_that_would_lose_it(tmp_path: Path) -> None:
+def test_a_run_without_any_checkpoint_is_not_started_again_where_that_would_lose_it(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time": 50.0}\n')
     assert state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint) == {}
     with pytest.raises(ConfigError, match="nothing to resume from"):

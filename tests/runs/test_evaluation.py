@@ -88,7 +88,7 @@ def test_games_are_shared_out_so_that_short_ones_count_no_more_than_long_ones() 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wrappers", ["tweaked", "native"])
-def test_greedy_games_are_no_copies_and_it_is_told_where_they_are(wrappers: str) -> None:
+def test_greedy_games_are_no_copies_and_it_is_reported_where_they_are(wrappers: str) -> None:
     run = make_run(f"wrappers={wrappers}", "wrappers.noop_max=0", "env.max_episode_frames=200", "num_envs=2")
     spec = describe(run)
     greedy = lambda frames: frames[:, -1].sum(axis=(1, 2), dtype=np.int64) % spec.num_actions  # noqa: E731
@@ -102,7 +102,7 @@ def test_greedy_games_are_no_copies_and_it_is_told_where_they_are(wrappers: str)
     assert different == [6, 1] and copies(games).startswith("Only 1 of 6 games differ")
 
 
-def test_an_evaluation_of_copies_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_evaluation_of_copies_is_reported_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     run = make_toy("eval.every_steps=1", "eval.episodes=3")
     spec = describe(run)
     network = make_network(run, spec)

@@ -118,7 +118,7 @@ def test_more_threads_than_cores_are_refused(key: str) -> None:
         threads.check_threads(make_run(f"{key}=100000"))
 
 
-def test_a_busy_machine_is_told() -> None:
+def test_a_busy_machine_is_reported() -> None:
     assert busy(asked=2, cores=2, others=0.3, total=2) is None
     assert busy(asked=2, cores=16, others=10, total=16) is None  # there is room beside them
     assert busy(asked=64, cores=64, others=1, total=64) is None  # any desktop does as much
