@@ -20,6 +20,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, Step, VectorEnv, make_vector_env
 from dqnspeed.envs.games import atari_game
 from dqnspeed.exploration.epsilon_greedy import EpsilonGreedy
+from dqnspeed.exploration.policy import Policy
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
@@ -109,7 +110,9 @@ class Evaluator:
     def __init__(self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device):
         self._config, self._seed, self._spec, self._network = run.eval, run.seed, spec, network
         self._run = with_starts(dataclasses.replace(run, num_envs=min(run.eval.episodes, AT_ONCE)), run.eval.noop_max)
-        self._device = device
+        self._policy: Callable[[np.random.Generator], Policy] = lambda rng: EpsilonGreedy(
+            network, spec.num_actions, run.execution, device, rng
+        )
         self._env: VectorEnv | None = None
         self._next = run.eval.every_steps
         self._warned_of_copies = False
@@ -123,8 +126,7 @@ class Evaluator:
         """The games of one evaluation; none if it was given up."""
         assert self._config.every_steps is not None
         number = self.count + 1
-        rng = np.random.default_rng([self._seed, SEEDS, number])
-        policy = EpsilonGreedy(self._network, self._spec.num_actions, self._run.execution, self._device, rng)
+        policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
         seeds = env_seeds(self._seed, SEEDS, self._run.num_envs, segment=number)
         steps = itertools.count(1)
 
