@@ -62,8 +62,8 @@ class Noisy(LinearEpsilon):
     def check(self, run: RunConfig) -> None:
         if "exploration" in run.algo.uses and "model" not in run.algo.uses:
             raise ConfigError(
-                f"exploration={self.name}: puts noise on the layers of a network, and algo={run.algo.name} has none; use "
-                f"exploration=linear."
+                f"exploration={self.name}: puts noise on the layers of a network, and algo={run.algo.name} has none; "
+                f"use exploration=linear."
             )
 
     def random_steps(self) -> float | None:
