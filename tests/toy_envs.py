@@ -182,6 +182,30 @@ class Board(gymnasium.Env):
         return self.np_random.integers(2, size=(15, 15)).astype(np.int8)
 
 
+class Catch(gymnasium.Env):
+    """Pixels ``(6, 5) uint8``: a ball falls from the top, and a paddle that moves left, not at all or right is to be
+    under it at the bottom. The reward is 1 or -1 then, after five moves."""
+
+    observation_space = spaces.Box(0, 255, (6, 5), np.uint8)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.row, self.ball, self.paddle = 0, int(self.np_random.integers(5)), 2
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.row, self.paddle = self.row + 1, min(4, max(0, self.paddle + int(action) - 1))
+        ended = self.row == 5
+        reward = (1.0 if self.ball == self.paddle else -1.0) if ended else 0.0
+        return self._observe(), reward, ended, False, {}
+
+    def _observe(self) -> np.ndarray:
+        pixels = np.zeros((6, 5), np.uint8)
+        pixels[5, self.paddle] = pixels[self.row, self.ball] = 255
+        return pixels
+
+
 class Sick(Board):
     """A board of pixels with the ``mistakes`` that are named."""
 
@@ -215,6 +239,7 @@ def sick(mistakes: list[str]) -> gymnasium.Env:
 
 
 gymnasium.register("Board-v0", Board)
+gymnasium.register("Catch-v0", Catch)
 gymnasium.register("Sick-v0", sick)
 gymnasium.register("Anything-v0", Anything)
 gymnasium.register("Counter-v0", Counter)

@@ -94,6 +94,10 @@ class Algorithm(AlgoConfig):
         """The policy that acts during training."""
         return exploration_of(run.exploration).policy(network, spec.num_actions, run.execution, device, rng)
 
+    def update_forward(self, network: Network, observations: torch.Tensor) -> None:
+        """Compute what an update computes of ``observations``, by which the memory that it takes is told."""
+        network(observations)
+
     def epsilon_at(self, run: RunConfig, step: int) -> float:
         """The chance of a random action at an agent step; NaN for a policy without epsilon."""
         return exploration_of(run.exploration).epsilon_at(step) if "exploration" in self.uses else math.nan

@@ -40,6 +40,12 @@ def project(probabilities: Tensor, rewards: Tensor, discounts: Tensor, support: 
     return (shares * probabilities[:, None, :]).sum(dim=2)
 
 
+def mean_return(probabilities: Tensor, support: Tensor) -> Tensor:
+    """``(..., Z)`` probabilities of the atoms ``(Z,)`` to ``(...)`` means, in float32 also where autocast would have a
+    matrix product computed in bf16."""
+    return (probabilities * support).sum(dim=-1)
+
+
 @register("algo", "c51")
 @dataclass(frozen=True)
 class C51(DeepQ):
@@ -72,7 +78,7 @@ class AtomsNetwork(QNetwork):
         self.register_buffer("support", support, persistent=False)
 
     def forward(self, observations: Tensor) -> Tensor:
-        return self.log_probs(observations).exp() @ self.support
+        return mean_return(self.log_probs(observations).exp(), self.support)
 
     def log_probs(self, observations: Tensor) -> Tensor:
         """``(B, num_actions, atoms) float32``."""
@@ -80,8 +86,11 @@ class AtomsNetwork(QNetwork):
 
 
 class C51Learner(DeepQLearner):
-    """Moves the distribution of the action taken towards that of the reward and what follows; the error of a
-    transition is its loss (Hessel et al. 2018)."""
+    """Moves the distribution of the action taken towards that of the reward and what follows.
+
+    The loss is the cross-entropy of the two; the error of a transition is what of it can be unlearnt, the
+    Kullback-Leibler divergence (Hessel et al. 2018, "The integrated agent").
+    """
 
     network: AtomsNetwork
     target: AtomsNetwork
@@ -98,8 +107,9 @@ class C51Learner(DeepQLearner):
             log_probs = self.network.log_probs(observations)[rows, actions]
             with gradients_off(self._execution):
                 following = self.target.log_probs(next_observations).exp()
-                values = self.network(next_observations) if self._double else following @ support
+                values = self.network(next_observations) if self._double else mean_return(following, support)
                 following = following[rows, values.argmax(dim=1)]
         targets = project(following.detach(), rewards, discounts, support)
         losses = -(targets * log_probs).sum(dim=1)
-        return losses, losses, log_probs.detach().exp() @ support
+        errors = losses.detach() - torch.special.entr(targets).sum(dim=1)
+        return losses, errors, mean_return(log_probs.detach().exp(), support)

@@ -36,7 +36,7 @@ def network_size(run: RunConfig, spec: EnvSpec) -> Size:
             if not list(layer.children()):
                 layer.register_forward_hook(lambda _, __, output: outputs.append(output.numel()))
         dtype = torch.from_numpy(np.empty(0, spec.frame_dtype)).dtype
-        network(torch.empty(1, *spec.observation_shape, dtype=dtype))
+        algorithm_of(run).update_forward(network, torch.empty(1, *spec.observation_shape, dtype=dtype))
     inputs = math.prod(spec.observation_shape)  # scaled; counted with the observations
     return Size(sum(p.numel() for p in network.parameters()), sum(outputs) - inputs)
 

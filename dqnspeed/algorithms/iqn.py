@@ -74,6 +74,11 @@ class IQN(DeepQ):
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return IQNLearner(self, run, spec, device)
 
+    def update_forward(self, network: Network, observations: Tensor) -> None:
+        assert isinstance(network, QuantileNetwork)
+        most = max(self.samples, self.target_samples, self.acting_samples)
+        network.quantiles(observations, observations.new_empty(len(observations), most, dtype=torch.float32))
+
 
 class QuantileNetwork(QNetwork):
     """Quantiles of the return of each action, at any fraction; called, it gives the mean of evenly spaced ones."""

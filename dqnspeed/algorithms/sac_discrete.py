@@ -84,7 +84,12 @@ class SACDiscrete(DeepQ):
     def policy(
         self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
     ) -> Policy:
-        return Sampler(network, run.execution, device, rng)
+        return PolicySampler(network, run.execution, device, rng)
+
+    def update_forward(self, network: Network, observations: Tensor) -> None:
+        assert isinstance(network, PolicyCriticsNetwork)
+        network(observations)
+        network.action_values(observations)
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
@@ -107,12 +112,6 @@ class PolicyCriticsNetwork(TorsoNetwork):
         logits: Tensor = self.policy(self.features(self.preprocess(observations)))
         return logits
 
-    def policy_and_value(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """The values are those that the lower critic gives to the policy."""
-        logits = self(observations)
-        q1, q2 = self.action_values(observations)
-        return logits, (torch.softmax(logits, dim=1) * torch.minimum(q1, q2)).sum(dim=1)
-
     def action_values(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """``(B, num_actions) float32`` by each critic."""
         seen = self.preprocess(observations)
@@ -120,9 +119,17 @@ class PolicyCriticsNetwork(TorsoNetwork):
         return q1, q2
 
 
+class PolicySampler(Sampler):
+    """Draws from the policy alone: a replay keeps no values, so the critics are not asked and values are NaN."""
+
+    def _output(self, observations: Tensor) -> Tensor:
+        log_probs = torch.log_softmax(self._network(observations), dim=1)
+        return torch.column_stack([log_probs, torch.full_like(log_probs[:, 0], math.nan)])
+
+
 class SACDiscreteLearner(DeepQLearner):
     """One step on the sum of the losses of the critics, the policy and the temperature, none of which reaches what
-    another one trains."""
+    another one trains: the same as a step on each, unless ``algo.max_grad_norm`` clips the gradient of all."""
 
     STATS = ("train/loss", "train/q_mean", "train/policy_loss", "train/entropy", "train/temperature")
     network: PolicyCriticsNetwork

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dqnspeed.config.options import option
+from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.exploration.epsilon_greedy import LinearEpsilon
 
 
@@ -57,6 +58,13 @@ class Noisy(LinearEpsilon):
 
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         return NoisyLinear(inputs, outputs, self.sigma0)
+
+    def check(self, run: RunConfig) -> None:
+        if "exploration" in run.algo.uses and "model" not in run.algo.uses:
+            raise ConfigError(
+                f"exploration={self.name}: puts noise on the layers of a network, and algo={run.algo.name} has none; "
+                f"use exploration=linear."
+            )
 
     def random_steps(self) -> float | None:
         return super().random_steps() or None

@@ -13,6 +13,7 @@ from dqnspeed.config.schema import ExecutionConfig
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.networks.base import Network
+from dqnspeed.system import seeding
 
 Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of replay.rings.ACTING
 
@@ -50,7 +51,8 @@ class NetworkPolicy:
 
     def warm_up(self, observations: np.ndarray) -> None:
         """Compute once for ``observations``, so that what a first call prepares is no part of the training."""
-        self._compute(observations)
+        with seeding.preserved():  # noise on weights is drawn
+            self._compute(observations)
 
     def _compute(self, observations: np.ndarray) -> np.ndarray:
         """What the network says of ``observations``, ``(N, ...) float32``."""

@@ -151,12 +151,6 @@ class PrioritizedReplay(UniformReplay):
         self._max_priority = max(self._max_priority, float(priorities.max(initial=0.0)))
         self._tree.update(index[held], priorities**self._alpha)
 
-    def _oldest_whole(self, written: np.ndarray) -> np.ndarray:
-        """The oldest row of each lane whose stack is known and stays there while it is read."""
-        held_back = self.stack - 1  # the rows before a ring's oldest frame are gone
-        oldest = np.where(written > self._rows, written - self._rows + held_back + self._margin, 0)
-        return np.maximum(oldest, np.where(self._oldest > 0, self._oldest + held_back, 0))
-
     def _rows_at(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Lanes and absolute row numbers of what stands at ``index``."""
         lane, at = np.divmod(index, self._rows)

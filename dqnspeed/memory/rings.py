@@ -139,7 +139,7 @@ class Rings:
         """All stored rows."""
         held = min(int(self._written.max(initial=0)), self._rows)
         columns = {name: column[:, :held] for name, column in self._columns.items()}
-        return {"columns": columns, "written": self._written.copy(), "rows": self._rows}
+        return {"columns": columns, "written": self._written.copy(), "oldest": self._oldest.copy(), "rows": self._rows}
 
     def _unlearnt(self, begin: np.ndarray) -> dict[str, Any]:
         """The same in the shortest rings that suffice to continue from the rows ``begin`` of each lane."""
@@ -158,7 +158,7 @@ class Rings:
         """Load a :meth:`state_dict`, also of longer or shorter rings."""
         self._written[:] = state["written"]
         before = state.get("rows", self._rows)
-        self._oldest[:] = np.maximum(0, self._written - before)
+        self._oldest[:] = np.maximum(state.get("oldest", 0), self._written - before)
         for name, stored in state["columns"].items():
             if before == self._rows:
                 self._columns[name][:, : stored.shape[1]] = stored

@@ -60,8 +60,7 @@ class UniformReplay(NStepRings):
     def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Lanes and absolute row numbers of ``count`` transitions."""
         written = self._cursors()
-        held_back = self.stack - 1  # the rows before a ring's oldest frame are gone, so its stack is unknown
-        oldest = np.where(written > self._rows, written - self._rows + held_back + self._margin, 0)
+        oldest = self._oldest_whole(written)
         choices = np.maximum(written - self.n_step - oldest, 0)
         ends = choices.cumsum()
         if not ends[-1]:
@@ -76,6 +75,12 @@ class UniformReplay(NStepRings):
             if not len(missing):
                 return lane, row
         raise LookupError("the replay holds hardly any transition yet")
+
+    def _oldest_whole(self, written: np.ndarray) -> np.ndarray:
+        """The oldest row of each lane whose stack is known and stays there while it is read."""
+        held_back = self.stack - 1  # the rows before a ring's oldest frame are gone
+        oldest = np.where(written > self._rows, written - self._rows + held_back + self._margin, 0)
+        return np.maximum(oldest, np.where(self._oldest > 0, self._oldest + held_back, 0))
 
 
 @register("replay", "uniform")

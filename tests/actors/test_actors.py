@@ -65,16 +65,24 @@ class Started:
         self.replay.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_contract(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "replay"),
+    [*((kind, "uniform") for kind in KINDS), ("process, two actors", "prioritized"), ("process, queue", "prioritized")],
+)
+def test_contract(kind: str, replay: str) -> None:
     """Frames say (seed, episode, step), so every sampled transition can be checked on its own."""
-    run = make_toy("algo.n_step=3", "exploration.decay_start=0", "exploration.decay_steps=100", *KINDS[kind])
+    run = make_toy(
+        "algo.n_step=3", "exploration.decay_start=0", "exploration.decay_steps=100", f"replay={replay}",
+        "replay.capacity=2000", *KINDS[kind],
+    )  # fmt: skip
     with Started(run) as started:
         started.collect(150)
         lanes = run.num_lanes
         while started.replay._written.min() < 40 or len({game.env for game in started.episodes}) < lanes:
             started.collect(started.agent_steps + 1)  # an actor may be slow to begin
         batch = started.replay.sample(400)
+        if batch.reprioritize is not None:
+            batch.reprioritize(np.ones(400, np.float32))  # whatever came since
         games = list(started.episodes)
 
     seeds = {s % 1000 for actor in range(run.parallelism.num_actors) for s in env_seeds(run.seed, actor, run.num_envs)}

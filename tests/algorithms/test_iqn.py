@@ -6,9 +6,15 @@ import math
 
 import pytest
 import torch
+from conftest import make_run
+from one_update import SEED, SIZE, check_update, learner_of, observation
+from test_dqn import VECTOR
+from torch import nn
 from torch.nn import functional as F
 
+from dqnspeed.algorithms.footprint import network_size
 from dqnspeed.algorithms.iqn import CosineEmbedding, quantile_huber_loss
+from dqnspeed.memory import Batch
 
 
 def loss_of_one(predicted: list[float], targets: list[float], taus: list[float], kappa: float) -> float:
@@ -61,3 +67,59 @@ def test_the_embedding_is_equation_4() -> None:
             torch.testing.assert_close(features[b, k], F.relu(weight @ cosines + bias))
     assert set(embedding.state_dict()) == {"linear.weight", "linear.bias"}
     assert CosineEmbedding(units=3).linear.in_features == 64
+
+
+def quantile(network: nn.Module, seen: torch.Tensor, tau: float) -> torch.Tensor:
+    """``(num_actions,)`` of one observation by the layers of the network (equation 4)."""
+    features = network.features(network.preprocess(seen))[0]  # type: ignore[operator]
+    layer = network.embedding.linear  # type: ignore[union-attr]
+    cosines = torch.tensor([math.cos(math.pi * i * tau) for i in range(64)])
+    both = (features * F.relu(layer.weight @ cosines + layer.bias))[None]  # type: ignore[operator]
+    q = network.q(both)[0]  # type: ignore[operator]
+    return q if network.value is None else network.value(both)[0] + q - q.mean()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("double", "dueling"), [(False, False), (True, False), (True, True)])
+def test_an_update_is_the_gradient_step_of_equation_3(double: bool, dueling: bool, weighted: bool) -> None:
+    counts = ["algo.samples=5", "algo.target_samples=3", "algo.acting_samples=4", "algo.kappa=0.5"]
+    learner = learner_of("algo=iqn", f"algo.double={double}", f"model.dueling={dueling}", *counts)
+    torch.manual_seed(SEED)
+    taus, next_taus = torch.rand(SIZE, 5), torch.rand(SIZE, 3)
+
+    def transition(i: int, batch: Batch, online: nn.Module, target: nn.Module) -> tuple[torch.Tensor, float]:
+        after = observation(batch, i, after=True)
+        with torch.no_grad():
+            acting = [quantile(online if double else target, after, tau) for tau in (0.125, 0.375, 0.625, 0.875)]
+            best = int(torch.stack(acting).mean(dim=0).argmax())
+            goals = [
+                float(batch.rewards[i]) + float(batch.discounts[i]) * float(quantile(target, after, tau)[best])
+                for tau in next_taus[i].tolist()
+            ]
+        told = [quantile(online, observation(batch, i), tau)[batch.actions[i]] for tau in taus[i].tolist()]
+        total = torch.zeros(())
+        for value, tau in zip(told, taus[i].tolist(), strict=True):
+            for goal in goals:
+                error = goal - value
+                size = abs(error.item())
+                huber = error**2 / 2 if size <= 0.5 else 0.5 * (error.abs() - 0.25)
+                total = total + abs(tau - (error.item() < 0)) * huber / 0.5 / 3
+        return total, abs(sum(goals) / 3 - torch.stack(told).mean().item())
+
+    check_update(learner, weighted, transition)
+
+
+def test_called_it_gives_the_mean_of_evenly_spaced_quantiles_and_draws_nothing() -> None:
+    network, seen = learner_of("algo=iqn", "algo.acting_samples=2").network, torch.randn(1, 5)
+    before = torch.get_rng_state()
+    expected = (quantile(network, seen, 0.25) + quantile(network, seen, 0.75)) / 2
+    torch.testing.assert_close(network(seen)[0], expected, rtol=1e-4, atol=1e-5)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_memory_is_told_for_the_most_fractions_that_are_looked_at() -> None:
+    sizes = [
+        network_size(make_run("env=cartpole", "algo=iqn", "algo.acting_samples=4", *more), VECTOR).activations
+        for more in ([], ["algo.samples=64"], ["algo.target_samples=64"])
+    ]
+    assert sizes[1] == sizes[2] > 5 * sizes[0]

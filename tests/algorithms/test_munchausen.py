@@ -1,4 +1,4 @@
-"""Soft values and Munchausen's reward against equation 2 of Vieillard et al. (2020), written out."""
+"""Soft values and Munchausen's reward against equations 1 and 2 of Vieillard et al. (2020), written out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import math
 
 import pytest
 import torch
+from one_update import check_update, learner_of, observation
+from torch import nn
 
 from dqnspeed.algorithms.munchausen import munchausen_reward, soft_value
+from dqnspeed.memory import Batch
 
 
 def policy(q: list[float], temperature: float) -> list[float]:
@@ -49,3 +52,21 @@ def test_large_values_at_the_paper_s_temperature_stay_exact_and_finite() -> None
 def test_at_a_small_temperature_the_soft_value_is_the_largest() -> None:
     q = torch.randn(16, 6)
     torch.testing.assert_close(soft_value(q, 1e-4), q.max(dim=1).values, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", ["huber", "mse"])
+@pytest.mark.parametrize("dueling", [False, True])
+def test_an_update_is_the_gradient_step_of_equation_1(dueling: bool, loss: str, weighted: bool) -> None:
+    learner = learner_of("algo=munchausen", "algo.temperature=0.3", f"algo.loss={loss}", f"model.dueling={dueling}")
+
+    def transition(i: int, batch: Batch, online: nn.Module, target: nn.Module) -> tuple[torch.Tensor, float]:
+        with torch.no_grad():
+            q, next_q = (target(observation(batch, i, after))[0].tolist() for after in (False, True))
+        bonus = 0.3 * math.log(policy(q, 0.3)[batch.actions[i]])
+        value = sum(p * (v - 0.3 * math.log(p)) for p, v in zip(policy(next_q, 0.3), next_q, strict=True))
+        goal = float(batch.rewards[i]) + 0.9 * max(-1.0, bonus) + float(batch.discounts[i]) * value
+        error = online(observation(batch, i))[0, batch.actions[i]] - goal
+        return error**2 if loss == "mse" else nn.functional.huber_loss(error, torch.zeros(())), abs(error.item())
+
+    check_update(learner, weighted, transition)

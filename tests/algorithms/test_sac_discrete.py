@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from conftest import make_run
+from one_update import SIZE, assert_same, batch_of, learner_of, observation
+from test_dqn import CPU, VECTOR
+from torch import Tensor, nn
 
-from dqnspeed.algorithms.sac_discrete import critic_loss, critic_target, policy_loss, temperature_loss
+from dqnspeed.algorithms import make_network, make_policy
+from dqnspeed.algorithms.footprint import network_size
+from dqnspeed.algorithms.sac_discrete import (
+    PolicyCriticsNetwork,
+    critic_loss,
+    critic_target,
+    policy_loss,
+    temperature_loss,
+)
+from dqnspeed.config.combinations import check
+from dqnspeed.config.options import ConfigError
 
 B, A = 6, 4
 
@@ -91,3 +106,81 @@ def test_the_temperature_falls_while_the_entropy_is_above_its_target(target: flo
     temperature_loss(log_probs, log_temperature, target).mean().backward()
     assert log_temperature.grad is not None
     assert (log_temperature.grad > 0) == falls
+
+
+def parts(network: nn.Module) -> dict[str, list[nn.Parameter]]:
+    """The parameters of the policy, the two critics and the temperature."""
+    split: dict[str, list[nn.Parameter]] = {"policy": [], "critic 1": [], "critic 2": [], "temperature": []}
+    for name, parameter in network.named_parameters():
+        critic = name.startswith("critics.") and f"critic {int(name.split('.')[1]) + 1}"
+        split[critic or ("temperature" if name == "log_temperature" else "policy")].append(parameter)
+    return split
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("no_grad", [False, True])
+def test_an_update_is_a_step_on_each_loss_by_itself(weighted: bool, no_grad: bool) -> None:
+    learner = learner_of(
+        "algo=sac_discrete", "algo.max_grad_norm=null", "algo.temperature=0.7", "algo.target_entropy=0.5",
+        f"execution.no_grad={no_grad}",
+    )  # fmt: skip
+    online, target = copy.deepcopy(learner.network), copy.deepcopy(learner.target)
+    batch, told = batch_of(weighted)
+    weights = torch.ones(SIZE) if batch.weights is None else torch.tensor(batch.weights)
+    alpha = online.log_temperature.exp().item()  # type: ignore[operator]
+    losses, errors = dict.fromkeys(parts(online), torch.zeros(())), []
+    for i in range(SIZE):
+        seen, after, action = observation(batch, i), observation(batch, i, after=True), batch.actions[i]
+        with torch.no_grad():
+            pi = torch.softmax(online(after)[0], dim=0)
+            least = torch.minimum(*(q[0] for q in target.action_values(after)))  # type: ignore[operator]
+            value = float((pi * (least - alpha * pi.log())).sum())
+        goal = float(batch.rewards[i]) + float(batch.discounts[i]) * value
+        qs = [q[0] for q in online.action_values(seen)]  # type: ignore[operator]
+        for number, q in enumerate(qs, start=1):
+            losses[f"critic {number}"] = losses[f"critic {number}"] + weights[i] * (q[action] - goal) ** 2 / 2 / SIZE
+        pi = torch.softmax(online(seen)[0], dim=0)
+        least = torch.minimum(*(q.detach() for q in qs))
+        losses["policy"] = losses["policy"] + (pi * (alpha * pi.log() - least)).sum() / SIZE
+        entropy = -float((pi * pi.log()).sum().detach())
+        temperature = online.log_temperature.exp()  # type: ignore[operator]
+        losses["temperature"] = losses["temperature"] + temperature * (entropy - 0.5 * math.log(3)) / SIZE
+        errors.append(abs(qs[0][action].item() - goal))
+    for part, parameters in parts(online).items():
+        optimizer = torch.optim.Adam(parameters, lr=1e-3)
+        for parameter, gradient in zip(parameters, torch.autograd.grad(losses[part], parameters), strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+
+    learner.update(batch)
+    assert_same(learner.network, online)
+    stats = learner.stats()
+    assert stats["train/loss"] == pytest.approx(sum(loss.item() for loss in losses.values()), rel=1e-4)
+    assert stats["train/temperature"] == pytest.approx(alpha)
+    if weighted:
+        np.testing.assert_allclose(told[0], errors, rtol=1e-3, atol=1e-5)
+
+
+def test_it_acts_by_its_policy_without_asking_the_critics() -> None:
+    run = make_run("env=cartpole", "algo=sac_discrete", "model.hidden=[16]")
+    network = make_network(run, VECTOR)
+    assert isinstance(network, PolicyCriticsNetwork)
+    network.action_values = None  # type: ignore[method-assign, assignment]
+    sampler = make_policy(run, VECTOR, network, CPU, np.random.default_rng(0))
+    seen = np.random.default_rng(1).normal(size=(1, 5)).astype(np.float32).repeat(20_000, axis=0)
+    actions, known = sampler(seen, epsilon=math.nan)
+    expected = torch.softmax(network(torch.tensor(seen[:1])), dim=1)[0].detach().numpy()
+    np.testing.assert_allclose(np.bincount(actions, minlength=3) / 20_000, expected, atol=0.015)
+    assert np.isnan(known["values"]).all()
+
+
+def test_memory_is_told_for_the_critics_too() -> None:
+    model = ["env=cartpole", "model.hidden=[64]"]
+    alone, all_three = (network_size(make_run(*model, f"algo={name}"), VECTOR) for name in ("dqn", "sac_discrete"))
+    assert all_three.parameters == 3 * alone.parameters + 1
+    assert all_three.activations == pytest.approx(3 * alone.activations, rel=0.1)
+
+
+def test_dueling_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^model.dueling=true: algo=sac_discrete has critics with one stream each.$"):
+        check(make_run("algo=sac_discrete", "model.dueling=true"))

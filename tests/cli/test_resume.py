@@ -44,6 +44,8 @@ SMALL_ATARI = [
 FAMILY = ["wrappers=none", "model=mlp", "model.hidden=[16]", "algo.learning_starts=40", "tracking=local",
           "tracking.progress=off", "execution.threads=1"]  # fmt: skip
 
+REPLAYED = ["num_envs=2", "algo.batch_size=16", "algo.steps_per_update=4", "algo.target_sync=10", "replay.capacity=500"]
+
 
 def go(folder: Path, run: RunConfig, resumed: bool = False) -> State:
     """Train in ``folder``, from its newest checkpoint if there is one; returns the final state."""
@@ -70,12 +72,17 @@ def episodes(folder: Path) -> list[dict[str, str]]:
                 ("a2c", ["num_envs=5", "algo.batch_size=16"]),
                 ("ppo", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16"]),
                 ("pqn", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16", "exploration.decay_steps=60"]),
+                ("munchausen", REPLAYED),
+                ("iqn", REPLAYED),
+                ("c51", REPLAYED),
+                ("rainbow", REPLAYED),
+                ("sac_discrete", REPLAYED),
             )
         ),
         [*FAMILY, "env=frozen_lake", "algo=q_learning", "eval.every_steps=40"],
     ],
     ids=["serial", "overlap", "tweaked with evaluations", "an environment without states of its own",
-         "a2c", "ppo", "pqn", "q_learning"],
+         "a2c", "ppo", "pqn", "munchausen", "iqn", "c51", "rainbow", "sac_discrete", "q_learning"],
 )  # fmt: skip
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], tmp_path: Path) -> None:
     def run(steps: int) -> RunConfig:
@@ -290,6 +297,7 @@ EVERY_KIND = {
     "ppo, overlap": ["algo=ppo", "parallelism=overlap", "algo.batch_size=16", "algo.rollout_steps=32"],
     "ppo, process": ["algo=ppo", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
     "a2c": ["algo=a2c", "algo.batch_size=16"],
+    "rainbow, process": ["algo=rainbow", "parallelism=process"],
     "pqn, process": ["algo=pqn", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
 }
 

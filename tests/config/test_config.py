@@ -390,7 +390,7 @@ def test_bad_input_leaves_nothing_behind(
             "algo=ppo exploration.final=0.1",
             "exploration.final=0.1: does nothing with algo=ppo; exploration is for algo=",
         ),
-        ("algo=pqn replay=uniform", "replay=uniform: does nothing with algo=pqn; replay is for algo=dqn."),
+        ("algo=pqn replay=uniform", "replay=uniform: does nothing with algo=pqn; replay is for algo="),
         ("algo=q_learning env=taxi optimizer.lr=1", "optimizer.lr=1: does nothing with algo=q_learning; optimizer is"),
         ("algo=dqn exploration.final=0.1 replay=uniform optimizer.lr=1 model.dueling=true", ""),
         ("algo=a2c model=small optimizer=rmsprop num_envs=2", ""),

@@ -5,10 +5,16 @@ from __future__ import annotations
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
+from conftest import make_run
 from torch import Tensor
 
+from dqnspeed.algorithms import make_network, make_policy
+from dqnspeed.config.combinations import check
+from dqnspeed.config.options import ConfigError
+from dqnspeed.envs import EnvSpec
 from dqnspeed.exploration.noisy import NoisyLinear
 
 
@@ -93,3 +99,23 @@ def test_compiled_in_one_graph_it_still_draws_anew() -> None:
     assert layer.weight_sigma.grad is not None
     layer.eval()
     torch.testing.assert_close(compiled(x), layer(x))
+
+
+def test_an_agent_explores_by_noise_where_epsilon_is_nothing() -> None:
+    spec, run = EnvSpec((5,), np.dtype(np.float32), 3, 1, largest=1.0), make_run("env=cartpole", "exploration=noisy")
+    network, seen = make_network(run, spec), np.ones((4, 5), np.float32)
+    policy = make_policy(run, spec, network, torch.device("cpu"), np.random.default_rng(0))
+    before = torch.get_rng_state()
+    policy.warm_up(seen)
+    assert torch.equal(torch.get_rng_state(), before)  # nothing random is used up
+    taken = {int(policy(seen, epsilon=0.0)[0][0]) for _ in range(200)}
+    network.eval()
+    greedy = {int(policy(seen, epsilon=0.0)[0][0]) for _ in range(20)}
+    assert len(taken) > 1 and len(greedy) == 1
+
+
+def test_a_table_has_no_layers_for_noise() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^exploration=noisy: puts noise on the layers of a network, and algo=q_learn"
+    ):
+        check(make_run("algo=q_learning", "env=frozen_lake", "exploration=noisy"))

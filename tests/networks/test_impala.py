@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from conftest import make_run
 from torch import nn
 
+from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError
-from dqnspeed.networks.impala import ImpalaTorso, Residual
+from dqnspeed.networks.impala import Impala, ImpalaTorso, Residual
 
 ATARI = (4, 84, 84)
 
@@ -53,5 +55,17 @@ def test_with_its_residual_convolutions_at_zero_it_is_convolution_and_pooling() 
 
 
 def test_what_is_no_image_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"model=impala: takes images, and observations here are 4; use model=mlp"):
-        ImpalaTorso((4,))
+    model = make_run("model=impala").model
+    assert isinstance(model, Impala)
+    for refuses in (model.check_shape, model.torso):
+        with pytest.raises(
+            ConfigError, match=r"^model=impala: takes images, and observations here are 4; use model=ml"
+        ):
+            refuses((4,))
+    model.check_shape((1, 1, 1))
+
+
+@pytest.mark.parametrize("channels", ["[]", "[4,0]"])
+def test_groups_without_a_filter_are_refused(channels: str) -> None:
+    with pytest.raises(ConfigError, match=r"^model.channels=.*: at least one group, of at least 1 filter each.$"):
+        check(make_run("model=impala", f"model.channels={channels}"))
