@@ -2,7 +2,7 @@
 # make play    play a trained agent (ARGS="run=outputs/2026-01-31/12-00-00 record=true")
 # make gpu     try everything that a GPU can do (PART=tests|train|resume|timings; INSTALL=no PYTHON=python3)
 # make test    set everything up, then lint, type-check, hold imports to their contract and run all tests
-# make quick   the same with the tests that take no longer than half a second: under a minute, for every change
+# make quick   the same with the quick tests alone, about a minute, for every change
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -17,7 +17,7 @@ help:
 	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings;'
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
-	@echo 'make quick      the same with the quick tests alone: under a minute'
+	@echo 'make quick      the same with the quick tests alone: about a minute'
 	@echo 'make install    the shared first step: $(VENV) with dqnspeed in it'
 	@echo 'make ladder     every rung for 75 seconds, then the table (ARGS as above)'
 	@echo 'make lint       ruff, mypy and the contract of imports'

@@ -76,6 +76,7 @@ def test_a_warm_up_leaves_no_trace_in_the_learner(kind: str) -> None:
     assert repr(learner.state_dict()) == repr(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loss_is_one_graph_to_the_compiler(kind: str) -> None:
     learner = make(kind, noise=kind == "rainbow")

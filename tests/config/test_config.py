@@ -34,6 +34,7 @@ def test_the_groups_are_the_agreed_ones() -> None:
     assert sorted(agreed.split()) == GROUPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_composes_and_has_every_number_of_its_kind(option: str) -> None:
     group = option.partition("=")[0]
@@ -77,6 +78,7 @@ def test_n_environments_keep_the_replay_ratio_of_the_baseline(num_envs: int) -> 
     assert run.replay_ratio == 32
 
 
+@pytest.mark.slow
 def test_rungs_differ_from_the_baseline_in_what_they_name() -> None:
     assert not make_run("experiment=no_torch_no_grad").execution.no_grad
     assert make_run("experiment=n_envs").num_envs == 3
@@ -157,6 +159,7 @@ def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(stop: str, steps: int) -> 
     assert make_run("algo=pqn", stop, "exploration.decay_steps=77").exploration.decay_steps == 77
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "updates"),
     [
@@ -297,6 +300,7 @@ def test_bad_input_gets_one_sentence(overrides: str, own_options: str) -> None:
     assert "\n" not in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "bound"),
     [

@@ -47,6 +47,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], Any, float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SHAPES)
 def test_observations_reach_the_network_with_their_channels_first_and_nothing_lost(kind: str) -> None:
     run = run_of(kind)
@@ -109,6 +110,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", BAD)
 def test_what_cannot_be_learnt_from_is_named_with_the_way_out(line: str) -> None:
     kind, _, wrong = line.partition("|")

@@ -114,6 +114,7 @@ def test_a_return_is_the_unclipped_sum_and_a_length_counts_agent_steps() -> None
     env.close()
 
 
+@pytest.mark.slow
 def test_a_lost_life_is_followed_by_fire() -> None:
     """Breakout waits for FIRE after a lost life; an agent that only does nothing still sees the ball again."""
     run = make_run("env=breakout", "wrappers=native", "wrappers.noop_max=0")

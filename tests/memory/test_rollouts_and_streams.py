@@ -87,6 +87,7 @@ def test_every_epoch_of_a_rollout_gives_its_transitions_and_nothing_else(
         assert not rollouts.due(batch_size)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(lanes(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 12), st.data())
 def test_a_stream_gives_every_transition_once_and_in_order(

@@ -117,6 +117,7 @@ def naive(stream: list[Event], rows: int, stack: int, n_step: int) -> dict[tuple
     return expected
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(lanes(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5))
 def test_samples_are_exactly_the_transitions_of_the_reference(

@@ -97,6 +97,7 @@ def test_the_size_of_a_network_is_known_before_it_is_built(algo: str, model: str
     assert network_size(run, spec) == Size(sum(p.numel() for p in network.parameters()), activations)
 
 
+@pytest.mark.slow
 def test_the_optimizer_counts_too() -> None:
     needed = []
     for optimizer in ("adam", "rmsprop", "rmsprop_deepmind"):
