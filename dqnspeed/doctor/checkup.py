@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 import gymnasium
 import numpy as np
 
+from dqnspeed import envs
 from dqnspeed.algorithms import algorithm_of
 from dqnspeed.algorithms.actor_critic import ActorCritic
 from dqnspeed.config.schema import RunConfig
@@ -232,6 +234,18 @@ def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]
         yield Finding(LOOK, topic, what, f"training's returns are of a policy that is random {last:.0%} of the time")
     else:
         yield Finding(OK, topic, what)
+
+
+def watchdog(run: RunConfig, topic: str) -> envs.Watchdog:
+    """Print a last finding and exit with code 1 if an environment in this process hangs."""
+    limit = run.parallelism.timeout_s
+
+    def end(line: str) -> None:
+        what = f"env.id={run.env.id} has not answered for {limit:g} s ({line})"
+        print(Finding(WRONG, topic, what, "parallelism.timeout_s=60 waits longer"), flush=True)
+        os._exit(1)  # what hangs cannot be stopped otherwise
+
+    return envs.Watchdog(limit, end)
 
 
 def wrapper_order(env: gymnasium.Env, run: RunConfig) -> Iterator[Finding]:

@@ -1,9 +1,10 @@
 """Environments: wrappers, their stacks, and vectors of them behind one interface."""
 
 from dqnspeed.envs.backends import ActorError
-from dqnspeed.envs.build import EnvSpec, describe, make_env, make_registered, make_vector_env, probe
+from dqnspeed.envs.build import make_env, make_registered, make_vector_env
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.probe import Watchdog
+from dqnspeed.envs.spec import EnvSpec, describe, probe
 from dqnspeed.envs.vector import Episode, Step, VectorEnv
 
 __all__ = [

@@ -5,13 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
-import numpy as np
 from ale_py.env import AtariEnv
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec as EnvSpecOfGymnasium
@@ -20,9 +17,8 @@ from gymnasium.wrappers import GrayscaleObservation, TransformAction, TransformO
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
-from dqnspeed.envs.games import AtariGame, atari_game, check_id
-from dqnspeed.envs.observations import MAX_VALUES, AsBox
-from dqnspeed.envs.probe import Probe
+from dqnspeed.envs.games import AtariGame, atari_game
+from dqnspeed.envs.observations import AsBox
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.stacks import Wrappers
 from dqnspeed.envs.vector import VectorEnv
@@ -31,64 +27,6 @@ from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import children_ignore_signals
 
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
-
-
-@dataclass(frozen=True)
-class EnvSpec:
-    """The shapes of an environment, for networks and memories."""
-
-    frame_shape: tuple[int, ...]  # one frame, channels first: (1, 84, 84) or (D,)
-    frame_dtype: np.dtype
-    num_actions: int
-    stack: int
-    largest: float  # magnitude that a value of an image can have; 1 for vectors
-    num_states: int | None = None  # if observations are one-hot numbers of states
-    render_fps: float | None = None  # from the environment's metadata
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """Shape of what the network sees: ``stack`` frames joined along the first axis."""
-        return (self.stack * self.frame_shape[0], *self.frame_shape[1:])
-
-
-def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
-    """Play an environment that is not ALE's at random for a moment; returns warnings, one sentence each.
-
-    With an ``input_scale`` there is none about the size of its values.
-
-    Raises:
-        ConfigError: it cannot be made, or violates its spaces so that nothing could be learnt.
-    """
-    if atari_game(config) is not None:
-        return []
-    env = make_registered(config)
-    try:
-        return Probe(env, config, input_scale).run()
-    except ConfigError:
-        raise
-    except Exception as error:  # a user's environment may raise anything
-        raise ConfigError(f"env.id={config.id}: broke after a few steps ({_first_line(error)}).") from error
-    finally:
-        env.close()
-
-
-def describe(run: RunConfig) -> EnvSpec:
-    """The shapes of a configuration, read from one environment that is closed again.
-
-    Raises:
-        ConfigError: the environment does not exist or does not fit the wrappers.
-    """
-    _check(run.env, run.wrappers)
-    try:
-        env = make_env(run.env, run.wrappers)
-    except ConfigError:
-        raise
-    except Exception as error:  # stages that do not fit each other or the observations
-        raise ConfigError(f"wrappers: do not fit {run.env.id} ({_first_line(error)}).") from error
-    try:
-        return _spec(env, run)
-    finally:
-        env.close()
 
 
 def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None = None) -> gymnasium.Env:
@@ -227,7 +165,7 @@ def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium
         )  # not every environment takes render_mode
         return gymnasium.make(named, disable_env_checker=True, **rendering, **env.kwargs)
     except Exception as error:  # a user's environment may raise anything
-        raise ConfigError(f"env.id={env.id}: could not be made ({_first_line(error)}).") from error
+        raise ConfigError(f"env.id={env.id}: could not be made ({first_line(error)}).") from error
 
 
 def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
@@ -248,7 +186,7 @@ def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
     return env_id
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     first_line = (str(error).strip().splitlines() or [""])[0].rstrip(".")
     return f"{type(error).__name__}: {first_line}"
 
@@ -295,38 +233,3 @@ def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelis
         reward_clipping=False,  # returns are of the unclipped game
         use_fire_reset=wrappers.fire_reset and fire_index(game) is not None,
     )
-
-
-def _check(env: EnvConfig, wrappers: WrappersConfig) -> None:
-    check_id(env)
-    if atari_game(env) is not None:
-        return
-    if wrappers.backend == "native":
-        raise ConfigError(f"wrappers=native: needs an ALE game, and {env.id} is not one.")
-    for key in ("noop_max", "fire_reset", "episodic_life"):
-        if getattr(wrappers, key):
-            raise ConfigError(
-                f"wrappers.{key}={getattr(wrappers, key)}: needs an ALE game, and {env.id} is not one; "
-                f"use wrappers=none, or switch this stage off."
-            )
-
-
-def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
-    observations, actions = env.observation_space, env.action_space
-    if not isinstance(actions, spaces.Discrete):
-        raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
-    if actions.n > MAX_VALUES:
-        raise ConfigError(
-            f"env.id={run.env.id}: it has {actions.n:,} actions, and at most {MAX_VALUES:,} can be chosen from."
-        )
-    assert isinstance(observations, spaces.Box)
-    bound = float(np.abs([observations.low.min(), observations.high.max()]).max())
-    largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0
-    dtype, stack = np.dtype(observations.dtype), run.wrappers.stack
-    num_states = env.get_wrapper_attr("num_states") if env.has_wrapper_attr("num_states") and stack == 1 else None
-    fps = env.metadata.get("render_fps")
-    fps = float(fps) if isinstance(fps, (int, float)) and 0 < fps < math.inf else None
-    return EnvSpec(observations.shape, dtype, int(actions.n), stack, largest, num_states, fps)
-
-
-__all__ = ["EnvSpec", "describe", "make_env", "make_registered", "make_vector_env", "probe"]

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from conftest import environment, make_run
 
-from dqnspeed.doctor import checkup
-from dqnspeed.doctor import command as doctor
+from dqnspeed.doctor import checkup, training
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, Played, examine
-from dqnspeed.doctor.command import _memory, diagnose
+from dqnspeed.doctor.diagnosis import _memory, diagnose
 from dqnspeed.envs import describe
 from dqnspeed.system import machine
 
@@ -24,7 +23,7 @@ QUICK = ["model.hidden=[16]", "replay.capacity=2000", "algo.learning_starts=100"
 
 @pytest.fixture(autouse=True)
 def few_steps_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "SPEED_STEPS", 300)
+    monkeypatch.setattr(training, "SPEED_STEPS", 300)
     monkeypatch.setattr(checkup, "MIN_STEPS", 200)
 
 

@@ -1,0 +1,178 @@
+"""A few updates as the run would do them: gradients, losses and speed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from dqnspeed.actors import make_actors, memory_lock
+from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.algorithms.base import Learner
+from dqnspeed.config.schema import AlgoConfig, RunConfig
+from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, watchdog
+from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.threads import set_threads
+from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.memory import Memory
+from dqnspeed.runs.schedule import LearningStart, make_schedule
+from dqnspeed.system import machine
+from dqnspeed.tracking.terminal import BOOK_STEPS
+
+SPEED_STEPS, SPEED_S, UPDATES = 3000, 10.0, 5
+LARGE_ERROR = 20  # of a value, for rewards of size 1
+
+
+def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
+    """Collect some steps as the run would, do a few updates, and yield findings on them and on the run's duration."""
+    set_threads(run)
+    # Unclipped gradients, and a small replay.
+    tried = dataclasses.replace(
+        run,
+        algo=dataclasses.replace(run.algo, max_grad_norm=None),
+        replay=dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size))),
+    )
+    # The speed is measured with the final exploration; the batch is of the first, random actions.
+    later = dataclasses.replace(tried, exploration=exploration_of(run.exploration).settled())
+    device, lock = machine.pick_device(run.device), memory_lock(run)
+    learner = make_learner(tried, spec, device)
+    with contextlib.closing(make_memory(later, spec, lock, device)) as memory:
+        steps_s = _collect(later, spec, learner, memory, lock)
+    with contextlib.closing(make_memory(tried, spec, lock, device)) as memory:
+        _collect(tried, spec, learner, memory, lock)
+        try:
+            batch = memory.sample(run.algo.batch_size)
+        except LookupError:
+            yield Finding(LOOK, "speed", f"{steps_s:.1f} steps/s, too few for an update in {2 * SPEED_S:g} s")
+            return
+        frames = memory.recent_frames(run.model.background_frames)
+        learner.begin(frames)
+        learner.update(batch)
+        yield from _gradients(learner, run.algo.max_grad_norm)
+        yield from _losses(tried, spec, frames, batch, learner.stats())
+        begin = time.perf_counter()
+        for _ in range(UPDATES):
+            learner.update(memory.sample(run.algo.batch_size) if run.has_replay else batch)
+        learner.stats()  # waits for the device
+        yield _hours(run, steps_s, UPDATES / (time.perf_counter() - begin))
+
+
+def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object) -> float:
+    """Agent steps per second of the configured actors, which store enough for a batch if there is time."""
+    # Actors and workers in other processes have their own timeout.
+    here = watchdog(run, "training") if not (run.parallelism.processes or run.parallelism.overlaps) else None
+    with here or contextlib.nullcontext():
+        return _collected(run, spec, learner, memory, lock, here.beat if here else lambda: None)
+
+
+def _collected(
+    run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object, beat: Callable[[], None]
+) -> float:
+    actors = make_actors(run, spec, learner.network, memory, lock, machine.pick_device(run.device))
+    schedule = make_schedule(run, memory, LearningStart(0, 0))
+    steps, speed = 0, 0.0
+    try:
+        actors.begin()
+        begin = time.perf_counter()
+        while not speed or not schedule.due(steps, 0):
+            beat()
+            actors.dispatch()
+            steps += actors.collect(schedule.limit(0) if not run.has_replay else math.inf, wait=True).agent_steps
+            seconds = time.perf_counter() - begin
+            if not speed and (steps >= SPEED_STEPS or seconds > SPEED_S):
+                speed = steps / seconds
+            if not speed:
+                memory.discard_pending()
+            if seconds > 2 * SPEED_S:
+                break
+        actors.pause()
+    finally:
+        actors.close()
+    return speed
+
+
+def _gradients(learner: Learner, clipped_at: float | None) -> Iterator[Finding]:
+    norms = {name: float(p.grad.norm()) for name, p in learner.network.named_parameters() if p.grad is not None}
+    if not norms:
+        return  # a table
+    by_layer = ", ".join(
+        f"{name.replace('.weight', '')} {norm:.2g}" for name, norm in norms.items() if "weight" in name
+    )
+    total = math.sqrt(sum(norm**2 for norm in norms.values()))
+    what = f"norm {total:.3g} in one update; by layer: {by_layer}"
+    dead = [name for name, norm in norms.items() if norm == 0 and "weight" in name]
+    if not math.isfinite(total):
+        yield Finding(WRONG, "gradients", what, "not finite: look for NaN or huge values in observations and rewards")
+    elif dead:
+        yield Finding(WRONG, "gradients", what, f"nothing reaches {', '.join(dead)}: constant input or dead units")
+    elif total > 100 and clipped_at is not None:
+        yield Finding(LOOK, "gradients", what, f"large, and clipped to {clipped_at:g}; scale rewards or observations")
+    elif total > 100:
+        yield Finding(LOOK, "gradients", what, "large; set algo.max_grad_norm=10, or scale rewards and observations")
+    else:
+        yield Finding(OK, "gradients", what)
+
+
+def _losses(
+    run: RunConfig, spec: EnvSpec, frames: np.ndarray, batch: object, stats: Mapping[str, float]
+) -> Iterator[Finding]:
+    """The scale of the errors: from both losses on the same batch, or from the value loss of a critic."""
+    if "train/value_loss" in stats:
+        what = f"value loss {stats['train/value_loss']:.3g} (squared errors) of an untrained network"
+        if stats["train/value_loss"] > LARGE_ERROR**2:
+            yield Finding(LOOK, "loss", what, "errors are far above 1; scale the rewards")
+        else:
+            yield Finding(OK, "loss", what)
+    if not hasattr(run.algo, "loss"):
+        return
+    found = {}
+    for name in ("mse", "huber"):
+        torch.manual_seed(run.seed)
+        execution = dataclasses.replace(run.execution, compile=False)
+        other = dataclasses.replace(run, algo=_with_loss(run.algo, name), execution=execution)
+        learner = make_learner(other, spec, machine.pick_device(run.device))
+        learner.begin(frames)
+        learner.update(batch)
+        found[name] = learner.stats()["train/loss"]
+    what = f"MSE {found['mse']:.3g}, Huber {found['huber']:.3g} on the same batch of an untrained network"
+    if found["mse"] > 20 * found["huber"] and getattr(run.algo, "loss", None) == "mse":
+        yield Finding(WRONG, "loss", what, "a few large errors rule MSE; set algo.loss=huber or scale the rewards")
+    elif found["mse"] > 20 * found["huber"]:
+        yield Finding(LOOK, "loss", what, "errors are far above 1; scale the rewards")
+    else:
+        yield Finding(OK, "loss", what)
+
+
+def _with_loss(algo: AlgoConfig, name: str) -> AlgoConfig:
+    changed: dict[str, Any] = {"loss": name}
+    return dataclasses.replace(algo, **changed)
+
+
+def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
+    """The duration of the configured run, from the speeds of acting and learning."""
+    steps = run.stop.max_steps or BOOK_STEPS
+    ratio = run.replay_ratio
+    if ratio is None:
+        return Finding(
+            OK,
+            "speed",
+            f"{steps_s:,.0f} steps/s and, beside them, {updates_s:,.1f} updates/s; "
+            f"{steps:,} steps take {steps / steps_s / 3600:.1f} h if none waits for the other",
+        )
+    acting, learning = 1 / steps_s, ratio / run.algo.batch_size / updates_s
+    together = run.parallelism.processes or (run.parallelism.overlaps and run.has_replay)
+    speed = 1 / (max(acting, learning) if together else acting + learning)
+    slow = "learning" if learning > acting else "stepping the environments"
+    hours = steps / speed / 3600
+    which = "stop.max_steps" if run.stop.max_steps else "as many as the book's Pong"
+    what = (
+        f"{steps_s:,.0f} steps/s without learning, {updates_s:,.1f} updates/s; about {speed:,.0f} steps/s in all, "
+        f"{hours:.1f} h for {steps:,} steps ({which}){', evaluations apart' if run.eval.every_steps else ''}"
+    )
+    return Finding(LOOK if hours > 24 else OK, "speed", what, f"most of the time goes into {slow}" if hours > 1 else "")

@@ -1,0 +1,107 @@
+"""The shapes of an environment, and whether it keeps to them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig
+from dqnspeed.envs.build import first_line, make_env, make_registered
+from dqnspeed.envs.games import atari_game, check_id
+from dqnspeed.envs.observations import MAX_VALUES
+from dqnspeed.envs.probe import Probe
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """The shapes of an environment, for networks and memories."""
+
+    frame_shape: tuple[int, ...]  # one frame, channels first: (1, 84, 84) or (D,)
+    frame_dtype: np.dtype
+    num_actions: int
+    stack: int
+    largest: float  # magnitude that a value of an image can have; 1 for vectors
+    num_states: int | None = None  # if observations are one-hot numbers of states
+    render_fps: float | None = None  # from the environment's metadata
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of what the network sees: ``stack`` frames joined along the first axis."""
+        return (self.stack * self.frame_shape[0], *self.frame_shape[1:])
+
+
+def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
+    """Play an environment that is not ALE's at random for a moment; returns warnings, one sentence each.
+
+    With an ``input_scale`` there is none about the size of its values.
+
+    Raises:
+        ConfigError: it cannot be made, or violates its spaces so that nothing could be learnt.
+    """
+    if atari_game(config) is not None:
+        return []
+    env = make_registered(config)
+    try:
+        return Probe(env, config, input_scale).run()
+    except ConfigError:
+        raise
+    except Exception as error:  # a user's environment may raise anything
+        raise ConfigError(f"env.id={config.id}: broke after a few steps ({first_line(error)}).") from error
+    finally:
+        env.close()
+
+
+def describe(run: RunConfig) -> EnvSpec:
+    """The shapes of a configuration, read from one environment that is closed again.
+
+    Raises:
+        ConfigError: the environment does not exist or does not fit the wrappers.
+    """
+    _check(run.env, run.wrappers)
+    try:
+        env = make_env(run.env, run.wrappers)
+    except ConfigError:
+        raise
+    except Exception as error:  # stages that do not fit each other or the observations
+        raise ConfigError(f"wrappers: do not fit {run.env.id} ({first_line(error)}).") from error
+    try:
+        return _spec(env, run)
+    finally:
+        env.close()
+
+
+def _check(env: EnvConfig, wrappers: WrappersConfig) -> None:
+    check_id(env)
+    if atari_game(env) is not None:
+        return
+    if wrappers.backend == "native":
+        raise ConfigError(f"wrappers=native: needs an ALE game, and {env.id} is not one.")
+    for key in ("noop_max", "fire_reset", "episodic_life"):
+        if getattr(wrappers, key):
+            raise ConfigError(
+                f"wrappers.{key}={getattr(wrappers, key)}: needs an ALE game, and {env.id} is not one; "
+                f"use wrappers=none, or switch this stage off."
+            )
+
+
+def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
+    observations, actions = env.observation_space, env.action_space
+    if not isinstance(actions, spaces.Discrete):
+        raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
+    if actions.n > MAX_VALUES:
+        raise ConfigError(
+            f"env.id={run.env.id}: it has {actions.n:,} actions, and at most {MAX_VALUES:,} can be chosen from."
+        )
+    assert isinstance(observations, spaces.Box)
+    bound = float(np.abs([observations.low.min(), observations.high.max()]).max())
+    largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0
+    dtype, stack = np.dtype(observations.dtype), run.wrappers.stack
+    num_states = env.get_wrapper_attr("num_states") if env.has_wrapper_attr("num_states") and stack == 1 else None
+    fps = env.metadata.get("render_fps")
+    fps = float(fps) if isinstance(fps, (int, float)) and 0 < fps < math.inf else None
+    return EnvSpec(observations.shape, dtype, int(actions.n), stack, largest, num_states, fps)
