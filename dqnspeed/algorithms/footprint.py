@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,11 +35,18 @@ def network_size(run: RunConfig, spec: EnvSpec) -> Size:
         network = make_network(run, spec)
         for layer in network.modules():
             if not list(layer.children()):
-                layer.register_forward_hook(lambda _, __, output: outputs.append(output.numel()))
+                layer.register_forward_hook(lambda _, __, output: outputs.append(_numbers(output)))
         dtype = torch.from_numpy(np.empty(0, spec.frame_dtype)).dtype
         algorithm_of(run).update_forward(network, torch.empty(1, *spec.observation_shape, dtype=dtype))
     inputs = math.prod(spec.observation_shape)  # scaled; counted with the observations
     return Size(sum(p.numel() for p in network.parameters()), sum(outputs) - inputs)
+
+
+def _numbers(output: Any) -> int:
+    """Numbers in what a layer gives: a tensor, or several."""
+    if isinstance(output, torch.Tensor):
+        return output.numel()
+    return sum(map(_numbers, output)) if isinstance(output, (tuple, list)) else 0
 
 
 def network_bytes(run: RunConfig, spec: EnvSpec) -> int:

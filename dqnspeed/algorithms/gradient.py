@@ -41,7 +41,8 @@ class Loss(NamedTuple):
 class GradientLearner:
     """Trains a network with one optimizer step for each batch; subclasses define the loss.
 
-    Nothing in :meth:`update` waits for the device: the numbers of each update go to a tensor that :meth:`stats` reads.
+    Nothing in :meth:`update` waits for the device, except for the errors that a prioritized replay asks for: the
+    numbers of each update go to a tensor that :meth:`stats` reads.
     """
 
     STATS: ClassVar[tuple[str, ...]] = ("train/loss",)

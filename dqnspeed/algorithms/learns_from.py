@@ -48,6 +48,7 @@ class FromReplay(Algorithm):
         )  # fmt: skip
 
     def check(self, run: RunConfig) -> None:
+        super().check(run)
         capacity = run.replay.capacity
         for key, value in (("batch_size", self.batch_size), ("learning_starts", self.learning_starts)):
             if value > capacity:
@@ -123,6 +124,7 @@ class FromRollouts(Algorithm):
         )  # fmt: skip
 
     def check(self, run: RunConfig) -> None:
+        super().check(run)
         parallelism, rollout = run.parallelism, run.num_lanes * self.rollout_steps
         if parallelism.processes and parallelism.transport == "queue":
             raise ConfigError(

@@ -131,8 +131,9 @@ def schema(chosen: DictConfig | None = None) -> DictConfig:
         if chosen is not None and name in GROUPS:
             kind = class_of(name, (chosen.get(name) or {}).get("name"))
         root[name] = _writable(kind)
-        if chosen is None and name in GROUPS and GROUPS[name].fallback:
-            OmegaConf.set_struct(root[name], False)  # a file of the user's own need not name its schema
+        if chosen is None and name in GROUPS:
+            # A file of the user's own need not name its schema, and what no option has is refused once all is composed.
+            OmegaConf.set_struct(root[name], False)
     root.env.kwargs = {}
     OmegaConf.set_struct(root.env.kwargs, False)  # any keyword an environment of the user's own may take
     return root
@@ -155,20 +156,18 @@ def _keys_of(root: DictConfig) -> list[str]:
     return found
 
 
-def unknown(key: str, kind: str | None = None, where: str = "") -> str:
-    """What to say of a ``key`` that there is not, after a colon.
+def unknown(key: str, chosen: str | None = None) -> str:
+    """What to say of a ``key`` that does not exist, after a colon.
 
     Args:
-        kind: name of the class that lacks it.
-        where: words on where it stands.
+        chosen: the option of the key's group that lacks it.
     """
     group, _, leaf = key.partition(".")
     options = GROUPS[group].options if group in GROUPS else {}
-    chosen = [name for name, option in options.items() if option.__name__ == kind]
     owners = [name for name, option in options.items() if leaf in {f.name for f in fields(option)}]
-    if not chosen or not owners:
-        return f"there is no such option{where}{nearest(key, keys())}"
-    return f"there is no such option of {group}={chosen[0]}{where}; it belongs to {group}={', '.join(owners)}"
+    if chosen is None or not owners:
+        return f"there is no such option{nearest(key, keys())}"
+    return f"there is no such option of {group}={chosen}; it belongs to {group}={', '.join(owners)}"
 
 
 def option_list() -> str:
@@ -186,13 +185,6 @@ def bound_of(env_id: str, pong: float | None = None) -> float | None:
     """
     game = rom_of(str(env_id)) or env_id
     return pong if game == "pong" and pong is not None else _bounds().get(game)
-
-
-def options_of_groups() -> str:
-    """Every group of ``conf/``, of plugins and of the user's own folders, and its options: a line each."""
-    loader = GlobalHydra.instance().config_loader()
-    groups = [group for group in loader.list_groups("") if not group.startswith("hydra") and "_schema" not in group]
-    return "\n".join(f"{group}: {', '.join(loader.get_group_options(group))}" for group in sorted(groups))
 
 
 _RESOLVERS: dict[str, Callable[..., Any]] = {
@@ -225,19 +217,26 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     own = copy.copy(cfg)
     with open_dict(own):
         own.pop("hydra", None)
-    own = OmegaConf.create(
-        cast("dict[str, Any]", OmegaConf.to_container(own))
-    )  # without the types it was composed with
+    plain = cast("dict[str, Any]", OmegaConf.to_container(own))  # without the types it was composed with
+    own = OmegaConf.create(plain)
     root = schema(own)
     known = _keys_of(root)
     for key in _keys_of(own):
         if key not in known:
-            kind = getattr(OmegaConf.get_type(root, key.partition(".")[0]), "__name__", None)
-            raise ConfigError(f"{key}: {unknown(key, kind)}.")
+            raise ConfigError(_refused(key, plain))
     run = OmegaConf.to_object(OmegaConf.merge(root, own))
     assert isinstance(run, RunConfig)
     check(run)
     return run
+
+
+def _refused(key: str, plain: dict[str, Any]) -> str:
+    group, _, leaf = key.partition(".")
+    if group not in GROUPS:
+        return f"{key}: {unknown(key)}."
+    rung = (plain.get("experiment") or {}).get("name")
+    source = "" if rung in (None, _defaults()["experiment"]) else f" (experiment={rung} may bring it)"
+    return f"{key}={plain[group][leaf]}{source}: {unknown(key, plain[group].get('name'))}."
 
 
 def upgraded(stored: DictConfig, defaults: DictConfig) -> DictConfig:
@@ -262,14 +261,22 @@ def upgraded(stored: DictConfig, defaults: DictConfig) -> DictConfig:
                 f"{group}={name}: the run was begun with this option of a plugin that is not here; install it, or name "
                 f"its module in {plugins.VARIABLE}."
             )
-        option = class_of(group, name)
-        for key in shared - {f.name for f in fields(option)}:
+        option, usual = class_of(group, name), known.options.get(known.fallback or "")
+        if usual and _names(option) - set(node) and _names(usual) <= set(node):
+            option, node.name = usual, known.fallback  # the run's own label, which is the name of an option by now
+        for key in shared - _names(option):
             node.pop(key, None)  # the number of another option, that of a version where all had all
         default = defaults.get(group)
-        if default is not None and OmegaConf.get_type(default) is not option:
+        if isinstance(default, DictConfig) and OmegaConf.get_type(default) is not option:
+            kept = {key: default._get_node(key) for key in map(str, default) if key in _names(option)}
             defaults = copy.deepcopy(defaults)
             defaults[group] = _writable(option)
+            defaults[group].update(kept)
     return cast("DictConfig", OmegaConf.merge(defaults, stored))
+
+
+def _names(option: type) -> set[str]:
+    return {f.name for f in fields(option)}
 
 
 def changed(run: RunConfig, overrides: Iterable[str]) -> set[str]:

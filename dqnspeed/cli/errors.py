@@ -67,8 +67,7 @@ def explain(error: BaseException) -> str:
     file = re.match(r"In '(.*)': \w+ raised while composing config:\n(.*)", text)
     where = f", in the option file {file.group(1)}" if file else ""
     if full_key and re.search(r"Key '.+' (?:is )?not in", f"{text}\n{cause}"):
-        lacking = re.search(r"object_type=(\w+)", f"{text}\n{cause}")
-        return f"{_as_written(full_key)}: {compose.unknown(full_key, lacking and lacking.group(1), where)}."
+        return f"{full_key}: there is no such option{where}{nearest(full_key, compose.keys())}."
     if full_key and "is not Optional" in str(cause):
         return f"{full_key}=null: needs a value."
     if file:
@@ -81,12 +80,6 @@ def explain(error: BaseException) -> str:
     if group and "No match in the defaults list" in text:
         return f"{group.group(1)}: there is no such option{nearest(group.group(1), compose.keys())}."
     return f"{_first_line(error)}."
-
-
-def _as_written(key: str) -> str:
-    """``key=value`` as on the command line, else ``key``."""
-    written = [a for a in sys.argv[1:] if a.lstrip("+").startswith(f"{key}=")]
-    return written[-1].lstrip("+") if written else key
 
 
 def _explain_missing_option(error: MissingConfigException, text: str) -> str:

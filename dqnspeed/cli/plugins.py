@@ -16,7 +16,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from dqnspeed import actors, algorithms, envs, execution, exploration, memory, networks, tracking
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.registry import FOLDERS
+from dqnspeed.config.registry import FOLDERS, GROUPS
 
 ENTRY_POINTS = "dqnspeed.plugins"
 VARIABLE = "DQNSPEED_PLUGINS"
@@ -44,13 +44,18 @@ def load() -> None:
     if named:
         find_modules_here()
     for name in dict.fromkeys([*installed, *named]):
+        before = {group: dict(known.options) for group, known in GROUPS.items()}, list(FOLDERS)
         try:
             importlib.import_module(name)
+            continue
         except ConfigError as error:
-            tell(f"plugin {name}: {error}")
+            tell(f"plugin {name}: {str(error).rstrip('.')}; its options are missing.")
         except (Exception, SystemExit) as error:  # whatever somebody else's module raises
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": .")
             tell(f"plugin {name}: could not be imported ({reason}); its options are missing.")
+        options, FOLDERS[:] = before
+        for group, known in GROUPS.items():
+            known.options = options[group]
     Plugins.instance().register(PluginFolders)
 
 

@@ -38,8 +38,8 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
 
 def untuned(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     """A sentence if a game that is not Atari's gets the numbers for Atari and its preset names better ones."""
-    own = any(override.startswith(("env.id=", "algo=", "algo.", "optimizer.")) for override in overrides)
-    if run.env.recipe and not own and run.experiment.name == "baseline":
+    own = any(override.startswith(("env.id=", "algo.", "optimizer.")) for override in overrides)
+    if run.env.recipe and not own and run.has_replay and run.experiment.name == "baseline":
         yield (
             f"{run.env.id}: the numbers of algo={run.algo.name} are those for Atari games, far too slow for this one; "
             f"{run.env.recipe} learns it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -46,6 +47,8 @@ def register(group: str, name: str) -> Callable[[Option], Option]:
     Raises:
         ConfigError: there is no such group, the class is of another or no dataclass, or the name is taken.
     """
+    if not re.fullmatch(r"[\w-]+", name):
+        raise ConfigError(f"register({group!r}, {name!r}): a name has letters, digits, _ and - alone.")
     if group not in GROUPS:
         raise ConfigError(f"register({group!r}, {name!r}): there is no such group; choose one of {', '.join(GROUPS)}.")
 
@@ -57,6 +60,11 @@ def register(group: str, name: str) -> Callable[[Option], Option]:
             raise ConfigError(f"{group}={name}: {_path(option)} must be a dataclass itself, under register().")
         if plain := [f.name for f in fields(cast("Any", option)) if "about" not in f.metadata]:
             raise ConfigError(f"{group}={name}: {_path(option)}.{plain[0]} must be made by option(...).")
+        for f in own_fields(option):
+            if any(
+                f in vars(base) and f not in getattr(base, "__dataclass_fields__", {}) for base in option.__mro__[1:]
+            ):
+                raise ConfigError(f"{group}={name}: {_path(option)}.{f} is a method or a fact of its base; rename it.")
         taken = known.options.setdefault(name, option)
         if _path(taken) != _path(option):
             raise ConfigError(f"{group}={name}: is registered twice, by {_path(taken)} and {_path(option)}.")
@@ -64,6 +72,11 @@ def register(group: str, name: str) -> Callable[[Option], Option]:
         return option
 
     return add
+
+
+def own_fields(option: type) -> list[str]:
+    """The fields that a class declares itself."""
+    return [f.name for f in fields(cast("Any", option)) if f.name in vars(option).get("__annotations__", {})]
 
 
 def add_folder(folder: str | Path) -> None:

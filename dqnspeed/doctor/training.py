@@ -129,7 +129,8 @@ def _losses(
             yield Finding(LOOK, "loss", what, "errors are far above 1; scale the rewards")
         else:
             yield Finding(OK, "loss", what)
-    if not hasattr(run.algo, "loss"):
+    kinds = {f.name: f.metadata["choices"] or () for f in dataclasses.fields(run.algo)}.get("loss", ())
+    if not {"mse", "huber"} <= set(kinds):
         return
     found = {}
     for name in ("mse", "huber"):

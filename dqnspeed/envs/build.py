@@ -48,7 +48,8 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
         made = _cv2_resize(made, wrappers.resize, wrappers.interpolation)
     shape = made.observation_space.shape
     made = ChannelsFirst(made) if shape is not None and len(shape) in (2, 3) else made
-    return wrappers.wrap(made) if isinstance(wrappers, Wrappers) else made
+    assert isinstance(wrappers, Wrappers)
+    return wrappers.wrap(made)
 
 
 def make_vector_env(

@@ -15,7 +15,7 @@ from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
-Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of replay.rings.ACTING
+Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of memory.rings.ACTING
 
 
 class Policy(Protocol):

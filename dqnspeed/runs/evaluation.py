@@ -141,8 +141,10 @@ class Evaluator:
             if self._env is None:
                 self._env = make_vector_env(self._run)
             self._network.eval()  # without the noise of exploration
-            episodes = list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=enough))
-            self._network.train()
+            try:
+                episodes = list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=enough))
+            finally:
+                self._network.train()
         if give_up():
             return []
         self._next = agent_steps + self._config.every_steps

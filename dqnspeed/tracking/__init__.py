@@ -58,8 +58,11 @@ def make_trackers(
         services.append(("TensorBoard", lambda: TensorBoard(folder, config, name, resumed_at)))
     if run.tracking.wandb != "disabled":
         services.append(("W&B", lambda: WandB(run.tracking, folder, config, name, group, resumed_at)))
-    if isinstance(run.tracking, Tracking):
+    assert isinstance(run.tracking, Tracking)
+    try:
         services += run.tracking.further(folder, config, name, resumed_at)
+    except Exception as error:  # of somebody else's tracker
+        log.warning("tracking=%s: its own trackers are off for this run: %s", run.tracking.name, error)
     for service, make in services:
         try:
             trackers.append(make())

@@ -33,7 +33,7 @@ def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path,
     name = run.env.id if game is None or game.rom in run.env.id.lower() else f"{run.env.id} ({game.rom})"
     games = "1 environment" if run.num_envs == 1 else f"{run.num_envs} environments"
     where = run.parallelism.name
-    if where == "process":
+    if run.parallelism.processes:
         where += f" (1 actor process with {games})" if actors == 1 else f" ({actors} actor processes, {games} each)"
     else:
         where += f", {games}"

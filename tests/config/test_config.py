@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import get_type_hints
@@ -52,12 +52,14 @@ def test_every_option_composes_and_has_every_number_of_its_kind(option: str) -> 
     assert {key for key in node if not OmegaConf.is_missing(node, key)} == {f.name for f in fields(kind)}
 
 
-def test_a_model_of_the_user_s_own_need_not_name_its_schema(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    nature = (CONF / "model" / "nature.yaml").read_text().partition("name: nature")[2]
-    (tmp_path / "model" / "mine.yaml").write_text(f"name: mine{nature}")
-    run = make_run(f"hydra.searchpath=[file://{tmp_path}]", "model=mine")
-    assert run.model == replace(make_run().model, name="mine")
+@pytest.mark.parametrize(
+    ("group", "option"), [("model", "nature"), ("exploration", "linear"), ("optimizer", "adam"), ("wrappers", "none")]
+)
+def test_an_option_of_the_user_s_own_need_not_name_its_schema(group: str, option: str, tmp_path: Path) -> None:
+    (tmp_path / group).mkdir()
+    numbers = (CONF / group / f"{option}.yaml").read_text().partition("name: ")[2]
+    (tmp_path / group / "mine.yaml").write_text(f"name: {numbers}")
+    assert make_run(f"hydra.searchpath=[file://{tmp_path}]", f"{group}=mine") == make_run(f"{group}={option}")
 
 
 def test_no_override_gives_the_baseline_of_the_book() -> None:
@@ -207,8 +209,8 @@ BAD = {
     "env=cartpole wrappers=none env.sticky_actions=0.1": "env.sticky_actions=0.1: CartPole-v1 is not an ALE game.",
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
     "env.id=MountainCarContinuous-v0 wrappers=none model=mlp": "only Discrete ones can be learnt",
-    "algo=ppo algo.double=true": "algo.double: there is no such option of algo=ppo; it belongs to algo=dqn",
-    "algo.clip=0.2": "algo.clip: there is no such option of algo=dqn; it belongs to algo=ppo.",
+    "algo=ppo algo.double=true": "algo.double=True: there is no such option of algo=ppo; it belongs to algo=dqn",
+    "algo.clip=0.2": "algo.clip=0.2: there is no such option of algo=dqn; it belongs to algo=ppo.",
     "algo=ppo algo.clip=null": "algo.clip=null: needs a value.",
     "algo=ppo parallelism=process parallelism.transport=queue": "parallelism.transport=queue: carries single",
     "algo=pqn parallelism=process parallelism.replay_ratio=4": "replay_ratio=4: belongs to algorithms with",
@@ -227,7 +229,7 @@ BAD = {
     "algo=ppo parallelism=process parallelism.num_actors=2": "num_actors=2: algo=ppo takes its rollouts from one",
     "algo=ppo model.background=true": "algo.learning_starts=0: model.background=true is measured over these",
     "algo=ppo algo.batch_size=1": "algo.batch_size=1: algo.normalize_advantage=true needs at least 2.",
-    "experiment=own_env algo=ppo": "no such option of algo=ppo, in the option file experiment/cartpole; it",
+    "experiment=own_env algo=ppo": "(experiment=own_env may bring it): there is no such option of algo=ppo; it",
     "optimizer.lr=nan": "optimizer.lr=nan: must be a finite number.",
     "optimizer.lr=0": "optimizer.lr=0.0: must be more than 0.",
     "experiment=ppo stop.max_steps=20000000": "lr_decay_steps=10000000 agent steps nothing would be learnt, and stop",
@@ -266,7 +268,7 @@ BAD = {
     "env.id=Ünïcode": "env.id=Ünïcode: cannot be read; give GROUP=OPTION or KEY=VALUE",
     "+foo=1": "foo: there is no such option.",
     "++foo=1": "foo: there is no such option.",
-    "+algo.tau=0.03": "algo.tau: there is no such option (nearest: algo.lam",
+    "+algo.tau=0.03": "algo.tau=0.03: there is no such option (nearest: algo.lam",
     "stop={max_steps:3,foo:1}": "stop.foo: there is no such option",
     "num_envs=1,2": "num_envs=1,2: a sweep over several values needs dqnspeed.train -m",
     "experiment=baseline,process": "experiment=baseline,process: a sweep over several values needs dqnspeed.train -m",

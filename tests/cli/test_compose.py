@@ -1,0 +1,52 @@
+"""Configurations of runs that another version has begun."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import hydra
+import pytest
+from conftest import make_run
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from dqnspeed.cli.compose import CONF_DIR, from_hydra, upgraded
+from dqnspeed.config.schema import RunConfig
+
+
+def composed(*overrides: str) -> DictConfig:
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        return hydra.compose("config", overrides=list(overrides))
+
+
+def stored(*overrides: str) -> dict[str, Any]:
+    """What a run keeps of its configuration."""
+    return cast("dict[str, Any]", OmegaConf.to_container(composed(*overrides), resolve=True))
+
+
+def loaded(plain: dict[str, Any]) -> RunConfig:
+    return from_hydra(upgraded(OmegaConf.create(plain), composed()))
+
+
+def test_a_run_of_a_version_where_all_algorithms_shared_their_numbers_is_what_it_was() -> None:
+    plain = stored("algo=ppo", "optimizer=rmsprop")
+    plain["algo"] |= dict.fromkeys(("n_step", "double", "loss", "target_sync", "step_size", "queue_batches"))
+    plain["optimizer"] |= {"beta1": 0.9, "beta2": 0.999}
+    del plain["wrappers"]["name"], plain["tracking"]["name"]
+    run, expected = loaded(plain), make_run("algo=ppo", "optimizer=rmsprop")
+    assert (run.algo, run.optimizer, run.num_envs) == (expected.algo, expected.optimizer, expected.num_envs)
+
+
+@pytest.mark.parametrize("kind", ["serial", "process"])
+def test_an_option_that_is_newer_than_the_run_has_its_default(kind: str) -> None:
+    plain = stored(f"parallelism={kind}", *["algo.steps_per_update=1"] * (kind == "serial"))
+    del plain["parallelism"]["timeout_s"]
+    assert loaded(plain).parallelism == make_run(f"parallelism={kind}").parallelism
+
+
+def test_a_label_that_has_become_the_name_of_an_option_is_still_a_label() -> None:
+    plain = stored("model=small")
+    plain["model"]["name"] = "impala"
+    assert [layer[0] for layer in plain["model"]["conv"]] == [16, 32]
+    assert type(loaded(plain).model) is type(make_run("model=small").model)
