@@ -246,6 +246,8 @@ def test_what_plugins_must_not_do_is_told_in_a_sentence_each(tmp_path: Path) -> 
         "bare": MINE.replace('option("one more number", ge=1, default=3)', "3").replace('"mine"', '"bare"'),
         "other": MINE.replace("(Replay)", "(Convolutional)").replace('"mine"', '"other"'),
         "usurper": '@register("model", "nature")\n@dataclass(frozen=True)\nclass Nature(Convolutional):\n    pass\n',
+        "halfway": MINE.replace('"mine"', '"halfway"') + "\nraise RuntimeError('halfway')\n",
+        "hides": MINE.replace("extra: int", "check: int").replace('"mine"', '"hides"'),
         "nowhere": 'add_folder("no_such_folder")\n',
         "shadow": 'add_folder(Path(__file__).parent / "shadow_conf")\n',
         "leaves": "raise SystemExit(3)\n",
@@ -262,6 +264,8 @@ def test_what_plugins_must_not_do_is_told_in_a_sentence_each(tmp_path: Path) -> 
         r"plugin plain: replay=plain: plain\.Mine must be a dataclass itself, under register\(\)\.",
         r"plugin bare: replay=bare: bare\.Mine\.extra must be made by option\(\.\.\.\)\.",
         r"plugin other: replay=other: other\.Mine must be a subclass of .*ReplayConfig\.",
+        r"plugin halfway: could not be imported \(RuntimeError: halfway\); its options are missing\.",
+        r"plugin hides: replay=hides: hides\.Mine\.check hides what its base has; rename it\.",
         r"plugin nowhere: add_folder: .*no_such_folder is no folder\.",
         r"plugin leaves: could not be imported \(SystemExit: 3\); its options are missing\.",
         r"plugin missing: could not be imported \(ModuleNotFoundError: .*\); its options are missing\.",
@@ -270,6 +274,8 @@ def test_what_plugins_must_not_do_is_told_in_a_sentence_each(tmp_path: Path) -> 
         r"plugin typed: replay=typed is left out: .*complex.*",
     ]
     assert len(told) == len(patterns), told
+    refused = call("-m", "dqnspeed.train", *FEW, "replay=halfway", cwd=tmp_path, plugins="halfway")
+    assert "replay=halfway: there is no such option" in refused.stderr
     for pattern in patterns:
         assert any(re.fullmatch(f"dqnspeed: {pattern}", line) for line in told), (pattern, told)
 

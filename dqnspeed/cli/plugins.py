@@ -49,7 +49,7 @@ def load() -> None:
             importlib.import_module(name)
             continue
         except ConfigError as error:
-            tell(f"plugin {name}: {str(error).rstrip('.')}; its options are missing.")
+            tell(f"plugin {name}: {error}")
         except (Exception, SystemExit) as error:  # whatever somebody else's module raises
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": .")
             tell(f"plugin {name}: could not be imported ({reason}); its options are missing.")

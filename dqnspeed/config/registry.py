@@ -60,11 +60,10 @@ def register(group: str, name: str) -> Callable[[Option], Option]:
             raise ConfigError(f"{group}={name}: {_path(option)} must be a dataclass itself, under register().")
         if plain := [f.name for f in fields(cast("Any", option)) if "about" not in f.metadata]:
             raise ConfigError(f"{group}={name}: {_path(option)}.{plain[0]} must be made by option(...).")
-        for f in own_fields(option):
-            if any(
-                f in vars(base) and f not in getattr(base, "__dataclass_fields__", {}) for base in option.__mro__[1:]
-            ):
-                raise ConfigError(f"{group}={name}: {_path(option)}.{f} is a method or a fact of its base; rename it.")
+        for key in own_fields(option):
+            bases = [base for base in option.__mro__[1:] if key in vars(base)]
+            if any(key not in getattr(base, "__dataclass_fields__", {}) for base in bases):
+                raise ConfigError(f"{group}={name}: {_path(option)}.{key} hides what its base has; rename it.")
         taken = known.options.setdefault(name, option)
         if _path(taken) != _path(option):
             raise ConfigError(f"{group}={name}: is registered twice, by {_path(taken)} and {_path(option)}.")

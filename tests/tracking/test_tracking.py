@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from conftest import environment, make_run, make_toy
 from dqnspeed.cli import compose
 from dqnspeed.config import changes
 from dqnspeed.envs import Episode
+from dqnspeed.tracking import make_trackers
+from dqnspeed.tracking.options import Tracking
 from dqnspeed.tracking.services import WandB, _exit_code
 from dqnspeed.tracking.terminal import Forecast, PlainProgress, RichProgress, Trend, opening, show
 
@@ -207,6 +211,8 @@ TWO_JOBS = """
 import sys
 from pathlib import Path
 from conftest import make_toy
+from dqnspeed.tracking import make_trackers
+from dqnspeed.tracking.options import Tracking
 from dqnspeed.tracking.services import WandB
 for name in ("first", "second"):
     folder = Path(sys.argv[1]) / name
@@ -253,3 +259,18 @@ def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline
     assert lines[0].endswith("); this run is kept offline.")
     assert len(list(tmp_path.glob("*/wandb/offline-run-*/*.wandb"))) == 2
     assert asked <= 1
+
+
+class NoServer(Tracking):
+    """Has trackers that cannot be made."""
+
+    def further(self, *_: Any) -> Iterator[Any]:
+        raise RuntimeError("no server")
+
+
+def test_trackers_of_somebody_else_that_fail_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = make_toy("tracking=local")
+    run = replace(run, tracking=NoServer(**{f.name: getattr(run.tracking, f.name) for f in fields(run.tracking)}))
+    make_trackers(run, tmp_path, {}, "label", None).close({})
+    assert "its own trackers are off for this run: no server" in caplog.text
+    assert (tmp_path / "metrics.jsonl").exists()
