@@ -56,10 +56,10 @@ class A2CLearner(PolicyLearner):
 
     STATS = ("train/loss", "train/policy_loss", "train/value_loss", "train/entropy")
 
-    def _arrays(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
+    def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
         return {**batch.arrays(), "entropy_coef": self._entropy_coef()}
 
-    def _loss(
+    def loss(
         self,
         observations: Tensor,
         actions: Tensor,

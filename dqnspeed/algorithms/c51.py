@@ -99,7 +99,7 @@ class C51Learner(DeepQLearner):
         super().__init__(algo, run, spec, device)
         self._double = algo.double
 
-    def _losses(
+    def losses(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         rows, support = torch.arange(len(actions), device=self.device), self.network.support

@@ -88,10 +88,10 @@ class DeepQLearner(GradientLearner):
         if self.updates % self._target_sync == 0:
             self.target.load_state_dict(self.network.state_dict())
 
-    def _arrays(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
+    def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
         return batch.arrays()
 
-    def _loss(
+    def loss(
         self,
         observations: Tensor,
         actions: Tensor,
@@ -100,12 +100,12 @@ class DeepQLearner(GradientLearner):
         discounts: Tensor,
         weights: Tensor | None = None,
     ) -> Loss:
-        """The mean of :meth:`_losses`, each weighted by how much likelier its replay drew it than a uniform one."""
-        losses, errors, q_taken = self._losses(observations, actions, rewards, next_observations, discounts)
+        """The mean of :meth:`losses`, each weighted by how much likelier its replay drew it than a uniform one."""
+        losses, errors, q_taken = self.losses(observations, actions, rewards, next_observations, discounts)
         loss = losses.mean() if weights is None else (weights * losses).mean()
         return Loss((loss, q_taken.detach().mean()), errors.detach())
 
-    def _losses(
+    def losses(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Of each transition: its loss, the size of its error, and the value of the action taken, ``(B,)`` each."""
@@ -119,18 +119,18 @@ class ScalarQLearner(DeepQLearner):
         super().__init__(algo, run, spec, device)
         self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
 
-    def _losses(
+    def losses(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         with precision(self._execution, self.device):
             q = self.network(observations)
             with gradients_off(self._execution):
-                targets = self._targets(observations, actions, rewards, next_observations, discounts)
+                targets = self.target_values(observations, actions, rewards, next_observations, discounts)
         q_taken = q.gather(1, actions[:, None])[:, 0]
         targets = targets.detach()
         return self._criterion(q_taken, targets, reduction="none"), (q_taken - targets).abs(), q_taken
 
-    def _targets(
+    def target_values(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
         """What each transition's action is worth, ``(B,)``."""
@@ -144,7 +144,7 @@ class DQNLearner(ScalarQLearner):
         super().__init__(algo, run, spec, device)
         self._double = algo.double
 
-    def _targets(
+    def target_values(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
         target_q: Tensor = self.target(next_observations)

@@ -46,7 +46,7 @@ class GradientLearner:
     """
 
     STATS: ClassVar[tuple[str, ...]] = ("train/loss",)
-    _loss: Callable[..., Loss]
+    loss: Callable[..., Loss]
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
         self._execution, self._optimizer = run.execution, run.optimizer
@@ -57,7 +57,7 @@ class GradientLearner:
         self.network.place(device, run.execution.channels_last)
         self.optimizer = make_optimizer(run.optimizer, self.network, device)
         self._to_device, self._timer = ToDevice(device, run.execution.pin_memory), DeviceTimer(device)
-        self._compute_loss = torch.compile(self._loss) if run.execution.compile else self._loss
+        self._compute_loss = torch.compile(self.loss) if run.execution.compile else self.loss
         self._history = torch.zeros(HISTORY, len(self.STATS), device=device)
         self._reported = 0
 
@@ -91,7 +91,7 @@ class GradientLearner:
 
     def warm_up(self, batch: Any) -> None:
         """Compile, choose kernels and touch memory as an update on ``batch`` would; the learner is unchanged."""
-        self._compute_loss(**self._to_device(self._arrays(batch))).numbers[0].backward()
+        self._compute_loss(**self._to_device(self.loss_inputs(batch))).numbers[0].backward()
         self.optimizer.zero_grad(set_to_none=True)
         scratch = copy.deepcopy(self.network)
         optimizer = make_optimizer(self._optimizer, scratch, self.device)
@@ -108,7 +108,7 @@ class GradientLearner:
 
     def _step(self, batch: Any) -> Loss:
         with self._timer.running():
-            loss = self._compute_loss(**self._to_device(self._arrays(batch)))
+            loss = self._compute_loss(**self._to_device(self.loss_inputs(batch)))
             self.optimizer.zero_grad(set_to_none=True)
             loss.numbers[0].backward()
             if self._max_grad_norm is not None:
@@ -143,7 +143,7 @@ class GradientLearner:
             raise NotFiniteError(f"update {self.updates}: a weight of the network is not finite. {CAUSES}")
         return {**dict(zip(self.STATS, history.mean(dim=0).tolist(), strict=True)), **self._timer.metrics()}
 
-    def _arrays(self, batch: Any) -> Mapping[str, np.ndarray | Tensor]:
+    def loss_inputs(self, batch: Any) -> Mapping[str, np.ndarray | Tensor]:
         """The arrays of ``batch`` that the loss takes."""
         raise NotImplementedError
 

@@ -115,7 +115,7 @@ class IQNLearner(DeepQLearner):
         self._double, self._kappa = algo.double, algo.kappa
         self._samples, self._target_samples = algo.samples, algo.target_samples
 
-    def _losses(
+    def losses(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         count = len(actions)

@@ -58,7 +58,7 @@ class MunchausenLearner(ScalarQLearner):
         super().__init__(algo, run, spec, device)
         self._alpha, self._temperature, self._log_prob_min = algo.alpha, algo.temperature, algo.log_prob_min
 
-    def _targets(
+    def target_values(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
         before, after = self.target(observations), self.target(next_observations)

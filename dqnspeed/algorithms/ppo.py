@@ -53,7 +53,7 @@ class PPOLearner(PolicyLearner):
         super().__init__(algo, run, spec, device)
         self._clip, self._clip_value, self._normalize = algo.clip, algo.clip_value, algo.normalize_advantage
 
-    def _arrays(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
+    def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
         return {
             "observations": batch.observations,
             "actions": batch.actions,
@@ -63,7 +63,7 @@ class PPOLearner(PolicyLearner):
             "entropy_coef": self._entropy_coef(),
         }
 
-    def _loss(
+    def loss(
         self,
         observations: Tensor,
         actions: Tensor,

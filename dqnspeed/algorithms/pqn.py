@@ -55,10 +55,10 @@ class PQNLearner(OnPolicyLearner):
         super().__init__(run, spec, device)
         self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
 
-    def _arrays(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
+    def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
         return {"observations": batch.observations, "actions": batch.actions, "returns": batch.returns}
 
-    def _loss(self, observations: Tensor, actions: Tensor, returns: Tensor) -> Loss:
+    def loss(self, observations: Tensor, actions: Tensor, returns: Tensor) -> Loss:
         with precision(self._execution, self.device):
             q = self.network(observations)
         q_taken = q.gather(1, actions[:, None])[:, 0]

@@ -122,7 +122,7 @@ class PolicyCriticsNetwork(TorsoNetwork):
 class PolicySampler(Sampler):
     """Draws from the policy alone: a replay keeps no values, so the critics are not asked and values are NaN."""
 
-    def _output(self, observations: Tensor) -> Tensor:
+    def output(self, observations: Tensor) -> Tensor:
         log_probs = torch.log_softmax(self._network(observations), dim=1)
         return torch.column_stack([log_probs, torch.full_like(log_probs[:, 0], math.nan)])
 
@@ -139,7 +139,7 @@ class SACDiscreteLearner(DeepQLearner):
         super().__init__(algo, run, spec, device)
         self._target_entropy = algo.target_entropy * math.log(spec.num_actions)
 
-    def _loss(
+    def loss(
         self,
         observations: Tensor,
         actions: Tensor,

@@ -17,7 +17,7 @@ CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are not read while
 KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
 
 
-class Part:
+class GroupOption:
     """An option of a group, which may check the whole configuration."""
 
     def check(self, run: RunConfig) -> None:
@@ -25,7 +25,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class AlgoConfig(Part):
+class AlgoConfig(GroupOption):
     """The options that every algorithm has, and what the rest of the configuration needs to know of it.
 
     An algorithm is a subclass with options of its own; ``dqnspeed.algorithms.base`` says what else it has.
@@ -64,7 +64,7 @@ class EnvConfig:
 
 
 @dataclass(frozen=True)
-class WrappersConfig(Part):
+class WrappersConfig(GroupOption):
     name: str = option("label of the stack")
     backend: str = option("who does the stages", choices=("gymnasium", "native"))
     noop_max: int = option("most no-ops at a game's start, 0: none", ge=0)
@@ -81,7 +81,7 @@ class WrappersConfig(Part):
 
 
 @dataclass(frozen=True)
-class ParallelismConfig(Part):
+class ParallelismConfig(GroupOption):
     processes: ClassVar[bool] = False  # acts in other processes than the learner's
     overlaps: ClassVar[bool] = False  # environments step while the learner computes
 
@@ -96,7 +96,7 @@ class ParallelismConfig(Part):
 
 
 @dataclass(frozen=True)
-class ModelConfig(Part):
+class ModelConfig(GroupOption):
     name: str = option("label of the network")
     hidden: List[int] = option("units of the fully connected layers")  # noqa: UP006
     dueling: bool = option("separate value and advantage streams")
@@ -107,7 +107,7 @@ class ModelConfig(Part):
 
 
 @dataclass(frozen=True)
-class OptimizerConfig(Part):
+class OptimizerConfig(GroupOption):
     name: str = option("the optimizer")
     lr: float = option("learning rate", gt=0)
     lr_final: float | None = option("learning rate at last, null: constant", ge=0)
@@ -118,13 +118,13 @@ class OptimizerConfig(Part):
 
 
 @dataclass(frozen=True)
-class ReplayConfig(Part):
+class ReplayConfig(GroupOption):
     name: str = option("how transitions are drawn")
     capacity: int = option("transitions kept, all environments together", ge=2)
 
 
 @dataclass(frozen=True)
-class ExplorationConfig(Part):
+class ExplorationConfig(GroupOption):
     name: str = option("how actions are explored")
 
 
@@ -140,7 +140,7 @@ class ExecutionConfig:
 
 
 @dataclass(frozen=True)
-class TrackingConfig(Part):
+class TrackingConfig(GroupOption):
     name: str = option("label of what is tracked")
     report_every_s: float = option("seconds between lines of metrics.jsonl", gt=0)
     progress: str = option("what the terminal shows", choices=("auto", "rich", "plain", "off"))

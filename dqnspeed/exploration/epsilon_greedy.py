@@ -119,6 +119,6 @@ class EpsilonGreedy(NetworkPolicy):
         actions[greedy] = q.argmax(axis=1)[greedy[seen]]
         return actions, {} if versions is None else {"values": q.max(axis=1), "versions": versions}
 
-    def _output(self, observations: Tensor) -> Tensor:
+    def output(self, observations: Tensor) -> Tensor:
         q: Tensor = self._network(observations)
         return q

@@ -57,10 +57,10 @@ class NetworkPolicy:
     def _compute(self, observations: np.ndarray) -> np.ndarray:
         """What the network says of ``observations``, ``(N, ...) float32``."""
         with gradients_off(self._execution), precision(self._execution, self._device):
-            output = self._output(**self._to_device({"observations": observations}))
+            output = self.output(**self._to_device({"observations": observations}))
         return output.detach().cpu().numpy()
 
-    def _output(self, observations: Tensor) -> Tensor:
+    def output(self, observations: Tensor) -> Tensor:
         raise NotImplementedError
 
     def _versions(self, count: int) -> np.ndarray:

@@ -21,6 +21,6 @@ class Sampler(NetworkPolicy):
         taken = log_probs[np.arange(len(actions)), actions]
         return actions, {"log_probs": taken, "values": output[:, -1], "versions": versions}
 
-    def _output(self, observations: Tensor) -> Tensor:
+    def output(self, observations: Tensor) -> Tensor:
         logits, values = self._network.policy_and_value(observations)
         return torch.column_stack([torch.log_softmax(logits, dim=1), values])

@@ -83,7 +83,7 @@ class PrioritizedReplay(UniformReplay):
             index = self._find(batch_size)
             lane, row = self._rows_at(index)
             batch, oldest = self._gather(lane, row)
-            if not self._margin or (oldest > self._cursors()[lane] - self._rows).all():
+            if not self._margin or (oldest > self.cursors()[lane] - self._rows).all():
                 break
         chances = self._tree.values[index]
         batch.weights = ((chances / chances.min()) ** -self.beta).astype(np.float32)
@@ -130,7 +130,7 @@ class PrioritizedReplay(UniformReplay):
 
         A row can be drawn once the rows that it leads to are there, and as long as those of its stack are.
         """
-        written = self._cursors()
+        written = self.cursors()
         begin = np.maximum(self._begin, self._oldest_whole(written))
         end = np.maximum(self._end, written - self.n_step)
         gone = self._index(*_each(self._begin, np.minimum(begin, self._end)))

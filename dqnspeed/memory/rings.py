@@ -99,11 +99,11 @@ class Rings:
 
     def __len__(self) -> int:
         """Rows stored now, final frames of episodes included."""
-        return int(np.minimum(self._cursors(), self._rows).sum())
+        return int(np.minimum(self.cursors(), self._rows).sum())
 
     def recent_frames(self, count: int) -> np.ndarray:
         """Up to ``count`` frames ``(K, C, ...)`` spread evenly over what is stored."""
-        written = np.minimum(self._cursors(), self._rows)
+        written = np.minimum(self.cursors(), self._rows)
         rows = np.concatenate([lane * self._rows + np.arange(held) for lane, held in enumerate(written)])
         chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
         frames: np.ndarray = self._flat["frames"][chosen]
@@ -111,11 +111,11 @@ class Rings:
 
     def rows(self, lane: int) -> int:
         """Rows written to ``lane`` since it was made, overwritten ones included."""
-        return int(self._cursors()[lane])
+        return int(self.cursors()[lane])
 
     def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
         """The frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of ``lane``, as far as they are still stored."""
-        oldest = max(int(self._oldest[lane]), int(self._cursors()[lane]) - self._rows + self._margin)
+        oldest = max(int(self._oldest[lane]), int(self.cursors()[lane]) - self._rows + self._margin)
         frames: np.ndarray = self._flat["frames"][self._index(lane, np.arange(max(begin, oldest), end))]
         return frames
 
@@ -172,7 +172,7 @@ class Rings:
         self._columns, self._flat = {}, {}
         self.buffers.close()
 
-    def _cursors(self) -> np.ndarray:
+    def cursors(self) -> np.ndarray:
         with self._locked():
             return np.array(self._written)
 

@@ -106,13 +106,13 @@ class Rollouts(Rings):
 
     def discard_pending(self) -> None:
         """Discard what came before learning started."""
-        now = self._cursors()
+        now = self.cursors()
         self.taken += self._transitions(self._begin, now)
         self._begin = now
 
     def due(self, batch_size: int) -> int:
         """Batches that can be sampled now: those of all epochs once a rollout is complete."""
-        while (self._cursors() > self._begin + self._steps).all():
+        while (self.cursors() > self._begin + self._steps).all():
             if self._transitions(self._begin, self._begin + self._steps):
                 return self._epochs * self._per_epoch(batch_size)
             self._begin = self._begin + self._steps  # final frames alone
@@ -120,7 +120,7 @@ class Rollouts(Rings):
 
     def waiting(self) -> int:
         """Transitions not yet learnt from."""
-        return self._transitions(self._begin, self._cursors())
+        return self._transitions(self._begin, self.cursors())
 
     def sample(self, batch_size: int) -> RolloutBatch:
         """The next batch of the rollout; after its last one the next rollout is used.

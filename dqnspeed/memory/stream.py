@@ -35,7 +35,7 @@ class Stream(NStepRings):
 
     def discard_pending(self) -> None:
         """Discard what came before learning started."""
-        now = self._cursors()
+        now = self.cursors()
         self.taken += self._transitions(self._read, now)
         self._read = now
 
@@ -45,7 +45,7 @@ class Stream(NStepRings):
 
     def waiting(self) -> int:
         """Transitions not yet sampled, incomplete ones included."""
-        return self._transitions(self._read, self._cursors())
+        return self._transitions(self._read, self.cursors())
 
     def sample(self, batch_size: int) -> Batch:
         """The ``batch_size`` oldest transitions.
@@ -57,7 +57,7 @@ class Stream(NStepRings):
         lane, row = self._unread()
         if len(lane) < batch_size:
             raise LookupError("fewer transitions than a batch have come in")
-        age = self._cursors()[lane] - row
+        age = self.cursors()[lane] - row
         oldest = np.argsort(-age, kind="stable")[:batch_size]
         lane, row = lane[oldest], row[oldest]
         np.maximum.at(self._read, lane, row + 1)
@@ -75,7 +75,7 @@ class Stream(NStepRings):
 
     def _unread(self) -> tuple[np.ndarray, np.ndarray]:
         """Lanes and rows of complete transitions not yet sampled, by lane and then by row."""
-        counts = np.maximum(self._cursors() - self.n_step - self._read, 0)
+        counts = np.maximum(self.cursors() - self.n_step - self._read, 0)
         lane = np.repeat(np.arange(len(counts)), counts)
         row = self._read[lane] + np.arange(len(lane)) - np.repeat(counts.cumsum() - counts, counts)
         complete = self._flat["transition"][self._index(lane, row)]

@@ -44,9 +44,9 @@ class UniformReplay(NStepRings):
             LookupError: there is none yet.
         """
         while True:
-            lane, row = self._draw(batch_size)
+            lane, row = self.draw(batch_size)
             batch, oldest = self._gather(lane, row)
-            if not self._margin or (oldest > self._cursors()[lane] - self._rows).all():
+            if not self._margin or (oldest > self.cursors()[lane] - self._rows).all():
                 return batch
 
     def state_dict(self) -> dict[str, Any]:
@@ -57,9 +57,9 @@ class UniformReplay(NStepRings):
         super().load_state_dict(state)
         self._rng.bit_generator.state = state["rng"]
 
-    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Lanes and absolute row numbers of ``count`` transitions."""
-        written = self._cursors()
+        written = self.cursors()
         oldest = self._oldest_whole(written)
         choices = np.maximum(written - self.n_step - oldest, 0)
         ends = choices.cumsum()

@@ -1,1 +1,1 @@
-"""Networks, built from the numbers in conf/model."""
+"""Networks: the options of ``model``, and the heads that algorithms put on them."""

@@ -80,7 +80,7 @@ def test_a_warm_up_leaves_no_trace_in_the_learner(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loss_is_one_graph_to_the_compiler(kind: str) -> None:
     learner = make(kind, noise=kind == "rainbow")
-    learner._compute_loss = torch.compile(learner._loss, backend="aot_eager", fullgraph=True)
+    learner._compute_loss = torch.compile(learner.loss, backend="aot_eager", fullgraph=True)
     assert np.isfinite(losses(learner, 1)).all()
 
 

@@ -110,7 +110,7 @@ def test_an_entropy_bonus_falls_with_the_learning_rate_over_agent_steps() -> Non
     )  # fmt: skip
     weights, rates = [], []
     for _ in range(6):
-        weights.append(float(learner._arrays(pieces())["entropy_coef"]))
+        weights.append(float(learner.loss_inputs(pieces())["entropy_coef"]))
         learner.update(pieces())
         rates.append(learner.optimizer.param_groups[0]["lr"])
     assert weights == pytest.approx([0.04, 0.03, 0.02, 0.01, 0, 0])

@@ -31,7 +31,7 @@ class ExpectedSarsaLearner(ScalarQLearner):
         super().__init__(algo, run, spec, device)
         self._epsilon = algo.target_epsilon
 
-    def _targets(
+    def target_values(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
         q: Tensor = self.target(next_observations)

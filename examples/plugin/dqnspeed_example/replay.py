@@ -29,9 +29,9 @@ class RecentReplay(UniformReplay):
         super().__init__(*args, **kwargs)
         self._draws = draws
 
-    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Lanes and absolute row numbers of ``count`` transitions."""
-        lane, row = super()._draw(count * self._draws)
-        age = self._cursors()[lane] - row
+        lane, row = super().draw(count * self._draws)
+        age = self.cursors()[lane] - row
         newest = np.arange(count) + count * age.reshape(self._draws, count).argmin(axis=0)
         return lane[newest], row[newest]
