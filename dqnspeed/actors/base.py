@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from dqnspeed.actors.stepper import Collected
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import ParallelismConfig, RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.memory import Memory
@@ -74,3 +76,27 @@ class Parallelism(ParallelismConfig):
             state: an :meth:`Actors.state_dict` to continue from; ``segment``: how often the run was resumed.
         """
         raise NotImplementedError
+
+    def check(self, run: RunConfig) -> None:
+        super().check(run)
+        ratio = self.replay_ratio
+        if not run.has_replay and ratio not in (None, "free"):
+            raise ConfigError(
+                f"parallelism.replay_ratio={ratio}: belongs to algorithms with a replay; algo={run.algo.name} has none."
+            )
+        if self.processes:
+            number = isinstance(ratio, (int, float)) and math.isfinite(ratio) and ratio > 0
+            if ratio != "free" and not number:
+                raise ConfigError(f"parallelism.replay_ratio={ratio}: must be 'free' or a positive number.")
+            if run.device == "mps":
+                raise ConfigError(f"device=mps: parallelism={self.name} shares weights on cpu or cuda only.")
+        elif ratio is not None:
+            raise ConfigError(
+                f"parallelism.replay_ratio={ratio}: belongs to parallelism=process; with parallelism={self.name} the "
+                f"ratio is algo.batch_size / algo.steps_per_update."
+            )
+        elif self.num_actors != 1:
+            raise ConfigError(
+                f"parallelism.num_actors={self.num_actors}: belongs to parallelism=process; use num_envs for more "
+                f"environments with parallelism={self.name}."
+            )

@@ -30,10 +30,10 @@ class Group:
 _HINTS = get_type_hints(RunConfig)
 GROUPS: dict[str, Group] = {
     "algo": Group(_HINTS["algo"]),
+    "parallelism": Group(_HINTS["parallelism"]),
     "replay": Group(_HINTS["replay"]),
     "exploration": Group(_HINTS["exploration"]),
     "optimizer": Group(_HINTS["optimizer"]),
-    "parallelism": Group(_HINTS["parallelism"]),
     "model": Group(_HINTS["model"], fallback="convolutional"),
     "wrappers": Group(_HINTS["wrappers"], fallback="standard"),
     "tracking": Group(_HINTS["tracking"], fallback="standard"),

@@ -23,12 +23,19 @@ class Wrappers(WrappersConfig):
         return env
 
     def check(self, run: RunConfig) -> None:
+        super().check(run)
+        if self.backend == "native" and (self.resize is None or self.resizer != "cv2"):
+            raise ConfigError(
+                "wrappers=native: ALE resizes by itself, so wrappers.resize must be a number and wrappers.resizer must "
+                "be cv2."
+            )
+        if self.backend == "native" and self.interpolation != "area":
+            raise ConfigError(f"wrappers.interpolation={self.interpolation}: wrappers=native resizes with area only.")
         if self.backend == "native" and type(self).wrap is not Wrappers.wrap:
             raise ConfigError(
                 f"wrappers.backend=native: ALE does the stages by itself, and wrappers={self.name} adds others; use "
                 f"wrappers.backend=gymnasium."
             )
-        super().check(run)
 
 
 @register("wrappers", "standard")

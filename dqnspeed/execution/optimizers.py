@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,9 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from dqnspeed.config.options import option
+from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import OptimizerConfig
+from dqnspeed.config.schema import OptimizerConfig, RunConfig
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,32 @@ class Optimizer(OptimizerConfig):
     def make(self, parameters: Sequence[nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
         """The optimizer of these parameters; fused if torch supports that on the device."""
         raise NotImplementedError
+
+    def check(self, run: RunConfig) -> None:
+        super().check(run)
+        steps, updates, per_step = self.lr_decay_steps, self.lr_decay_updates, run.updates_per_step
+        if (steps is None) == (updates is None):
+            raise ConfigError(
+                f"optimizer.lr_decay_steps={_shown(steps)}, optimizer.lr_decay_updates={_shown(updates)}: one of the "
+                f"two says how long the learning rate falls, and the other is null."
+            )
+        if steps is not None and per_step is None:
+            raise ConfigError(
+                f"optimizer.lr_decay_steps={steps}: parallelism.replay_ratio=free leaves open how many updates these "
+                f"are; give optimizer.lr_decay_updates instead, or a number for parallelism.replay_ratio."
+            )
+        # After the learning rate has reached 0 the run would go on without learning.
+        if self.lr_final != 0 or per_step is None:
+            return
+        limit = run.stop.max_steps
+        if limit is None or limit * per_step > run.decay_updates:
+            falls = f"lr_decay_updates={updates} updates" if steps is None else f"lr_decay_steps={steps} agent steps"
+            number = math.ceil(limit * per_step) if limit is not None and steps is None else "more"
+            raise ConfigError(
+                f"optimizer.lr_final=0: after optimizer.{falls} nothing would be learnt, and "
+                f"stop.max_steps={_shown(limit)} {'may bring' if limit is None else 'brings'} {number}; "
+                f"raise the former, lower the latter, or end with a learning rate above 0."
+            )
 
 
 @register("optimizer", "adam")
@@ -102,3 +129,7 @@ def annealed(update: int, first: float, last: float, decay_updates: float) -> fl
     """Linear from ``first`` to ``last`` over ``decay_updates``, then constant."""
     progress = min(1.0, update / decay_updates)
     return first + progress * (last - first)
+
+
+def _shown(value: float | None) -> str:
+    return "null" if value is None else f"{value}"
