@@ -360,7 +360,7 @@ def test_expected_sarsa_values_the_policy_that_is_random_now_and_then(example: M
     chances = torch.full_like(q, 0.2 / q.shape[1]).scatter_add(1, q.argmax(1, keepdim=True), torch.full((5, 1), 0.8))
     wanted = rewards + 0.5 * (chances * q).sum(dim=1)
     none = torch.zeros(5, dtype=torch.int64)
-    torch.testing.assert_close(learner._targets(observations, none, rewards, observations, discounts), wanted)
+    torch.testing.assert_close(learner.target_values(observations, none, rewards, observations, discounts), wanted)
 
 
 def test_a_recent_replay_draws_the_newer_half_more_often(example: ModuleType) -> None:

@@ -29,6 +29,13 @@ from dqnspeed.system.signals import children_ignore_signals
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
 
 
+class Workers(gymnasium.vector.AsyncVectorEnv):
+    """Worker processes that end when they are closed, or with this process."""
+
+    def __del__(self) -> None:
+        """Gymnasium would close them now, but what is collected together is closed in any order, pipes before them."""
+
+
 def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None = None) -> gymnasium.Env:
     """One environment with every stage that works on one environment; its observations are single frames."""
     cv2_threads_off()
@@ -73,7 +80,7 @@ def make_vector_env(
         if overlap:
             makers = [functools.partial(_make_in_worker, make, seed) for seed in seeds or range(run.num_envs)]
             with children_ignore_signals():
-                workers = gymnasium.vector.AsyncVectorEnv(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
+                workers = Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
             backend = AsyncBackend(workers, run.parallelism.timeout_s)
         else:
             backend = SyncBackend(

@@ -24,7 +24,7 @@ QUICK = ["model.hidden=[16]", "replay.capacity=2000", "algo.learning_starts=100"
 @pytest.fixture(autouse=True)
 def few_steps_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "SPEED_STEPS", 300)
-    monkeypatch.setattr(checkup, "MIN_STEPS", 200)
+    monkeypatch.setattr(checkup, "MIN_STEPS", 50)
 
 
 def ask(tmp_path: Path, *overrides: str, seconds: float = 0.7) -> dict[str, Finding]:
