@@ -22,8 +22,8 @@ from dqnspeed.algorithms.gradient import NotFiniteError
 from dqnspeed.cli import compose
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
-from dqnspeed.cli.compose import CONF_DIR
 from dqnspeed.cli.errors import RunError
+from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config import changes
 from dqnspeed.config.schema import RunConfig

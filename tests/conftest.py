@@ -25,7 +25,8 @@ import forked  # noqa: E402
 
 forked.fork_children()
 
-from dqnspeed.cli.compose import CONF_DIR, from_hydra  # noqa: E402
+from dqnspeed.cli.compose import from_hydra  # noqa: E402
+from dqnspeed.cli.schemas import CONF_DIR  # noqa: E402
 from dqnspeed.config.schema import RunConfig  # noqa: E402
 
 gc.freeze()  # what was imported is not looked through again and again

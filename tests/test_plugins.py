@@ -22,8 +22,8 @@ from conftest import TESTS, environment, make_toy
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.algorithms import make_learner, make_memory
-from dqnspeed.cli import compose
-from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.cli.upgrade import upgraded
 from dqnspeed.config import registry
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe
@@ -146,9 +146,9 @@ def test_without_its_plugin_a_run_is_refused_and_its_report_is_not(trained: Path
 def test_a_network_of_a_plugin_that_is_gone_is_no_label() -> None:
     stored = OmegaConf.create({"model": {"name": "fourier", "waves": 64}})
     with pytest.raises(ConfigError, match=r"^model=fourier: .*plugin"):
-        compose.upgraded(stored, OmegaConf.create({}))
+        upgraded(stored, OmegaConf.create({}))
     stored.model = {"name": "anything", "hidden": [8]}
-    assert compose.upgraded(stored, OmegaConf.create({})).model.name == "anything"
+    assert upgraded(stored, OmegaConf.create({})).model.name == "anything"
 
 
 @pytest.mark.slow

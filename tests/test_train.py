@@ -24,8 +24,8 @@ from forked import Forked
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
 from dqnspeed.algorithms.gradient import NotFiniteError
-from dqnspeed.cli.compose import CONF_DIR
 from dqnspeed.cli.log_file import LogFile
+from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.runs.checkpoint import load
 from dqnspeed.system.atomic import finite

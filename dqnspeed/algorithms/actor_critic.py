@@ -41,6 +41,10 @@ class ActorCritic(Algorithm):
     ) -> Policy:
         return Sampler(network, run.execution, device, rng)
 
+    @property
+    def entropy_bonus(self) -> float | None:
+        return self.entropy
+
     def annealed(self) -> Iterator[tuple[str, float, float]]:
         yield "entropy bonus", self.entropy, self.entropy_final
 

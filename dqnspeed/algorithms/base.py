@@ -107,6 +107,11 @@ class Algorithm(AlgoConfig):
         if "model" in self.uses:
             model_of(run.model).check_shape(spec.observation_shape)
 
+    @property
+    def entropy_bonus(self) -> float | None:
+        """Weight of the entropy in the loss, of algorithms whose policy is random."""
+        return None
+
     def annealed(self) -> Iterator[tuple[str, float, float]]:
         """Numbers annealed as the learning rate is: name, first and last value."""
         yield from ()

@@ -49,24 +49,23 @@ def _numbers(output: Any) -> int:
     return sum(map(_numbers, output)) if isinstance(output, (tuple, list)) else 0
 
 
-def network_bytes(run: RunConfig, spec: EnvSpec) -> int:
+def network_bytes(run: RunConfig, size: Size) -> int:
     """Weights, gradients, optimizer state and target networks."""
     # During warm-up there is a copy of the network with its own optimizer.
     copies = 3 + optimizer_of(run.optimizer).slots + algorithm_of(run).copies + (run.execution.precision == "bf16") / 2
-    return int(FLOAT * copies * network_size(run, spec).parameters)
+    return int(FLOAT * copies * size.parameters)
 
 
-def batch_bytes(run: RunConfig, spec: EnvSpec) -> int:
+def batch_bytes(run: RunConfig, spec: EnvSpec, size: Size) -> int:
     """One transition in an update: its observations as stored and as floats, all activations and their gradients."""
-    values, size = math.prod(spec.observation_shape), network_size(run, spec)
-    stored = values * (spec.frame_dtype.itemsize + FLOAT)
+    stored = math.prod(spec.observation_shape) * (spec.frame_dtype.itemsize + FLOAT)
     return algorithm_of(run).observations * stored + 2 * FLOAT * size.activations
 
 
-def acting_bytes(run: RunConfig, spec: EnvSpec) -> int:
+def acting_bytes(spec: EnvSpec, size: Size) -> int:
     """One environment when actions are chosen: its stack as stored and as floats, and all activations."""
     values = math.prod(spec.observation_shape)
-    return values * (spec.frame_dtype.itemsize + FLOAT) + FLOAT * network_size(run, spec).activations
+    return values * (spec.frame_dtype.itemsize + FLOAT) + FLOAT * size.activations
 
 
 def check_footprint(run: RunConfig, spec: EnvSpec) -> None:
@@ -84,10 +83,11 @@ def check_footprint(run: RunConfig, spec: EnvSpec) -> None:
     else:
         free, where = machine.available_memory(), "memory beside the experience"
         free -= min(layout_bytes(algorithm.layout(run, spec)), int(SHARE_OF_FREE_MEMORY * free))
+    size = network_size(run, spec)
     needs = {
-        f"model={run.model.name} (model.hidden={run.model.hidden})": network_bytes(run, spec),
-        f"algo.batch_size={run.algo.batch_size}": run.algo.batch_size * batch_bytes(run, spec),
-        f"num_envs={run.num_envs}": run.num_lanes * acting_bytes(run, spec),
+        f"model={run.model.name} (model.hidden={run.model.hidden})": network_bytes(run, size),
+        f"algo.batch_size={run.algo.batch_size}": run.algo.batch_size * batch_bytes(run, spec, size),
+        f"num_envs={run.num_envs}": run.num_lanes * acting_bytes(spec, size),
     }
     taken = 0
     for option, needed in needs.items():

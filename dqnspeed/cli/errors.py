@@ -10,7 +10,7 @@ import traceback
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from dqnspeed.cli import compose
+from dqnspeed.cli import schemas
 from dqnspeed.config.options import ConfigError, nearest
 
 FULL_ERROR = os.environ.get("HYDRA_FULL_ERROR") == "1"  # as the user set it
@@ -67,7 +67,7 @@ def explain(error: BaseException) -> str:
     file = re.match(r"In '(.*)': \w+ raised while composing config:\n(.*)", text)
     where = f", in the option file {file.group(1)}" if file else ""
     if full_key and re.search(r"Key '.+' (?:is )?not in", f"{text}\n{cause}"):
-        return f"{full_key}: there is no such option{where}{nearest(full_key, compose.keys())}."
+        return f"{full_key}: there is no such option{where}{nearest(full_key, schemas.keys())}."
     if full_key and "is not Optional" in str(cause):
         return f"{full_key}=null: needs a value."
     if file:
@@ -78,7 +78,7 @@ def explain(error: BaseException) -> str:
         return f"{full_key}: {_first_line(cause)}."
     group = re.search(r"Could not override '([\w./]+)'", text)
     if group and "No match in the defaults list" in text:
-        return f"{group.group(1)}: there is no such option{nearest(group.group(1), compose.keys())}."
+        return f"{group.group(1)}: there is no such option{nearest(group.group(1), schemas.keys())}."
     return f"{_first_line(error)}."
 
 

@@ -20,9 +20,9 @@ from omegaconf import DictConfig, open_dict
 from dqnspeed import envs
 from dqnspeed.algorithms import algorithm_of, check_fits
 from dqnspeed.algorithms.footprint import check_footprint
-from dqnspeed.cli import compose
 from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
+from dqnspeed.cli.store import bound_of
 from dqnspeed.cli.sweep import sweep, sweep_jobs
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError
@@ -106,7 +106,7 @@ def _check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> None:
 
 def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     """A sentence if no reward bound is known or set."""
-    if run.stop.reward_bound is not None or compose.bound_of(run.env.id) is not None:
+    if run.stop.reward_bound is not None or bound_of(run.env.id) is not None:
         return
     if not any("reward_bound=" in override for override in overrides):
         limits = {"stop.max_steps": run.stop.max_steps, "stop.max_minutes": run.stop.max_minutes}

@@ -15,9 +15,10 @@ import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from dqnspeed.cli import compose
-from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.cli import compose, schemas
 from dqnspeed.cli.preflight import check_run
+from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.cli.upgrade import upgraded
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -112,7 +113,7 @@ def load_run(folder: Path) -> DictConfig:
             raise ConfigError(f"{folder}: {error}, and there is no other copy of the run's configuration.") from error
         problem = str(error)
     log.warning("%s: %s; what %s says is taken.", folder, problem, found[0])
-    return compose.upgraded(OmegaConf.create(found[1]), defaults)
+    return upgraded(OmegaConf.create(found[1]), defaults)
 
 
 class _DamagedConfigError(Exception):
@@ -132,7 +133,7 @@ def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
         # A file that was cut between two lines is still valid YAML.
         if not isinstance(stored, DictConfig) or LAST_KEY not in stored or not text.endswith("\n"):
             raise _DamagedConfigError(f"{name} is empty or cut short")
-        cfg = compose.upgraded(stored, defaults)
+        cfg = upgraded(stored, defaults)
         if "noop_max" not in stored.get("eval", {}):
             cfg.eval.noop_max = 0  # started by a version without eval.noop_max
         OmegaConf.resolve(cfg.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
@@ -196,7 +197,7 @@ def _folder(arguments: Sequence[str]) -> Path:
 
 def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
     cfg = load_run(folder)
-    known = compose.keys()
+    known = schemas.keys()
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         key = override.key_or_group
         if override.is_sweep_override():

@@ -13,7 +13,6 @@ import numpy as np
 
 from dqnspeed import envs
 from dqnspeed.algorithms import algorithm_of
-from dqnspeed.algorithms.actor_critic import ActorCritic
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
 from dqnspeed.exploration.epsilon_greedy import exploration_of
@@ -214,15 +213,15 @@ def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]
             f"saw {len(played.states)} of {spec.num_states} states",
             "the others are walls, unreachable or far" if missing else "",
         )
-    if isinstance(run.algo, ActorCritic):
+    algorithm, exploration = algorithm_of(run), exploration_of(run.exploration)
+    if (bonus := algorithm.entropy_bonus) is not None:
         yield Finding(
-            OK if run.algo.entropy else LOOK,
+            OK if bonus else LOOK,
             topic,
-            f"{count} actions, entropy bonus {run.algo.entropy:g} (a uniform policy has entropy {np.log(count):.2f})",
-            "" if run.algo.entropy else "algo.entropy=0.01 keeps it from settling early",
+            f"{count} actions, entropy bonus {bonus:g} (a uniform policy has entropy {np.log(count):.2f})",
+            "" if bonus else "algo.entropy=0.01 keeps it from settling early",
         )
         return
-    algorithm, exploration = algorithm_of(run), exploration_of(run.exploration)
     random, last = exploration.random_steps(), algorithm.epsilon_at(run, LATE_STEP)
     if "exploration" not in algorithm.uses or random is None:
         yield Finding(OK, topic, f"{count} actions")

@@ -10,8 +10,8 @@ import hydra
 
 from dqnspeed.cli import compose
 from dqnspeed.cli.app import run_app
-from dqnspeed.cli.compose import CONF_DIR
 from dqnspeed.cli.key_value import CommandLine
+from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.doctor.checkup import OK, WRONG

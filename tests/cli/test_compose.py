@@ -10,7 +10,9 @@ from conftest import make_run
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
-from dqnspeed.cli.compose import CONF_DIR, from_hydra, upgraded
+from dqnspeed.cli.compose import from_hydra
+from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.cli.upgrade import upgraded
 from dqnspeed.config.schema import RunConfig
 
 

@@ -26,8 +26,8 @@ from omegaconf import OmegaConf
 from dqnspeed import envs
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.cli import resume as resuming
-from dqnspeed.cli.compose import CONF_DIR
 from dqnspeed.cli.errors import USER_ERRORS, explain
+from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.exploration.policy import NetworkPolicy

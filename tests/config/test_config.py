@@ -15,9 +15,11 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from dqnspeed.algorithms import epsilon_at
-from dqnspeed.cli.compose import CONF_DIR, bound_of, from_hydra
+from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import _check_jobs, check_run, unbounded
+from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.cli.store import bound_of
 from dqnspeed.config import options, registry
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.registry import class_of

@@ -18,7 +18,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from dqnspeed import envs
-from dqnspeed.cli.compose import CONF_DIR
+from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 from dqnspeed.play.command import COMMAND_LINE
 from dqnspeed.play.games import play as play_here

@@ -108,7 +108,7 @@ def test_the_optimizer_counts_too() -> None:
         sum(p.sum() for p in network.parameters()).backward()  # type: ignore[union-attr]
         made.step()
         slots = sum(value.numel() for slot in made.state.values() for value in slot.values() if value.ndim)
-        needed.append((network_bytes(run, spec), 4 * (slots + 4 * network_size(run, spec).parameters)))
+        needed.append((network_bytes(run, network_size(run, spec)), 4 * (slots + 4 * network_size(run, spec).parameters)))
     assert all(ours == theirs for ours, theirs in needed), needed
 
 

@@ -20,7 +20,7 @@ import pytest
 import rich
 from conftest import environment, make_run, make_toy
 
-from dqnspeed.cli import compose
+from dqnspeed.cli import compose, schemas
 from dqnspeed.config import changes
 from dqnspeed.envs import Episode
 from dqnspeed.tracking import make_trackers
@@ -71,7 +71,7 @@ def test_a_rung_whose_file_is_gone_is_measured_by_its_overrides() -> None:
 
 
 def test_every_option_has_a_kind() -> None:
-    known = compose.keys()
+    known = schemas.keys()
     assert {key.partition(".")[0] for key in known} <= set(changes.KIND_OF) <= set(known)
 
 

@@ -1,0 +1,91 @@
+"""What can be configured: where ``conf/`` is, the schemas of its groups, and every key."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from omegaconf import DictConfig, OmegaConf
+
+from dqnspeed.config.options import nearest
+from dqnspeed.config.registry import FOLDERS, GROUPS, class_of
+from dqnspeed.config.schema import RunConfig
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf")
+
+
+def schema(chosen: DictConfig | None = None) -> DictConfig:
+    """The schema as OmegaConf sees it, with every value missing.
+
+    Args:
+        chosen: a configuration; each group has the schema of the option that its ``name`` says. Without it, a group has
+            what all its options share.
+
+    Raises:
+        ConfigError: a name is nobody's.
+    """
+    root = writable(RunConfig)
+    for name, kind in get_type_hints(RunConfig).items():
+        if not is_dataclass(kind):
+            continue
+        if chosen is not None and name in GROUPS:
+            kind = class_of(name, (chosen.get(name) or {}).get("name"))
+        root[name] = writable(kind)
+        if chosen is None and name in GROUPS:
+            # A file of the user's own need not name its schema, and what no option has is refused once all is composed.
+            OmegaConf.set_struct(root[name], False)
+    root.env.kwargs = {}
+    OmegaConf.set_struct(root.env.kwargs, False)  # any keyword an environment of the user's own may take
+    return root
+
+
+def keys() -> list[str]:
+    """Every group, scalar and ``group.key`` of all schemas."""
+    found = dict.fromkeys(keys_of(schema()))
+    for group, known in GROUPS.items():
+        found |= dict.fromkeys(f"{group}.{f.name}" for option in known.options.values() for f in fields(option))
+    return list(found)
+
+
+def keys_of(root: DictConfig) -> list[str]:
+    found = list[str]()
+    for name in map(str, root):
+        node = root._get_node(name)
+        below = list(node) if isinstance(node, DictConfig) and not node._is_none() else []
+        found += [name, *(f"{name}.{key}" for key in below)]
+    return found
+
+
+def unknown(key: str, chosen: str | None = None) -> str:
+    """What to say of a ``key`` that does not exist, after a colon.
+
+    Args:
+        chosen: the option of the key's group that lacks it.
+    """
+    group, _, leaf = key.partition(".")
+    options = GROUPS[group].options if group in GROUPS else {}
+    owners = [name for name, option in options.items() if leaf in {f.name for f in fields(option)}]
+    if chosen is None or not owners:
+        return f"there is no such option{nearest(key, keys())}"
+    return f"there is no such option of {group}={chosen}; it belongs to {group}={', '.join(owners)}"
+
+
+def has_file(group: str, name: str) -> bool:
+    return any((folder / group / f"{name}.yaml").is_file() for folder in (Path(CONF_DIR), *FOLDERS))
+
+
+@cache
+def default_options() -> dict[str, str]:
+    """The option of each group that is chosen where none is given."""
+    chosen = OmegaConf.load(f"{CONF_DIR}/config.yaml").defaults
+    return {str(group): str(name) for entry in chosen if isinstance(entry, DictConfig) for group, name in entry.items()}
+
+
+def writable(kind: Any) -> DictConfig:
+    # OmegaConf makes the node of a frozen dataclass read-only, which would stop Hydra from composing it.
+    node: DictConfig = OmegaConf.structured(kind)
+    OmegaConf.set_readonly(node, None)
+    return node

@@ -1,0 +1,125 @@
+"""What Hydra is given beside the files of ``conf/``: schemas, resolvers, and the options of plugins without a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from dqnspeed.cli import plugins
+from dqnspeed.cli.schemas import CONF_DIR, default_options, has_file, schema, writable
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.registry import FOLDERS, GROUPS, class_of, names_of
+from dqnspeed.envs.games import rom_of
+
+
+def fill() -> None:
+    """Give Hydra the schemas, the resolvers and the options without a file of their own that plugins bring.
+
+    What is wrong with the options of a plugin is told in one sentence, and they are left out.
+    """
+    for name, resolver in _RESOLVERS.items():
+        OmegaConf.register_new_resolver(name, resolver, replace=True)
+    _tell_shadowed_files()
+    store = ConfigStore.instance()
+    store.store(name="schema", node=schema())
+    for group, known in GROUPS.items():
+        for name, option in list(known.options.items()):
+            try:
+                node = writable(option)
+                if not _is_ours(option) and Path(CONF_DIR, group, f"{name}.yaml").is_file():
+                    raise ConfigError("dqnspeed has a file of this name")
+            except Exception as error:  # whatever OmegaConf says of a type that it does not know
+                if _is_ours(option):
+                    raise
+                del known.options[name]
+                reason = str(error).splitlines()[0].rstrip(".")
+                plugins.tell(f"plugin {option.__module__}: {group}={name} is left out: {reason}.")
+                continue
+            store.store(group=f"{group}_schema", name=name, node=node)
+            if name != known.fallback and not has_file(group, name):
+                store.store(group=group, name=name, **_without_file(group, name, option))
+
+
+def _is_ours(option: type) -> bool:
+    return option.__module__.partition(".")[0] == "dqnspeed"
+
+
+def _tell_shadowed_files() -> None:
+    """Tell the files of plugins that are never read, since a folder that is searched before has one of that name."""
+    for i, folder in enumerate(FOLDERS):
+        for path in sorted(path.relative_to(folder) for path in folder.rglob("*.yaml")):
+            if first := next((above for above in (Path(CONF_DIR), *FOLDERS[:i]) if (above / path).is_file()), None):
+                plugins.tell(f"plugin file {folder / path}: is not used, since {first / path} has its name.")
+
+
+def _without_file(group: str, name: str, option: type) -> dict[str, Any]:
+    """An option that is no more than a class: the numbers of another that has a file, and the defaults of its own.
+
+    Options of ``algo`` are global packages, which may set what lies outside their group.
+    """
+    parent, own = _parent(group, option)
+    declared = {key for kind in own for key in vars(kind).get("__annotations__", {})}
+    values: dict[str, Any] = {"name": name}
+    for f in fields(option):
+        if f.name in declared and f.default is not MISSING:
+            values[f.name] = f.default
+        elif f.name in declared and f.default_factory is not MISSING:
+            values[f.name] = f.default_factory()
+    at = f"{group}_schema@{group if group == 'algo' else '_here_'}"
+    defaults = [{f"/{at}": name}] if parent is None else [parent, {f"override /{at}": name}]
+    node = {"defaults": [*defaults, "_self_"], **({"algo": values} if group == "algo" else values)}
+    return {"node": node, "package": "_global_" if group == "algo" else group}
+
+
+def _parent(group: str, option: type) -> tuple[str | None, list[type]]:
+    """The option with a file whose numbers ``option`` takes, and the classes whose numbers it does not bring.
+
+    It is the nearest that ``option`` is derived from, else the default of the group where all its numbers are shared.
+    """
+    classes = list(option.__mro__)
+    for i, kind in enumerate(classes[1:], 1):
+        for name in names_of(kind, group):
+            if has_file(group, name):
+                return name, classes[:i]
+    usual = default_options()[group]
+    shared = {f.name for f in fields(class_of(group, usual))} <= {f.name for f in fields(option)}
+    return (usual if shared else None), classes
+
+
+def option_list() -> str:
+    """A line a group: its options, as ``--help`` shows them."""
+    loader = GlobalHydra.instance().config_loader()
+    groups = [group for group in loader.list_groups("") if group != "hydra" and not group.endswith("_schema")]
+    return "\n".join(f"{group}: {', '.join(loader.get_group_options(group))}" for group in groups)
+
+
+def bound_of(env_id: str, pong: float | None = None) -> float | None:
+    """The mean return at which a game counts as solved, by ``conf/reward_bounds.yaml``; ``None`` where none is known.
+
+    Args:
+        pong: what Pong's bound is instead.
+    """
+    game = rom_of(str(env_id)) or env_id
+    return pong if game == "pong" and pong is not None else _bounds().get(game)
+
+
+_RESOLVERS: dict[str, Callable[..., Any]] = {
+    "mul": lambda *factors: math.prod(factors),
+    "tenth": lambda steps, usual: max(1, (usual if steps is None else steps) // 10),  # of a run, or of the usual one
+    "unless": lambda given, value: value if given is None else None,
+    "bound_of": bound_of,
+    "option_list": option_list,
+}
+
+
+@cache
+def _bounds() -> dict[str, float]:
+    return cast("dict[str, float]", OmegaConf.to_container(OmegaConf.load(f"{CONF_DIR}/reward_bounds.yaml")))
