@@ -1,0 +1,49 @@
+"""Memory that a network is said to take before it is built."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from conftest import make_run
+
+from dqnspeed.algorithms import make_network
+from dqnspeed.algorithms.footprint import Size, network_bytes, network_size
+from dqnspeed.envs import describe
+from dqnspeed.execution.optimizers import make_optimizer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ["dqn", "dqn model.dueling=true", "ppo", "pqn"])
+@pytest.mark.parametrize(
+    "model",
+    ["model=nature", "model=small model.layer_norm=true", "model.hidden=[64,32]", "env=cartpole", "model=board"],
+)
+def test_the_size_of_a_network_is_known_before_it_is_built(algo: str, model: str) -> None:
+    run = make_run(*model.split(), *f"algo={algo}".split())
+    spec = describe(run)
+    network = make_network(run, spec)
+    outputs: list[int] = []
+    for module in network.modules():
+        if not list(module.children()):
+            module.register_forward_hook(lambda module, inputs, output: outputs.append(output.numel()))
+    network(torch.zeros(1, *spec.observation_shape))
+    activations = sum(outputs) - math.prod(spec.observation_shape)  # the scaled input is counted elsewhere
+    assert network_size(run, spec) == Size(sum(p.numel() for p in network.parameters()), activations)
+
+
+@pytest.mark.slow
+def test_the_optimizer_counts_too() -> None:
+    needed = []
+    for optimizer in ("adam", "rmsprop", "rmsprop_deepmind"):
+        run = make_run(f"optimizer={optimizer}", "model=small", "model.hidden=[16]")
+        spec = describe(run)
+        network = make_network(run, spec)
+        made = make_optimizer(run.optimizer, network, torch.device("cpu"))
+        sum(p.sum() for p in network.parameters()).backward()  # type: ignore[union-attr]
+        made.step()
+        slots = sum(value.numel() for slot in made.state.values() for value in slot.values() if value.ndim)
+        size = network_size(run, spec)
+        needed.append((network_bytes(run, size), 4 * (slots + 4 * size.parameters)))
+    assert all(ours == theirs for ours, theirs in needed), needed

@@ -1,0 +1,134 @@
+"""How the cores are shared out between those who step and the learner."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from conftest import make_run
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.execution import threads
+from dqnspeed.execution.threads import LearnerThreads, Share, busy, share_of_cores, threads_beside
+from dqnspeed.system import machine
+
+CORES = [1, 2, 4, 8, 16, 64]
+SHARES = {  # threads of ALE and of the learner on each of CORES
+    "experiment=speedrun": [(1, 1), (1, 1), (1, 3), (1, 7), (1, 15), (1, 63)],
+    "experiment=speedrun parallelism.env_threads=0": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
+    "experiment=speedrun_dqn": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (8, 56)],
+    "experiment=speedrun_dqn execution.threads=3": [(1, 3), (1, 3), (1, 3), (5, 3), (8, 3), (8, 3)],
+    "wrappers=native num_envs=8": [(1, 1), (2, 2), (4, 4), (8, 8), (8, 16), (8, 64)],
+    "algo=ppo wrappers=native parallelism=overlap": [(1, 1), (1, 1), (2, 2), (4, 4), (4, 12), (4, 60)],
+    "experiment=a3c": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 12), (8, 60)],
+    "experiment=a3c wrappers=native": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 8), (8, 32)],
+    "parallelism=overlap num_envs=3": [(1, 1), (1, 1), (2, 1), (3, 5), (3, 13), (3, 61)],
+}
+
+
+@pytest.mark.parametrize("overrides", SHARES)
+def test_no_core_is_asked_twice(overrides: str) -> None:
+    run = make_run(*overrides.split())
+    shares = [share_of_cores(run, cores) for cores in CORES]
+    assert [(share.env_threads, share.learner_threads) for share in shares] == SHARES[overrides]
+    needed = {"serial": 1, "overlap": 2, "process": run.parallelism.num_actors + 1}[run.parallelism.name]
+    if run.wrappers.backend == "gymnasium" and run.parallelism.name == "overlap":
+        needed = run.num_envs + 1  # each environment is a process
+    for cores, share in zip(CORES, shares, strict=True):
+        assert share.asked <= cores or cores < max(needed, run.execution.threads + 1)
+
+
+@pytest.mark.parametrize("key", ["execution.threads", "parallelism.env_threads"])
+def test_more_threads_than_cores_are_refused(key: str) -> None:
+    threads.check_threads(make_run(f"{key}={machine.cores()}"))
+    with pytest.raises(ConfigError, match=f"^{key}=100000: must be at most {machine.cores()}, the cores"):
+        threads.check_threads(make_run(f"{key}=100000"))
+
+
+def test_a_busy_machine_is_reported() -> None:
+    assert busy(asked=2, cores=2, others=0.3, total=2) is None
+    assert busy(asked=2, cores=16, others=10, total=16) is None  # there is room beside them
+    assert busy(asked=64, cores=64, others=1, total=64) is None  # any desktop does as much
+    assert "other processes keep 1.0 of 2 cores busy" in str(busy(asked=2, cores=2, others=1, total=2))
+    assert "work for 5 cores at a time and may use 2" in str(busy(asked=5, cores=2, others=0, total=2))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "device", "asked"),
+    [
+        ("wrappers=native num_envs=8", "cpu", 4),
+        ("wrappers=native num_envs=8", "cuda", 4),  # ALE's threads
+        ("num_envs=8", "cuda", 1),
+        ("wrappers=native num_envs=8 parallelism=overlap", "cuda", 4),  # one launches, three step
+    ],
+)
+def test_a_learner_on_a_gpu_asks_for_one_core(
+    overrides: str, device: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "cores", lambda: 4)
+    monkeypatch.setattr(machine, "allowed_cores", lambda: {0, 1, 2, 3})
+    monkeypatch.setattr(LearnerThreads, "_busy_cores", lambda _: 4.0)
+    warning = LearnerThreads(make_run(*overrides.split()), torch.device(device)).warning()
+    assert f"this run would use {asked}:" in str(warning)
+
+
+@pytest.mark.parametrize(
+    ("others", "total", "share", "now", "threads"),
+    [
+        (0.1, 2, (1, 2, 2), 2, 2),
+        (0.4, 2, (1, 2, 2), 2, 2),
+        (0.6, 2, (1, 2, 2), 2, 1),
+        (2.0, 2, (1, 2, 2), 2, 1),  # there is always one
+        (0.4, 2, (1, 2, 2), 1, 1),  # it comes back later than it went
+        (0.2, 2, (1, 2, 2), 1, 2),
+        (3.0, 16, (4, 12, 16), 12, 9),  # four cores are the environments'
+        (30.0, 64, (1, 8, 8), 8, 8),  # a container with a quota: there is room elsewhere
+    ],
+)
+def test_the_learner_has_the_threads_that_others_leave(
+    others: float, total: int, share: tuple[int, int, int], now: int, threads: int
+) -> None:
+    assert threads_beside(others, total, Share(*share), now) == threads
+
+
+def test_threads_come_and_go_with_other_processes_unless_their_number_was_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, others = [], iter([0.0, 1.0, 1.0, 0.0] * 2)
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr(machine, "allowed_cores", lambda: {0, 1})
+    monkeypatch.setattr(threads, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(LearnerThreads, "_busy_cores", lambda _: next(others))
+    before = torch.get_num_threads()
+    try:
+        for overrides in ([], ["execution.threads=2"]):
+            torch.set_num_threads(2)
+            learner_threads = LearnerThreads(make_run(*overrides), torch.device("cpu"))
+            for _ in range(4):
+                seen.append((learner_threads.adapt() is not None, torch.get_num_threads()))
+        assert seen == [(False, 2), (True, 1), (False, 1), (True, 2)] + [(False, 2)] * 4
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_is_no_child_of_a_run_is_a_neighbour() -> None:
+    everybody, own = machine.cpu_seconds(), machine.own_cpu_seconds()
+    burn = "import time\nwhile time.process_time() < 0.7: pass"
+    # It is nobody's child once the shell that began it has ended.
+    subprocess.run(f"{sys.executable} -c '{burn}' &", shell=True, check=True)
+    deadline = time.monotonic() + 60
+    while machine.cpu_seconds() - everybody < 0.7:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert machine.own_cpu_seconds() - own < 0.4
+
+
+def test_what_a_run_and_its_children_do_is_not_taken_for_other_processes() -> None:
+    learner_threads = LearnerThreads(make_run(), torch.device("cpu"))
+    burn = "import time\nwhile time.process_time() < 0.5: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    before = learner_threads._own
+    assert machine.own_cpu_seconds() - before >= 0.45  # the system counts in ticks
