@@ -195,8 +195,8 @@ MINE = """
 class Mine(Replay):
     extra: int = option("one more number", ge=1, default=3)
 
-    def make(self, *args, **kwargs):
-        return UniformReplay(*args, **kwargs)
+    def make(self, arguments):
+        return UniformReplay(**vars(arguments))
 """
 
 

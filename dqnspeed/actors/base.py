@@ -52,29 +52,34 @@ class Actors(Protocol):
 
 
 @dataclass(frozen=True)
+class ActorArguments:
+    """What every kind of actors is made with.
+
+    Args:
+        network: the learner's own, on ``device``; actors act with it and write into ``memory``.
+        lock: of the memory's cursors, if actors in other processes write them.
+        state: an :meth:`Actors.state_dict` to continue from; ``segment``: how often the run was resumed.
+    """
+
+    run: RunConfig
+    spec: EnvSpec
+    network: Network
+    memory: Memory
+    lock: Any
+    device: torch.device
+    state: Mapping[str, Any] | None = None
+    segment: int = 0
+
+
+@dataclass(frozen=True)
 class Parallelism(ParallelismConfig):
     """An option of ``parallelism``: where experience comes from.
 
     ``processes`` and ``overlaps`` are for the rest of the configuration.
     """
 
-    def make(
-        self,
-        run: RunConfig,
-        spec: EnvSpec,
-        network: Network,
-        memory: Memory,
-        lock: Any,
-        device: torch.device,
-        state: Mapping[str, Any] | None = None,
-        segment: int = 0,
-    ) -> Actors:
-        """The actors, which act with ``network`` (the learner's own) on ``device`` and write into ``memory``.
-
-        Args:
-            lock: of the memory's cursors, if actors in other processes write them.
-            state: an :meth:`Actors.state_dict` to continue from; ``segment``: how often the run was resumed.
-        """
+    def make(self, arguments: ActorArguments) -> Actors:
+        """The actors."""
         raise NotImplementedError
 
     def check(self, run: RunConfig) -> None:

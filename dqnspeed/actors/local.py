@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
-from dqnspeed.actors.base import Actors, Parallelism
+from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
 from dqnspeed.actors.stepper import Collected, EnvStepper, env_seeds, make_stepper
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec, make_vector_env
+from dqnspeed.envs import make_vector_env
 from dqnspeed.memory import Memory
-from dqnspeed.networks.base import Network
 
 
 class LocalActor:
@@ -126,17 +122,8 @@ class AlternatingActor(LocalActor):
 class Serial(Parallelism):
     """Environments and learner take turns in one process."""
 
-    def make(
-        self,
-        run: RunConfig,
-        spec: EnvSpec,
-        network: Network,
-        memory: Memory,
-        lock: Any,
-        device: torch.device,
-        state: Mapping[str, Any] | None = None,
-        segment: int = 0,
-    ) -> Actors:
+    def make(self, arguments: ActorArguments) -> Actors:
+        run, memory, state, segment = arguments.run, arguments.memory, arguments.state, arguments.segment
         count = 2 if run.takes_turns else 1
         share = replace(run, num_envs=run.num_envs // count)
         groups: list[EnvStepper] = []
@@ -144,7 +131,18 @@ class Serial(Parallelism):
             for i in range(count):
                 seeds = env_seeds(run.seed, i, share.num_envs, segment)
                 env = make_vector_env(share, self.overlaps, seeds=seeds if self.overlaps else None)
-                groups.append(make_stepper(share, spec, network, device, env, i, state and state[str(i)], segment))
+                groups.append(
+                    make_stepper(
+                        share,
+                        arguments.spec,
+                        arguments.network,
+                        arguments.device,
+                        env,
+                        i,
+                        state and state[str(i)],
+                        segment,
+                    )
+                )
                 if not groups[i].games_restored:
                     memory.cut(i * share.num_envs, share.num_envs)
         except BaseException:

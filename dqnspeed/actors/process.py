@@ -9,7 +9,6 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,14 @@ from typing import Any
 import torch
 import torch.multiprocessing
 
-from dqnspeed.actors.base import Actors, Parallelism
+from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
 from dqnspeed.actors.child import ActorJob, Controls, Failure, Paused, Ready, Unshared, Weights, act, first_line
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.algorithms import algorithm_of, epsilon_at
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import ActorError, EnvSpec, Episode
-from dqnspeed.memory import Memory, SharedBuffers
-from dqnspeed.networks.base import Network
+from dqnspeed.envs import ActorError, Episode
+from dqnspeed.memory import SharedBuffers
 from dqnspeed.system.signals import children_ignore_signals
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
@@ -51,19 +49,10 @@ class ProcessActors:
     into the memory.
     """
 
-    def __init__(
-        self,
-        run: RunConfig,
-        spec: EnvSpec,
-        network: Network,
-        memory: Memory,
-        lock: Any,
-        epsilon_at: Callable[[int], float],
-        device: torch.device,
-        state: Mapping[str, Any] | None = None,
-        segment: int = 0,
-    ):
-        self._run, self._memory, self._epsilon_at, self._device = run, memory, epsilon_at, device
+    def __init__(self, arguments: ActorArguments):
+        run, network, memory, device = arguments.run, arguments.network, arguments.memory, arguments.device
+        self._run, self._memory, self._device = run, memory, device
+        self._epsilon_at = functools.partial(epsilon_at, run=run)
         self._timeout = run.parallelism.timeout_s
         self._count = run.parallelism.num_actors
         self._last_watch = self._reading_since = 0.0
@@ -73,7 +62,7 @@ class ProcessActors:
         self._dumps = tempfile.TemporaryDirectory(prefix="dqnspeed-actors-")
         context = torch.multiprocessing.get_context("spawn")
         self._controls = Controls(context, self._count)
-        self._states: dict[str, Any] = dict(state or {})
+        self._states: dict[str, Any] = dict(arguments.state or {})
         for actor, saved in self._states.items():
             self._controls.agent_steps[int(actor)] = saved["agent_steps"]
             self.seconds["waiting"] += saved["seconds"]["waiting"]
@@ -85,8 +74,8 @@ class ProcessActors:
             for index in range(self._count):
                 receiver, sender = context.Pipe(duplex=False)
                 job = ActorJob(
-                    run, spec, index, Weights(network), device, shared, lock, self._controls, self._dump(index),
-                    self._states.get(str(index)), segment,
+                    run, arguments.spec, index, Weights(network), device, shared, arguments.lock, self._controls,
+                    self._dump(index), self._states.get(str(index)), arguments.segment,
                 )  # fmt: skip
                 process = context.Process(target=act, args=(job, sender), name=f"actor-{index}", daemon=True)
                 try:
@@ -267,16 +256,5 @@ class Process(Parallelism):
 
     processes = True
 
-    def make(
-        self,
-        run: RunConfig,
-        spec: EnvSpec,
-        network: Network,
-        memory: Memory,
-        lock: Any,
-        device: torch.device,
-        state: Mapping[str, Any] | None = None,
-        segment: int = 0,
-    ) -> Actors:
-        epsilon = functools.partial(epsilon_at, run=run)
-        return ProcessActors(run, spec, network, memory, lock, epsilon, device, state, segment)
+    def make(self, arguments: ActorArguments) -> Actors:
+        return ProcessActors(arguments)

@@ -13,7 +13,7 @@ from dqnspeed.config.schema import CONCURRENT_MARGIN, RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.memory import LocalBuffers, Memory, Rollouts, SharedBuffers, Stream, ring_layout
 from dqnspeed.memory.buffers import Layout
-from dqnspeed.memory.replay import replay_of
+from dqnspeed.memory.replay import ReplayArguments, replay_of
 
 LONG_GAME = 8000  # rows of the rings of a filmed on-policy run, so that videos show whole games
 
@@ -42,10 +42,10 @@ class FromReplay(Algorithm):
         return "replay.capacity", run.replay.capacity, "transitions"
 
     def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
+        buffers = _buffers(self.layout(run, spec), run)
         return replay_of(run.replay).make(
-            _buffers(self.layout(run, spec), run), run.wrappers.stack, self.n_step, self.gamma, run.seed,
-            run.shares_replay, lock,
-        )  # fmt: skip
+            ReplayArguments(buffers, run.wrappers.stack, self.n_step, self.gamma, run.seed, run.shares_replay, lock)
+        )
 
     def check(self, run: RunConfig) -> None:
         super().check(run)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dqnspeed.actors import make_actors, memory_lock
+from dqnspeed.actors import ActorArguments, make_actors, memory_lock
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.config.schema import AlgoConfig, RunConfig
@@ -74,7 +74,7 @@ def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lo
 def _collected(
     run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object, beat: Callable[[], None]
 ) -> float:
-    actors = make_actors(run, spec, learner.network, memory, lock, machine.pick_device(run.device))
+    actors = make_actors(ActorArguments(run, spec, learner.network, memory, lock, machine.pick_device(run.device)))
     schedule = make_schedule(run, memory, LearningStart(0, 0))
     steps, speed = 0, 0.0
     try:

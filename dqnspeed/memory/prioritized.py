@@ -14,7 +14,7 @@ from dqnspeed.config.registry import register
 from dqnspeed.memory.base import Memory
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.n_step import Batch
-from dqnspeed.memory.replay import Replay
+from dqnspeed.memory.replay import Replay, ReplayArguments
 from dqnspeed.memory.sum_tree import SumTree
 from dqnspeed.memory.uniform import UniformReplay
 
@@ -176,17 +176,8 @@ class Prioritized(Replay):
     beta_updates: int = option("updates it takes from beta to beta_final", ge=1)
     priority_eps: float = option("added to every error, so that a transition can be drawn again", gt=0)
 
-    def make(
-        self,
-        buffers: LocalBuffers | SharedBuffers,
-        stack: int,
-        n_step: int,
-        gamma: float,
-        seed: int,
-        concurrent: bool = False,
-        lock: Any = None,
-    ) -> Memory:
+    def make(self, arguments: ReplayArguments) -> Memory:
         return PrioritizedReplay(
-            buffers, stack, n_step, gamma, seed, concurrent, lock, alpha=self.alpha, beta=self.beta,
-            beta_final=self.beta_final, beta_steps=self.beta_updates, eps=self.priority_eps,
+            **vars(arguments), alpha=self.alpha, beta=self.beta, beta_final=self.beta_final,
+            beta_steps=self.beta_updates, eps=self.priority_eps,
         )  # fmt: skip

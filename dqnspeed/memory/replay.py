@@ -11,25 +11,30 @@ from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 
 
 @dataclass(frozen=True)
+class ReplayArguments:
+    """What every replay is made with, under the names of :class:`~dqnspeed.memory.uniform.UniformReplay`.
+
+    Args:
+        buffers: of :func:`~dqnspeed.memory.rings.ring_layout`.
+        n_step: rewards summed in a transition; ``gamma``: their discount.
+        concurrent: other processes write into the buffers; ``lock`` guards their cursors then.
+    """
+
+    buffers: LocalBuffers | SharedBuffers
+    stack: int
+    n_step: int
+    gamma: float
+    seed: int
+    concurrent: bool = False
+    lock: Any = None
+
+
+@dataclass(frozen=True)
 class Replay(ReplayConfig):
     """An option of ``replay``."""
 
-    def make(
-        self,
-        buffers: LocalBuffers | SharedBuffers,
-        stack: int,
-        n_step: int,
-        gamma: float,
-        seed: int,
-        concurrent: bool = False,
-        lock: Any = None,
-    ) -> Memory:
-        """The memory, over buffers of :func:`~dqnspeed.memory.rings.ring_layout`, whose batches are
-        :class:`~dqnspeed.memory.n_step.Batch`.
-
-        Args:
-            concurrent: other processes write into the buffers; ``lock`` guards their cursors then.
-        """
+    def make(self, arguments: ReplayArguments) -> Memory:
+        """The memory, whose batches are :class:`~dqnspeed.memory.n_step.Batch`."""
         raise NotImplementedError
 
 

@@ -12,7 +12,7 @@ from dqnspeed.config.registry import register
 from dqnspeed.memory.base import Memory
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.n_step import Batch, NStepRings
-from dqnspeed.memory.replay import Replay
+from dqnspeed.memory.replay import Replay, ReplayArguments
 
 
 class UniformReplay(NStepRings):
@@ -88,14 +88,5 @@ class UniformReplay(NStepRings):
 class Uniform(Replay):
     """All transitions are equally likely."""
 
-    def make(
-        self,
-        buffers: LocalBuffers | SharedBuffers,
-        stack: int,
-        n_step: int,
-        gamma: float,
-        seed: int,
-        concurrent: bool = False,
-        lock: Any = None,
-    ) -> Memory:
-        return UniformReplay(buffers, stack, n_step, gamma, seed, concurrent, lock)
+    def make(self, arguments: ReplayArguments) -> Memory:
+        return UniformReplay(**vars(arguments))

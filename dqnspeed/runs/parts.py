@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.actors import Actors, make_actors, memory_lock
+from dqnspeed.actors import ActorArguments, Actors, make_actors, memory_lock
 from dqnspeed.algorithms import Learner, make_learner, make_memory
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -110,7 +110,9 @@ class Acting:
         if state:
             self._load(state, learning)
         actors_state, segment = (state["actors"] if state else None), len(progress.resumed_at)
-        self.actors: Actors = make_actors(run, spec, learner.network, self.memory, lock, device, actors_state, segment)
+        self.actors: Actors = make_actors(
+            ActorArguments(run, spec, learner.network, self.memory, lock, device, actors_state, segment)
+        )
         resources.callback(self.actors.close)
         with seeding.preserved():
             learner.warm_up(self.memory.blank(run.algo.batch_size))

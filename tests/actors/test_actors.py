@@ -15,7 +15,7 @@ import pytest
 import torch
 from conftest import make_toy, shared_memory_of
 
-from dqnspeed.actors import ActorError, Actors, make_actors, memory_lock
+from dqnspeed.actors import ActorArguments, ActorError, Actors, make_actors, memory_lock
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.schema import RunConfig
@@ -43,7 +43,9 @@ class Started:
         if state:
             self.replay.load_state_dict(state["replay"])
         self.actors: Actors = make_actors(
-            run, spec, self.learner.network, self.replay, lock, device, state and state["actors"], segment
+            ActorArguments(
+                run, spec, self.learner.network, self.replay, lock, device, state and state["actors"], segment
+            )
         )
         self.actors.begin()
         self.agent_steps, self.episodes, self.limit = 0, list[Episode](), math.inf
@@ -264,7 +266,7 @@ def test_an_actor_that_cannot_start_says_why() -> None:
     replay = make_memory(run, spec, lock := memory_lock(run))
     learner = make_learner(run, spec, torch.device("cpu"))
     with pytest.raises(ActorError, match="nonsense"):
-        make_actors(broken, spec, learner.network, replay, lock, torch.device("cpu"))
+        make_actors(ActorArguments(broken, spec, learner.network, replay, lock, torch.device("cpu")))
     replay.close()
 
 
@@ -290,7 +292,7 @@ def test_weights_that_cannot_be_shared_are_explained_in_one_sentence(where: str,
     spec = describe(run)
     memory = make_memory(run, spec, lock := memory_lock(run))
     with pytest.raises(ActorError, match=instead) as raised:
-        make_actors(run, spec, Unsendable(where), memory, lock, torch.device("cuda"))
+        make_actors(ActorArguments(run, spec, Unsendable(where), memory, lock, torch.device("cuda")))
     assert "(CUDA error: operation not supported); a GPU in a container" in str(raised.value)
     assert "\n" not in str(raised.value) and "device=cpu." in str(raised.value)
     memory.close()

@@ -6,12 +6,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from dqnspeed.actors.base import Actors
+from dqnspeed.actors.base import ActorArguments, Actors
 from dqnspeed.actors.local import Serial
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
 
 
 @register("parallelism", "paced")
@@ -21,8 +20,8 @@ class Paced(Serial):
 
     steps_per_second: float = option("agent steps in a second at most", gt=0, default=60.0)
 
-    def make(self, run: RunConfig, *args: Any, **kwargs: Any) -> Actors:
-        return PacedActors(super().make(run, *args, **kwargs), run.num_envs / self.steps_per_second)
+    def make(self, arguments: ActorArguments) -> Actors:
+        return PacedActors(super().make(arguments), arguments.run.num_envs / self.steps_per_second)
 
 
 class PacedActors:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.memory import Memory
+from dqnspeed.memory.replay import ReplayArguments
 from dqnspeed.memory.uniform import Uniform, UniformReplay
 
 
@@ -20,13 +20,13 @@ class Recent(Uniform):
 
     draws: int = option("transitions of which the newest is taken, 1: uniform replay", ge=1, le=100, default=2)
 
-    def make(self, *args: Any, **kwargs: Any) -> Memory:
-        return RecentReplay(self.draws, *args, **kwargs)
+    def make(self, arguments: ReplayArguments) -> Memory:
+        return RecentReplay(self.draws, arguments)
 
 
 class RecentReplay(UniformReplay):
-    def __init__(self, draws: int, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
+    def __init__(self, draws: int, arguments: ReplayArguments):
+        super().__init__(**vars(arguments))
         self._draws = draws
 
     def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
