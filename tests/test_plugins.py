@@ -113,7 +113,7 @@ def test_actor_processes_find_the_classes_of_a_plugin(site: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_such_a_run_is_gone_on_with_and_played(trained: Path, site: Path, tmp_path: Path) -> None:
+def test_such_a_run_is_resumed_and_played(trained: Path, site: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "run", tmp_path / "run")
     done = call("-m", "dqnspeed.train", "resume=run", "stop.max_steps=180", cwd=tmp_path, path=site)
     assert done.returncode == 0, done.stderr
@@ -185,9 +185,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import add_folder, register
-from dqnspeed.memory.replay import Replay
+from dqnspeed.memory.base import Replay
 from dqnspeed.memory.uniform import Uniform, UniformReplay
-from dqnspeed.networks.torso import Convolutional
+from dqnspeed.networks.convolutional import Convolutional
 """
 MINE = """
 @register("replay", "mine")
@@ -216,7 +216,7 @@ def test_a_module_of_the_working_folder_is_a_plugin_if_it_is_named(command: str,
 
 
 @pytest.mark.slow
-def test_a_plugin_that_cannot_be_imported_is_told_once_and_other_runs_train(tmp_path: Path) -> None:
+def test_a_plugin_that_cannot_be_imported_is_named_once_and_other_runs_train(tmp_path: Path) -> None:
     about = tmp_path / "site" / "broken-0.1.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 0.1\n")
@@ -237,7 +237,7 @@ def composed(*words: str, cwd: Path, plugins: str) -> tuple[DictConfig, list[str
 
 
 @pytest.mark.slow
-def test_what_plugins_must_not_do_is_told_in_a_sentence_each(tmp_path: Path) -> None:
+def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
     files = {
         "first": MINE,
         "second": MINE,
@@ -302,7 +302,7 @@ def test_an_option_without_a_file_takes_numbers_of_the_class_above_it_and_its_ow
         HEAD
         + MINE
         + """
-from dqnspeed.envs.stacks import Wrappers
+from dqnspeed.envs.base import Wrappers
 from dqnspeed.exploration.noisy import Noisy
 
 @register("exploration", "noisier")

@@ -8,7 +8,7 @@ from typing import Any
 
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
 from dqnspeed.actors.stepper import Collected
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import ActorError
 from dqnspeed.execution.threads import share_of_cores
 from dqnspeed.system import machine
@@ -23,9 +23,8 @@ def make_actors(arguments: ActorArguments) -> Actors:
     """The actors that ``parallelism`` names."""
     env_threads = share_of_cores(arguments.run, machine.cores()).env_threads
     parallelism = dataclasses.replace(arguments.run.parallelism, env_threads=env_threads)
-    assert isinstance(parallelism, Parallelism)
     run = dataclasses.replace(arguments.run, parallelism=parallelism)
-    return parallelism.make(dataclasses.replace(arguments, run=run))
+    return typed(parallelism, Parallelism).make(dataclasses.replace(arguments, run=run))
 
 
 __all__ = ["ActorArguments", "ActorError", "Actors", "Collected", "make_actors", "memory_lock"]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from dqnspeed.algorithms.base import Algorithm, Learner
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.memory.base import Memory
@@ -18,8 +18,7 @@ from dqnspeed.networks.base import Network
 
 def algorithm_of(run: RunConfig) -> Algorithm:
     """``run.algo``, typed as an algorithm."""
-    assert isinstance(run.algo, Algorithm)
-    return run.algo
+    return typed(run.algo, Algorithm)
 
 
 def make_network(run: RunConfig, spec: EnvSpec) -> Network:

@@ -10,14 +10,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import torch
 
-from dqnspeed.config.schema import AlgoConfig, RunConfig
+from dqnspeed.config.schema import AlgoConfig, RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.memory.base import Memory
 from dqnspeed.memory.buffers import Layout
-from dqnspeed.networks.base import Network
-from dqnspeed.networks.torso import model_of
+from dqnspeed.networks.base import Model, Network
 
 
 class Learner(Protocol):
@@ -92,7 +91,7 @@ class Algorithm(AlgoConfig):
         self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
     ) -> Policy:
         """The policy that acts during training."""
-        return exploration_of(run.exploration).policy(network, spec.num_actions, run.execution, device, rng)
+        return typed(run.exploration, Exploration).policy(network, spec.num_actions, run.execution, device, rng)
 
     def update_forward(self, network: Network, observations: torch.Tensor) -> None:
         """Compute what an update computes of ``observations``, by which the memory that it takes is told."""
@@ -100,12 +99,12 @@ class Algorithm(AlgoConfig):
 
     def epsilon_at(self, run: RunConfig, step: int) -> float:
         """The chance of a random action at an agent step; NaN for a policy without epsilon."""
-        return exploration_of(run.exploration).epsilon_at(step) if "exploration" in self.uses else math.nan
+        return typed(run.exploration, Exploration).epsilon_at(step) if "exploration" in self.uses else math.nan
 
     def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
         """Raise :class:`ConfigError` if it cannot learn an environment of these shapes."""
         if "model" in self.uses:
-            model_of(run.model).check_shape(spec.observation_shape)
+            typed(run.model, Model).check_shape(spec.observation_shape)
 
     @property
     def entropy_bonus(self) -> float | None:

@@ -11,10 +11,10 @@ from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.dqn import DeepQ, DeepQLearner
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
-from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import QNetwork
 
@@ -72,7 +72,7 @@ class AtomsNetwork(QNetwork):
     support: Tensor
 
     def __init__(self, algo: C51, run: RunConfig, spec: EnvSpec):
-        linear = exploration_of(run.exploration).linear
+        linear = typed(run.exploration, Exploration).linear
         super().__init__(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear, algo.atoms)
         support = torch.linspace(algo.value_min, algo.value_max, algo.atoms)
         self.register_buffer("support", support, persistent=False)

@@ -16,10 +16,10 @@ from dqnspeed.algorithms.gradient import GradientLearner, Loss, as_tensors
 from dqnspeed.algorithms.learns_from import FromReplay
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
-from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Batch
 from dqnspeed.networks.base import Network, frozen_copy
 from dqnspeed.networks.heads import QNetwork
@@ -34,7 +34,7 @@ class DeepQ(FromReplay):
     target_sync: int = option("updates between copies into the target network", ge=1)
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
-        linear = exploration_of(run.exploration).linear
+        linear = typed(run.exploration, Exploration).linear
         return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
 
 

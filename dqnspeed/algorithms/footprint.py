@@ -11,9 +11,9 @@ import torch
 
 from dqnspeed.algorithms import algorithm_of, make_network
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.optimizers import optimizer_of
+from dqnspeed.execution.optimizers import Optimizer
 from dqnspeed.memory.buffers import SHARE_OF_FREE_MEMORY, layout_bytes
 from dqnspeed.system import machine
 
@@ -52,8 +52,8 @@ def _numbers(output: Any) -> int:
 def network_bytes(run: RunConfig, size: Size) -> int:
     """Weights, gradients, optimizer state and target networks."""
     # During warm-up there is a copy of the network with its own optimizer.
-    copies = 3 + optimizer_of(run.optimizer).slots + algorithm_of(run).copies + (run.execution.precision == "bf16") / 2
-    return int(FLOAT * copies * size.parameters)
+    slots, copies = typed(run.optimizer, Optimizer).slots, algorithm_of(run).copies
+    return int(FLOAT * (3 + slots + copies + (run.execution.precision == "bf16") / 2) * size.parameters)
 
 
 def batch_bytes(run: RunConfig, spec: EnvSpec, size: Size) -> int:

@@ -13,10 +13,10 @@ from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.dqn import DeepQ, DeepQLearner
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
-from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import QNetwork
 
@@ -86,7 +86,7 @@ class QuantileNetwork(QNetwork):
     acting_taus: Tensor
 
     def __init__(self, algo: IQN, run: RunConfig, spec: EnvSpec):
-        linear = exploration_of(run.exploration).linear
+        linear = typed(run.exploration, Exploration).linear
         super().__init__(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
         self.embedding = CosineEmbedding(self.units[0])
         taus = (torch.arange(algo.acting_samples) + 0.5) / algo.acting_samples

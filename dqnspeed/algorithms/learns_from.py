@@ -9,11 +9,11 @@ import torch
 
 from dqnspeed.algorithms.base import Algorithm
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.config.schema import CONCURRENT_MARGIN, RunConfig
+from dqnspeed.config.schema import CONCURRENT_MARGIN, RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.memory import LocalBuffers, Memory, Rollouts, SharedBuffers, Stream, ring_layout
+from dqnspeed.memory.base import Replay, ReplayArguments
 from dqnspeed.memory.buffers import Layout
-from dqnspeed.memory.replay import ReplayArguments, replay_of
 
 LONG_GAME = 8000  # rows of the rings of a filmed on-policy run, so that videos show whole games
 
@@ -43,7 +43,7 @@ class FromReplay(Algorithm):
 
     def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
         buffers = _buffers(self.layout(run, spec), run)
-        return replay_of(run.replay).make(
+        return typed(run.replay, Replay).make(
             ReplayArguments(buffers, run.wrappers.stack, self.n_step, self.gamma, run.seed, run.shares_replay, lock)
         )
 

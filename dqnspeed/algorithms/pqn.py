@@ -15,10 +15,10 @@ from dqnspeed.algorithms.gradient import Loss, OnPolicyLearner
 from dqnspeed.algorithms.learns_from import FromRollouts
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import precision
-from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.memory import RolloutBatch
 from dqnspeed.networks.base import Network
@@ -33,7 +33,7 @@ class PQN(FromRollouts):
     loss: str = option("loss on the TD error", choices=("mse", "huber"))
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
-        linear = exploration_of(run.exploration).linear
+        linear = typed(run.exploration, Exploration).linear
         return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
@@ -42,7 +42,7 @@ class PQN(FromRollouts):
     def policy(
         self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
     ) -> Policy:
-        exploration = exploration_of(run.exploration)
+        exploration = typed(run.exploration, Exploration)
         return exploration.policy(network, spec.num_actions, run.execution, device, rng, values=True)
 
 

@@ -18,14 +18,13 @@ from dqnspeed.algorithms.dqn import DeepQ, DeepQLearner
 from dqnspeed.algorithms.gradient import Loss
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.exploration.sampling import Sampler
-from dqnspeed.networks.base import Network
+from dqnspeed.networks.base import Model, Network
 from dqnspeed.networks.heads import TorsoNetwork, head
-from dqnspeed.networks.torso import model_of
 
 
 def soft_state_value(log_probs: Tensor, q1: Tensor, q2: Tensor, temperature: Tensor) -> Tensor:
@@ -104,7 +103,7 @@ class PolicyCriticsNetwork(TorsoNetwork):
         super().__init__(run.model, spec.observation_shape, spec.largest)
         norm = run.model.layer_norm
         self.policy = head(self.units, spec.num_actions, norm)
-        torsos = [model_of(run.model).torso(spec.observation_shape)[0] for _ in range(2)]
+        torsos = [typed(run.model, Model).torso(spec.observation_shape)[0] for _ in range(2)]
         self.critics = nn.ModuleList(nn.Sequential(t, head(self.units, spec.num_actions, norm)) for t in torsos)
         self.log_temperature = nn.Parameter(torch.tensor(math.log(algo.temperature)))
 

@@ -34,7 +34,7 @@ def load() -> None:
     """Import every module that registers options: ours, the entry points of packages, and those that
     ``DQNSPEED_PLUGINS=module,...`` names, which are found in the working folder too.
 
-    A plugin that cannot be imported is told in one sentence; runs that do not use it go on.
+    A plugin that cannot be imported is named in one sentence; runs that do not use it go on.
     """
     for package in (actors, algorithms, envs, execution, exploration, memory, networks, tracking):
         for module in pkgutil.iter_modules(package.__path__):
@@ -49,10 +49,10 @@ def load() -> None:
             importlib.import_module(name)
             continue
         except ConfigError as error:
-            tell(f"plugin {name}: {error}")
+            print_note(f"plugin {name}: {error}")
         except (Exception, SystemExit) as error:  # whatever somebody else's module raises
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": .")
-            tell(f"plugin {name}: could not be imported ({reason}); its options are missing.")
+            print_note(f"plugin {name}: could not be imported ({reason}); its options are missing.")
         options, FOLDERS[:] = before
         for group, known in GROUPS.items():
             known.options = options[group]
@@ -68,7 +68,7 @@ def find_modules_here() -> None:
         sys.path.append(str(Path.cwd()))
 
 
-def tell(sentence: str) -> None:
+def print_note(sentence: str) -> None:
     """Say on stderr what is wrong with a plugin; once, and not again in each process that a run starts."""
     if (
         multiprocessing.current_process().name == "MainProcess"

@@ -41,7 +41,7 @@ def fill() -> None:
                     raise
                 del known.options[name]
                 reason = str(error).splitlines()[0].rstrip(".")
-                plugins.tell(f"plugin {option.__module__}: {group}={name} is left out: {reason}.")
+                plugins.print_note(f"plugin {option.__module__}: {group}={name} is left out: {reason}.")
                 continue
             store.store(group=f"{group}_schema", name=name, node=node)
             if name != known.fallback and not has_file(group, name):
@@ -57,7 +57,7 @@ def _tell_shadowed_files() -> None:
     for i, folder in enumerate(FOLDERS):
         for path in sorted(path.relative_to(folder) for path in folder.rglob("*.yaml")):
             if first := next((above for above in (Path(CONF_DIR), *FOLDERS[:i]) if (above / path).is_file()), None):
-                plugins.tell(f"plugin file {folder / path}: is not used, since {first / path} has its name.")
+                plugins.print_note(f"plugin file {folder / path}: is not used, since {first / path} has its name.")
 
 
 def _without_file(group: str, name: str, option: type) -> dict[str, Any]:

@@ -8,7 +8,7 @@ below the commands sees only :class:`RunConfig`, never Hydra or OmegaConf.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Dict, List, Union  # noqa: UP035  OmegaConf reads these at run time
+from typing import Any, ClassVar, Dict, List, TypeVar, Union  # noqa: UP035  OmegaConf reads these at run time
 
 from dqnspeed.config.options import option
 
@@ -22,6 +22,15 @@ class GroupOption:
 
     def check(self, run: RunConfig) -> None:
         """Raise :class:`ConfigError` if this option cannot be combined with the rest of ``run``."""
+
+
+Base = TypeVar("Base", bound=GroupOption)
+
+
+def typed(option: GroupOption, base: type[Base]) -> Base:
+    """``option``, typed as what every option of its group is; its class stands above this package."""
+    assert isinstance(option, base)
+    return option
 
 
 @dataclass(frozen=True)

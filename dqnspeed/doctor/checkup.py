@@ -13,9 +13,9 @@ import numpy as np
 
 from dqnspeed import envs
 from dqnspeed.algorithms import algorithm_of
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
-from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.exploration.base import Exploration
 
 OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; prevents learning
 LATE_STEP = 10**12  # an agent step after the end of every schedule
@@ -213,7 +213,7 @@ def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]
             f"saw {len(played.states)} of {spec.num_states} states",
             "the others are walls, unreachable or far" if missing else "",
         )
-    algorithm, exploration = algorithm_of(run), exploration_of(run.exploration)
+    algorithm, exploration = algorithm_of(run), typed(run.exploration, Exploration)
     if (bonus := algorithm.entropy_bonus) is not None:
         yield Finding(
             OK if bonus else LOOK,

@@ -15,11 +15,11 @@ import torch
 from dqnspeed.actors import ActorArguments, make_actors, memory_lock
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.config.schema import AlgoConfig, RunConfig
+from dqnspeed.config.schema import AlgoConfig, RunConfig, typed
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, watchdog
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import set_threads
-from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Memory
 from dqnspeed.runs.schedule import LearningStart, make_schedule
 from dqnspeed.system import machine
@@ -39,7 +39,7 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
         replay=dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size))),
     )
     # The speed is measured with the final exploration; the batch is of the first, random actions.
-    later = dataclasses.replace(tried, exploration=exploration_of(run.exploration).settled())
+    later = dataclasses.replace(tried, exploration=typed(run.exploration, Exploration).settled())
     device, lock = machine.pick_device(run.device), memory_lock(run)
     learner = make_learner(tried, spec, device)
     with contextlib.closing(make_memory(later, spec, lock, device)) as memory:

@@ -15,12 +15,12 @@ from gymnasium.envs.registration import EnvSpec as EnvSpecOfGymnasium
 from gymnasium.wrappers import GrayscaleObservation, TransformAction, TransformObservation
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig
+from dqnspeed.config.schema import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig, typed
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
+from dqnspeed.envs.base import Wrappers
 from dqnspeed.envs.games import AtariGame, atari_game
 from dqnspeed.envs.observations import AsBox
 from dqnspeed.envs.resumable import Resumable
-from dqnspeed.envs.stacks import Wrappers
 from dqnspeed.envs.vector import VectorEnv
 from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize, action_index, resized
 from dqnspeed.system import machine, seeding
@@ -55,8 +55,7 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
         made = _cv2_resize(made, wrappers.resize, wrappers.interpolation)
     shape = made.observation_space.shape
     made = ChannelsFirst(made) if shape is not None and len(shape) in (2, 3) else made
-    assert isinstance(wrappers, Wrappers)
-    return wrappers.wrap(made)
+    return typed(wrappers, Wrappers).wrap(made)
 
 
 def make_vector_env(

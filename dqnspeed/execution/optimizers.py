@@ -12,7 +12,7 @@ from torch import nn
 
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import OptimizerConfig, RunConfig
+from dqnspeed.config.schema import OptimizerConfig, RunConfig, typed
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,9 @@ class RMSprop(Optimizer):
         )
 
 
-def optimizer_of(config: OptimizerConfig) -> Optimizer:
-    """``config``, typed as the option that it is."""
-    assert isinstance(config, Optimizer)
-    return config
-
-
 def make_optimizer(config: OptimizerConfig, network: nn.Module, device: torch.device) -> torch.optim.Optimizer:
     """The optimizer of all parameters of ``network``."""
-    return optimizer_of(config).make(list(network.parameters()), device)
+    return typed(config, Optimizer).make(list(network.parameters()), device)
 
 
 def lr_at(update: int, optimizer: OptimizerConfig, decay_updates: float) -> float:

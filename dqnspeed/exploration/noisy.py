@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.exploration.epsilon_greedy import LinearEpsilon
+from dqnspeed.exploration.linear import LinearEpsilon
 
 
 class NoisyLinear(nn.Linear):

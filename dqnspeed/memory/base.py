@@ -1,12 +1,14 @@
-"""The interface of a memory: how experience is stored and sampled."""
+"""What a memory is, how experience is stored and sampled, and what an option of ``replay`` is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from dqnspeed.config.schema import ReplayConfig
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.rings import Rows
 
@@ -56,3 +58,31 @@ class OrderedMemory(Memory, Protocol):
 
     def waiting(self) -> int:
         """Transitions not yet learnt from."""
+
+
+@dataclass(frozen=True)
+class ReplayArguments:
+    """What every replay is made with, under the names of :class:`~dqnspeed.memory.uniform.UniformReplay`.
+
+    Args:
+        buffers: of :func:`~dqnspeed.memory.rings.ring_layout`.
+        n_step: rewards summed in a transition; ``gamma``: their discount.
+        concurrent: other processes write into the buffers; ``lock`` guards their cursors then.
+    """
+
+    buffers: LocalBuffers | SharedBuffers
+    stack: int
+    n_step: int
+    gamma: float
+    seed: int
+    concurrent: bool = False
+    lock: Any = None
+
+
+@dataclass(frozen=True)
+class Replay(ReplayConfig):
+    """An option of ``replay``: a memory that keeps experience and draws from it many times."""
+
+    def make(self, arguments: ReplayArguments) -> Memory:
+        """The memory, whose batches are :class:`~dqnspeed.memory.n_step.Batch`."""
+        raise NotImplementedError

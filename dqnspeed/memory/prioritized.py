@@ -11,10 +11,9 @@ import numpy as np
 
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
-from dqnspeed.memory.base import Memory
+from dqnspeed.memory.base import Memory, Replay, ReplayArguments
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.n_step import Batch
-from dqnspeed.memory.replay import Replay, ReplayArguments
 from dqnspeed.memory.sum_tree import SumTree
 from dqnspeed.memory.uniform import UniformReplay
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.config.registry import register
-from dqnspeed.memory.base import Memory
+from dqnspeed.memory.base import Memory, Replay, ReplayArguments
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.n_step import Batch, NStepRings
-from dqnspeed.memory.replay import Replay, ReplayArguments
 
 
 class UniformReplay(NStepRings):

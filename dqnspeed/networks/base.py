@@ -1,4 +1,4 @@
-"""The network that learners train, actors act with and checkpoints hold."""
+"""The network that learners train, actors act with and checkpoints hold, and what an option of ``model`` is."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import contextlib
 import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import ModelConfig, RunConfig
 from dqnspeed.networks.background import Preprocess
 
 
@@ -40,6 +43,25 @@ class Network(nn.Module):
         version, layout = self.version, torch.channels_last if channels_last else torch.contiguous_format
         self.to(device=device, memory_format=layout)  # type: ignore[call-overload]
         self.version = version
+
+
+@dataclass(frozen=True)
+class Model(ModelConfig):
+    """An option of ``model``: what comes between a scaled observation and the fully connected layers.
+
+    A torso maps floats ``(B, *observation_shape)`` to features ``(B, F)``.
+    """
+
+    def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
+        """The torso, and the number of its features."""
+        raise NotImplementedError
+
+    def check_shape(self, observation_shape: Sequence[int]) -> None:
+        """Raise :class:`ConfigError` if it cannot take observations of this shape."""
+
+    def check(self, run: RunConfig) -> None:
+        if any(not isinstance(units, int) or units < 1 for units in self.hidden):
+            raise ConfigError(f"model.hidden={self.hidden}: every layer needs at least 1 unit.")
 
 
 def frozen_copy(network: Network) -> Network:

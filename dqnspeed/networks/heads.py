@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from dqnspeed.config.schema import ModelConfig
+from dqnspeed.config.schema import ModelConfig, typed
 from dqnspeed.networks.background import Preprocess
-from dqnspeed.networks.base import Network, full_precision
-from dqnspeed.networks.torso import model_of
+from dqnspeed.networks.base import Model, Network, full_precision
 
 Linear = Callable[[int, int], nn.Module]  # makes a fully connected layer from its units in and out
 
@@ -27,7 +26,7 @@ class TorsoNetwork(Network):
     """
 
     def __init__(self, config: ModelConfig, observation_shape: Sequence[int], largest: float):
-        model = model_of(config)
+        model = typed(config, Model)
         model.check_shape(observation_shape)
         super().__init__(Preprocess(observation_shape, model.input_scale or largest, model.background))
         self.features, features = model.torso(observation_shape)

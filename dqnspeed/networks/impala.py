@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.networks.base import shown
-from dqnspeed.networks.torso import Model
+from dqnspeed.networks.base import Model, shown
 
 
 class ImpalaTorso(nn.Module):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from dqnspeed.algorithms import algorithm_of
-from dqnspeed.config.schema import RunConfig, StopConfig
-from dqnspeed.exploration.epsilon_greedy import exploration_of
+from dqnspeed.config.schema import RunConfig, StopConfig, typed
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Memory, OrderedMemory
 from dqnspeed.runs.summary import Progress
 from dqnspeed.system.signals import StopSignals
@@ -103,7 +103,7 @@ def schedule_sentence(run: RunConfig) -> str:
         for name, first, last in (("learning rate", optimizer.lr, optimizer.lr_final), *algorithm.annealed()):
             parts.append(f"{name} {first:g}" + (f" to {last:g}{over}" if last not in (None, first) else ""))
     if "exploration" in algorithm.uses:
-        parts.append(exploration_of(run.exploration).sentence())
+        parts.append(typed(run.exploration, Exploration).sentence())
     return f"Schedule: {'; '.join(parts)}."
 
 

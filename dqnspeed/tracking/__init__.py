@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.config.schema import RunConfig
-from dqnspeed.tracking.base import Tracker, Trackers
+from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.tracking.base import Tracker, Trackers, Tracking
 from dqnspeed.tracking.files import (
     EpisodesCsv,
     EvaluationsCsv,
@@ -19,7 +19,6 @@ from dqnspeed.tracking.files import (
     shorten,
     time_logged,
 )
-from dqnspeed.tracking.options import Tracking
 from dqnspeed.tracking.run_folder import EPISODES, EVALUATIONS, METRICS
 from dqnspeed.tracking.services import TensorBoard, WandB
 from dqnspeed.tracking.terminal import make_progress
@@ -58,9 +57,8 @@ def make_trackers(
         services.append(("TensorBoard", lambda: TensorBoard(folder, config, name, resumed_at)))
     if run.tracking.wandb != "disabled":
         services.append(("W&B", lambda: WandB(run.tracking, folder, config, name, group, resumed_at)))
-    assert isinstance(run.tracking, Tracking)
     try:
-        services += run.tracking.further(folder, config, name, resumed_at)
+        services += typed(run.tracking, Tracking).further(folder, config, name, resumed_at)
     except Exception as error:  # of somebody else's tracker
         log.warning("tracking=%s: its own trackers are off for this run: %s", run.tracking.name, error)
     for service, make in services:

@@ -1,11 +1,15 @@
-"""The interface of a tracker; one that fails does not end a training."""
+"""What a tracker is, of which none that fails ends a training, and what an option of ``tracking`` is."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import TrackingConfig
 from dqnspeed.envs import Episode
 
 log = logging.getLogger(__name__)
@@ -55,3 +59,25 @@ class Trackers(Tracker):
             except Exception as error:  # training continues whatever a tracker does
                 self._trackers.remove(tracker)
                 log.warning("%s failed and is off for the rest of this run: %s", type(tracker).__name__, error)
+
+
+@dataclass(frozen=True)
+class Tracking(TrackingConfig):
+    """An option of ``tracking``: the usual trackers, as switched on, and more that a subclass adds."""
+
+    def further(
+        self, folder: Path, config: Mapping[str, Any], name: str, resumed_at: int | None
+    ) -> Iterator[tuple[str, Callable[[], Tracker]]]:
+        """The name and the maker of each further tracker.
+
+        Args:
+            folder: of the run; ``config``: its configuration as plain data; ``name``: its name.
+            resumed_at: the agent step at which it is resumed, ``None`` for a new run.
+        """
+        yield from ()
+
+
+@register("tracking", "standard")
+@dataclass(frozen=True)
+class Standard(Tracking):
+    """The usual trackers only."""

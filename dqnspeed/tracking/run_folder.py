@@ -16,6 +16,7 @@ HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml
 RESUMED = f"{HYDRA}/resumed.yaml"  # the overrides that the run was resumed with
 CHECKPOINTS, VIDEOS = "checkpoints", "videos"
 PLAYED, TABLE = "play.json", "table.png"
+TENSORBOARD, WANDB_ID = "tensorboard", "wandb/id.txt"
 LOCK = ".lock"
 SWEEP = "multirun.yaml"  # above the folders of the runs of a sweep
 

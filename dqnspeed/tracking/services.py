@@ -18,6 +18,7 @@ from dqnspeed.config.schema import TrackingConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic
 from dqnspeed.tracking.base import Tracker
+from dqnspeed.tracking.run_folder import TENSORBOARD, WANDB_ID
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class TensorBoard(Tracker):
         from torch.utils.tensorboard import SummaryWriter
 
         earlier = [*folder.glob(EVENTS), *folder.glob(f"tensorboard/*/{EVENTS}")]
-        own = folder / "tensorboard" / re.sub(r"[^\w.=+-]+", "_", name)[:100]
+        own = folder / TENSORBOARD / re.sub(r"[^\w.=+-]+", "_", name)[:100]
         purge = None if resumed_at is None else resumed_at + 1  # later steps are trained again
         self._writer = SummaryWriter(str(earlier[0].parent if earlier else own), purge_step=purge)
         self._writer.add_text("run", name)
@@ -78,7 +79,7 @@ class WandB(Tracker):
     ):
         import wandb
 
-        id_file = folder / "wandb" / "id.txt"
+        id_file = folder / WANDB_ID
         if not id_file.exists():
             id_file.parent.mkdir(exist_ok=True)
             atomic.write_text(id_file, uuid.uuid4().hex[:8])

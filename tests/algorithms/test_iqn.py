@@ -117,7 +117,7 @@ def test_called_it_gives_the_mean_of_evenly_spaced_quantiles_and_draws_nothing()
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_memory_is_told_for_the_most_fractions_that_are_looked_at() -> None:
+def test_the_memory_check_counts_the_largest_number_of_fractions() -> None:
     sizes = [
         network_size(make_run("env=cartpole", "algo=iqn", "algo.acting_samples=4", *more), VECTOR).activations
         for more in ([], ["algo.samples=64"], ["algo.target_samples=64"])

@@ -174,7 +174,7 @@ def test_it_acts_by_its_policy_without_asking_the_critics() -> None:
     assert np.isnan(known["values"]).all()
 
 
-def test_memory_is_told_for_the_critics_too() -> None:
+def test_the_memory_check_counts_the_critics() -> None:
     model = ["env=cartpole", "model.hidden=[64]"]
     alone, all_three = (network_size(make_run(*model, f"algo={name}"), VECTOR) for name in ("dqn", "sac_discrete"))
     assert all_three.parameters == 3 * alone.parameters + 1

@@ -24,7 +24,7 @@ from dqnspeed.cli import compose, schemas
 from dqnspeed.config import changes
 from dqnspeed.envs import Episode
 from dqnspeed.tracking import make_trackers
-from dqnspeed.tracking.options import Tracking
+from dqnspeed.tracking.base import Tracking
 from dqnspeed.tracking.services import WandB, _exit_code
 from dqnspeed.tracking.terminal import Forecast, PlainProgress, RichProgress, Trend, opening, show
 
@@ -212,7 +212,7 @@ import sys
 from pathlib import Path
 from conftest import make_toy
 from dqnspeed.tracking import make_trackers
-from dqnspeed.tracking.options import Tracking
+from dqnspeed.tracking.base import Tracking
 from dqnspeed.tracking.services import WandB
 for name in ("first", "second"):
     folder = Path(sys.argv[1]) / name

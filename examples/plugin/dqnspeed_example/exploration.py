@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dqnspeed.config.registry import register
-from dqnspeed.exploration.epsilon_greedy import LinearEpsilon
+from dqnspeed.exploration.linear import LinearEpsilon
 
 
 @register("exploration", "cosine")

@@ -9,7 +9,7 @@ import numpy as np
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.memory import Memory
-from dqnspeed.memory.replay import ReplayArguments
+from dqnspeed.memory.base import ReplayArguments
 from dqnspeed.memory.uniform import Uniform, UniformReplay
 
 

@@ -11,7 +11,7 @@ from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.system import atomic
 from dqnspeed.tracking import Tracker
-from dqnspeed.tracking.options import Tracking
+from dqnspeed.tracking.base import Tracking
 
 
 @register("tracking", "status")

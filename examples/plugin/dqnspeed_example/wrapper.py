@@ -9,7 +9,7 @@ import numpy as np
 
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
-from dqnspeed.envs.stacks import Wrappers
+from dqnspeed.envs.base import Wrappers
 
 
 @register("wrappers", "flicker")

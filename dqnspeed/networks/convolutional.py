@@ -1,4 +1,4 @@
-"""The options of ``model``: torsos, from observations to features."""
+"""Convolutions, or none."""
 
 from __future__ import annotations
 
@@ -11,27 +11,8 @@ from torch import nn
 
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import ModelConfig, RunConfig
-from dqnspeed.networks.base import shown
-
-
-@dataclass(frozen=True)
-class Model(ModelConfig):
-    """An option of ``model``: what comes between a scaled observation and the fully connected layers.
-
-    A torso maps floats ``(B, *observation_shape)`` to features ``(B, F)``.
-    """
-
-    def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
-        """The torso, and the number of its features."""
-        raise NotImplementedError
-
-    def check_shape(self, observation_shape: Sequence[int]) -> None:
-        """Raise :class:`ConfigError` if it cannot take observations of this shape."""
-
-    def check(self, run: RunConfig) -> None:
-        if any(not isinstance(units, int) or units < 1 for units in self.hidden):
-            raise ConfigError(f"model.hidden={self.hidden}: every layer needs at least 1 unit.")
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.networks.base import Model, shown
 
 
 @register("model", "convolutional")
@@ -74,9 +55,3 @@ class Convolutional(Model):
                     f"model={self.name}: its convolutions do not fit observations of {shown(observation_shape)}; use "
                     f"model=board (for small images), wrappers.resize=84 or a model of your own."
                 )
-
-
-def model_of(config: ModelConfig) -> Model:
-    """``config``, typed as the option that it is."""
-    assert isinstance(config, Model)
-    return config

@@ -1,4 +1,4 @@
-"""The options of ``wrappers``."""
+"""What an option of ``wrappers`` is."""
 
 from __future__ import annotations
 
