@@ -18,7 +18,7 @@ import pytest
 from conftest import TESTS, TOY, command, environment
 from omegaconf import OmegaConf
 
-from dqnspeed import train
+from dqnspeed.cli import train
 from dqnspeed.cli.sweep import Sweep
 from dqnspeed.doctor import command as doctor
 from dqnspeed.play import command as play

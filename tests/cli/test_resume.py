@@ -392,7 +392,7 @@ def test_a_run_interrupted_while_it_closes_its_processes_still_ends(
     module, _, name = closes.rpartition(".")
     interrupted = f"""
 from dqnspeed.{module} import {name}
-from dqnspeed import train
+from dqnspeed.cli import train
 def close(self):
     raise KeyboardInterrupt
 if __name__ == "__main__":

@@ -1,0 +1,124 @@
+"""The command ``train``: compose a configuration, check it and train; or resume a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import hydra
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from dqnspeed import envs
+from dqnspeed.actors import ActorError
+from dqnspeed.algorithms.gradient import NotFiniteError
+from dqnspeed.cli import compose
+from dqnspeed.cli import resume as resuming
+from dqnspeed.cli.app import check_flags, one_sentence, run_app
+from dqnspeed.cli.errors import RunError
+from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.cli.sweep import sweep
+from dqnspeed.config import changes
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.threads import set_threads
+from dqnspeed.runs.schedule import schedule_sentence
+from dqnspeed.system import machine
+from dqnspeed.tracking import FolderGoneError
+from dqnspeed.tracking.terminal import opening
+from dqnspeed.trainer import train
+
+
+@hydra.main(version_base="1.3", config_path=CONF_DIR, config_name="config")
+def _job(cfg: DictConfig) -> float | None:
+    hydra_config = HydraConfig.get()
+    folder = Path(hydra_config.runtime.output_dir)
+    group = str(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
+    with one_sentence() if group is None else sweep.job(_shown(folder)):
+        plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
+        run = compose.from_hydra(cfg)
+        return _train(run, envs.describe(run), folder, plain, group, list(hydra_config.overrides.task))
+    return None
+
+
+def _start() -> None:
+    check_flags()
+    _job()
+
+
+def _resume() -> float | None:
+    logging.basicConfig(level=logging.INFO, format="[%(asctime)s %(levelname)s] %(message)s", datefmt="%H:%M:%S")
+    resumed = resuming.prepare(sys.argv[1:])
+    return _train(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resumed.overrides, True)
+
+
+def _train(
+    run: RunConfig,
+    spec: EnvSpec,
+    folder: Path,
+    plain: Mapping[str, Any],
+    group: str | None,
+    overrides: Sequence[str],
+    resume: bool = False,
+) -> float | None:
+    changed = compose.changed(run, overrides)
+    kind = changes.kinds(run.experiment.kind, changed)
+    run = dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, kind=kind))
+    label = changes.label(run.experiment.name, overrides, changed)
+    set_threads(run)
+    device, threads = str(machine.pick_device(run.device)), torch.get_num_threads()
+    lines = opening(run, label, device, threads, _shown(folder), resume)
+    print(*lines, schedule_sentence(run), sep="\n", flush=True)
+    try:
+        summary = train(run, spec, folder, plain, group, resume, label)
+    except (ActorError, NotFiniteError) as error:
+        raise RunError(f"{error}\n{resuming.advice(_shown(folder))}") from error
+    except FolderGoneError as error:
+        raise RunError(str(error)) from error
+    _print_result(summary, _shown(folder))
+    lost = (
+        f"{_shown(folder)}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
+    )
+    if summary["stopped_by"] in ("SIGINT", "SIGTERM"):
+        print(resuming.advice(_shown(folder)))
+        if summary["not_written"]:
+            print(f"dqnspeed: {lost}", file=sys.stderr)
+        # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
+        sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
+    if summary["not_written"]:
+        raise RunError(lost)
+    return cast("float | None", summary["return_mean_100"])
+
+
+def _shown(folder: Path) -> Path:
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+
+
+def _print_result(summary: dict[str, Any], folder: Path) -> None:
+    mean = summary["return_mean_100"]
+    games = "only game" if summary["return_mean_games"] == 1 else f"last {summary['return_mean_games']} games"
+    shown = "no game finished" if mean is None else f"mean return {mean:.2f} over the {games}"
+    bound = "at least " if summary["time_is_lower_bound"] else ""
+    how = f"stopped by {summary['stopped_by']}"
+    if summary["solved"]:
+        how = f"solved in {bound}{summary['time_to_solve_s']:.0f} s"
+    over = ""
+    if summary["steps_over_limit"]:
+        over = f" ({summary['steps_over_limit']} over stop.max_steps, since environments step together)"
+    print(
+        f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps{over}, "
+        f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
+        f"replay ratio {summary['replay_ratio']:.1f}\n{folder}"
+    )
+
+
+def main() -> None:
+    """Console entry point."""
+    run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)
