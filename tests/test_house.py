@@ -13,7 +13,7 @@ import dqnspeed
 
 HOUSE = Path(dqnspeed.__file__).parent
 ROOT = HOUSE.parent
-COMMANDS = ["train.py", "play", "doctor", "bench.py", "report"]
+COMMANDS = ["train.py", "play", "doctor", "report"]
 ALGORITHMS = sorted(path.stem for path in (ROOT / "conf" / "algo").glob("*.yaml"))
 
 
@@ -56,5 +56,5 @@ def test_only_configuration_and_commands_know_hydra() -> None:
 
 def test_only_algorithms_know_the_names_of_algorithms() -> None:
     name = re.compile(f'"({"|".join(ALGORITHMS)})"')
-    told = {str(path) for path in files_but("algorithms") if name.search(path.read_text())}
-    assert told == set()
+    found = {str(path) for path in files_but("algorithms") if name.search(path.read_text())}
+    assert found == set()

@@ -11,6 +11,7 @@ import torch
 
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.config.options import ConfigError
+from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ParallelismConfig, RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.memory import Memory
@@ -71,6 +72,7 @@ class ActorArguments:
     segment: int = 0
 
 
+@base_of("parallelism")
 @dataclass(frozen=True)
 class Parallelism(ParallelismConfig):
     """An option of ``parallelism``: where experience comes from.

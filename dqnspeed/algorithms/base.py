@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import torch
 
+from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import AlgoConfig, RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.exploration.base import Exploration
@@ -52,6 +53,7 @@ class Learner(Protocol):
         """Restore :meth:`state_dict`, saved as arrays."""
 
 
+@base_of("algo")
 @dataclass(frozen=True)
 class Algorithm(AlgoConfig):
     """An option of ``algo``: a frozen dataclass whose fields are its options, and whose methods make its parts.
@@ -94,7 +96,7 @@ class Algorithm(AlgoConfig):
         return typed(run.exploration, Exploration).policy(network, spec.num_actions, run.execution, device, rng)
 
     def update_forward(self, network: Network, observations: torch.Tensor) -> None:
-        """Compute what an update computes of ``observations``, by which the memory that it takes is told."""
+        """Compute what an update computes of ``observations``, by which the memory that it takes is measured."""
         network(observations)
 
     def epsilon_at(self, run: RunConfig, step: int) -> float:

@@ -88,7 +88,7 @@ class AtomsNetwork(QNetwork):
 class C51Learner(DeepQLearner):
     """Moves the distribution of the action taken towards that of the reward and what follows.
 
-    The loss is the cross-entropy of the two; the error of a transition is what of it can be unlearnt, the
+    The loss is the cross-entropy of the two; the error of a transition is the part of it that learning can remove, the
     Kullback-Leibler divergence (Hessel et al. 2018, "The integrated agent").
     """
 

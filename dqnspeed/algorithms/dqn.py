@@ -80,7 +80,7 @@ class DeepQLearner(GradientLearner):
     def update(self, batch: Batch) -> None:
         """One optimizer step on ``batch``, and a new target where it is time for one.
 
-        A replay that draws by errors is told those of the batch.
+        A replay that draws by errors is given those of the batch.
         """
         loss = self._step(batch)
         if batch.reprioritize is not None and loss.errors is not None:

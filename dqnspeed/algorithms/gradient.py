@@ -20,8 +20,8 @@ from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.networks.base import Network
 
 CAUSES = (
-    "Likely causes: optimizer.lr too high, large rewards (try wrappers.clip_reward=true, algo.max_grad_norm=10 or, for "
-    "action values, algo.loss=huber), or an environment that returns NaN."
+    "Likely causes: optimizer.lr too high, large rewards (try wrappers.clip_reward=true, algo.max_grad_norm=10 or, "
+    "where the algorithm has it, algo.loss=huber), or an environment that returns NaN."
 )
 HISTORY = 4096  # losses kept on the device between two calls of stats()
 

@@ -76,12 +76,15 @@ class IQN(DeepQ):
 
     def update_forward(self, network: Network, observations: Tensor) -> None:
         assert isinstance(network, QuantileNetwork)
-        most = max(self.samples, self.target_samples, self.acting_samples)
-        network.quantiles(observations, observations.new_empty(len(observations), most, dtype=torch.float32))
+        count = max(self.samples, self.target_samples, self.acting_samples)
+        network.quantiles(observations, observations.new_empty(len(observations), count, dtype=torch.float32))
 
 
 class QuantileNetwork(QNetwork):
-    """Quantiles of the return of each action, at any fraction; called, it gives the mean of evenly spaced ones."""
+    """Quantiles of the return of each action, at any fraction; called, it gives the mean of evenly spaced ones.
+
+    The paper draws those fractions too (section 3.1); evenly spaced ones have the same mean, and values without noise.
+    """
 
     acting_taus: Tensor
 

@@ -35,7 +35,9 @@ def soft_state_value(log_probs: Tensor, q1: Tensor, q2: Tensor, temperature: Ten
 def critic_target(
     rewards: Tensor, discounts: Tensor, log_probs: Tensor, q1: Tensor, q2: Tensor, temperature: Tensor
 ) -> Tensor:
-    """What both critics learn to tell of the action taken, ``(B,)``, without a gradient (algorithm 1).
+    """What both critics learn as the value of the action taken, ``(B,)``, without a gradient (algorithm 1).
+
+    With ``algo.n_step`` above 1, which is not of the paper, the entropies of the steps in between are left out.
 
     Args:
         rewards: ``(B,)``; ``discounts``: ``(B,)``, 0 where the episode terminated.

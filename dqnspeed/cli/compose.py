@@ -31,6 +31,9 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     with open_dict(own):
         own.pop("hydra", None)
     plain = cast("dict[str, Any]", OmegaConf.to_container(own))  # without the types it was composed with
+    for name, group in GROUPS.items():
+        if group.fallback and isinstance(plain.get(name), dict) and plain[name].get("name") in (None, "???"):
+            plain[name]["name"] = group.fallback  # a label, which an option file of the user's need not have
     own = OmegaConf.create(plain)
     root = schema(own)
     known = keys_of(root)

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from dqnspeed.cli import compose, schemas
 from dqnspeed.cli.preflight import check_run
-from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.upgrade import upgraded
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -101,11 +99,9 @@ def load_run(folder: Path) -> DictConfig:
     found = _own_copy(folder)
     if found is None and not (folder / HYDRA_CONFIG).exists():
         raise ConfigError(f"{folder}: holds no run (no {HYDRA_CONFIG}).")
-    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        defaults = hydra.compose("config")  # for options that are newer than the run
     try:
-        cfg = _composed(folder, defaults)
-        if found is None or not (differing := _differing(plain_of(cfg), found[1])):
+        cfg = _composed(folder)
+        if found is None or not (differing := _differing(plain_of(cfg), _as_here(found[1]))):
             return cfg
         problem = f"{HYDRA} is not what the run was started with ({differing[0]})"
     except _DamagedConfigError as error:
@@ -113,14 +109,14 @@ def load_run(folder: Path) -> DictConfig:
             raise ConfigError(f"{folder}: {error}, and there is no other copy of the run's configuration.") from error
         problem = str(error)
     log.warning("%s: %s; what %s says is taken.", folder, problem, found[0])
-    return upgraded(OmegaConf.create(found[1]), defaults)
+    return upgraded(OmegaConf.create(found[1]))
 
 
 class _DamagedConfigError(Exception):
     """A file of Hydra's is empty, truncated or changed; the message names it."""
 
 
-def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
+def _composed(folder: Path) -> DictConfig:
     """The configuration in the files of ``.hydra``.
 
     Raises:
@@ -133,7 +129,7 @@ def _composed(folder: Path, defaults: DictConfig) -> DictConfig:
         # A file that was cut between two lines is still valid YAML.
         if not isinstance(stored, DictConfig) or LAST_KEY not in stored or not text.endswith("\n"):
             raise _DamagedConfigError(f"{name} is empty or cut short")
-        cfg = upgraded(stored, defaults)
+        cfg = upgraded(stored)
         if "noop_max" not in stored.get("eval", {}):
             cfg.eval.noop_max = 0  # started by a version without eval.noop_max
         OmegaConf.resolve(cfg.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
@@ -167,6 +163,15 @@ def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     one, other = _flat(there), _flat(here)
     keys = [key for key in one if key in other and one[key] != other[key]]
     return [f"{key}={one[key]} there, {other[key]} here" for key in keys]
+
+
+def _as_here(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a stored configuration as this version would have them, without what it has besides."""
+    return {
+        name: {key: value for key, value in node.items() if key in stored[name]} if isinstance(node, dict) else node
+        for name, node in plain_of(upgraded(OmegaConf.create(dict(stored)))).items()
+        if name in stored
+    }
 
 
 def _flat(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,7 +260,7 @@ def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:
 
 def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
     """Differences between the configurations of a checkpoint and a run that make them different runs, in words."""
-    return [pair for pair in _differing(theirs, plain) if not pair.startswith(CHANGEABLE)]
+    return [pair for pair in _differing(_as_here(theirs), plain) if not pair.startswith(CHANGEABLE)]
 
 
 def _check_unfinished(run: RunConfig, folder: Path) -> None:

@@ -23,11 +23,11 @@ from dqnspeed.envs.games import rom_of
 def fill() -> None:
     """Give Hydra the schemas, the resolvers and the options without a file of their own that plugins bring.
 
-    What is wrong with the options of a plugin is told in one sentence, and they are left out.
+    What is wrong with the options of a plugin is printed as one sentence, and they are left out.
     """
     for name, resolver in _RESOLVERS.items():
         OmegaConf.register_new_resolver(name, resolver, replace=True)
-    _tell_shadowed_files()
+    _name_shadowed_files()
     store = ConfigStore.instance()
     store.store(name="schema", node=schema())
     for group, known in GROUPS.items():
@@ -52,8 +52,8 @@ def _is_ours(option: type) -> bool:
     return option.__module__.partition(".")[0] == "dqnspeed"
 
 
-def _tell_shadowed_files() -> None:
-    """Tell the files of plugins that are never read, since a folder that is searched before has one of that name."""
+def _name_shadowed_files() -> None:
+    """Print the files of plugins that are never read, since a folder that is searched before has one of that name."""
     for i, folder in enumerate(FOLDERS):
         for path in sorted(path.relative_to(folder) for path in folder.rglob("*.yaml")):
             if first := next((above for above in (Path(CONF_DIR), *FOLDERS[:i]) if (above / path).is_file()), None):
@@ -114,7 +114,7 @@ def bound_of(env_id: str, pong: float | None = None) -> float | None:
 _RESOLVERS: dict[str, Callable[..., Any]] = {
     "mul": lambda *factors: math.prod(factors),
     "tenth": lambda steps, usual: max(1, (usual if steps is None else steps) // 10),  # of a run, or of the usual one
-    "unless": lambda given, value: value if given is None else None,
+    "unless": lambda other, value: value if other is None else None,
     "bound_of": bound_of,
     "option_list": option_list,
 }

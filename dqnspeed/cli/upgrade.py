@@ -6,32 +6,30 @@ import copy
 from dataclasses import fields
 from typing import cast
 
+import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli import plugins
-from dqnspeed.cli.schemas import has_file, writable
+from dqnspeed.cli.schemas import CONF_DIR, has_file, writable
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.registry import GROUPS, class_of
+from dqnspeed.config.registry import GROUPS, Group, class_of
 
 
-def upgraded(stored: DictConfig, defaults: DictConfig) -> DictConfig:
-    """The configuration of a run that was begun earlier, maybe by another version, as this version would have it.
-
-    Args:
-        defaults: values of options that are newer than the run.
+def upgraded(stored: DictConfig) -> DictConfig:
+    """The configuration of a run that was begun earlier, maybe by another version, as this version would have it;
+    numbers that are newer than the run are those of its options' files.
 
     Raises:
         ConfigError: it names an option that is not to be had here.
     """
-    stored = copy.deepcopy(stored)
+    stored, defaults = copy.deepcopy(stored), _defaults(stored)
     for group, known in GROUPS.items():
         node = stored.get(group)
         if not isinstance(node, DictConfig):
             continue
         name = node.setdefault("name", known.fallback)
         shared = {f.name for kind in known.options.values() for f in fields(kind)}
-        label = known.fallback is not None and (has_file(group, name) or all(key in shared for key in node))
-        if name not in known.options and not label:
+        if name not in known.options and not has_file(group, name) and not _is_label(node, known, shared):
             raise ConfigError(
                 f"{group}={name}: the run was begun with this option of a plugin that is not here; install it, or name "
                 f"its module in {plugins.VARIABLE}."
@@ -48,6 +46,21 @@ def upgraded(stored: DictConfig, defaults: DictConfig) -> DictConfig:
             defaults[group] = writable(option)
             defaults[group].update(kept)
     return cast("DictConfig", OmegaConf.merge(defaults, stored))
+
+
+def _defaults(stored: DictConfig) -> DictConfig:
+    names = {group: OmegaConf.select(stored, f"{group}.name") for group in GROUPS}
+    options = [f"{group}={name}" for group, name in names.items() if has_file(group, name)]
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        return hydra.compose("config", overrides=options)
+
+
+def _is_label(node: DictConfig, known: Group, shared: set[str]) -> bool:
+    """Whether an option that is not to be had here may be a file of the user's, which needs none of a plugin's code."""
+    if known.fallback is None or not all(key in shared for key in node):
+        return False
+    own = _names(known.options[known.fallback]) - _names(known.base)
+    return not own or bool(own & set(node))
 
 
 def _names(option: type) -> set[str]:

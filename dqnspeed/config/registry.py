@@ -19,6 +19,7 @@ class Group:
     """A config group whose options are classes: frozen dataclasses that subclass what they share, ``base``.
 
     Args:
+        base: as set by :func:`base_of`.
         fallback: the option that a name stands for which nobody registered; such a name is a label.
     """
 
@@ -39,6 +40,16 @@ GROUPS: dict[str, Group] = {
     "tracking": Group(_HINTS["tracking"], fallback="standard"),
 }
 FOLDERS: list[Path] = []  # of YAML files that plugins bring
+
+
+def base_of(group: str) -> Callable[[Option], Option]:
+    """A class decorator: every option of ``group`` must be a subclass."""
+
+    def set_base(base: Option) -> Option:
+        GROUPS[group].base = base
+        return base
+
+    return set_base
 
 
 def register(group: str, name: str) -> Callable[[Option], Option]:

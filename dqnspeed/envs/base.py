@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import gymnasium
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.registry import register
+from dqnspeed.config.registry import base_of, register
 from dqnspeed.config.schema import RunConfig, WrappersConfig
 
 
+@base_of("wrappers")
 @dataclass(frozen=True)
 class Wrappers(WrappersConfig):
     """An option of ``wrappers``: the standard stages, and more that a subclass adds."""

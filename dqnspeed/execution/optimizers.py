@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.config.registry import register
+from dqnspeed.config.registry import base_of, register
 from dqnspeed.config.schema import OptimizerConfig, RunConfig, typed
 
 
+@base_of("optimizer")
 @dataclass(frozen=True)
 class Optimizer(OptimizerConfig):
     """An option of ``optimizer``: its numbers, and the torch optimizer made with them."""

@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ExecutionConfig, ExplorationConfig
 from dqnspeed.exploration.epsilon_greedy import EpsilonGreedy
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.networks.base import Network
 
 
+@base_of("exploration")
 @dataclass(frozen=True)
 class Exploration(ExplorationConfig):
     """An option of ``exploration``: how an agent that values actions comes to try others than the best one."""

@@ -16,7 +16,7 @@ class EpsilonGreedy(NetworkPolicy):
 
     Args:
         num_actions: of the environment.
-        values: tell the largest action value of each observation, which then costs a forward pass for all of them.
+        values: give the largest action value of each observation too, which then costs a forward pass for all of them.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -52,14 +52,24 @@ def _scaled_noise(size: int, like: Tensor) -> Tensor:
 @register("exploration", "noisy")
 @dataclass(frozen=True)
 class Noisy(LinearEpsilon):
-    """Noise on the weights of the fully connected layers, and an epsilon that is usually nothing."""
+    """Noise on the weights of the fully connected layers, and an epsilon that is usually nothing.
+
+    Epsilon never rises above ``start``, though recipes that are written for epsilon alone set a ``final`` that does.
+    """
 
     sigma0: float = option("size of the noise at first, over the root of a layer's inputs", gt=0)
+
+    def epsilon_at(self, step: int) -> float:
+        return min(self.start, super().epsilon_at(step))
+
+    def settled(self) -> Noisy:
+        return replace(self, start=min(self.start, self.final))
 
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         return NoisyLinear(inputs, outputs, self.sigma0)
 
     def check(self, run: RunConfig) -> None:
+        super().check(run)
         if "exploration" in run.algo.uses and "model" not in run.algo.uses:
             raise ConfigError(
                 f"exploration={self.name}: puts noise on the layers of a network, and algo={run.algo.name} has none; "
@@ -67,7 +77,7 @@ class Noisy(LinearEpsilon):
             )
 
     def random_steps(self) -> float | None:
-        return super().random_steps() or None
+        return super().random_steps() if self.start else None
 
     def sentence(self) -> str:
-        return f"noisy layers of {self.sigma0:g}, {super().sentence()}"
+        return f"noisy layers of {self.sigma0:g}" + (f", {super().sentence()}" if self.start else "")

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ReplayConfig
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.rings import Rows
@@ -44,6 +45,10 @@ class Memory(Protocol):
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+    def resume_empty(self, updates: int) -> None:
+        """Called in place of :meth:`load_state_dict` where what was stored is lost: the learner made ``updates``."""
+
     def close(self) -> None: ...
 
 
@@ -79,6 +84,7 @@ class ReplayArguments:
     lock: Any = None
 
 
+@base_of("replay")
 @dataclass(frozen=True)
 class Replay(ReplayConfig):
     """An option of ``replay``: a memory that keeps experience and draws from it many times."""

@@ -21,16 +21,17 @@ from dqnspeed.memory.uniform import UniformReplay
 class PrioritizedReplay(UniformReplay):
     """Rings sampled in proportion to priorities (section 3.3, proportional variant).
 
-    A transition ``i`` is drawn with probability P(i) = p_i**alpha / sum_k p_k**alpha, where p_i = error_i + eps and a
-    new transition has the largest priority there ever was. Its weight is (N P(i))**-beta over the largest of its batch.
+    A transition ``i`` is drawn with probability P(i) = p_i**alpha / sum_k p_k**alpha, where p_i is its error and
+    ``priority_eps``, or for a new transition the largest priority there ever was. Its weight is (N P(i))**-beta over
+    the largest of its batch.
 
     The tree of priorities is the learner's own, also where other processes write: each draw looks how far they got.
 
     Args:
         alpha: how much priorities count, 0: not at all.
-        eps: added to errors, more than 0, so that every transition can be drawn again.
-        beta: how much of the bias the weights take back, at the first batch; ``beta_final`` after ``beta_steps`` more,
-            linear in between.
+        priority_eps: added to errors, more than 0, so that every transition can be drawn again.
+        beta: how much of the bias the weights take back, at the first batch; ``beta_final`` after ``beta_updates``
+            more, linear in between.
     """
 
     def __init__(
@@ -43,15 +44,15 @@ class PrioritizedReplay(UniformReplay):
         concurrent: bool = False,
         lock: Any = None,
         *,
-        alpha: float = 0.6,
-        beta: float = 0.4,
-        beta_final: float = 1.0,
-        beta_steps: int = 1,
-        eps: float = 1e-6,
+        alpha: float,
+        beta: float,
+        beta_final: float,
+        beta_updates: int,
+        priority_eps: float,
     ):
         super().__init__(buffers, stack, n_step, gamma, seed, concurrent, lock)
-        self._alpha, self._eps = alpha, eps
-        self._beta, self._beta_final, self._beta_steps = beta, beta_final, beta_steps
+        self._alpha, self._priority_eps = alpha, priority_eps
+        self._beta, self._beta_final, self._beta_updates = beta, beta_final, beta_updates
         lanes = len(self._written)
         self._tree = SumTree(lanes * self._rows)
         self._priorities = self._tree.values.reshape(lanes, self._rows)  # p**alpha, 0: not to be drawn
@@ -63,7 +64,7 @@ class PrioritizedReplay(UniformReplay):
     @property
     def beta(self) -> float:
         """The exponent of the weights of the next batch."""
-        progress = min(1.0, self._batches / self._beta_steps)
+        progress = min(1.0, self._batches / self._beta_updates)
         return self._beta + progress * (self._beta_final - self._beta)
 
     def blank(self, batch_size: int) -> Batch:
@@ -114,6 +115,9 @@ class PrioritizedReplay(UniformReplay):
         priorities[self._index(lane, row)] = state["priorities"][lane, row % state["rows"]]
         self._tree.update(np.arange(len(priorities)), priorities)
 
+    def resume_empty(self, updates: int) -> None:
+        self._batches = updates
+
     def _find(self, count: int) -> np.ndarray:
         """Where ``count`` transitions stand, drawn in proportion to their priorities."""
         total = self._tree.total
@@ -146,7 +150,7 @@ class PrioritizedReplay(UniformReplay):
         Rows that were overwritten stay as they are, and so do those whose error is not finite.
         """
         held = (row >= self._begin[lane]) & np.isfinite(errors)
-        priorities = np.abs(errors[held].astype(np.float64)) + self._eps
+        priorities = np.abs(errors[held].astype(np.float64)) + self._priority_eps
         self._max_priority = max(self._max_priority, float(priorities.max(initial=0.0)))
         self._tree.update(index[held], priorities**self._alpha)
 
@@ -169,7 +173,7 @@ def _each(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class Prioritized(Replay):
     """Transitions are as likely as their errors are large."""
 
-    alpha: float = option("how much priorities count, 0: not at all", ge=0)
+    alpha: float = option("how much priorities count, 0: not at all", ge=0, le=1)
     beta: float = option("how much of the bias the weights take back at first", ge=0, le=1)
     beta_final: float = option("the same at last", ge=0, le=1)
     beta_updates: int = option("updates it takes from beta to beta_final", ge=1)
@@ -178,5 +182,5 @@ class Prioritized(Replay):
     def make(self, arguments: ReplayArguments) -> Memory:
         return PrioritizedReplay(
             **vars(arguments), alpha=self.alpha, beta=self.beta, beta_final=self.beta_final,
-            beta_steps=self.beta_updates, eps=self.priority_eps,
+            beta_updates=self.beta_updates, priority_eps=self.priority_eps,
         )  # fmt: skip

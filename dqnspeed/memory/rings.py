@@ -154,6 +154,9 @@ class Rings:
                 columns[name][lane, lasting % rows] = column[lane, lasting % self._rows]
         return {"columns": columns, "written": written, "rows": rows}
 
+    def resume_empty(self, updates: int) -> None:
+        """Nothing here depends on how often the learner has learnt."""
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a :meth:`state_dict`, also of longer or shorter rings."""
         self._written[:] = state["written"]

@@ -47,10 +47,12 @@ class SumTree:
         """
         found, rest = _search(self._top[None], values, np.zeros(len(values), np.int64))
         for blocks in reversed(self._blocks):
+            found = np.minimum(found, len(blocks) - 1)  # rounding may lead to the end of the last block
             chosen = blocks.take(found, axis=0)
             child, rest = _search(chosen, rest, np.arange(len(chosen)))
             found = found * BRANCHES + child
-        return found
+        index: np.ndarray = np.minimum(found, len(self.values) - 1)
+        return index
 
 
 def _sums(blocks: np.ndarray) -> np.ndarray:

@@ -7,11 +7,13 @@ import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from dqnspeed.config.options import ConfigError
+from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ModelConfig, RunConfig
 from dqnspeed.networks.background import Preprocess
 
@@ -45,12 +47,18 @@ class Network(nn.Module):
         self.version = version
 
 
+@base_of("model")
 @dataclass(frozen=True)
 class Model(ModelConfig):
     """An option of ``model``: what comes between a scaled observation and the fully connected layers.
 
     A torso maps floats ``(B, *observation_shape)`` to features ``(B, F)``.
+
+    Attributes:
+        orthogonal: actor-critics may initialise its layers anew, as they do their own.
     """
+
+    orthogonal: ClassVar[bool] = False
 
     def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
         """The torso, and the number of its features."""
@@ -60,6 +68,7 @@ class Model(ModelConfig):
         """Raise :class:`ConfigError` if it cannot take observations of this shape."""
 
     def check(self, run: RunConfig) -> None:
+        super().check(run)
         if any(not isinstance(units, int) or units < 1 for units in self.hidden):
             raise ConfigError(f"model.hidden={self.hidden}: every layer needs at least 1 unit.")
 

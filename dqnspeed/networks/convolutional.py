@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import List  # noqa: UP035  OmegaConf reads it at run time
+from typing import ClassVar, List  # noqa: UP035  OmegaConf reads it at run time
 
 from torch import nn
 
@@ -19,6 +19,8 @@ from dqnspeed.networks.base import Model, shown
 @dataclass(frozen=True)
 class Convolutional(Model):
     """Convolutions as those of Mnih et al. (2015), or none."""
+
+    orthogonal: ClassVar[bool] = True
 
     conv: List[List[int]] = option("convolutions as [filters, kernel, stride]")  # noqa: UP006
 

@@ -84,16 +84,17 @@ class QNetwork(TorsoNetwork):
 class PolicyValueNetwork(TorsoNetwork):
     """A policy and a state value that share all layers but the last; ``forward`` returns the policy's logits.
 
-    Weights are initialised orthogonally, those of the policy near zero, so that all actions are equally likely at first
-    (Huang et al. 2022, detail 2).
+    Weights are initialised orthogonally, if the torso allows it for its own, those of the policy near zero, so that all
+    actions are equally likely at first (Huang et al. 2022, detail 2).
     """
 
     def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
         super().__init__(model, observation_shape, largest)
         self.hidden = nn.Sequential(*layers(self.units, model.layer_norm))
         self.policy, self.value = nn.Linear(self.units[-1], num_actions), nn.Linear(self.units[-1], 1)
+        torso = typed(model, Model).orthogonal
         for name, layer in self.named_modules():
-            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            if isinstance(layer, (nn.Conv2d, nn.Linear)) and (torso or not name.startswith("features.")):
                 gain = {"policy": 0.01, "value": 1.0}.get(name, math.sqrt(2))
                 nn.init.orthogonal_(layer.weight, gain)
                 if layer.bias is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import List  # noqa: UP035  OmegaConf reads it at run time
+from typing import ClassVar, List  # noqa: UP035  OmegaConf reads it at run time
 
 from torch import Tensor, nn
 
@@ -68,6 +68,8 @@ def _activation(shape: tuple[int, ...], layer_norm: bool) -> list[nn.Module]:
 @register("model", "impala")
 @dataclass(frozen=True)
 class Impala(Model):
+    orthogonal: ClassVar[bool] = True
+
     channels: List[int] = option("filters of each group of residual blocks")  # noqa: UP006
 
     def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:

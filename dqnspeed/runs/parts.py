@@ -125,6 +125,7 @@ class Acting:
         if stored := state.pop("replay"):  # it may take half of the machine's memory
             self.memory.load_state_dict(stored)
             return
+        self.memory.resume_empty(learning.learner.updates)
         steps = learning.run.algo.learning_starts
         learning.start = LearningStart(learning.progress.agent_steps + steps, learning.learner.updates)
         log.info(

@@ -34,6 +34,7 @@ def state_dict() -> dict[str, Any]:
         "torch": torch.get_rng_state().numpy(),
         "numpy": np.random.get_state(legacy=False),  # noqa: NPY002
         "python": [version, list(words), gauss],
+        "cuda": {str(device): torch.cuda.get_rng_state(device).numpy() for device in _cuda_devices()},
     }
 
 
@@ -42,3 +43,12 @@ def load_state_dict(state: Mapping[str, Any]) -> None:
     np.random.set_state(state["numpy"])  # noqa: NPY002
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
+    saved = state.get("cuda", {})  # not in the checkpoints of older versions, nor in those of a run without CUDA
+    for device in _cuda_devices():
+        if str(device) in saved:
+            torch.cuda.set_rng_state(torch.from_numpy(saved[str(device)]), device)
+
+
+def _cuda_devices() -> range:
+    """The devices that this process has begun to use; asking others for their state would begin it."""
+    return range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.config.registry import register
+from dqnspeed.config.registry import base_of, register
 from dqnspeed.config.schema import TrackingConfig
 from dqnspeed.envs import Episode
 
@@ -61,6 +61,7 @@ class Trackers(Tracker):
                 log.warning("%s failed and is off for the rest of this run: %s", type(tracker).__name__, error)
 
 
+@base_of("tracking")
 @dataclass(frozen=True)
 class Tracking(TrackingConfig):
     """An option of ``tracking``: the usual trackers, as switched on, and more that a subclass adds."""

@@ -11,6 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli.compose import from_hydra
+from dqnspeed.cli.resume import foreign, plain_of
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.upgrade import upgraded
 from dqnspeed.config.schema import RunConfig
@@ -28,7 +29,7 @@ def stored(*overrides: str) -> dict[str, Any]:
 
 
 def loaded(plain: dict[str, Any]) -> RunConfig:
-    return from_hydra(upgraded(OmegaConf.create(plain), composed()))
+    return from_hydra(upgraded(OmegaConf.create(plain)))
 
 
 def test_a_run_of_a_version_where_all_algorithms_shared_their_numbers_is_what_it_was() -> None:
@@ -47,8 +48,15 @@ def test_an_option_that_is_newer_than_the_run_has_its_default(kind: str) -> None
     assert loaded(plain).parallelism == make_run(f"parallelism={kind}").parallelism
 
 
+def test_so_has_one_of_an_option_that_is_not_the_usual_one() -> None:
+    plain = stored("replay=prioritized")
+    del plain["replay"]["beta_updates"]
+    assert loaded(plain).replay == make_run("replay=prioritized").replay
+
+
 def test_a_label_that_has_become_the_name_of_an_option_is_still_a_label() -> None:
     plain = stored("model=small")
     plain["model"]["name"] = "impala"
     assert [layer[0] for layer in plain["model"]["conv"]] == [16, 32]
     assert type(loaded(plain).model) is type(make_run("model=small").model)
+    assert foreign(plain, plain_of(upgraded(OmegaConf.create(plain)))) == []  # its checkpoint is still its own

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import get_type_hints
@@ -62,6 +62,21 @@ def test_an_option_of_the_user_s_own_need_not_name_its_schema(group: str, option
     numbers = (CONF / group / f"{option}.yaml").read_text().partition("name: ")[2]
     (tmp_path / group / "mine.yaml").write_text(f"name: {numbers}")
     assert make_run(f"hydra.searchpath=[file://{tmp_path}]", f"{group}=mine") == make_run(f"{group}={option}")
+
+
+def test_a_label_may_be_left_out_of_one(tmp_path: Path) -> None:
+    (tmp_path / "wrappers").mkdir()
+    (tmp_path / "wrappers" / "mine.yaml").write_text(
+        (CONF / "wrappers" / "none.yaml").read_text().partition("name: none\n")[2]
+    )
+    run = make_run(f"hydra.searchpath=[file://{tmp_path}]", "wrappers=mine")
+    assert run.wrappers == replace(make_run("wrappers=none").wrappers, name="standard")
+
+
+def test_rainbow_takes_another_replay() -> None:
+    """An ablation of its paper (Hessel et al. 2018, figure 3)."""
+    assert make_run("algo=rainbow", "replay=uniform").replay == make_run("replay.capacity=1000000").replay
+    assert make_run("algo=rainbow").replay == make_run("replay=rainbow", "replay.capacity=1000000").replay
 
 
 def test_no_override_gives_the_baseline_of_the_book() -> None:

@@ -14,7 +14,9 @@ from torch import Tensor
 from dqnspeed.algorithms import make_network, make_policy
 from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import typed
 from dqnspeed.envs import EnvSpec
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.exploration.noisy import NoisyLinear
 
 
@@ -119,3 +121,13 @@ def test_a_table_has_no_layers_for_noise() -> None:
         ConfigError, match=r"^exploration=noisy: puts noise on the layers of a network, and algo=q_learn"
     ):
         check(make_run("algo=q_learning", "env=frozen_lake", "exploration=noisy"))
+
+
+def test_epsilon_does_not_rise_where_a_recipe_for_epsilon_sets_its_end() -> None:
+    run = make_run("experiment=speedrun_q", "algo=rainbow")
+    assert run.exploration.final > 0
+    exploration = typed(run.exploration, Exploration)
+    assert [exploration.epsilon_at(step) for step in (0, 20_000, 10**6)] == [0, 0, 0]
+    assert exploration.sentence() == "noisy layers of 0.5" and exploration.settled().epsilon_at(10**6) == 0
+    falling = typed(make_run("exploration=noisy", "exploration.start=0.5").exploration, Exploration)
+    assert falling.epsilon_at(0) == 0.5 and falling.epsilon_at(10**7) == 0

@@ -17,13 +17,14 @@ from dqnspeed.memory import Batch, LocalBuffers, Rows, SharedBuffers, ring_layou
 from dqnspeed.memory.prioritized import PrioritizedReplay
 from dqnspeed.memory.sum_tree import SumTree
 
+NUMBERS = {"alpha": 0.6, "beta": 0.4, "beta_final": 1.0, "beta_updates": 1, "priority_eps": 1e-6}
 PARTS = ("observations", "actions", "rewards", "next_observations", "discounts", "weights")
 
 
 def make(streams: list[list[Event]], rows: int, stack: int = 1, n_step: int = 1, **options: Any) -> PrioritizedReplay:
     """An empty replay for these streams."""
     layout = ring_layout(len(streams), rows, (2, 3), np.dtype(np.uint8))
-    return PrioritizedReplay(LocalBuffers(layout), stack, n_step, GAMMA, seed=1, **options)
+    return PrioritizedReplay(LocalBuffers(layout), stack, n_step, GAMMA, seed=1, **NUMBERS | options)
 
 
 def filled(streams: list[list[Event]], *args: int, **options: Any) -> PrioritizedReplay:
@@ -136,7 +137,7 @@ def test_only_whole_transitions_are_drawn_and_all_of_them(
 @given(st.lists(st.floats(0, 100), min_size=30, max_size=30), st.floats(0, 1))
 def test_each_is_drawn_in_proportion_to_its_priority_to_alpha(errors: list[float], alpha: float) -> None:
     """Stratified: of B draws, a transition gets B P(i), rounded up or down at each border of its share."""
-    replay = filled([steady(31)], 40, alpha=alpha, eps=0.01)
+    replay = filled([steady(31)], 40, alpha=alpha, priority_eps=0.01)
     set_errors(replay, np.array(errors))
     chances = (np.array(errors, np.float32).astype(float) + 0.01) ** alpha
     batch = replay.sample(10_000)
@@ -147,7 +148,7 @@ def test_each_is_drawn_in_proportion_to_its_priority_to_alpha(errors: list[float
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0, 100), min_size=30, max_size=30), st.floats(0, 1), st.floats(0, 1))
 def test_weights_are_those_of_the_equation(errors: list[float], alpha: float, beta: float) -> None:
-    replay = filled([steady(31)], 40, alpha=alpha, beta=beta, beta_final=beta, eps=0.01)
+    replay = filled([steady(31)], 40, alpha=alpha, beta=beta, beta_final=beta, priority_eps=0.01)
     set_errors(replay, np.array(errors))
     chances = (np.array(errors, np.float32).astype(float) + 0.01) ** alpha
     batch = replay.sample(16)
@@ -158,7 +159,7 @@ def test_weights_are_those_of_the_equation(errors: list[float], alpha: float, be
 
 def test_new_transitions_get_the_largest_priority_there_ever_was() -> None:
     stream = steady(60)
-    replay = filled([stream[:11]], 40, alpha=1.0, eps=0.5)
+    replay = filled([stream[:11]], 40, alpha=1.0, priority_eps=0.5)
     batch = replay.sample(4)
     np.testing.assert_array_equal(replay._priorities[0, :10], 1.0)
     learn(batch, np.array([1.0, 7.0, 2.0, 3.0]))
@@ -169,7 +170,7 @@ def test_new_transitions_get_the_largest_priority_there_ever_was() -> None:
 
 
 def test_beta_grows_with_the_batches_from_first_to_last() -> None:
-    replay = filled([steady(10)], 40, beta=0.4, beta_final=1.0, beta_steps=3)
+    replay = filled([steady(10)], 40, beta=0.4, beta_final=1.0, beta_updates=3)
     seen = []
     for _ in range(5):
         seen.append(replay.beta)
@@ -239,7 +240,7 @@ def test_a_resumed_replay_goes_on_to_the_last_bit(
     streams: list[list[Event]], rows: int, stack: int, n_step: int, data: st.DataObject
 ) -> None:
     at = data.draw(st.integers(0, len(streams[0])))
-    replay, resumed = (make(streams, rows, stack, n_step, beta_steps=9) for _ in range(2))
+    replay, resumed = (make(streams, rows, stack, n_step, beta_updates=9) for _ in range(2))
     rng = np.random.default_rng(3)
     for i, events in enumerate(zip(*streams, strict=True)):
         if i == at:
@@ -316,7 +317,7 @@ def test_without_a_stored_replay_it_begins_with_what_comes() -> None:
 
 def write(buffers: SharedBuffers | LocalBuffers, lock: Any, lane: int, seconds: float) -> None:
     """Append to ``lane`` for a while; the frame of row i holds i and the lane, the action and the reward follow."""
-    writer = PrioritizedReplay(buffers, 1, 1, GAMMA, concurrent=True, lock=lock)
+    writer = PrioritizedReplay(buffers, 1, 1, GAMMA, concurrent=True, lock=lock, **NUMBERS)
     deadline, i = time.monotonic() + seconds, 0
     no = np.zeros(1, bool)
     while time.monotonic() < deadline:
@@ -336,7 +337,7 @@ def test_what_is_drawn_is_whole_while_others_write(kind: str, writers: int) -> N
     context = multiprocessing.get_context("spawn")
     buffers = SharedBuffers(layout)
     lock: Any = context.Lock()
-    replay = PrioritizedReplay(buffers, 3, 2, GAMMA, concurrent=True, lock=lock)
+    replay = PrioritizedReplay(buffers, 3, 2, GAMMA, concurrent=True, lock=lock, **NUMBERS)
     make_worker: Any = context.Process if kind == "process" else threading.Thread
     workers = [make_worker(target=write, args=(buffers, lock, lane, 1.0)) for lane in range(writers)]
     for worker in workers:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from conftest import make_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import typed
 from dqnspeed.memory import LocalBuffers, Rings, Rows, SharedBuffers, UniformReplay, ring_layout
+from dqnspeed.memory.base import Replay, ReplayArguments
 from dqnspeed.memory.buffers import Layout, check_memory
-from dqnspeed.memory.prioritized import PrioritizedReplay
 
 GAMMA = 0.9
 
@@ -236,17 +238,18 @@ def test_a_cut_closes_the_episodes_in_progress_at_their_last_frames(
         np.testing.assert_array_equal(cut._columns[name], whole._columns[name], name)
 
 
-@pytest.mark.parametrize("kind", [UniformReplay, PrioritizedReplay])
-def test_in_longer_rings_what_was_not_brought_back_is_never_drawn(kind: type[UniformReplay]) -> None:
+@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
+def test_in_longer_rings_what_was_not_brought_back_is_never_drawn(replay: str) -> None:
     """Also where it was saved there again: frames of the rows before are blank, and would stand in stacks."""
     stream = [Event(i + 1, 0, 0.0, False, False, i == 0, True) for i in range(30)]
     buffers = [LocalBuffers(ring_layout(1, rows, (2, 3), np.dtype(np.uint8))) for rows in (10, 50, 60)]
-    short, longer, longest = (kind(own, 3, 1, GAMMA) for own in buffers)
+    option = typed(make_run(f"replay={replay}").replay, Replay)
+    replays = short, longer, longest = [option.make(ReplayArguments(own, 3, 1, GAMMA, seed=0)) for own in buffers]
     for event in stream:
         append(short, [event])
     longer.load_state_dict(short.state_dict())
     longest.load_state_dict(longer.state_dict())
-    for replay in (short, longer, longest):
-        observations = replay.sample(2000).observations[:, ::2, 0]
+    for memory in replays:
+        observations = memory.sample(2000).observations[:, ::2, 0]
         assert set(observations[:, -1].tolist()) == set(range(23, 30))  # rows 21 to 30 are held, and 30 has no next
         np.testing.assert_array_equal(np.diff(observations.astype(int)), 1)

@@ -7,7 +7,8 @@ from conftest import make_run
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import EnvSpec
-from dqnspeed.networks.heads import QNetwork
+from dqnspeed.networks.convolutional import Convolutional
+from dqnspeed.networks.heads import PolicyValueNetwork, QNetwork
 
 IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 6, 4, largest=255.0)
 
@@ -63,3 +64,18 @@ def test_the_last_layer_of_action_values_computes_in_float32_where_the_rest_is_b
         features = network.features(network.preprocess(torch.zeros(1, 2, 84, 84)))
     assert q.dtype == torch.float32 and features.dtype == torch.bfloat16
     assert (q != q.bfloat16().float()).float().mean() > 0.9  # rounded to bf16 nothing would differ
+
+
+def test_actor_critics_leave_the_torso_of_others_as_it_was_made() -> None:
+    class Own(Convolutional):
+        orthogonal = False
+
+    model, shape = make_run("model=small").model, (2, 84, 84)
+    torch.manual_seed(1)
+    torso = Own(**vars(model)).torso(shape)[0]
+    for kind, kept in ((Own, True), (Convolutional, False)):
+        torch.manual_seed(1)
+        network = PolicyValueNetwork(kind(**vars(model)), shape, num_actions=3)
+        assert torch.equal(network.features[0].weight, torso[0].weight) is kept
+        layer = network.hidden[0].weight
+        torch.testing.assert_close(layer @ layer.T, 2 * torch.eye(len(layer)), rtol=0, atol=1e-4)
