@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 from hydra._internal.utils import get_args_parser
 
-from dqnspeed import about
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config.options import ConfigError
+from dqnspeed.system.version import about
 
 USAGE_EXIT_CODE = 2
 

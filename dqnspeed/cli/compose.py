@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from hydra.types import RunMode
+from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.basecontainer import BaseContainer
 
 from dqnspeed.cli import plugins, store
 from dqnspeed.cli.schemas import CONF_DIR, default_options, keys_of, schema, unknown
@@ -19,6 +25,23 @@ from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
+
+_HYDRA = threading.RLock()  # Hydra's state is that of the whole process
+
+
+@contextlib.contextmanager
+def own_hydra() -> Iterator[None]:
+    """Hydra over ``conf/`` inside the block, whatever this process uses Hydra for; that is as before afterwards."""
+    with _HYDRA:
+        instances, resolvers = Singleton._instances, BaseContainer._resolvers
+        shared = {kind: one for kind, one in instances.items() if kind not in (GlobalHydra, HydraConfig, VersionBase)}
+        Singleton._instances, BaseContainer._resolvers = shared, dict(resolvers)
+        try:
+            store.add_resolvers(replace=True)
+            with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+                yield
+        finally:
+            Singleton._instances, BaseContainer._resolvers = instances, resolvers
 
 
 def from_hydra(cfg: DictConfig) -> RunConfig:
@@ -63,13 +86,11 @@ def changed(run: RunConfig, overrides: Iterable[str]) -> set[str]:
 
 
 def _rung(name: str) -> RunConfig | None:
-    overrides = [f"experiment={name}"]
+    begun = GlobalHydra.instance().is_initialized()  # by the command line, which may name more folders to search
     try:
-        if GlobalHydra.instance().is_initialized():
+        with contextlib.nullcontext() if begun else own_hydra():
             loader = GlobalHydra.instance().config_loader()
-            return from_hydra(loader.load_configuration("config", overrides, RunMode.RUN))
-        with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-            return from_hydra(hydra.compose("config", overrides=overrides))
+            return from_hydra(loader.load_configuration("config", [f"experiment={name}"], RunMode.RUN))
     except (ConfigError, HydraException):
         return None
 

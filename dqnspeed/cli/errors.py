@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -31,8 +33,23 @@ def is_user_error(error: Exception) -> bool:
     return bool(known) and known[-1] in READERS
 
 
-def explain(error: BaseException) -> str:
-    """One sentence for a composition error, with the nearest names if a name is unknown."""
+@contextlib.contextmanager
+def as_config_error(overrides: Sequence[str] = ()) -> Iterator[None]:
+    """Raise every mistake of the user as :class:`ConfigError`, with the sentence that the command line prints."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ConfigError) or not is_user_error(error):
+            raise
+        raise ConfigError(explain(error, overrides)) from None
+
+
+def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str:
+    """One sentence for a composition error, with the nearest names if a name is unknown.
+
+    Args:
+        arguments: that were composed; by default those of the command line.
+    """
     if isinstance(error, ConfigError):
         return str(error)
     cause = error
@@ -56,10 +73,9 @@ def explain(error: BaseException) -> str:
         quoted = "KEY='\"VALUE\"' where it has other signs"
         return f"{error.override}: cannot be read; give GROUP=OPTION or KEY=VALUE ({quoted})."
     if "Config group override must be" in text:
-        arguments = [
-            f"{argument}: " for argument in sys.argv[1:] if re.match(r"[\w/]*=([\d.]*|null|true|false)$", argument)
-        ]
-        return f"{''.join(arguments[:1])}a group takes the name of one of its options."
+        given = sys.argv[1:] if arguments is None else arguments
+        wrong = [f"{argument}: " for argument in given if re.match(r"[\w/]*=([\d.]*|null|true|false)$", argument)]
+        return f"{''.join(wrong[:1])}a group takes the name of one of its options."
     known = re.search(r"Could not append to config\. An item is already at '([\w.@/]+)'", text)
     if known:
         return f"+{known.group(1)}: is an option already; drop the +."

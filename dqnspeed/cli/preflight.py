@@ -46,15 +46,15 @@ class Preflight(Callback):
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
             HydraConfig.instance().cfg = cast("HydraConf", config)  # folder names may refer to it
-            if _is_set(config, "hydra.run.dir"):
-                _check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
-            _check_jobs([(config, config.hydra.overrides.task)])
+            if is_set(config, "hydra.run.dir"):
+                check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
+            check_jobs([(config, config.hydra.overrides.task)])
             self._locks.enter_context(_output_folder(config, "run"))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
             jobs = list(_jobs_in_new_folders(config))
-            _check_jobs(jobs)
+            check_jobs(jobs)
             self._locks.enter_context(_output_folder(config, "sweep"))
             sweep.jobs = len(jobs)
 
@@ -94,14 +94,23 @@ def _report_silence(run: RunConfig, line: str) -> None:
     )
 
 
-def _check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> None:
-    sentences = dict[str, None]()  # in their order, each once
+def check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> list[tuple[RunConfig, EnvSpec]]:
+    """Check jobs, each a composed configuration and its overrides, and warn of what does nothing in them.
+
+    Returns:
+        The configuration of each, and the shapes of its environment.
+
+    Raises:
+        ConfigError: one of them cannot be run.
+    """
+    checked, sentences = [], dict[str, None]()  # in their order, each once
     for config, task in jobs:
         run, overrides = from_hydra(config), list(task)
-        check_run(run)
+        checked.append((run, check_run(run)))
         sentences |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides), *unbounded(run, overrides)])
     for sentence in sentences:
         log.warning("%s", sentence)
+    return checked
 
 
 def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
@@ -125,8 +134,8 @@ def _jobs_in_new_folders(config: DictConfig) -> Iterator[tuple[DictConfig, list[
             job.hydra.job.id = job.hydra.job.num = number
         HydraConfig.instance().cfg = cast("HydraConf", job)
         folder = Path(job.hydra.sweep.dir, job.hydra.sweep.subdir)
-        if _is_set(config, "hydra.sweep.dir"):
-            _check_folder_is_new("hydra.sweep.dir", folder)
+        if is_set(config, "hydra.sweep.dir"):
+            check_folder_is_new("hydra.sweep.dir", folder)
         if folder in folders:
             raise ConfigError(f"hydra.sweep.subdir={job.hydra.sweep.subdir}: several jobs would write there.")
         folders.add(folder)
@@ -138,24 +147,36 @@ def _jobs_in_new_folders(config: DictConfig) -> Iterator[tuple[DictConfig, list[
 @contextlib.contextmanager
 def _output_folder(config: DictConfig, mode: str) -> Iterator[None]:
     """Make and lock the folder of a ``run`` or a ``sweep``, by default a new one, and set its name in Hydra."""
-    option, folder = f"hydra.{mode}.dir", Path(config.hydra[mode].dir)
-    if not config.hydra[mode].dir:
+    option, named = f"hydra.{mode}.dir", config.hydra[mode].dir
+    with made_folder(option, named, is_set(config, option)) as folder:
+        if str(folder) != named:
+            config.hydra[mode].dir = str(folder)
+            config.hydra.overrides.hydra.append(f"{option}={_quoted(str(folder))}")  # a sweep's jobs compose again
+        yield
+
+
+@contextlib.contextmanager
+def made_folder(option: str, named: str, given: bool) -> Iterator[Path]:
+    """Make and lock the folder ``named`` by ``option``; a name not ``given`` by the user is changed if it is taken.
+
+    Raises:
+        ConfigError: it cannot be made or written, or it is another run's.
+    """
+    if not named:
         raise ConfigError(f"{option}=: name a folder.")
+    folder = Path(named)
     try:
-        if _is_set(config, option):
+        if given:
             folder.mkdir(parents=True, exist_ok=True)
         else:
             folder = new_folder(folder)
     except OSError as error:
         raise ConfigError(f"{option}={folder}: cannot be made ({error.strerror}).") from error
-    if str(folder) != config.hydra[mode].dir:
-        config.hydra[mode].dir = str(folder)
-        config.hydra.overrides.hydra.append(f"{option}={_quoted(str(folder))}")  # jobs of a sweep are composed again
     with locked_folder(folder, resumed=False):
-        yield
+        yield folder
 
 
-def _is_set(config: DictConfig, option: str) -> bool:
+def is_set(config: DictConfig, option: str) -> bool:
     """Whether the command line sets the folder; a default one that exists gets another name."""
     return any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra)
 
@@ -164,6 +185,7 @@ def _quoted(text: str) -> str:
     return "'" + re.sub(r"(\\*)'", r"\1\1\'", text) + "'"
 
 
-def _check_folder_is_new(option: str, folder: Path) -> None:
+def check_folder_is_new(option: str, folder: Path) -> None:
+    """Raise :class:`ConfigError` if the ``folder`` that ``option`` names holds a run."""
     if holds_run(folder):
         raise ConfigError(f"{option}: {folder} holds another run already; name a new folder.")

@@ -25,8 +25,7 @@ def fill() -> None:
 
     What is wrong with the options of a plugin is printed as one sentence, and they are left out.
     """
-    for name, resolver in _RESOLVERS.items():
-        OmegaConf.register_new_resolver(name, resolver, replace=True)
+    add_resolvers(replace=False)
     _name_shadowed_files()
     store = ConfigStore.instance()
     store.store(name="schema", node=schema())
@@ -46,6 +45,17 @@ def fill() -> None:
             store.store(group=f"{group}_schema", name=name, node=node)
             if name != known.fallback and not has_file(group, name):
                 store.store(group=group, name=name, **_without_file(group, name, option))
+
+
+def add_resolvers(replace: bool) -> None:
+    """Register what ``${...}`` in ``conf/`` calls.
+
+    Args:
+        replace: resolvers of somebody else's with the same names; else theirs stay.
+    """
+    for name, resolver in _RESOLVERS.items():
+        if replace or not OmegaConf.has_resolver(name):
+            OmegaConf.register_new_resolver(name, resolver, replace=True)
 
 
 def _is_ours(option: type) -> bool:

@@ -35,6 +35,8 @@ from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
 
+STOPPING = ("SIGINT", "SIGTERM")
+
 
 @hydra.main(version_base="1.3", config_path=CONF_DIR, config_name="config")
 def _job(cfg: DictConfig) -> float | None:
@@ -44,7 +46,7 @@ def _job(cfg: DictConfig) -> float | None:
     with one_sentence() if group is None else sweep.job(_shown(folder)):
         plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
         run = compose.from_hydra(cfg)
-        return _train(run, envs.describe(run), folder, plain, group, list(hydra_config.overrides.task))
+        return _train(job_of(run, envs.describe(run), folder, plain, group, list(hydra_config.overrides.task)))
     return None
 
 
@@ -55,11 +57,31 @@ def _start() -> None:
 
 def _resume() -> float | None:
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s %(levelname)s] %(message)s", datefmt="%H:%M:%S")
-    resumed = resuming.prepare(sys.argv[1:])
-    return _train(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resumed.overrides, True)
+    return _train(resumed_job(sys.argv[1:]))
 
 
-def _train(
+def _train(job: Job) -> float | None:
+    summary = train_and_tell(job)
+    if summary["stopped_by"] in STOPPING:
+        # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
+        sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
+    return cast("float | None", summary["return_mean_100"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A run to train, with the arguments of :func:`dqnspeed.trainer.train`."""
+
+    run: RunConfig
+    spec: EnvSpec
+    folder: Path
+    plain: Mapping[str, Any]
+    group: str | None
+    label: str
+    resume: bool
+
+
+def job_of(
     run: RunConfig,
     spec: EnvSpec,
     folder: Path,
@@ -67,34 +89,48 @@ def _train(
     group: str | None,
     overrides: Sequence[str],
     resume: bool = False,
-) -> float | None:
+) -> Job:
+    """A job, named by its rung and the ``overrides`` that change it, with the kinds of what they change."""
     changed = compose.changed(run, overrides)
     kind = changes.kinds(run.experiment.kind, changed)
     run = dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, kind=kind))
     label = changes.label(run.experiment.name, overrides, changed)
+    return Job(run, spec, folder, plain, group, label, resume)
+
+
+def resumed_job(arguments: Sequence[str]) -> Job:
+    """The run that ``resume=FOLDER`` among ``arguments`` names; raises as :func:`dqnspeed.cli.resume.prepare`."""
+    resumed = resuming.prepare(arguments)
+    return job_of(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resumed.overrides, True)
+
+
+def train_and_tell(job: Job) -> dict[str, Any]:
+    """Train, print how it begins and what came of it, and return the summary.
+
+    Raises:
+        ConfigError: as :func:`dqnspeed.trainer.train` does.
+        RunError: an actor, the arithmetic or the run's folder broke, or not all could be written.
+    """
+    run, shown = job.run, _shown(job.folder)
     set_threads(run)
     device, threads = str(machine.pick_device(run.device)), torch.get_num_threads()
-    lines = opening(run, label, device, threads, _shown(folder), resume)
+    lines = opening(run, job.label, device, threads, shown, job.resume)
     print(*lines, schedule_sentence(run), sep="\n", flush=True)
     try:
-        summary = train(run, spec, folder, plain, group, resume, label)
+        summary = train(run, job.spec, job.folder, job.plain, job.group, job.resume, job.label)
     except (ActorError, NotFiniteError) as error:
-        raise RunError(f"{error}\n{resuming.advice(_shown(folder))}") from error
+        raise RunError(f"{error}\n{resuming.advice(shown)}") from error
     except FolderGoneError as error:
         raise RunError(str(error)) from error
-    _print_result(summary, _shown(folder))
-    lost = (
-        f"{_shown(folder)}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
-    )
-    if summary["stopped_by"] in ("SIGINT", "SIGTERM"):
-        print(resuming.advice(_shown(folder)))
+    _print_result(summary, shown)
+    lost = f"{shown}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
+    if summary["stopped_by"] in STOPPING:
+        print(resuming.advice(shown))
         if summary["not_written"]:
             print(f"dqnspeed: {lost}", file=sys.stderr)
-        # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
-        sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
-    if summary["not_written"]:
+    elif summary["not_written"]:
         raise RunError(lost)
-    return cast("float | None", summary["return_mean_100"])
+    return summary
 
 
 def _shown(folder: Path) -> Path:

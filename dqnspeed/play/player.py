@@ -67,11 +67,16 @@ class Player:
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """The action ``(1,)`` for one observation ``(1, stack * C, ...)``."""
-        with torch.inference_mode(), precision(self.run.execution, self.device):
-            self.q = self.network(torch.from_numpy(observations).to(self.device))[0].cpu().numpy()
+        self.q = self.values(observations)[0]
         if self._rng.random() < self._epsilon:
             return self._rng.integers(self.spec.num_actions, size=1)
         return np.array([self.q.argmax()])
+
+    def values(self, observations: np.ndarray) -> np.ndarray:
+        """What the network computes of each action, ``(B, num_actions) float32``, for ``(B, stack * C, ...)``."""
+        with torch.inference_mode(), precision(self.run.execution, self.device):
+            values: np.ndarray = self.network(torch.from_numpy(observations).to(self.device)).cpu().numpy()
+        return values
 
 
 def _load(folder: Path, name: str) -> tuple[Path, checkpoint.State]:

@@ -25,7 +25,8 @@ class StopSignals:
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._receive)
+                if signal.getsignal(number) is not None:  # else another language's, which could not be put back
+                    self._before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *_: Any) -> None:

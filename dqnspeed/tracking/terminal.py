@@ -1,7 +1,8 @@
-"""Progress in the terminal: a live line, or plain lines if the output is no terminal."""
+"""Progress in the terminal or a notebook: a live line, or plain lines if the output is neither."""
 
 from __future__ import annotations
 
+import html
 import math
 import time
 from collections import deque
@@ -133,28 +134,38 @@ class Limit:
         return (f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}") + " left"
 
 
-class RichProgress(Tracker):
-    """A live bar with the current state of the run, cut to the width of the terminal."""
+class RunProgress(Tracker):
+    """What every way of showing progress tells."""
 
     def __init__(self, run: RunConfig, label: str):
         self._limit, self._trend, self._forecast = Limit(run), Trend(), Forecast(run)
+        self._name = _short(label)
+
+    def _state(self, metrics: Mapping[str, float], step: int, seconds: float) -> list[str]:
+        """The time left and the state of the run, most important first; called once a report."""
+        left = self._limit.left(step, seconds, metrics.get("perf/steps_per_second", 0))
+        return [left, *show(metrics, step, self._trend.add(metrics.get("episode/return_mean_100", math.nan), seconds))]
+
+
+class RichProgress(RunProgress):
+    """A live bar with the current state of the run, cut to the width of the terminal."""
+
+    def __init__(self, run: RunConfig, label: str):
+        super().__init__(run, label)
         self._progress = Progress(
             TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=BAR_WIDTH),
             TextColumn("{task.fields[state]}", markup=False),
         )
-        self._name = _short(label)
         self._task = self._progress.add_task(self._name, total=1.0, state="starting")
         self._progress.start()
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         if forecast := self._forecast.add(metrics, seconds):
             self._progress.console.print(forecast, markup=False, highlight=False)
-        left = self._limit.left(step, seconds, metrics.get("perf/steps_per_second", 0))
-        trend = self._trend.add(metrics.get("episode/return_mean_100", math.nan), seconds)
         done = min(1.0, self._limit.done(step, seconds))
         room = self._progress.console.width - len(self._name) - BAR_WIDTH - 2
-        parts = [left, *show(metrics, step, trend)]
+        parts = self._state(metrics, step, seconds)
         while len(parts) > 1 and len("  ".join(parts)) > room:
             parts.pop()
         self._progress.update(self._task, completed=done, state="  ".join(parts))
@@ -163,22 +174,40 @@ class RichProgress(Tracker):
         self._progress.stop()
 
 
-class PlainProgress(Tracker):
-    """A line every ten seconds, for logs and pipes."""
+class NotebookProgress(RunProgress):
+    """A bar with the current state of the run below the cell of a notebook, drawn anew at each report."""
 
     def __init__(self, run: RunConfig, label: str):
-        self._limit, self._trend, self._forecast = Limit(run), Trend(), Forecast(run)
-        self._name, self._next = _short(label), 0.0
+        from IPython.display import display
+
+        super().__init__(run, label)
+        self._display = display(self._drawn(0.0, "starting"), raw=True, display_id=True)
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        trend = self._trend.add(metrics.get("episode/return_mean_100", math.nan), seconds)
+        if forecast := self._forecast.add(metrics, seconds):
+            print(forecast, flush=True)
+        state = "  ".join(self._state(metrics, step, seconds))
+        self._display.update(self._drawn(self._limit.done(step, seconds), state), raw=True)
+
+    def _drawn(self, done: float, state: str) -> dict[str, str]:
+        """The bar by its media types; the browser draws it, without the widgets that a notebook may lack."""
+        line = f"{self._name}: {state}"
+        return {"text/plain": line, "text/html": f'<progress value="{done:.3f}"></progress> {html.escape(line)}'}
+
+
+class PlainProgress(RunProgress):
+    """A line every ten seconds, for logs and pipes."""
+
+    _next = 0.0
+
+    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        state = self._state(metrics, step, seconds)
         if forecast := self._forecast.add(metrics, seconds):
             print(f"{self._name}: {forecast}", flush=True)
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PLAIN_EVERY_S
-        left = self._limit.left(step, seconds, metrics.get("perf/steps_per_second", 0))
-        print("  ".join([f"{self._name}: {seconds:.0f} s", left, *show(metrics, step, trend)]), flush=True)
+        print("  ".join([f"{self._name}: {seconds:.0f} s", *state]), flush=True)
 
 
 def _short(label: str) -> str:
@@ -186,8 +215,10 @@ def _short(label: str) -> str:
 
 
 def make_progress(run: RunConfig, label: str) -> Tracker:
-    """The progress of ``tracking.progress``; ``auto``: ``rich`` in a terminal, else ``plain``."""
+    """The progress of ``tracking.progress``; ``auto``: a bar in a terminal or a notebook, else ``plain``."""
     kind = run.tracking.progress
     if kind == "auto":
-        kind = "rich" if Console().is_terminal else "plain"
-    return {"rich": RichProgress, "plain": PlainProgress}.get(kind, lambda *_: Tracker())(run, label)
+        console = Console()
+        kind = "notebook" if console.is_jupyter else "rich" if console.is_terminal else "plain"
+    kinds = {"rich": RichProgress, "notebook": NotebookProgress, "plain": PlainProgress}
+    return kinds.get(kind, lambda *_: Tracker())(run, label)

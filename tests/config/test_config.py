@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.errors import explain, is_user_error
-from dqnspeed.cli.preflight import _check_jobs, check_run, unbounded
+from dqnspeed.cli.preflight import check_jobs, check_run, unbounded
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.store import bound_of
 from dqnspeed.config import options, registry
@@ -446,7 +446,7 @@ def test_a_game_that_is_not_ataris_gets_a_line_that_learns_it(overrides: str, ex
 
 def test_that_line_is_printed_before_a_run_begins(caplog: pytest.LogCaptureFixture) -> None:
     with initialize_config_dir(CONF_DIR, version_base="1.3"):
-        _check_jobs([(compose("config", overrides=["env=frozen_lake"]), iter(["env=frozen_lake"]))])
+        check_jobs([(compose("config", overrides=["env=frozen_lake"]), iter(["env=frozen_lake"]))])
     assert [message.endswith("algo=q_learning env=frozen_lake learns it.") for message in caplog.messages] == [True]
 
 

@@ -1,0 +1,97 @@
+"""Composing and training within a process of somebody else's, such as a notebook's, which stays as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import cv2
+import hydra
+import torch
+from hydra.conf import HydraConf
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from dqnspeed.cli import resume as resuming
+from dqnspeed.cli.compose import own_hydra
+from dqnspeed.cli.errors import as_config_error
+from dqnspeed.cli.preflight import check_folder_is_new, check_jobs, is_set, made_folder
+from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.system import seeding
+from dqnspeed.tracking.results import Results, read
+from dqnspeed.tracking.run_folder import HYDRA_CONFIG, HYDRA_OVERRIDES
+
+
+def compose(overrides: Sequence[str]) -> RunConfig:
+    """As :func:`dqnspeed.compose`."""
+    with undisturbed(), own_hydra(), as_config_error(overrides):
+        [(run, _)] = check_jobs([(_composed(overrides), overrides)])
+    return run
+
+
+def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Results:
+    """As :func:`dqnspeed.train`."""
+    # Of multiprocessing, while it imports the main module anew in a process that it has spawned.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
+    with undisturbed(), contextlib.ExitStack() as resources:
+        with own_hydra(), as_config_error(overrides):
+            job = _resumed(overrides, folder) if resuming.asked_for(overrides) else _new(overrides, folder, resources)
+        summary = train_and_tell(job)
+    if summary["stopped_by"] == signal.SIGTERM.name:
+        signal.raise_signal(signal.SIGTERM)  # it asks this process to end, which it may now that the run is saved
+    return read(job.folder)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Restore the threads of torch and OpenCV and the global random generators after the block."""
+    threads, cv2_threads = torch.get_num_threads(), cv2.getNumThreads()
+    try:
+        with seeding.preserved():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        cv2.setNumThreads(cv2_threads)
+
+
+def _composed(overrides: Sequence[str]) -> DictConfig:
+    """The configuration of ``overrides``, with Hydra's own, which names of folders may refer to."""
+    if isinstance(overrides, str):
+        raise ConfigError(f"overrides={overrides}: takes a list of them, as in ['env=pong', 'seed=1'].")
+    config = hydra.compose("config", overrides=list(overrides), return_hydra_config=True)
+    HydraConfig.instance().cfg = cast("HydraConf", config)
+    return config
+
+
+def _new(overrides: Sequence[str], folder: str | Path | None, resources: contextlib.ExitStack) -> Job:
+    """A new run, checked; its folder is made, as the command line does it, and locked until ``resources`` close."""
+    config = _composed(overrides)
+    option, named = ("hydra.run.dir", config.hydra.run.dir) if folder is None else ("folder", str(folder))
+    given = folder is not None or is_set(config, option)
+    if given:
+        check_folder_is_new(option, Path(named))
+    task = list(config.hydra.overrides.task)
+    [(run, spec)] = check_jobs([(config, task)])
+    with open_dict(config):
+        del config["hydra"]
+    made = resources.enter_context(made_folder(option, named, given))
+    try:
+        for name, node in ((HYDRA_CONFIG, config), (HYDRA_OVERRIDES, OmegaConf.create(task))):
+            (made / name).parent.mkdir(exist_ok=True)
+            (made / name).write_text(OmegaConf.to_yaml(node), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{option}={made}: cannot be written ({error.strerror}).") from error
+    return job_of(run, spec, made, resuming.plain_of(config), None, task)
+
+
+def _resumed(overrides: Sequence[str], folder: str | Path | None) -> Job:
+    if folder is not None:
+        raise ConfigError(f"folder={folder}: does not go with resume=, which names the folder of its run.")
+    return resumed_job(list(overrides))

@@ -1,0 +1,73 @@
+"""The environment of a trained agent, with Gymnasium's interface."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from dqnspeed import envs
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec, Step
+
+
+def observation_space(spec: EnvSpec) -> spaces.Box:
+    """The space of an agent's observations: of pixels up to what they can hold, of other numbers without bounds."""
+    dtype = spec.frame_dtype
+    low, high = (0, np.iinfo(dtype).max) if np.issubdtype(dtype, np.integer) else (-np.inf, np.inf)
+    return spaces.Box(low, high, spec.observation_shape, dtype.type)
+
+
+class AgentEnv(gymnasium.Env[np.ndarray, int]):
+    """A game with the wrappers and the stack of a run, whose observations are those of its agent.
+
+    An episode is a whole game with all its lives, and rewards are not clipped. ``info["episode"]`` of the last step has
+    the return ``r`` and the length ``l``, agent steps.
+    """
+
+    def __init__(self, run: RunConfig, spec: EnvSpec, render_mode: str | None = None):
+        self.observation_space = observation_space(spec)
+        self.action_space = spaces.Discrete(spec.num_actions)  # type: ignore[assignment]  # of np.int64, takes int
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": spec.render_fps}
+        self.render_mode = render_mode
+        self._env = envs.make_vector_env(dataclasses.replace(run, num_envs=1), render_mode=render_mode)
+        self._stack = envs.FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start a game; without a ``seed``, with the next one of this environment's generator."""
+        super().reset(seed=seed)
+        own = int(self.np_random.integers(2**31)) if seed is None else seed
+        self._stack.push(self._env.reset([own]), np.ones(1, bool))
+        return self._observation(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One agent step."""
+        step = self._advance(action)
+        reward = float(step.rewards[0])
+        if step.terminated[0] and not step.episodes:  # a lost life: the action after it is not the agent's
+            step = self._advance(0)
+        truncated, info = bool(step.truncated[0]), dict[str, Any]()
+        for game in step.episodes:
+            info["episode"] = {"r": game.episode_return, "l": game.length}
+        return self._observation(), reward, bool(step.episodes) and not truncated, truncated, info
+
+    def render(self) -> np.ndarray:
+        """A picture ``(h, w, 3) uint8`` of the game, if made with ``render_mode="rgb_array"``."""
+        return self._env.render()
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _advance(self, action: int) -> Step:
+        self._env.send(np.array([action], np.int64))
+        step = self._env.recv()
+        self._stack.push(step.frames, step.first)
+        return step
+
+    def _observation(self) -> np.ndarray:
+        return np.array(self._stack.observations[0])  # the stack itself is overwritten

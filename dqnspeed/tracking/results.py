@@ -1,0 +1,121 @@
+"""What a run, or the runs of a sweep, have recorded, for Python."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.tracking.run_folder import (
+    EPISODE_COLUMNS,
+    METRICS,
+    SUMMARY,
+    DamagedError,
+    Row,
+    holds_run,
+    read_episodes,
+    read_metrics,
+    read_summary,
+)
+
+REPORT_COLUMNS = ("step", "time")
+Table = Any  # a pandas.DataFrame where pandas is installed, else a list of dicts, one a row
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run, or the runs of a sweep, had recorded when it was read.
+
+    A sweep's tables hold the rows of all its runs; a first column ``run`` has the folder of each, below the sweep's.
+
+    Attributes:
+        folder: of the run or the sweep.
+        summary: of a run its ``summary.json``, a dict: ``solved``, ``stopped_by``, ``time_to_solve_s`` (seconds),
+            ``agent_steps``, ``steps_per_second``, ``return_mean_100``, ``seed`` and more; empty if it has none, since
+            the run is going on or was killed. Of a sweep a table with one such row a run.
+        metrics: a table with one row a report: ``step`` (agent steps), ``time`` (seconds of training) and the metrics
+            by their names, such as ``episode/return_mean_100``; one that a report lacks is NaN in pandas.
+        episodes: a table with one row a finished game: ``episode``, ``return`` (unclipped), ``length`` (agent steps),
+            ``env``, ``agent_step``, ``wall_time_s`` (seconds of training) and ``video`` (its file, or empty).
+        runs: of a sweep the results of each run, in the order of their folders; empty for a run.
+    """
+
+    folder: Path
+    summary: Any = field(repr=False)
+    metrics: Table = field(repr=False)
+    episodes: Table = field(repr=False)
+    runs: tuple[Results, ...] = field(repr=False, default=())
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What one run has recorded, as plain data, and sentences on what could not be read."""
+
+    folder: Path
+    summary: Row
+    metrics: list[Row]
+    episodes: list[Row]
+    damages: list[str]
+
+    def results(self) -> Results:
+        metrics, episodes = _table(self.metrics, REPORT_COLUMNS), _table(self.episodes, EPISODE_COLUMNS)
+        return Results(self.folder, self.summary, metrics, episodes)
+
+
+def read(folder: Path) -> Results:
+    """What the run in ``folder`` has recorded, or all runs below it.
+
+    Lines that cannot be read, and a run without a summary, are named in a :class:`UserWarning` each.
+
+    Raises:
+        ConfigError: there is no such folder, it holds no run, or a summary is damaged.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder.")
+    below = [folder] if holds_run(folder) else [path.parent for path in folder.rglob(METRICS)]
+    if not below:
+        raise ConfigError(f"{folder}: holds no run (no {METRICS}).")
+    runs = {str(path.relative_to(folder)): _rows(path) for path in sorted(below, key=_in_order)}
+    for run in runs.values():
+        for damage in run.damages:
+            warnings.warn(damage, stacklevel=3)  # at the caller of dqnspeed.read
+    if below == [folder]:
+        return runs["."].results()
+    return Results(
+        folder,
+        _table([{"run": name, **run.summary} for name, run in runs.items()], ["run"]),
+        _table([{"run": name, **row} for name, run in runs.items() for row in run.metrics], ["run", *REPORT_COLUMNS]),
+        _table([{"run": name, **row} for name, run in runs.items() for row in run.episodes], ["run", *EPISODE_COLUMNS]),
+        tuple(run.results() for run in runs.values()),
+    )
+
+
+def _rows(folder: Path) -> _Rows:
+    metrics, lost = read_metrics(folder)
+    episodes, also_lost = read_episodes(folder)
+    damages = [damage for damage in (lost, also_lost) if damage]
+    if not (folder / SUMMARY).exists():
+        unfinished = f"{folder}: is running still or was killed (no {SUMMARY})."
+        return _Rows(folder, {}, metrics, episodes, [unfinished, *damages])
+    try:
+        return _Rows(folder, read_summary(folder), metrics, episodes, damages)
+    except DamagedError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _table(rows: list[Row], columns: Iterable[str]) -> Table:
+    """``rows`` as a table; ``columns`` come first, even if there are no rows."""
+    try:
+        import pandas
+    except ImportError:
+        return rows
+    return pandas.DataFrame(rows, columns=list(dict.fromkeys([*columns, *(key for row in rows for key in row)])))
+
+
+def _in_order(path: Path) -> list[tuple[int, str]]:
+    """A key by which ``2`` comes before ``10``."""
+    return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", str(path))]
