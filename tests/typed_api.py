@@ -22,5 +22,7 @@ def use(folder: str) -> int:
     values: np.ndarray = agent.values(observation[None])
     observation, reward, terminated, truncated, _ = env.step(action)
     picture: np.ndarray = env.render()
-    print(results.summary["solved"], results.metrics["step"], values.max() + reward, picture.shape, terminated, truncated)
+    print(
+        results.summary["solved"], results.metrics["step"], values.max() + reward, picture.shape, terminated, truncated
+    )
     return action

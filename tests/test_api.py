@@ -1,0 +1,397 @@
+"""dqnspeed from Python: what its functions give and refuse, and what they leave alone."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import hydra
+import numpy as np
+import pytest
+import torch
+from conftest import TOY, environment, make_run
+from gymnasium.utils.env_checker import check_env
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+import dqnspeed
+from dqnspeed.envs import Step, describe, make_vector_env
+from dqnspeed.play.environment import AgentEnv
+from dqnspeed.runs.evaluation import play_games
+from dqnspeed.tracking.run_folder import METRICS, SUMMARY
+
+MISTAKES = {
+    "env.id=ALE/Pnog-v5": "env.id=ALE/Pnog-v5: no ALE game and no registered Gymnasium environment has this name; "
+    "nearest: PongNoFrameskip-v4, UpNDownNoFrameskip-v4.",
+    "optimizer.lrr=1": "optimizer.lrr=1: there is no such option (nearest: optimizer.lr, optimizer, optimizer.alpha).",
+    "num_envs=0": "num_envs=0: must be at least 1.",
+    "algo=5": "algo=5: a group takes the name of one of its options.",
+}
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """What a process may have set is as before at the end of the block."""
+
+    def state() -> list[Any]:
+        drawn = [random.random(), np.random.random(), torch.rand(()).item()]  # noqa: NPY002
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        return [drawn, handlers, torch.get_num_threads(), cv2.getNumThreads(), Path.cwd(), list(warnings.filters)]
+
+    kept = random.getstate(), np.random.get_state(), torch.get_rng_state(), cv2.getNumThreads()  # noqa: NPY002
+    cv2.setNumThreads(2)
+    before = state()
+    random.setstate(kept[0])
+    np.random.set_state(kept[1])  # noqa: NPY002
+    torch.set_rng_state(kept[2])
+    yield
+    assert state() == before
+    cv2.setNumThreads(kept[3])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run as the examples in the docstrings train it, which do what they say."""
+    folder, before = tmp_path_factory.mktemp("documented"), Path.cwd()
+    os.chdir(folder)
+    try:
+        path = dqnspeed.__file__
+        examples = doctest.DocTestParser().get_doctest(Path(path).read_text(), {"dqnspeed": dqnspeed}, "api", path, 0)
+        with undisturbed():
+            assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples).failed == 0
+    finally:
+        os.chdir(before)
+    return folder / "outputs" / "cartpole"
+
+
+def test_importing_dqnspeed_is_quick() -> None:
+    code = "import sys, dqnspeed; print({'torch', 'hydra', 'numpy', 'gymnasium'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
+    assert result.stdout == "set()\n"
+
+
+def test_what_is_promised_is_there() -> None:
+    assert all(getattr(dqnspeed, name) for name in dqnspeed.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'tarin'"):
+        dqnspeed.tarin  # noqa: B018
+
+
+def test_the_submodule_of_the_same_name_takes_calls_and_commands() -> None:
+    module = importlib.import_module("dqnspeed.train")
+    assert dqnspeed.train is module and callable(module.main)
+    with pytest.raises(dqnspeed.ConfigError, match="num_envs=0"):
+        dqnspeed.train(["num_envs=0"])
+
+
+def test_a_configuration_is_composed_and_checked() -> None:
+    run = dqnspeed.compose(["experiment=cartpole", "seed=7"])
+    assert run == make_run("experiment=cartpole", "seed=7")
+    with pytest.raises(dqnspeed.ConfigError, match="takes a list of them, as in"):
+        dqnspeed.compose("env=pong")
+
+
+@pytest.mark.parametrize("override", MISTAKES)
+def test_a_mistake_is_told_in_one_sentence(override: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for function in (dqnspeed.compose, dqnspeed.train):
+        with pytest.raises(dqnspeed.ConfigError) as raised:
+            function([override])
+        assert str(raised.value) == MISTAKES[override]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_it_is_the_sentence_of_the_command_line(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    for override, sentence in MISTAKES.items():
+        assert cli(override).stderr == f"dqnspeed: {sentence}\n"
+
+
+def test_a_hydra_of_the_process_own_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("experiment: mine\nproduct: ${mul:2,3}\n")
+    GlobalHydra.instance().clear()
+    ours = OmegaConf.has_resolver("mul")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("omegaconf.basecontainer.BaseContainer._resolvers", {})
+        OmegaConf.register_new_resolver("mul", lambda a, b: f"{a} by {b}")
+        with hydra.initialize_config_dir(str(tmp_path), version_base="1.2"):
+            HydraConfig.instance().cfg = None
+            for _ in range(2):
+                assert dqnspeed.compose(["env=pong", "num_envs=2"]).algo.batch_size == 64
+            mine = hydra.compose("config")
+            assert hydra.version.getbase() == hydra.version.Version("1.2") and HydraConfig.instance().cfg is None
+            assert OmegaConf.to_container(mine, resolve=True) == {"experiment": "mine", "product": "2 by 3"}
+    assert OmegaConf.has_resolver("mul") == ours
+
+
+def write_run(folder: Path, seed: int) -> None:
+    folder.mkdir(parents=True)
+    (folder / METRICS).write_text('{"step": 8, "time": 0.5, "train/loss": 0.25}\n{"step": 16, "time": 1.0}\n')
+    (folder / "episodes.csv").write_text(
+        f"episode,return,length,env,agent_step,wall_time_s,video\n1,{seed},7,0,7,0.4,\n"
+    )
+    (folder / SUMMARY).write_text(json.dumps({"seed": seed, "solved": seed > 2}))
+
+
+def test_a_run_is_read_into_tables(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    write_run(tmp_path / "run", seed=3)
+    results = dqnspeed.read(str(tmp_path / "run"))
+    assert (results.folder, results.runs, results.summary) == (tmp_path / "run", (), {"seed": 3, "solved": True})
+    assert isinstance(results.metrics, pandas.DataFrame) and repr(results) == f"Results(folder={tmp_path / 'run'!r})"
+    assert list(results.metrics.columns) == ["step", "time", "train/loss"]
+    assert results.metrics["train/loss"].isna().tolist() == [False, True]
+    assert results.episodes["return"].tolist() == [3] and len(results.episodes.columns) == 7
+    (tmp_path / "run" / METRICS).write_text("")
+    assert list(dqnspeed.read(tmp_path / "run").metrics.columns) == ["step", "time"]
+
+
+@pytest.mark.parametrize("with_pandas", [True, False])
+def test_a_sweep_is_read_with_its_runs_in_order(
+    with_pandas: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if with_pandas:
+        pytest.importorskip("pandas")
+    else:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    for name in (10, 2):
+        write_run(tmp_path / str(name), seed=name)
+    results = dqnspeed.read(tmp_path)
+
+    def rows(table: Any) -> list[dict[str, Any]]:
+        return table.to_dict("records") if with_pandas else table
+
+    assert rows(results.summary) == [
+        {"run": "2", "seed": 2, "solved": False},
+        {"run": "10", "seed": 10, "solved": True},
+    ]
+    assert [(row["run"], row["step"]) for row in rows(results.metrics)] == [("2", 8), ("2", 16), ("10", 8), ("10", 16)]
+    assert [(row["run"], row["return"]) for row in rows(results.episodes)] == [("2", 2), ("10", 10)]
+    assert [rows(run.episodes)[0]["return"] for run in results.runs] == [2, 10]
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for name, sentence in (("none", "there is no such folder."), ("", "holds no run (no metrics.jsonl).")):
+        with pytest.raises(dqnspeed.ConfigError) as raised:
+            dqnspeed.read(tmp_path / name)
+        assert str(raised.value) == f"{tmp_path / name}: {sentence}"
+    write_run(tmp_path / "0", seed=1)
+    (tmp_path / "0" / METRICS).write_text('{"step": 8, "time": 0.5}\n{"ste')
+    (tmp_path / "0" / SUMMARY).unlink()
+    with pytest.warns(UserWarning) as told:
+        results = dqnspeed.read(tmp_path / "0")
+    assert [str(warning.message) for warning in told] == [
+        f"{tmp_path / '0'}: is running still or was killed (no summary.json).",
+        f"{tmp_path / '0' / METRICS}: is damaged; 1 of its 2 lines cannot be read, the others are taken.",
+    ]
+    assert {warning.filename for warning in told} == {__file__}
+    assert results.summary == {} and len(results.metrics) == 1
+    (tmp_path / "0" / SUMMARY).write_text("{")
+    with pytest.raises(dqnspeed.ConfigError, match=r"summary\.json: is damaged"):
+        dqnspeed.read(tmp_path / "0")
+
+
+@pytest.mark.slow
+def test_an_environment_gives_what_the_agent_is_shown_in_play() -> None:
+    run = make_run("env=breakout", "env.max_episode_frames=1000", "wrappers.clip_reward=false")
+    spec = describe(run)
+
+    def act(observation: np.ndarray) -> int:
+        return int(observation.sum(dtype=np.int64) % spec.num_actions)
+
+    shown = list[tuple[bytes, float]]()
+
+    def watch(observations: np.ndarray, actions: np.ndarray, step: Step) -> None:
+        if not step.first[0]:  # else the action was ignored
+            shown.append((observations.tobytes(), float(step.rewards[0])))
+
+    vector = make_vector_env(run)
+    [game] = play_games(vector, spec, lambda seen: np.array([act(seen[0])]), [5], 1, watch)
+    vector.close()
+    env, given, over = AgentEnv(run, spec), list[tuple[bytes, float]](), False
+    observation, info = env.reset(seed=5)
+    while not over:
+        before, action = observation.tobytes(), act(observation)
+        observation, reward, terminated, truncated, info = env.step(action)
+        given.append((before, reward))
+        over = terminated or truncated
+    env.close()
+    assert given == shown and len(given) > 100 and observation.shape == (4, 84, 84)
+    assert info == {"episode": {"r": game.episode_return, "l": game.length}}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*Box observation space:UserWarning")
+def test_an_agents_environment_is_one_of_gymnasium(trained: Path) -> None:
+    agent = dqnspeed.load(trained)
+    env = agent.make_env("rgb_array")
+    check_env(env, skip_render_check=True)
+    assert (env.observation_space, env.action_space) == (agent.observation_space, agent.action_space)
+    env.reset(seed=1)
+    assert env.render().shape == (400, 600, 3)
+    first, second = (env.reset()[0] for _ in range(2))
+    assert not np.array_equal(first, second)
+    env.close()
+
+
+@pytest.mark.slow
+def test_an_agent_takes_the_observations_it_was_trained_on_and_no_others(trained: Path) -> None:
+    before = torch.get_rng_state()
+    agent = dqnspeed.load(str(trained), checkpoint="final", device="cpu")
+    assert torch.equal(before, torch.get_rng_state()) and agent.checkpoint.name == "final.safetensors"
+    assert (agent.outputs, agent.agent_steps, agent.config.env.id) == ("action values", 2000, "CartPole-v1")
+    batch = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
+    values = agent.values(batch)
+    assert values.shape == (5, 2) and values.dtype == np.float32
+    np.testing.assert_allclose(agent.values(batch[2]), values[2], rtol=1e-5)
+    assert [agent.act(one) for one in batch] == values.argmax(axis=1).tolist()
+    takes = "and this agent takes (4,) float32"
+    for wrong, sentence in (
+        (batch[0].astype(float), f"is of float64, {takes} as the game gives it, not scaled."),
+        (batch[0][:3], f"is (3,) float32, {takes}; make_env() gives such."),
+        (batch, f"is (5, 4) float32, {takes}; make_env() gives such."),
+        (None, f"is () object, {takes}; make_env() gives such."),
+    ):
+        with pytest.raises(ValueError) as raised:
+            agent.act(wrong)
+        assert str(raised.value) == f"observation: {sentence}"
+    with pytest.raises(ValueError, match=r"is \(1, 5, 4\) float32, and this agent takes a batch of \(4,\) float32"):
+        agent.values(batch[None])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algo", "outputs"),
+    {"ppo": "logits of the policy", "c51": "action values", "q_learning": "action values"}.items(),
+)
+def test_an_agent_of_any_algorithm_looks_at_a_game(algo: str, outputs: str, tmp_path: Path) -> None:
+    game = ["env=frozen_lake"] if algo == "q_learning" else ["env.id=Catch-v0", "wrappers=none", "model=board"]
+    results = dqnspeed.train(
+        [*TOY[5:], *game, f"algo={algo}", "stop.reward_bound=null", "stop.max_steps=200"], folder=tmp_path
+    )
+    agent = dqnspeed.load(results.folder)
+    env = agent.make_env()
+    observation, _ = env.reset(seed=1)
+    assert agent.outputs == outputs and agent.values(observation).shape == (agent.action_space.n,)
+    assert env.step(agent.act(observation))[0].dtype == agent.observation_space.dtype
+    env.close()
+    if algo != "q_learning":
+        with pytest.raises(ValueError, match="its channels are last, and should be first"):
+            agent.act(observation.transpose(1, 2, 0))
+
+
+def toy(*overrides: str) -> list[str]:
+    return [*TOY, "algo.batch_size=2000", *overrides]
+
+
+@contextlib.contextmanager
+def signalled(folder: Path, number: signal.Signals) -> Iterator[None]:
+    """This process gets a signal once the run in ``folder`` has reported three times."""
+
+    def send() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if (folder / METRICS).exists() and (folder / METRICS).read_text().count("\n") >= 3:
+                os.kill(os.getpid(), number)
+                return
+            time.sleep(0.05)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    yield
+    sender.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallelism", ["serial", "process"])
+def test_an_interrupted_training_is_saved_returned_and_resumed(parallelism: str, tmp_path: Path) -> None:
+    with undisturbed(), signalled(tmp_path, signal.SIGINT):
+        results = dqnspeed.train(toy(f"parallelism={parallelism}"), folder=tmp_path)
+    steps = results.summary["agent_steps"]
+    assert results.summary["stopped_by"] == "SIGINT" and len(results.metrics) >= 3
+    overrides = [f"resume={tmp_path}", f"stop.max_steps={steps + 50}"]
+    with pytest.raises(dqnspeed.ConfigError, match="does not go with resume="):
+        dqnspeed.train(overrides, folder=tmp_path)
+    summary = dqnspeed.train(overrides).summary
+    assert summary["stopped_by"] == "max_steps" and summary["resumed_at"] == [steps]
+
+
+@pytest.mark.slow
+def test_sigterm_is_handled_as_before_once_the_run_is_saved(tmp_path: Path) -> None:
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda *_: received.append((tmp_path / SUMMARY).exists()))
+    try:
+        with signalled(tmp_path, signal.SIGTERM):
+            results = dqnspeed.train(toy(), folder=tmp_path)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [True] and results.summary["stopped_by"] == "SIGTERM"
+
+
+@pytest.mark.slow
+def test_a_thread_trains_into_a_new_folder_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = list[dqnspeed.Results]()
+
+    def trainings() -> None:
+        for _ in range(2):
+            found.append(dqnspeed.train([*TOY, "stop.max_steps=100"]))
+
+    thread = threading.Thread(target=trainings)
+    thread.start()
+    thread.join()
+    assert [results.summary["agent_steps"] for results in found] == [100, 100]
+    assert len({results.folder for results in found}) == 2
+    assert all(results.folder.parts[0] == "outputs" for results in found)
+    for folder in ("hydra.run.dir", "folder"):
+        with pytest.raises(dqnspeed.ConfigError, match=f"^{folder}: .* holds another run already; name a new folder"):
+            if folder == "folder":
+                dqnspeed.train(TOY, folder=found[0].folder)
+            else:
+                dqnspeed.train([*TOY, f"hydra.run.dir={found[0].folder}"])
+
+
+@pytest.mark.slow
+def test_a_run_that_breaks_raises_and_says_how(tmp_path: Path) -> None:
+    with undisturbed(), pytest.raises(dqnspeed.RunError, match="the toy broke"):
+        dqnspeed.train([*TOY, "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise}"], folder=tmp_path)
+    assert dqnspeed.read(tmp_path).summary["stopped_by"] == "error"
+
+
+SCRIPT = """
+import dqnspeed
+overrides = {overrides!r}
+{guard}dqnspeed.train(overrides, folder="run")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["guarded", "unguarded", "without a file"])
+def test_actor_processes_of_a_script(how: str, tmp_path: Path) -> None:
+    overrides = [*TOY, "parallelism=process", "stop.max_steps=100"]
+    guard = "if __name__ == '__main__': " if how == "guarded" else ""
+    code = SCRIPT.format(overrides=overrides, guard=guard)
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    arguments = ["-"] if how == "without a file" else [str(script)]
+    result = subprocess.run(
+        [sys.executable, *arguments], input=code, cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert (result.returncode == 0) == (how != "unguarded"), result.stderr
+    assert ("call it under if __name__ == '__main__'" in result.stderr) == (how == "unguarded")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "script.py"]
