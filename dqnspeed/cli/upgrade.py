@@ -10,7 +10,8 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli import plugins
-from dqnspeed.cli.schemas import CONF_DIR, has_file, writable
+from dqnspeed.cli.compose import own_hydra
+from dqnspeed.cli.schemas import has_file, writable
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import GROUPS, Group, class_of
 
@@ -51,7 +52,7 @@ def upgraded(stored: DictConfig) -> DictConfig:
 def _defaults(stored: DictConfig) -> DictConfig:
     names = {group: OmegaConf.select(stored, f"{group}.name") for group in GROUPS}
     options = [f"{group}={name}" for group, name in names.items() if has_file(group, name)]
-    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+    with own_hydra():
         return hydra.compose("config", overrides=options)
 
 
