@@ -1,0 +1,31 @@
+"""What the package says of itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import dqnspeed
+
+ROOT = Path(dqnspeed.__file__).parents[1]
+
+
+def test_the_citation_is_of_this_version() -> None:
+    said: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    [version] = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert said["version"] == version and said["cff-version"] == "1.2.0"
+    assert all(said[key] for key in ("message", "title", "authors", "license"))
+
+
+@pytest.mark.parametrize(
+    "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
+)
+def test_an_issue_form_asks_for_what_it_names(form: Path) -> None:
+    said = yaml.safe_load(form.read_text())
+    assert said["name"] and said["description"]
+    assert all(field["attributes"]["label"] for field in said["body"])
+    assert len({field["id"] for field in said["body"]}) == len(said["body"])
