@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,26 @@ def shared_memory_of(belongs: Callable[[int], bool]) -> set[Path]:
                 lines = maps.read_text().splitlines()
                 held |= {Path(line.split(maxsplit=5)[5]) for line in lines if "/dev/shm/" in line}
     return {path for path in held if not path.name.endswith(" (deleted)")}
+
+
+@contextlib.contextmanager
+def once_reported(folder: Path, act: Callable[[], None]) -> Iterator[None]:
+    """Beside the block, ``act`` is called once the run in ``folder`` has reported three times."""
+
+    def wait() -> None:
+        metrics, deadline = folder / "metrics.jsonl", time.monotonic() + 60
+        while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.05)
+        act()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    try:
+        yield
+    finally:
+        waiting.join()
 
 
 @pytest.fixture

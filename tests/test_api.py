@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ import hydra
 import numpy as np
 import pytest
 import torch
-from conftest import TOY, environment, make_run
+from conftest import TOY, environment, make_run, once_reported
 from gymnasium.utils.env_checker import check_env
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -298,28 +297,10 @@ def toy(*overrides: str) -> list[str]:
     return [*TOY, "algo.batch_size=2000", *overrides]
 
 
-@contextlib.contextmanager
-def signalled(folder: Path, number: signal.Signals) -> Iterator[None]:
-    """This process gets a signal once the run in ``folder`` has reported three times."""
-
-    def send() -> None:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            if (folder / METRICS).exists() and (folder / METRICS).read_text().count("\n") >= 3:
-                os.kill(os.getpid(), number)
-                return
-            time.sleep(0.05)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    yield
-    sender.join()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("parallelism", ["serial", "process"])
 def test_an_interrupted_training_is_saved_returned_and_resumed(parallelism: str, tmp_path: Path) -> None:
-    with undisturbed(), signalled(tmp_path, signal.SIGINT):
+    with undisturbed(), once_reported(tmp_path, lambda: os.kill(os.getpid(), signal.SIGINT)):
         results = dqnspeed.train(toy(f"parallelism={parallelism}"), folder=tmp_path)
     steps = results.summary["agent_steps"]
     assert results.summary["stopped_by"] == "SIGINT" and len(results.metrics) >= 3
@@ -335,7 +316,7 @@ def test_sigterm_is_handled_as_before_once_the_run_is_saved(tmp_path: Path) -> N
     received = []
     before = signal.signal(signal.SIGTERM, lambda *_: received.append((tmp_path / SUMMARY).exists()))
     try:
-        with signalled(tmp_path, signal.SIGTERM):
+        with once_reported(tmp_path, lambda: os.kill(os.getpid(), signal.SIGTERM)):
             results = dqnspeed.train(toy(), folder=tmp_path)
     finally:
         signal.signal(signal.SIGTERM, before)
