@@ -26,7 +26,7 @@ REPORT_COLUMNS = ("step", "time")
 Table = Any  # a pandas.DataFrame where pandas is installed, else a list of dicts, one a row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # tables have no single answer to ==
 class Results:
     """What a run, or the runs of a sweep, had recorded when it was read.
 
