@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from dqnspeed.config import changes
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import set_threads
+from dqnspeed.runs.checkpoint import playable
 from dqnspeed.runs.schedule import schedule_sentence
 from dqnspeed.system import machine
 from dqnspeed.tracking import FolderGoneError
@@ -94,7 +96,24 @@ def _train(
         sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
     if summary["not_written"]:
         raise RunError(lost)
+    if group is None:
+        print(*_next(_shown(folder), overrides), sep="\n")
     return cast("float | None", summary["return_mean_100"])
+
+
+def _next(folder: Path, overrides: Sequence[str]) -> Iterator[str]:
+    """What can be done with the run in ``folder``, and with others like it, a command a line."""
+    last = {override.partition("=")[0]: override for override in overrides}  # of one key, the last
+    last.pop("seed", None)
+    commands = {
+        "watch it": ["play", f"run={folder}"],
+        "see its numbers": ["report", str(folder)],
+        "try other seeds": ["train", "-m", *last.values(), "seed=1,2,3"],
+    }
+    if not playable(folder):
+        del commands["watch it"]
+    for what, (name, *arguments) in commands.items():
+        yield f"{what + ':':<16} python -m dqnspeed.{name} {shlex.join(arguments)}"
 
 
 def _shown(folder: Path) -> Path:
