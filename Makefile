@@ -1,5 +1,6 @@
-# make train   set everything up and train Pong (ARGS="num_envs=3 seed=1" passes overrides)
-# make play    play a trained agent (ARGS="run=outputs/2026-01-31/12-00-00 record=true")
+# make train   set everything up and train Pong in minutes (ARGS="seed=1" passes overrides, "experiment=ppo" too)
+# make play    watch the newest run play (ARGS="run=outputs/2026-01-31/12-00-00 record=true")
+# make report  the table of the newest run or sweep (ARGS="outputs multirun curves=curves.png")
 # make gpu     try everything that a GPU can do (PART=tests|train|resume|timings; INSTALL=no PYTHON=python3)
 # make test    set everything up, then lint, type-check, hold imports to their contract and run all tests
 # make quick   the same with the quick tests alone, about a minute, for every change
@@ -8,12 +9,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help install train play ladder gpu test quick lint format clean
+.PHONY: help install train play report ladder gpu test quick lint format clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make train      set everything up and train Pong (ARGS="num_envs=3" passes overrides)'
-	@echo 'make play       play a trained agent (ARGS="run=FOLDER record=true overlay=true")'
+	@echo 'make train      set everything up and train Pong in minutes: experiment=speedrun (ARGS="seed=1" passes'
+	@echo '                overrides, and experiment=NAME or resume=FOLDER take its place)'
+	@echo 'make play       watch the newest run play (ARGS="run=FOLDER record=true overlay=true")'
+	@echo 'make report     the table of the newest run or sweep (ARGS="FOLDER curves=curves.png")'
 	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings;'
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
@@ -36,8 +39,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# Hydra takes flags before or after all overrides, and resume= no experiment.
+RECIPE := $(if $(findstring experiment=,$(ARGS))$(findstring resume=,$(ARGS)),,experiment=speedrun)
 train: install
-	$(BIN)/python -m dqnspeed.train $(ARGS)
+	$(BIN)/python -m dqnspeed.train $(if $(filter -%,$(firstword $(ARGS))),$(ARGS) $(RECIPE),$(RECIPE) $(ARGS))
 
 $(VENV)/.installed-play: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[play]'
@@ -46,11 +51,14 @@ $(VENV)/.installed-play: $(VENV)/.installed
 play: $(VENV)/.installed-play
 	$(BIN)/python -m dqnspeed.play $(ARGS)
 
+report: install
+	$(BIN)/python -m dqnspeed.report $(ARGS)
+
 LADDER := baseline,no_torch_no_grad,n_envs,process,tweaked_n_envs,tweaked_process,chapter6_dqn
 ladder: install
 	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.25 tracking=local \
 	  $(ARGS)
-	$(BIN)/python -m dqnspeed.report $$(ls -td multirun/*/*/ | head -n 1)
+	$(BIN)/python -m dqnspeed.report
 
 # On Linux the torch of PyPI is a CUDA build; constraints.txt pins the one that the tests on CPUs ran with.
 GPU_VENV ?= .venv-gpu

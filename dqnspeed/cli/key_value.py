@@ -18,7 +18,7 @@ from dqnspeed.config.options import ConfigError, check_values, nearest, usage
 T = TypeVar("T")
 KINDS = {
     int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list, as in [a,b]",
-    type(None): "null",
+    dict: "a mapping, as in {a: 1}", type(None): "null",
 }  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def parse(schema: type[T], arguments: Sequence[str]) -> T:
         try:
             cfg = OmegaConf.merge(cfg, {key: _value(argument, kinds[key])})
         except ValidationError as error:
-            raise ConfigError(f"{argument}: must be {_in_words(kinds[key])}.") from error
+            raise ConfigError(f"{argument}: must be {in_words(kinds[key])}.") from error
     for field in fields(cast("Any", schema)):
         if OmegaConf.is_missing(cfg, field.name):
             raise ConfigError(f"{field.name}: is missing; give {field.name}=VALUE, {field.metadata['about']}.")
@@ -115,7 +115,8 @@ def _value(argument: str, kind: Any) -> Any:
     return value
 
 
-def _in_words(kind: Any) -> str:
+def in_words(kind: Any) -> str:
+    """The values of a type, such as ``a whole number or null``."""
     return " or ".join(KINDS[get_origin(one) or one] for one in _alternatives(kind))
 
 

@@ -160,7 +160,7 @@ def plain_of(cfg: DictConfig) -> dict[str, Any]:
 
 def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """Options of both that differ, in words."""
-    one, other = _flat(there), _flat(here)
+    one, other = flat(there), flat(here)
     keys = [key for key in one if key in other and one[key] != other[key]]
     return [f"{key}={one[key]} there, {other[key]} here" for key in keys]
 
@@ -174,7 +174,7 @@ def _as_here(stored: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _flat(plain: Mapping[str, Any]) -> dict[str, Any]:
+def flat(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Values by ``group.key``."""
     return {
         f"{name}.{key}" if isinstance(node, Mapping) else name: value

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -17,6 +17,7 @@ from dqnspeed.cli import plugins
 from dqnspeed.cli.schemas import CONF_DIR, default_options, has_file, schema, writable
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import FOLDERS, GROUPS, class_of, names_of
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import rom_of
 
 
@@ -104,11 +105,21 @@ def _parent(group: str, option: type) -> tuple[str | None, list[type]]:
     return (usual if shared else None), classes
 
 
-def option_list() -> str:
-    """A line a group: its options, as ``--help`` shows them."""
+def names() -> dict[str, list[str]]:
+    """The options of each group, as Hydra finds them."""
     loader = GlobalHydra.instance().config_loader()
     groups = [group for group in loader.list_groups("") if group != "hydra" and not group.endswith("_schema")]
-    return "\n".join(f"{group}: {', '.join(loader.get_group_options(group))}" for group in groups)
+    return {group: loader.get_group_options(group) for group in groups}
+
+
+def option_list() -> str:
+    """A line a group: its options, as ``--help`` shows them."""
+    return "\n".join(f"{group}: {', '.join(options)}" for group, options in names().items())
+
+
+def group_list() -> str:
+    """A line a group: what it decides, as ``--help`` shows it."""
+    return "\n".join(f"  {f.name:<13} {f.metadata['about']}" for f in fields(RunConfig) if is_dataclass(_HINTS[f.name]))
 
 
 def bound_of(env_id: str, pong: float | None = None) -> float | None:
@@ -121,12 +132,14 @@ def bound_of(env_id: str, pong: float | None = None) -> float | None:
     return pong if game == "pong" and pong is not None else _bounds().get(game)
 
 
+_HINTS = get_type_hints(RunConfig)
 _RESOLVERS: dict[str, Callable[..., Any]] = {
     "mul": lambda *factors: math.prod(factors),
     "tenth": lambda steps, usual: max(1, (usual if steps is None else steps) // 10),  # of a run, or of the usual one
     "unless": lambda other, value: value if other is None else None,
     "bound_of": bound_of,
     "option_list": option_list,
+    "group_list": group_list,
 }
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from dqnspeed.config import changes
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import set_threads
+from dqnspeed.runs.checkpoint import playable
 from dqnspeed.runs.schedule import schedule_sentence
 from dqnspeed.system import machine
 from dqnspeed.tracking import FolderGoneError
@@ -65,12 +67,14 @@ def _train(job: Job) -> float | None:
     if summary["stopped_by"] in STOPPING:
         # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
         sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
+    if job.group is None:
+        print(*_next(_shown(job.folder), job.overrides), sep="\n")
     return cast("float | None", summary["return_mean_100"])
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A run to train, with the arguments of :func:`dqnspeed.trainer.train`."""
+    """A run to train, with the arguments of :func:`dqnspeed.trainer.train` and the overrides it was composed of."""
 
     run: RunConfig
     spec: EnvSpec
@@ -79,6 +83,7 @@ class Job:
     group: str | None
     label: str
     resume: bool
+    overrides: Sequence[str]
 
 
 def job_of(
@@ -95,7 +100,7 @@ def job_of(
     kind = changes.kinds(run.experiment.kind, changed)
     run = dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, kind=kind))
     label = changes.label(run.experiment.name, overrides, changed)
-    return Job(run, spec, folder, plain, group, label, resume)
+    return Job(run, spec, folder, plain, group, label, resume, overrides)
 
 
 def resumed_job(arguments: Sequence[str]) -> Job:
@@ -131,6 +136,21 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     elif summary["not_written"]:
         raise RunError(lost)
     return summary
+
+
+def _next(folder: Path, overrides: Sequence[str]) -> Iterator[str]:
+    """What can be done with the run in ``folder``, and with others like it, a command a line."""
+    last = {override.partition("=")[0]: override for override in overrides}  # of one key, the last
+    last.pop("seed", None)
+    commands = {
+        "watch it": ["play", f"run={folder}"],
+        "see its numbers": ["report", str(folder)],
+        "try other seeds": ["train", "-m", *last.values(), "seed=1,2,3"],
+    }
+    if not playable(folder):
+        del commands["watch it"]
+    for what, (name, *arguments) in commands.items():
+        yield f"{what + ':':<16} python -m dqnspeed.{name} {shlex.join(arguments)}"
 
 
 def _shown(folder: Path) -> Path:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import difflib
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from typing import Any
+
+# The bounds of a number: in words, and how a value is held to them.
+BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "ge": ("at least", operator.ge),
+    "gt": ("more than", operator.gt),
+    "le": ("at most", operator.le),
+    "lt": ("less than", operator.lt),
+}
 
 
 class ConfigError(ValueError):
@@ -63,15 +71,14 @@ def _check_value(key: str, value: Any, meta: Any) -> None:
         return
     if not math.isfinite(value):
         raise ConfigError(f"{key}={value}: must be a finite number.")
-    bounds = {
-        "at least": (meta["ge"], operator.ge),
-        "more than": (meta["gt"], operator.gt),
-        "at most": (meta["le"], operator.le),
-        "less than": (meta["lt"], operator.lt),
-    }
-    for words, (bound, holds) in bounds.items():
-        if bound is not None and not holds(value, bound):
-            raise ConfigError(f"{key}={value}: must be {words} {bound}.")
+    for name, (words, holds) in BOUNDS.items():
+        if meta[name] is not None and not holds(value, meta[name]):
+            raise ConfigError(f"{key}={value}: must be {words} {meta[name]}.")
+
+
+def limits(meta: Mapping[str, Any]) -> list[str]:
+    """The bounds of an option in words: ``["at least 0", "less than 1"]``."""
+    return [f"{words} {meta[name]}" for name, (words, _) in BOUNDS.items() if meta[name] is not None]
 
 
 def usage(line: str, about: str, schema: type) -> str:

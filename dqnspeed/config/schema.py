@@ -175,6 +175,7 @@ class ExperimentConfig:
     name: str = option("name of the rung")
     kind: List[str] = option("what the rung changes against the baseline", choices=KINDS)  # noqa: UP006
     about: str = option("one sentence on the rung")
+    usual: str | None = option("what a run of it usually takes, and on what machine that was measured")
     book_fps: float | None = option("agent steps per second in the book, on a GTX 1080 Ti")
     book_minutes: float | None = option("minutes to a mean of 17 in the book")
     pong_bound: float | None = option("mean return at which the rung's source calls Pong solved, null: the usual 17")
@@ -199,20 +200,20 @@ class StopConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    algo: AlgoConfig
-    env: EnvConfig
-    wrappers: WrappersConfig
-    parallelism: ParallelismConfig
-    model: ModelConfig
-    optimizer: OptimizerConfig
-    replay: ReplayConfig
-    exploration: ExplorationConfig
-    execution: ExecutionConfig
-    tracking: TrackingConfig
-    checkpoint: CheckpointConfig
-    experiment: ExperimentConfig
-    stop: StopConfig
-    eval: EvalConfig
+    algo: AlgoConfig = option("what is learnt and when updates happen")
+    env: EnvConfig = option("the game and its rules")
+    wrappers: WrappersConfig = option("what the agent sees of the game, stage by stage")
+    parallelism: ParallelismConfig = option("where experience comes from")
+    model: ModelConfig = option("the network")
+    optimizer: OptimizerConfig = option("how weights move")
+    replay: ReplayConfig = option("what is remembered, and how it is drawn")
+    exploration: ExplorationConfig = option("how actions are explored")
+    execution: ExecutionConfig = option("how the arithmetic is run: no_grad, precision, threads, compile")
+    tracking: TrackingConfig = option("progress bar, TensorBoard, W&B")
+    checkpoint: CheckpointConfig = option("what is saved, and how often")
+    experiment: ExperimentConfig = option("rungs of the ladder and recipes, one file each")
+    stop: StopConfig = option("no group: when a run ends")
+    eval: EvalConfig = option("no group: games played apart from training")
     num_envs: int = option("environments (in each actor)", ge=1, le=4096)
     seed: int = option("seed of everything random", ge=0, lt=2**32)
     device: str = option("where the learner runs", choices=("auto", "cpu", "cuda", "mps"))

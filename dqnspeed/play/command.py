@@ -1,7 +1,8 @@
-"""``python -m dqnspeed.play run=FOLDER``: plays a trained agent."""
+"""``python -m dqnspeed.play``: plays a trained agent."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -9,18 +10,23 @@ from dqnspeed.cli.app import fail, run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.envs import ActorError
 from dqnspeed.play.games import play
-from dqnspeed.play.options import PlayConfig
+from dqnspeed.play.options import NEWEST, PlayConfig
 from dqnspeed.play.results import keep
+from dqnspeed.runs.checkpoint import playable
+from dqnspeed.tracking.run_folder import newest_run
 
 COMMAND_LINE = CommandLine(
-    "python -m dqnspeed.play run=FOLDER [KEY=VALUE...]",
+    "python -m dqnspeed.play [run=FOLDER] [KEY=VALUE...]",
     "Watch a trained agent, record its games, and see what it scores.",
     PlayConfig,
 )
 
 
 def _main() -> None:
-    options, _ = COMMAND_LINE.read(sys.argv[1:] or ["--help"])
+    options, _ = COMMAND_LINE.read(sys.argv[1:])
+    if options.run == NEWEST:
+        options = dataclasses.replace(options, run=str(newest_run("run with something to play", playable)))
+        print(f"plays the newest run, {options.run}", flush=True)
     try:
         result = play(options)
     except ActorError as error:

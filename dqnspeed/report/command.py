@@ -1,4 +1,4 @@
-"""``python -m dqnspeed.report FOLDER...``: a table of runs, and a picture of their learning curves."""
+"""``python -m dqnspeed.report [FOLDER...]``: a table of runs, and a picture of their learning curves."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from dqnspeed.cli.app import run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import atomic
 from dqnspeed.tracking.run_folder import (
     HYDRA,
     HYDRA_OVERRIDES,
     METRICS,
     SUMMARY,
+    SWEEP,
     DamagedError,
+    newest_run,
     read_episodes,
     read_metrics,
     read_summary,
@@ -54,8 +57,8 @@ def _is_folder(argument: str) -> bool:
 
 
 COMMAND_LINE = CommandLine(
-    "python -m dqnspeed.report FOLDER... [KEY=VALUE...]",
-    "The table of the runs in FOLDER..., and their learning curves.",
+    "python -m dqnspeed.report [FOLDER...] [KEY=VALUE...]",
+    "The table of the runs in FOLDER..., by default of the newest run or sweep, and their learning curves.",
     ReportConfig,
     others="folders of runs and sweeps",
     is_other=_is_folder,
@@ -63,37 +66,65 @@ COMMAND_LINE = CommandLine(
 
 
 def runs_below(folders: Sequence[Path]) -> list[Path]:
-    """Folders of finished runs at or below ``folders``."""
-    return sorted({path.parent for folder in folders for path in folder.rglob(SUMMARY)})
+    """Folders of runs at or below ``folders``."""
+    return sorted({path.parent for folder in folders for name in (METRICS, SUMMARY) for path in folder.rglob(name)})
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """A run's summary, with ``label`` and ``kind`` computed if an older version did not write them.
+    """A run's summary, with ``label`` and ``kind`` computed if an older version did not write them; of a run without
+    one, what its last report says.
 
     Raises:
-        DamagedError: ``summary.json`` is damaged.
+        DamagedError: ``summary.json`` is damaged, or the configuration of a run without one.
     """
+    if not (folder / SUMMARY).exists():
+        return _so_far(folder)
     summary = read_summary(folder)
     for key, kind in NEEDED.items():
         if key not in summary or not isinstance(summary[key], kind):
             raise DamagedError(f"{folder / SUMMARY}: is damaged ({key} is {summary.get(key, 'missing')}).")
-    return summary if isinstance(summary.get("label"), str) else {**summary, **_named(folder, summary)}
+    if isinstance(summary.get("label"), str):
+        return summary
+    if not (folder / HYDRA_OVERRIDES).exists():
+        return {**summary, "label": summary["experiment"]}
+    return {**summary, **_named(summary, *_configuration(folder))}
 
 
-def _named(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
-    path = folder / HYDRA_OVERRIDES
-    if not path.exists():
-        return {"label": summary["experiment"]}
-    try:
-        overrides = [str(line) for line in OmegaConf.load(path)]
-        run = compose.from_hydra(resuming.load_run(folder))
-    except Exception as error:  # damaged YAML, or options that no longer exist
-        raise DamagedError(f"{folder / HYDRA}: is damaged ({' '.join(str(error).split())}).") from error
+def _so_far(folder: Path) -> dict[str, Any]:
+    run, overrides = _configuration(folder)
+    reports, _ = read_metrics(folder)
+    last = reports[-1] if reports else {}
+    summary = {
+        "experiment": run.experiment.name,
+        "kind": run.experiment.kind,
+        "seed": run.seed,
+        "solved": False,
+        "stopped_by": "running still, or killed",
+        "steps_per_second": last.get("perf/steps_per_second"),
+        "updates_per_second": last.get("perf/updates_per_second"),
+        "replay_ratio": last.get("perf/replay_ratio"),
+        "return_mean_100": last.get(MEAN),
+        "time_to_solve_s": None,
+    }
+    return {**summary, **_named(summary, run, overrides)}
+
+
+def _named(summary: dict[str, Any], run: RunConfig, overrides: Sequence[str]) -> dict[str, Any]:
     changed = compose.changed(run, overrides)
     return {
         "label": changes.label(summary["experiment"], overrides, changed),
         "kind": changes.kinds(summary["kind"], changed),
     }
+
+
+def _configuration(folder: Path) -> tuple[RunConfig, list[str]]:
+    """The configuration of a run, and the overrides that it was started with."""
+    path = folder / HYDRA_OVERRIDES
+    try:
+        overrides = [str(line) for line in OmegaConf.load(path)] if path.exists() else []
+        return compose.from_hydra(resuming.load_run(folder)), overrides
+    except Exception as error:  # damaged YAML, or options that no longer exist
+        raise DamagedError(f"{folder / HYDRA}: is damaged ({' '.join(str(error).split())}).") from error
 
 
 def table(summaries: Sequence[dict[str, Any]]) -> str:
@@ -183,7 +214,9 @@ def _main() -> None:
     options, others = COMMAND_LINE.read(sys.argv[1:])
     folders = [Path(other) for other in others]
     if not folders:
-        raise ConfigError("FOLDER: name folders of runs or sweeps, as in outputs multirun.")
+        newest = newest_run("run")
+        folders = [newest.parent if (newest.parent / SWEEP).exists() else newest]
+        print(f"dqnspeed: reports the newest, {folders[0]}", file=sys.stderr, flush=True)
     problems = 0
 
     def report_problem(sentence: str) -> None:
@@ -200,10 +233,7 @@ def _main() -> None:
         if not folder.is_dir():
             report_problem(f"{folder}: there is no such folder.")
         elif not runs_below([folder]):
-            report_problem(f"{folder}: holds no finished run (no {SUMMARY}).")
-        for path in folder.rglob(METRICS):
-            if runs_below([folder]) and not (path.parent / SUMMARY).exists():
-                print(f"dqnspeed: {path.parent}: is running still or was killed (no {SUMMARY}).", file=sys.stderr)
+            report_problem(f"{folder}: holds no run (no {METRICS}).")
     for folder in runs_below(folders):
         try:
             runs.append((folder, load(folder)))

@@ -229,6 +229,12 @@ def candidates(folder: Path) -> list[Path]:
     return [*folder.glob(f"final{SUFFIX}"), *sorted(folder.glob(f"step_*{SUFFIX}"), reverse=True)]
 
 
+def playable(folder: Path) -> bool:
+    """Whether the run in ``folder`` has saved a network, which can be played."""
+    best = folder / CHECKPOINTS / f"best{SUFFIX}"
+    return any(path.is_file() for path in [best, *candidates(folder / CHECKPOINTS)])
+
+
 def _take_arrays(node: Mapping[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> State:
     """``node`` without its arrays, which are put into ``arrays`` by their path."""
     rest: State = {}

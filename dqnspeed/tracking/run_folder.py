@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from dqnspeed.config.options import ConfigError
 
 METRICS, EPISODES, EVALUATIONS = "metrics.jsonl", "episodes.csv", "evaluations.csv"
 SUMMARY = "summary.json"
@@ -18,6 +21,7 @@ CHECKPOINTS, VIDEOS = "checkpoints", "videos"
 PLAYED, TABLE = "play.json", "table.png"
 TENSORBOARD, WANDB_ID = "tensorboard", "wandb/id.txt"
 LOCK = ".lock"
+RUNS = ("outputs", "multirun")  # where runs are unless hydra.run.dir or hydra.sweep.dir says otherwise
 SWEEP = "multirun.yaml"  # above the folders of the runs of a sweep
 
 # The columns of episodes.csv, and the types of their values.
@@ -35,6 +39,28 @@ class DamagedError(Exception):
 def holds_run(folder: Path) -> bool:
     """Whether a run has written there."""
     return (folder / METRICS).exists()
+
+
+def newest_run(what: str, is_one: Callable[[Path], bool] = holds_run) -> Path:
+    """The folder of the run in ``outputs/`` or ``multirun/`` here that reported last, training still or not.
+
+    Args:
+        what: in words, the runs that ``is_one`` is true of.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    reported = dict[Path, float]()
+    for metrics in (file for name in RUNS for file in Path(name).rglob(METRICS)):
+        with contextlib.suppress(OSError):  # it may be removed meanwhile, or not be ours to read
+            if metrics.is_file() and is_one(metrics.parent):
+                reported[metrics.parent] = metrics.stat().st_mtime
+    if not reported:
+        raise ConfigError(
+            f"{' and '.join(f'{name}/' for name in RUNS)}: hold no {what}; "
+            f"python -m dqnspeed.train experiment=speedrun makes one."
+        )
+    return max(reported, key=lambda folder: reported[folder])
 
 
 def read_summary(folder: Path) -> Row:

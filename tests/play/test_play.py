@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -141,7 +142,7 @@ def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, mon
 
 
 BAD = {
-    "": None,
+    "--help": None,
     "run=nowhere": "nowhere: there is no such folder.",
     "run=run checkpoint=nothing": "checkpoint=nothing: is not in run/checkpoints; there: ",
     "run=run window=true": "window=true: there is no display here; record=true writes videos instead.",
@@ -158,10 +159,26 @@ def test_play_answers_mistakes_in_one_sentence(line: str, atari: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
+def test_without_a_run_the_newest_with_something_to_play_is_played(atari: Path, tmp_path: Path) -> None:
+    result = play(tmp_path, "episodes=1")
+    assert result.returncode == 2 and result.stderr == (
+        "dqnspeed: outputs/ and multirun/: hold no run with something to play; "
+        "python -m dqnspeed.train experiment=speedrun makes one.\n"
+    )
+    run = tmp_path / "outputs" / "day" / "time"
+    shutil.copytree(atari / "run", run)
+    for name in ("outputs/later", "multirun/day/time/0"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "metrics.jsonl").touch()  # newer, and nothing to play yet
+    result = play(tmp_path, "episodes=1", "checkpoint=final")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("plays the newest run, outputs/day/time\n")
+    assert json.loads((run / "play.json").read_text())[-1]["games"]
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("episodes=2", "run: is missing; give run=VALUE, the folder of a run."),
         ("run=x episode=2", "episode=2: is no option (nearest: episodes); "),
         ("run=x episodes=0", "episodes=0: must be at least 1."),
         ("run=x epsilon=1.5", "epsilon=1.5: must be at most 1."),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from PIL import Image
 from dqnspeed import envs
 from dqnspeed.report import command as report
 from dqnspeed.report.command import curves, load, runs_below, table
+from dqnspeed.tracking.run_folder import read_metrics
 from dqnspeed.trainer import train
 
 
@@ -110,11 +112,53 @@ def test_a_folder_without_runs_is_named_beside_a_good_one(
     assert code == 1 and len(shown.splitlines()) == 3
     assert errors.splitlines() == [
         f"dqnspeed: {runs / 'gone'}: there is no such folder.",
-        f"dqnspeed: {runs / 'empty'}: holds no finished run (no summary.json).",
+        f"dqnspeed: {runs / 'empty'}: holds no run (no metrics.jsonl).",
     ]
-    (runs / "b" / "summary.json").unlink()
+
+
+def begin(folder: Path, *overrides: str) -> None:
+    """Make a run in ``folder`` one that is training still, and whose configuration is known."""
+    (folder / "summary.json").unlink()
+    (folder / ".hydra").mkdir()
+    (folder / ".hydra" / "overrides.yaml").write_text("".join(f"- {override}\n" for override in overrides))
+    (folder / ".hydra" / "config.yaml").write_text("num_envs: 2\nseed: 5\ndevice: auto\n")
+
+
+def test_a_run_without_a_summary_is_shown_as_far_as_it_came(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin(runs / "b", "num_envs=2", "seed=5")
+    code, shown, errors = run_report(monkeypatch, capsys, runs, f"curves={runs / 'curves.png'}")
+    assert code == 0 and errors == "" and (runs / "curves.png").exists()
+    (row,) = (line for line in shown.splitlines() if "num_envs=2" in line)
+    assert row.startswith("| `baseline num_envs=2` | changes the algorithm | 5 | ")
+    assert "**not finished: running still, or killed**" in row
+    assert f" | {read_metrics(runs / 'b')[0][-1]['episode/return_mean_100']:.1f} | " in row
+    (runs / "a" / "summary.json").unlink()
     code, shown, errors = run_report(monkeypatch, capsys, runs)
-    assert code == 0 and len(shown.splitlines()) == 3 and "is running still or was killed" in errors
+    assert code == 1 and len(shown.splitlines()) == 3  # nobody knows what a is
+    assert errors.startswith(f"dqnspeed: {runs / 'a' / '.hydra'}: is damaged (")
+
+
+def test_without_a_folder_the_newest_run_or_sweep_is_reported(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(runs)
+    code, shown, errors = run_report(monkeypatch, capsys)
+    assert (code, shown) == (2, "") and errors.startswith("dqnspeed: outputs/ and multirun/: hold no run; ")
+    shutil.copytree("a", "multirun/day/time/0")
+    shutil.copytree("a", "multirun/day/time/1")
+    Path("multirun/day/time/multirun.yaml").touch()
+    shutil.copytree("b", "outputs/day/time")
+    os.utime("outputs/day/time/metrics.jsonl", (1e9, 1e9))
+    code, shown, errors = run_report(monkeypatch, capsys)
+    assert code == 0 and len(shown.splitlines()) == 4
+    assert errors == "dqnspeed: reports the newest, multirun/day/time\n"
+    begin(Path("outputs/day/time"))
+    os.utime("outputs/day/time/metrics.jsonl")
+    code, shown, errors = run_report(monkeypatch, capsys)
+    assert code == 0 and len(shown.splitlines()) == 3 and "not finished" in shown
+    assert errors == "dqnspeed: reports the newest, outputs/day/time\n"
 
 
 def test_curves_of_cut_files_are_drawn_as_far_as_they_go(
@@ -156,6 +200,5 @@ def test_folders_and_options_are_distinguished(
             "curve=c.png",
         ): "curve=c.png: is no option (nearest: curves); give KEY=VALUE, where KEY is one of curves; "
         "or folders of runs and sweeps.",
-        (): "FOLDER: name folders of runs or sweeps, as in outputs multirun.",
     }.items():
         assert run_report(monkeypatch, capsys, *arguments) == (2, "", f"dqnspeed: {sentence}\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import Episode
 from dqnspeed.tracking.files import EpisodesCsv, JsonLines
 from dqnspeed.tracking.run_folder import (
@@ -15,6 +17,7 @@ from dqnspeed.tracking.run_folder import (
     SUMMARY,
     DamagedError,
     holds_run,
+    newest_run,
     read_episodes,
     read_metrics,
     read_summary,
@@ -49,3 +52,24 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
             (tmp_path / SUMMARY).write_text(content)
         with pytest.raises(DamagedError, match=re.escape(f"{tmp_path / SUMMARY}: is damaged (")):
             read_summary(tmp_path)
+
+
+def test_the_newest_run_is_the_one_that_reported_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sentence = "outputs/ and multirun/: hold no run to play; python -m dqnspeed.train experiment=speedrun makes one."
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        newest_run("run to play")
+    names = ["outputs/2026-03-01/12-00-00", "multirun/2026-02-01/12-00-00/1", "outputs/mine"]
+    for age, name in enumerate(names):
+        Path(name).mkdir(parents=True)
+        (Path(name) / METRICS).touch()
+        os.utime(Path(name) / METRICS, (1e9 - age, 1e9 - age))
+    assert newest_run("run") == Path(names[0])
+    os.utime(Path(names[1]) / METRICS)
+    Path(names[2], "play.json").touch()  # what is played since does not count
+    assert newest_run("run") == Path(names[1])
+    assert newest_run("run", lambda folder: folder.name == "mine") == Path(names[2])
+    Path("outputs/odd", METRICS).mkdir(parents=True)
+    Path("outputs/gone").mkdir()
+    Path("outputs/gone", METRICS).symlink_to("nowhere")
+    assert newest_run("run") == Path(names[1])

@@ -1,0 +1,187 @@
+"""The ways in: ``dqnspeed COMMAND``, its completion in a shell, and the targets of the Makefile."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TOY, environment
+from omegaconf import OmegaConf
+
+from dqnspeed.cli import front_door
+from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.cli.train import _next
+
+ROOT = Path(CONF_DIR).parent
+
+
+def run_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    """Exit code, output and complaints of ``dqnspeed ARGUMENT...``."""
+    monkeypatch.setattr(sys, "argv", ["dqnspeed", *arguments])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which a command sets for this whole process
+    code = 0
+    try:
+        front_door.main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_every_command_is_listed_with_a_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, shown, errors = run_here(monkeypatch, capsys, *arguments)
+    listed = re.findall(r"^  dqnspeed (\w+) +\w.+$", shown, re.M)
+    assert (code, errors) == (0, "") and listed == list(front_door.COMMANDS)
+    scripts = re.findall(r'^dqnspeed-(\w+) = "dqnspeed\.', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert sorted(scripts) == sorted(listed)
+    assert all(callable(importlib.import_module(f"dqnspeed.{name}").main) for name in listed)
+
+
+def test_its_version_is_that_of_the_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    versions = {run_here(monkeypatch, capsys, *words) for words in (["--version"], ["play", "--version"])}
+    assert len(versions) == 1
+    ((code, shown, errors),) = versions
+    assert (code, errors) == (0, "") and re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", shown)
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("trian", "trian: is no command (nearest: train); choose one of train, play, report, doctor, options."),
+        ("--resume", "--resume: is no command; choose one of train, play, report, doctor, options."),
+        (
+            "experiment=speedrun",
+            "experiment=speedrun: is no command; choose one of train, play, report, doctor, options; overrides come "
+            "after a command, as in dqnspeed train KEY=VALUE.",
+        ),
+    ],
+)
+def test_a_command_that_is_none_is_one_sentence(
+    word: str, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here(monkeypatch, capsys, word, "seed=1") == (2, "", f"dqnspeed: {sentence}\n")
+
+
+def test_a_command_gets_its_own_arguments(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, errors = run_here(monkeypatch, capsys, "play", "episode=3")
+    assert code == 2 and errors.startswith("dqnspeed: episode=3: is no option (nearest: episodes); ")
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the scripts that an installation writes."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name, module in (("dqnspeed", "dqnspeed.cli.front_door"), ("dqnspeed-train", "dqnspeed.cli.train")):
+        script = f"import sys\nfrom {module} import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+        (folder / name).write_text(f"#!{sys.executable}\n{script}")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("call", ["script", "module"])
+def test_it_trains_with_actor_processes_and_resumes(call: str, scripts: Path, tmp_path: Path) -> None:
+    door = [str(scripts / "dqnspeed")] if call == "script" else [sys.executable, "-m", "dqnspeed"]
+
+    def train(*overrides: str) -> str:
+        done = subprocess.run(
+            [*door, "train", *overrides],
+            cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    shown = train(*TOY, "parallelism=process", "stop.max_steps=60", "hydra.run.dir=it")
+    assert OmegaConf.load(tmp_path / "it" / ".hydra" / "hydra.yaml").hydra.job.name == "train"
+    assert shown.endswith(
+        "watch it:        python -m dqnspeed.play run=it\n"
+        "see its numbers: python -m dqnspeed.report it\n"
+        f"try other seeds: python -m dqnspeed.train {shlex.join(['-m', *TOY])} parallelism=process stop.max_steps=60 "
+        "seed=1,2,3\n"
+    )
+    train("resume=it", "stop.max_steps=120")
+    assert json.loads((tmp_path / "it" / "summary.json").read_text())["agent_steps"] >= 120
+
+
+def test_what_comes_next_repeats_the_run_s_own_overrides(tmp_path: Path) -> None:
+    folder = tmp_path / "of mine"
+    lines = list(_next(folder, ["experiment=ppo", "seed=3", "env.kwargs={a: 1}", "num_envs=2", "num_envs=4"]))
+    assert lines == [
+        f"see its numbers: python -m dqnspeed.report '{folder}'",
+        "try other seeds: python -m dqnspeed.train -m experiment=ppo 'env.kwargs={a: 1}' num_envs=4 seed=1,2,3",
+    ]
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "final.safetensors").touch()
+    assert next(_next(folder, [])) == f"watch it:        python -m dqnspeed.play 'run={folder}'"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_and_overrides(scripts: Path, tmp_path: Path) -> None:
+    env = {**environment(), "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PS1": "$ ", "TERM": "dumb"}
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        cwd=tmp_path, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+    ) as bash:  # fmt: skip
+        try:
+            for name in ("dqnspeed", "dqnspeed-train"):
+                os.write(master, f'eval "$({name} -sc install=bash)"\n'.encode())
+            os.write(master, b"echo rea''dy\n")
+            read_until(master, "ready\r\n")
+            for typed, completed in {
+                "dqnspeed opt": "dqnspeed options",
+                "dqnspeed train experiment=speedrun_a": "experiment=speedrun_a3c",
+                "dqnspeed-train algo=ppo algo.normal": "algo.normalize_advantage=",
+            }.items():
+                os.write(master, f"{typed}\t".encode())
+                read_until(master, completed)
+                os.write(master, b"\x15")  # empties the line
+        finally:
+            bash.kill()
+            os.close(slave)
+            os.close(master)
+
+
+def read_until(terminal: int, text: str) -> None:
+    seen, deadline = "", time.monotonic() + 60
+    while text not in seen:
+        assert time.monotonic() < deadline, seen
+        if select.select([terminal], [], [], 1)[0]:
+            seen += os.read(terminal, 4096).decode()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["train"], "train experiment=speedrun"),
+        (["train", "ARGS=num_envs=3 seed=1"], "train experiment=speedrun num_envs=3 seed=1"),
+        (["train", "ARGS=-m seed=1,2"], "train -m seed=1,2 experiment=speedrun"),
+        (["train", "ARGS=experiment=ppo seed=1"], "train experiment=ppo seed=1"),
+        (["train", "ARGS=resume=outputs/it"], "train resume=outputs/it"),
+        (["play"], "play"),
+        (["play", "ARGS=record=true"], "play record=true"),
+        (["report"], "report"),
+        (["report", "ARGS=outputs curves=a.png"], "report outputs curves=a.png"),
+    ],
+)
+def test_make_calls_the_commands(words: list[str], command: str) -> None:
+    shown = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1].split()[1:] == ["-m", *f"dqnspeed.{command}".split()]

@@ -1,0 +1,234 @@
+"""The reference of options is complete, and what it says is what a run is composed with."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import TESTS, environment, make_run
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.config.options import leaves
+from dqnspeed.config.registry import GROUPS
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.options import command, pages, reference
+from dqnspeed.options.reference import Key, brings, defaults_in_words, keys, keys_of, meanings, sections, written
+
+EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
+FILES = sorted(path for path in Path(CONF_DIR).rglob("*.yaml") if path.stem != "reward_bounds")
+SMALL = [*GROUPS, "execution", "checkpoint", "stop", "eval", "run"]
+
+
+def keys_in(path: Path) -> Iterator[str]:
+    """The keys that an option file sets."""
+    cfg = OmegaConf.to_container(OmegaConf.load(path))
+    assert isinstance(cfg, dict)
+    everywhere = path.parent == Path(CONF_DIR) or "@package _global_" in path.read_text()
+    for key, value in cfg.items():
+        if not everywhere:
+            yield f"{path.parent.name}.{key}"
+        elif isinstance(value, dict):
+            yield from (f"{key}.{leaf}" for leaf in value)
+        else:
+            yield str(key)
+
+
+def test_every_option_of_every_schema_says_what_it_is_and_takes() -> None:
+    hints = [field.type for field in dataclasses.fields(RunConfig)]
+    schemas = [known for group in GROUPS.values() for known in group.options.values()]
+    assert len(hints) == 17 and len(schemas) > 25
+    for schema in (RunConfig, *schemas):
+        for field in dataclasses.fields(schema):
+            assert field.metadata["about"], f"{schema.__name__}.{field.name}"
+    for section in sections():
+        for name, about in meanings(section).items():
+            assert about, name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_key_of_the_files_is_in_the_reference(path: Path) -> None:
+    known = {name for section in sections() for name in meanings(section)}
+    assert {key for key in keys_in(path) if not key.startswith("hydra.") and not key.endswith("defaults")} <= known
+    if path.parent.name in sections():
+        assert sections()[path.parent.name].options[path.stem], "says nothing of itself"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_the_defaults_are_those_that_a_run_is_composed_with(name: str) -> None:
+    section = sections()[name]
+    for override in section.overrides:
+        run = make_run(*filter(None, [override]))
+        own = {key: value for key, value, _ in leaves(run) if (key.partition(".")[0] if "." in key else "run") == name}
+        option = override.partition("=")[2]
+        told = {key.name: key.defaults[option] for key in keys(name) if option in key.defaults}
+        root = OmegaConf.create(dataclasses.asdict(run))
+        assert {key: resolved(root, value) for key, value in told.items()} == own
+
+
+def resolved(root: Any, value: Any) -> Any:
+    """A value as files write it, with what it refers to."""
+    root["told"] = value
+    plain = OmegaConf.to_container(root, resolve=True)
+    return plain["told"]  # type: ignore[index, call-overload]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_what_an_experiment_brings_makes_the_same_run(experiment: str) -> None:
+    run, same = make_run(f"experiment={experiment}"), make_run(*brings("experiment", experiment))
+    bound = run.experiment.pong_bound  # which its own bound follows
+    if bound is not None:
+        same = make_run(*brings("experiment", experiment), f"experiment.pong_bound={bound}")
+    assert dataclasses.replace(same, experiment=run.experiment) == run
+
+
+def test_every_experiment_of_ours_says_for_itself_how_long_it_takes() -> None:
+    for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"):
+        assert "usual" in OmegaConf.load(path).experiment, path.stem
+    for name in ("baseline", "speedrun"):
+        assert make_run(f"experiment={name}").experiment.usual
+
+
+def test_what_is_computed_is_in_words() -> None:
+    for value, words in {
+        "${mul:32,${num_envs}}": "32 × num_envs",
+        "${algo.entropy}": "algo.entropy",
+        "${mine:${a.b},2}": "mine(a.b,2)",
+        "auto": "auto",
+    }.items():
+        assert written(value) == words
+    values = {
+        "null": None,
+        "true": True,
+        "1e-08": 1e-8,
+        "[[32,8],[64,4]]": [[32, 8], [64, 4]],
+        "{a: null}": {"a": None},
+    }
+    assert [written(value) for value in values.values()] == list(values)
+
+
+def test_a_default_that_most_options_share_stands_first() -> None:
+    section = dataclasses.replace(sections()["algo"], options={"a": "", "b": "", "c": ""})
+
+    def shown(**defaults: Any) -> str:
+        return defaults_in_words(Key("algo.x", "", "", defaults), section)
+
+    assert shown(a=1, b=1, c=1) == "1"
+    assert shown(a=1, b=2, c=1) == "1; 2 (b)"
+    assert shown(a=1, b=2, c=3) == "1 (a); 2 (b); 3 (c)"
+    assert shown(a=1, b=1) == "1 (a, b)"  # c has no such key
+
+
+def show(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[int, list[str], str]:
+    """Exit code, lines and complaints of ``dqnspeed.options WORD...``."""
+    monkeypatch.setattr(sys, "argv", ["dqnspeed-options", *words])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    code = 0
+    try:
+        command.main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    out, errors = capsys.readouterr()
+    return code, out.splitlines(), errors
+
+
+TOLD = {
+    "": [
+        "exploration  how actions are explored  linear, noisy",
+        "run  what stands in no group  num_envs, seed, device",
+    ],
+    "stop": ["stop.window  finished games the mean is taken over [a whole number, at least 1]  100"],
+    "seed": ["seed  seed of everything random", "default 0"],
+    "exploration.sigma0": ["exploration=noisy  0.5"],
+    "exploration.sigma0=0.1": ["exploration=noisy  0.5"],
+    "replay=prioritized": ["replay.beta  0.4  ", "replay.capacity  100000  "],
+    "algo=ppo": ["algo.clip  0.1  how far the probability ratio may move [a number, more than 0]", "num_envs  8"],
+    "experiment=speedrun": ["Kind: changes the task, changes the algorithm.", "wrappers.frame_skip  8"],
+    "CAPACITY": ["replay.capacity  transitions kept, all environments together [a whole number, at least 2]  100000"],
+    "the mean is": ["stop.window  finished games the mean is taken over "],
+}
+
+
+@pytest.mark.parametrize("words", TOLD)
+@pytest.mark.slow
+def test_piped_it_is_plain_and_complete(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, shown, errors = show(monkeypatch, capsys, *words.split())
+    assert (code, errors) == (0, "")
+    plain = [re.sub("  +", "  ", line) for line in shown]
+    for line in TOLD[words]:
+        assert any(one.startswith(line) for one in plain), (line, shown)
+    assert not any("\x1b" in line or line != line.rstrip() for line in shown)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("algo.clp", "algo.clp: no option has this name or description (nearest: algo.clip, "),
+        ("xyzzy", "xyzzy: no option has this name or description."),
+        ("algo=pp0", "algo=pp0: there is no such option (nearest: ppo); choose one of a2c, "),
+        ("--algo", "--algo: is no option"),
+    ],
+)
+def test_unknown_words_are_one_sentence(
+    words: str, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, shown, errors = show(monkeypatch, capsys, words)
+    assert code == 2 and not shown and errors.startswith(f"dqnspeed: {sentence}") and errors.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_it_fits_into_a_narrow_terminal_and_loses_nothing() -> None:
+    def drawn(width: int) -> str:
+        console = Console(file=io.StringIO(), width=width, color_system=None)
+        console.print(pages.option(sections()["algo"], "ppo"))
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    assert max(map(len, drawn(46).splitlines())) <= 46
+    assert sorted(re.sub(r"\s", "", drawn(46))) == sorted(re.sub(r"\s", "", drawn(10_000)))
+
+
+@pytest.mark.slow
+def test_the_markdown_has_a_heading_a_group_and_an_anchor_a_key() -> None:
+    lines = reference.markdown().splitlines()
+    assert [line[3:] for line in lines if line.startswith("## ")] == list(sections())
+    anchors = re.findall(r'<a id="([\w.]+)"></a>`([\w.]+)`', "\n".join(lines))
+    assert [one for one, _ in anchors] == [two for _, two in anchors]
+    assert sorted(one for one, _ in anchors) == sorted(name for section in sections() for name in meanings(section))
+    rows = [re.sub(r"\\\|", "", line) for line in lines if line.startswith("|")]
+    assert {line.count("|") for line in rows} == {4, 5}  # three columns for options, four for keys
+    assert any(line.startswith("| `speedrun` |") and "`wrappers.frame_skip=8`" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_options_of_a_plugin_are_told(tmp_path: Path) -> None:
+    path = TESTS.parent / "examples" / "plugin"
+    env = {**environment(), "DQNSPEED_PLUGINS": "dqnspeed_example", "PYTHONPATH": str(path)}
+    for word, line in {"replay=recent": "replay.draws ", "replay": "replay=recent "}.items():
+        done = subprocess.run(
+            [sys.executable, "-m", "dqnspeed.options", word],
+            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0 and f"\n{line}" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_every_default_of_an_experiment_and_a_game_is_told() -> None:
+    for name in ("speedrun", "baseline"):
+        assert {key.name for key in keys_of("experiment", name)} == set(meanings("experiment"))
+    (alien,) = (key for key in keys_of("env", "alien") if key.name == "env.id")
+    assert alien.defaults == {"alien": "AlienNoFrameskip-v4"}
