@@ -8,7 +8,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help install train play ladder gpu test quick lint format clean
+.PHONY: help install train play ladder docs docs-serve gpu test quick lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo 'make quick      the same with the quick tests alone: about a minute'
 	@echo 'make install    the shared first step: $(VENV) with dqnspeed in it'
 	@echo 'make ladder     every rung for 75 seconds, then the table (ARGS as above)'
+	@echo 'make docs       the documentation as a site, in site/; make docs-serve shows it while it is written'
 	@echo 'make lint       ruff, mypy and the contract of imports'
 	@echo 'make format     ruff, mending what it can'
 
@@ -51,6 +52,16 @@ ladder: install
 	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.25 tracking=local \
 	  $(ARGS)
 	$(BIN)/python -m dqnspeed.report $$(ls -td multirun/*/*/ | head -n 1)
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m mkdocs build --strict
+
+docs-serve: $(VENV)/.installed-docs
+	$(BIN)/python -m mkdocs serve
 
 # On Linux the torch of PyPI is a CUDA build; constraints.txt pins the one that the tests on CPUs ran with.
 GPU_VENV ?= .venv-gpu
