@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import griffe
 from latex2mathml.converter import convert
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +44,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(content: str, **_: Any) -> str:
     """Turn LaTeX into MathML, and roles in docstrings into code."""
     return EQUATION.sub(_mathml, ROLE.sub(r"<code>\1</code>", content))
+
+
+class FunctionBeforeModule(griffe.Extension):
+    """Documents the function ``dqnspeed.train``, and not the module of this name."""
+
+    def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
+        if mod.path == "dqnspeed":
+            self._train = mod.members["train"]
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        if pkg.path == "dqnspeed":
+            pkg.set_member("train", self._train)
 
 
 def _mathml(found: re.Match[str]) -> str:
