@@ -104,4 +104,4 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(GPU_VENV)
+	rm -rf $(VENV) $(GPU_VENV) site
