@@ -9,7 +9,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help install train play report ladder gpu test quick lint format clean
+.PHONY: help install train play report ladder docs docs-serve gpu test quick lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make quick      the same with the quick tests alone: about a minute'
 	@echo 'make install    the shared first step: $(VENV) with dqnspeed in it'
 	@echo 'make ladder     every rung for 75 seconds, then the table (ARGS as above)'
+	@echo 'make docs       the documentation as a site, in site/; make docs-serve shows it while it is written'
 	@echo 'make lint       ruff, mypy and the contract of imports'
 	@echo 'make format     ruff, mending what it can'
 
@@ -59,6 +60,16 @@ ladder: install
 	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.25 tracking=local \
 	  $(ARGS)
 	$(BIN)/python -m dqnspeed.report
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m mkdocs build --strict
+
+docs-serve: $(VENV)/.installed-docs
+	$(BIN)/python -m mkdocs serve
 
 # On Linux the torch of PyPI is a CUDA build; constraints.txt pins the one that the tests on CPUs ran with.
 GPU_VENV ?= .venv-gpu
@@ -101,4 +112,4 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(GPU_VENV)
+	rm -rf $(VENV) $(GPU_VENV) site

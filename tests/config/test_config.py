@@ -115,14 +115,19 @@ def test_rungs_differ_from_the_baseline_in_what_they_name() -> None:
 
 
 def documented() -> dict[str, dict[str, object]]:
-    """The values under `here` in docs/numbers.md: of each command line, by key."""
+    """The values under `here` in tables of the documentation: of each command line, which heads its table, by key."""
     rows: dict[str, dict[str, object]] = {}
-    for line in (CONF.parent / "docs" / "numbers.md").read_text().splitlines():
-        cells = [cell.strip().strip("`") for cell in line.split("|")]
-        if len(cells) == 7 and cells[1] not in ("command line", "---"):
-            keys = rows.setdefault(cells[1] or [*rows][-1], {})
-            if cells[2]:
-                keys[cells[2]] = yaml.safe_load(cells[4])
+    for page in ("ladder", "family"):
+        command = None
+        for line in (CONF.parent / "docs" / f"{page}.md").read_text().splitlines():
+            cells = [cell.strip().strip("`") for cell in line.split("|")]
+            if len(cells) != 6:
+                command = None
+            elif cells[3] == "here":
+                command = cells[1]
+                rows[command] = {}
+            elif command is not None and cells[1] != "---":
+                rows[command][cells[1]] = yaml.safe_load(cells[3])
     return rows
 
 

@@ -1,0 +1,186 @@
+"""The documentation: its commands, its links, and the site that is built of it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import TESTS, make_run
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from dqnspeed.cli.errors import explain, is_user_error
+from dqnspeed.cli.preflight import check_run
+from dqnspeed.config.schema import RunConfig
+
+ROOT = TESTS.parent
+DOCS = ROOT / "docs"
+PAGES = [
+    str(page.relative_to(ROOT)) for page in (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md")))
+]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
+LINK = re.compile(r"\[[^\[\]]*\]\(([^)\s]+)\)")
+OURS = re.compile(r"(?:python -m )?dqnspeed[-. ](\w[\w.]*)")
+# Where the command lines of commands are that take KEY=VALUE.
+COMMANDS = {
+    "play": "dqnspeed.play.command",
+    "report": "dqnspeed.report.command",
+    "doctor": "dqnspeed.doctor.command",
+    "doctor.gpu": "dqnspeed.doctor.gpu",
+    "options": "dqnspeed.options.command",
+}
+# Options of the example package, GROUP=NAME, with which tests/test_plugins.py trains.
+EXAMPLE = {
+    f"{group}={name}"
+    for path in (ROOT / "examples").rglob("*.py")
+    for group, name in re.findall(r'@register\("(\w+)", "(\w+)"\)', path.read_text())
+}
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def prose_of(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return FENCE.sub("", page.read_text())
+
+
+def commands(name: str, language: str) -> Iterator[tuple[str, list[str]]]:
+    """The command lines of a page's blocks in one language, without comments and variables; and the lines below."""
+    for found, block in FENCE.findall(text_of(name)):
+        lines = block.replace("\\\n", " ").splitlines() if found == language else []
+        for number, line in enumerate(lines, 1):
+            if language == "bash" or line.startswith("$ "):
+                for command in re.sub(r"(^|\s)#.*", "", line.removeprefix("$ ")).split(" && "):
+                    yield re.sub(r"^(\w+=\S+\s+)*", "", command.strip()), lines[number:]
+
+
+def check(command: str) -> list[RunConfig]:
+    """Compose or parse a command; a mistake raises what the command would say, and an unknown command fails.
+
+    Returns:
+        The runs that it would train or look at.
+    """
+    ours = OURS.match(command)
+    words = shlex.split(command[ours.end() :] if ours else command)
+    if ours and ours[1] == "train":
+        return composed(words)
+    if ours:
+        _, others = importlib.import_module(COMMANDS[ours[1]]).COMMAND_LINE.read(words)
+        return composed(others) if ours[1] == "doctor" else []
+    if words and words[0] == "make":
+        check_make(*words[1:])
+    elif words[:2] == ["pip", "install"]:
+        check_install(words[2:])
+    elif words and words[0] == "cd":
+        assert words[1] == "dqnspeed" or (ROOT / words[1]).is_dir(), command
+    elif words[:3] == ["python", "-m", "pytest"]:
+        assert (ROOT / words[3]).is_file(), command
+    else:
+        assert not words or words[:2] == ["git", "clone"] or words[0] == "eval", f"{command}: is not known here"
+    return []
+
+
+def composed(arguments: Sequence[str]) -> list[RunConfig]:
+    """The run; of a sweep, runs with every value of it, but not every combination."""
+    given = [word for word in arguments if word not in EXAMPLE and word != "-m" and not word.startswith("resume=")]
+    choices = []
+    for word, override in zip(given, OverridesParser.create().parse_overrides(given), strict=True):
+        assert "-m" in arguments or not override.is_sweep_override(), word
+        values = override.sweep_string_iterator() if override.is_sweep_override() else []
+        choices.append([f"{override.key_or_group}={value}" for value in values] or [word])
+    jobs = range(max(map(len, choices), default=1))
+    return [make_run(*(values[job % len(values)] for values in choices)) for job in jobs]
+
+
+def check_make(target: str, *variables: str) -> None:
+    makefile = text_of("Makefile")
+    assert re.search(rf"^{target}:", makefile, re.M), f"make {target}: there is no such target"
+    for variable in variables:
+        name, _, value = variable.partition("=")
+        assert re.search(rf"^{name} *\?=", makefile, re.M), variable
+        if name == "ARGS":
+            check(f"python -m dqnspeed.{target} {value}")
+
+
+def check_install(packages: Sequence[str]) -> None:
+    for package in packages:
+        extra = re.fullmatch(r"dqnspeed\[(\w+)\]", package)
+        assert extra is None or f"\n{extra[1]} = [" in text_of("pyproject.toml"), package
+        assert not package.startswith("./") or (ROOT / package).is_dir(), package
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_composes_or_is_parsed(name: str) -> None:
+    for command, _ in commands(name, "bash"):
+        check(command)
+    for command in re.findall(r"`((?:python -m dqnspeed|dqnspeed |make |pip install )[^`…]*)`", prose_of(ROOT / name)):
+        check(command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_a_command_that_is_refused_says_what_is_printed_below_it(name: str) -> None:
+    for command, lines in commands(name, "console"):
+        try:
+            runs = check(command)
+            if "dqnspeed.train" in command:
+                check_run(*runs)
+        except Exception as error:
+            if not is_user_error(error):
+                raise
+            assert lines == [f"dqnspeed: {explain(error)}"]
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", prose_of(page), re.M)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading.lower())) for heading in headings}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_to_a_file_and_a_heading(name: str) -> None:
+    page = ROOT / name
+    documented = tuple(re.findall(r"^::: (\S+)", text_of("docs/api.md"), re.M))
+    for link in LINK.findall(prose_of(page)):
+        if not link.startswith("https://"):
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            assert target.exists() and target.is_relative_to(ROOT), link
+            assert not anchor or anchor in anchors(target) or anchor.startswith(documented), link
+
+
+def pages_of(nav: list[dict[str, str | list]]) -> Iterator[str]:
+    for entry in nav:
+        for page in entry.values():
+            yield from pages_of(page) if isinstance(page, list) else [page]
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    config = yaml.safe_load(text_of("mkdocs.yml"))
+    left_out = config["exclude_docs"].split()
+    pages = [page.name for page in sorted(DOCS.glob("*.md")) if page.name not in left_out]
+    assert sorted(pages_of(config["nav"])) == pages
+
+
+@pytest.mark.slow
+def test_the_site_is_built_and_asks_nothing_of_other_hosts(tmp_path: Path) -> None:
+    if any(importlib.util.find_spec(name) is None for name in ("material", "mkdocstrings_handlers", "latex2mathml")):
+        pytest.skip("needs what pip install 'dqnspeed[docs]' brings")
+    call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    for page in tmp_path.rglob("*.html"):
+        text = page.read_text()
+        assert not re.search(r"<(?!a\b)\w[^>]* (?:src|href)=[\"']?(?:https?:)?//", text), page
+        assert "arithmatex" not in text, page  # an equation that did not become MathML
+    for style in tmp_path.rglob("*.css"):
+        assert not re.search(r"(?:url\(|@import )[\"']?(?:https?:)?//", style.read_text()), style
