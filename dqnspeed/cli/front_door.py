@@ -6,8 +6,8 @@ import importlib
 import os
 import sys
 
-from dqnspeed import about
 from dqnspeed.config.options import nearest
+from dqnspeed.system.version import about
 
 COMMANDS = {
     "train": "train an agent; everything is an override, GROUP=OPTION or KEY=VALUE",
