@@ -147,7 +147,7 @@ def test_a_network_of_a_plugin_that_is_gone_is_no_label() -> None:
     stored = OmegaConf.create({"model": {"name": "fourier", "waves": 64}})
     with pytest.raises(ConfigError, match=r"^model=fourier: .*plugin"):
         upgraded(stored)
-    stored.model = {"name": "anything", "hidden": [8]}
+    stored.model = {"name": "anything", "hidden": [8], "conv": []}
     assert upgraded(stored).model.name == "anything"
 
 
