@@ -354,26 +354,14 @@ def test_a_run_that_breaks_raises_and_says_how(tmp_path: Path) -> None:
     assert dqnspeed.read(tmp_path).summary["stopped_by"] == "error"
 
 
-SCRIPT = """
-import dqnspeed
-overrides = {overrides!r}
-{guard}dqnspeed.train(overrides, folder="run")
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["guarded", "unguarded", "without a file"])
-def test_actor_processes_of_a_script(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("guard", ["if __name__ == '__main__': ", ""])
+def test_actor_processes_of_a_script_need_a_guard(guard: str, tmp_path: Path) -> None:
     overrides = [*TOY, "parallelism=process", "stop.max_steps=100"]
-    guard = "if __name__ == '__main__': " if how == "guarded" else ""
-    code = SCRIPT.format(overrides=overrides, guard=guard)
-    script = tmp_path / "script.py"
-    script.write_text(code)
-    arguments = ["-"] if how == "without a file" else [str(script)]
+    (tmp_path / "script.py").write_text(f"import dqnspeed\n{guard}dqnspeed.train({overrides!r}, folder='run')\n")
     result = subprocess.run(
-        [sys.executable, *arguments], input=code, cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        timeout=120,
-    )  # fmt: skip
-    assert (result.returncode == 0) == (how != "unguarded"), result.stderr
-    assert ("call it under if __name__ == '__main__'" in result.stderr) == (how == "unguarded")
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+    )
+    assert (result.returncode == 0) == bool(guard), result.stderr
+    assert ("call it under if __name__ == '__main__'" in result.stderr) == (not guard)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "script.py"]
