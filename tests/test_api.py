@@ -6,13 +6,13 @@ import contextlib
 import doctest
 import importlib
 import json
+import logging
 import os
 import random
 import signal
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,17 +50,15 @@ def undisturbed() -> Iterator[None]:
     def state() -> list[Any]:
         drawn = [random.random(), np.random.random(), torch.rand(()).item()]  # noqa: NPY002
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-        return [drawn, handlers, torch.get_num_threads(), cv2.getNumThreads(), Path.cwd(), list(warnings.filters)]
+        return [drawn, handlers, torch.get_num_threads(), Path.cwd(), logging.root.handlers, logging.root.level]
 
-    kept = random.getstate(), np.random.get_state(), torch.get_rng_state(), cv2.getNumThreads()  # noqa: NPY002
-    cv2.setNumThreads(2)
+    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     before = state()
     random.setstate(kept[0])
     np.random.set_state(kept[1])  # noqa: NPY002
     torch.set_rng_state(kept[2])
     yield
     assert state() == before
-    cv2.setNumThreads(kept[3])
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +250,8 @@ def test_an_agent_takes_the_observations_it_was_trained_on_and_no_others(trained
     before = torch.get_rng_state()
     agent = dqnspeed.load(str(trained), checkpoint="final", device="cpu")
     assert torch.equal(before, torch.get_rng_state()) and agent.checkpoint.name == "final.safetensors"
-    assert (agent.outputs, agent.agent_steps, agent.config.env.id) == ("action values", 2000, "CartPole-v1")
+    assert agent.agent_steps == dqnspeed.read(trained).summary["agent_steps"] >= 2000
+    assert (agent.outputs, agent.config.env.id) == ("action values", "CartPole-v1")
     batch = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
     values = agent.values(batch)
     assert values.shape == (5, 2) and values.dtype == np.float32
@@ -278,7 +277,7 @@ def test_an_agent_takes_the_observations_it_was_trained_on_and_no_others(trained
     {"ppo": "logits of the policy", "c51": "action values", "q_learning": "action values"}.items(),
 )
 def test_an_agent_of_any_algorithm_looks_at_a_game(algo: str, outputs: str, tmp_path: Path) -> None:
-    game = ["env=frozen_lake"] if algo == "q_learning" else ["env.id=Catch-v0", "wrappers=none", "model=board"]
+    game = ["env=frozen_lake"] if algo == "q_learning" else ["env.id=toy_envs:Catch-v0", "wrappers=none", "model=board"]
     results = dqnspeed.train(
         [*TOY[5:], *game, f"algo={algo}", "stop.reward_bound=null", "stop.max_steps=200"], folder=tmp_path
     )
@@ -301,7 +300,9 @@ def toy(*overrides: str) -> list[str]:
 @pytest.mark.parametrize("parallelism", ["serial", "process"])
 def test_an_interrupted_training_is_saved_returned_and_resumed(parallelism: str, tmp_path: Path) -> None:
     with undisturbed(), once_reported(tmp_path, lambda: os.kill(os.getpid(), signal.SIGINT)):
+        cv2.setNumThreads(2)
         results = dqnspeed.train(toy(f"parallelism={parallelism}"), folder=tmp_path)
+    assert cv2.getNumThreads() == 2
     steps = results.summary["agent_steps"]
     assert results.summary["stopped_by"] == "SIGINT" and len(results.metrics) >= 3
     overrides = [f"resume={tmp_path}", f"stop.max_steps={steps + 50}"]
@@ -348,31 +349,19 @@ def test_a_thread_trains_into_a_new_folder_each_time(tmp_path: Path, monkeypatch
 
 @pytest.mark.slow
 def test_a_run_that_breaks_raises_and_says_how(tmp_path: Path) -> None:
-    with undisturbed(), pytest.raises(dqnspeed.RunError, match="the toy broke"):
-        dqnspeed.train([*TOY, "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise}"], folder=tmp_path)
+    with undisturbed(), pytest.raises(dqnspeed.RunError, match="is not finite"):
+        dqnspeed.train([*TOY, "optimizer.lr=1e30"], folder=tmp_path)
     assert dqnspeed.read(tmp_path).summary["stopped_by"] == "error"
 
 
-SCRIPT = """
-import dqnspeed
-overrides = {overrides!r}
-{guard}dqnspeed.train(overrides, folder="run")
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["guarded", "unguarded", "without a file"])
-def test_actor_processes_of_a_script(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("guard", ["if __name__ == '__main__': ", ""])
+def test_actor_processes_of_a_script_need_a_guard(guard: str, tmp_path: Path) -> None:
     overrides = [*TOY, "parallelism=process", "stop.max_steps=100"]
-    guard = "if __name__ == '__main__': " if how == "guarded" else ""
-    code = SCRIPT.format(overrides=overrides, guard=guard)
-    script = tmp_path / "script.py"
-    script.write_text(code)
-    arguments = ["-"] if how == "without a file" else [str(script)]
+    (tmp_path / "script.py").write_text(f"import dqnspeed\n{guard}dqnspeed.train({overrides!r}, folder='run')\n")
     result = subprocess.run(
-        [sys.executable, *arguments], input=code, cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        timeout=120,
-    )  # fmt: skip
-    assert (result.returncode == 0) == (how != "unguarded"), result.stderr
-    assert ("call it under if __name__ == '__main__'" in result.stderr) == (how == "unguarded")
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+    )
+    assert (result.returncode == 0) == bool(guard), result.stderr
+    assert ("call it under if __name__ == '__main__'" in result.stderr) == (not guard)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "script.py"]
