@@ -97,6 +97,7 @@ def _begin(
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)
+    sys.path[:0] = [str(folder), *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), number)
     warnings.simplefilter("ignore")

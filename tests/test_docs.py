@@ -19,6 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import check_run
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.options.reference import meanings, sections
 
 ROOT = TESTS.parent
 DOCS = ROOT / "docs"
@@ -185,3 +186,15 @@ def test_the_site_is_built_and_asks_nothing_of_other_hosts(tmp_path: Path) -> No
         assert "arithmatex" not in text, page  # an equation that did not become MathML
     for style in tmp_path.rglob("*.css"):
         assert not re.search(r"(?:url\(|@import )[\"']?(?:https?:)?//", style.read_text()), style
+    check_options((tmp_path / "options" / "index.html").read_text())
+
+
+def check_options(page: str) -> None:
+    """A heading a group, an anchor a key, and three columns for options and four for keys."""
+    assert re.findall(r'<h2 id="(\w+)">', page) == list(sections())
+    anchors = re.findall(r'<a id="([\w.]+)"></a><code>([\w.]+)</code>', page)
+    assert [one for one, _ in anchors] == [two for _, two in anchors]
+    assert sorted(one for one, _ in anchors) == sorted(name for section in sections() for name in meanings(section))
+    rows = re.findall(r"<tr>.*?</tr>", page, re.S)
+    assert {len(re.findall(r"<t[dh]", row)) for row in rows} == {3, 4}
+    assert any("<code>speedrun</code>" in row and "<code>wrappers.frame_skip=8</code>" in row for row in rows)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import forked
 import gymnasium
 import numpy as np
 import pytest
@@ -65,10 +66,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def call(*words: str, cwd: Path, path: Path | str = "", plugins: str = "") -> subprocess.CompletedProcess[str]:
-    """``python ...`` in ``cwd`` with the packages installed in ``path`` and ``DQNSPEED_PLUGINS=plugins``."""
+def call(
+    *words: str, cwd: Path, path: Path | str = "", plugins: str = "", forks: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """``python ...`` in ``cwd`` with the packages installed in ``path`` and ``DQNSPEED_PLUGINS=plugins``.
+
+    Args:
+        forks: a module, in a copy of a process that has its imports, which takes less time, and as any child of
+            another process says nothing of plugins.
+    """
     env = {**environment(), "DQNSPEED_PLUGINS": plugins}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(path), env["PYTHONPATH"])))
+    if forks and words[0] == "-m":
+        return forked.run(*words[1:], cwd=cwd, env=env, timeout=240)
     return subprocess.run([sys.executable, *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=240)
 
 
@@ -107,7 +117,7 @@ def test_a_run_with_an_option_of_each_kind_trains_and_tells_them(trained: Path) 
 
 @pytest.mark.slow
 def test_actor_processes_find_the_classes_of_a_plugin(site: Path, tmp_path: Path) -> None:
-    done = call("-m", "dqnspeed.train", *FEW, *OWN, "parallelism=process", cwd=tmp_path, path=site)
+    done = call("-m", "dqnspeed.train", *FEW, *OWN, "parallelism=process", cwd=tmp_path, path=site, forks=False)
     assert done.returncode == 0, done.stderr
     assert "dqnspeed:" not in done.stderr
 
@@ -209,7 +219,7 @@ def test_a_module_of_the_working_folder_is_a_plugin_if_it_is_named(command: str,
     script.write_text("from dqnspeed.train import main\nif __name__ == '__main__':\n    main()\n")
     words = ["-m", "dqnspeed.train"] if command == "python -m" else [str(script)]
     given = ["model=mlp", "replay=mine", "parallelism=process", "hydra.run.dir=run"]
-    done = call(*words, *FEW, *given, cwd=tmp_path, plugins="my_options")
+    done = call(*words, *FEW, *given, cwd=tmp_path, plugins="my_options", forks=False)
     assert done.returncode == 0 and "dqnspeed:" not in done.stderr, done.stderr
     replay = json.loads((tmp_path / "run" / "config.json").read_text())["replay"]
     assert replay == {"name": "mine", "capacity": 100_000, "extra": 3}
@@ -222,14 +232,14 @@ def test_a_plugin_that_cannot_be_imported_is_named_once_and_other_runs_train(tmp
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 0.1\n")
     (about / "entry_points.txt").write_text("[dqnspeed.plugins]\nit = broken_options\n")
     (tmp_path / "site" / "broken_options.py").write_text("raise RuntimeError('on purpose\\nwith more')\n")
-    done = call("-m", "dqnspeed.train", *FEW, "parallelism=process", cwd=tmp_path, path=tmp_path / "site")
+    done = call("-m", "dqnspeed.train", *FEW, "parallelism=process", cwd=tmp_path, path=tmp_path / "site", forks=False)
     assert done.returncode == 0, done.stderr
     told = "dqnspeed: plugin broken_options: could not be imported (RuntimeError: on purpose); its options are missing."
     assert [line for line in done.stderr.splitlines() if "plugin" in line] == [told]
 
 
 def composed(*words: str, cwd: Path, plugins: str) -> tuple[DictConfig, list[str]]:
-    done = call("-m", "dqnspeed.train", *FEW, *words, "--cfg", "job", cwd=cwd, plugins=plugins)
+    done = call("-m", "dqnspeed.train", *FEW, *words, "--cfg", "job", cwd=cwd, plugins=plugins, forks=False)
     assert done.returncode == 0, done.stderr
     config = OmegaConf.create(done.stdout)
     assert isinstance(config, DictConfig)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from conftest import TESTS, environment, make_run
 from omegaconf import OmegaConf
@@ -20,7 +20,7 @@ from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import leaves
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.options import command, pages, reference
+from dqnspeed.options import command, pages
 from dqnspeed.options.reference import Key, brings, defaults_in_words, keys, keys_of, meanings, sections, written
 
 EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
@@ -203,26 +203,11 @@ def test_it_fits_into_a_narrow_terminal_and_loses_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_the_markdown_has_a_heading_a_group_and_an_anchor_a_key() -> None:
-    lines = reference.markdown().splitlines()
-    assert [line[3:] for line in lines if line.startswith("## ")] == list(sections())
-    anchors = re.findall(r'<a id="([\w.]+)"></a>`([\w.]+)`', "\n".join(lines))
-    assert [one for one, _ in anchors] == [two for _, two in anchors]
-    assert sorted(one for one, _ in anchors) == sorted(name for section in sections() for name in meanings(section))
-    rows = [re.sub(r"\\\|", "", line) for line in lines if line.startswith("|")]
-    assert {line.count("|") for line in rows} == {4, 5}  # three columns for options, four for keys
-    assert any(line.startswith("| `speedrun` |") and "`wrappers.frame_skip=8`" in line for line in lines)
-
-
-@pytest.mark.slow
 def test_options_of_a_plugin_are_told(tmp_path: Path) -> None:
     path = TESTS.parent / "examples" / "plugin"
     env = {**environment(), "DQNSPEED_PLUGINS": "dqnspeed_example", "PYTHONPATH": str(path)}
     for word, line in {"replay=recent": "replay.draws ", "replay": "replay=recent "}.items():
-        done = subprocess.run(
-            [sys.executable, "-m", "dqnspeed.options", word],
-            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+        done = forked.run("dqnspeed.options", word, cwd=tmp_path, env=env, timeout=120)
         assert done.returncode == 0 and f"\n{line}" in done.stdout, done.stderr
 
 

@@ -7,11 +7,11 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import pytest
 from conftest import TOY, environment, make_run
@@ -49,21 +49,18 @@ def read_mp4(path: Path) -> np.ndarray:
 
 def play(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     without_display = {k: v for k, v in environment().items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
-    return subprocess.run(
-        [sys.executable, "-m", "dqnspeed.play", *arguments],
-        cwd=folder, env=without_display | more, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    return forked.run("dqnspeed.play", *arguments, cwd=folder, env=without_display | more, timeout=120)
 
 
 @pytest.fixture(scope="module")
 def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short training with ALE's own threads, in games of 100 agent steps, whose folder names a GPU."""
     folder = tmp_path_factory.mktemp("atari")
-    result = subprocess.run(
-        [sys.executable, "-m", "dqnspeed.train", "env=breakout", "wrappers=native", "model=small", "num_envs=2",
-         "algo.learning_starts=150", "algo.batch_size=8", "replay.capacity=1000", "stop.max_steps=450",
-         "env.max_episode_frames=400", "tracking=local", "tracking.video_every=4", "hydra.run.dir=run"],
-        cwd=folder, env=environment(), capture_output=True, text=True, timeout=120,
+    result = forked.run(
+        "dqnspeed.train", "env=breakout", "wrappers=native", "model=small", "num_envs=2",
+        "algo.learning_starts=150", "algo.batch_size=8", "replay.capacity=1000", "stop.max_steps=450",
+        "env.max_episode_frames=400", "tracking=local", "tracking.video_every=4", "hydra.run.dir=run",
+        cwd=folder, env=environment(), timeout=120,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     for name, auto in ((".hydra/config.yaml", "device: auto"), ("config.json", '"device": "auto"')):
@@ -233,10 +230,8 @@ def test_a_table_is_played_and_drawn(env: str, tmp_path: Path) -> None:
     overrides = [f"env={env}", "algo=q_learning", "eval.every_steps=1000", "eval.episodes=2", "stop.max_steps=3000"]
     if env == "frozen_lake":
         overrides.append("env.kwargs={is_slippery: false}")
-    result = subprocess.run(
-        [sys.executable, "-m", "dqnspeed.train", *overrides, "tracking=local", "hydra.run.dir=run"],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    training = [*overrides, "tracking=local", "hydra.run.dir=run"]
+    result = forked.run("dqnspeed.train", *training, cwd=tmp_path, env=environment(), timeout=120)
     assert result.returncode == 0, result.stderr
     result = play(tmp_path, "run=run", "episodes=1", "checkpoint=final")
     assert result.returncode == 0, result.stderr
