@@ -102,7 +102,7 @@ def fire_index(game: AtariGame) -> int | None:
         fire = action_index(env, "FIRE")
         if fire is None:
             return None
-        env.reset(seed=0)
+        env.reset()  # a seed would load the game once more, and draws only sticky actions
         _, reward, terminated, truncated, _ = env.step(fire)
         return None if reward or terminated or truncated else fire
     finally:

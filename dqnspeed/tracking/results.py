@@ -36,7 +36,7 @@ class Results:
         folder: of the run or the sweep.
         summary: of a run its ``summary.json``, a dict: ``solved``, ``stopped_by``, ``time_to_solve_s`` (seconds),
             ``agent_steps``, ``steps_per_second``, ``return_mean_100``, ``seed`` and more; empty if it has none, since
-            the run is going on or was killed. Of a sweep a table with one such row a run.
+            the run is going on or was killed, or a damaged one. Of a sweep a table with one such row a run.
         metrics: a table with one row a report: ``step`` (agent steps), ``time`` (seconds of training) and the metrics
             by their names, such as ``episode/return_mean_100``; one that a report lacks is NaN in pandas.
         episodes: a table with one row a finished game: ``episode``, ``return`` (unclipped), ``length`` (agent steps),
@@ -69,10 +69,11 @@ class _Rows:
 def read(folder: Path) -> Results:
     """What the run in ``folder`` has recorded, or all runs below it.
 
-    Lines that cannot be read, and a run without a summary, are named in a :class:`UserWarning` each.
+    Lines that cannot be read, and a run without a summary or with a damaged one, are named in a :class:`UserWarning`
+    each.
 
     Raises:
-        ConfigError: there is no such folder, it holds no run, or a summary is damaged.
+        ConfigError: there is no such folder, or it holds no run.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder.")
@@ -97,14 +98,13 @@ def read(folder: Path) -> Results:
 def _rows(folder: Path) -> _Rows:
     metrics, lost = read_metrics(folder)
     episodes, also_lost = read_episodes(folder)
-    damages = [damage for damage in (lost, also_lost) if damage]
-    if not (folder / SUMMARY).exists():
-        unfinished = f"{folder}: is running still or was killed (no {SUMMARY})."
-        return _Rows(folder, {}, metrics, episodes, [unfinished, *damages])
+    summary: Row = {}
+    unread = "" if (folder / SUMMARY).exists() else f"{folder}: is running still or was killed (no {SUMMARY})."
     try:
-        return _Rows(folder, read_summary(folder), metrics, episodes, damages)
+        summary = {} if unread else read_summary(folder)
     except DamagedError as error:
-        raise ConfigError(str(error)) from error
+        unread = str(error)
+    return _Rows(folder, summary, metrics, episodes, [damage for damage in (unread, lost, also_lost) if damage])
 
 
 def _table(rows: list[Row], columns: Iterable[str]) -> Table:
