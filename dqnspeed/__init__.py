@@ -47,10 +47,6 @@ __all__ = [
 def compose(overrides: Sequence[str] = ()) -> RunConfig:
     """The configuration of a training, checked as before one: its environment and its network are tried here.
 
-    >>> run = dqnspeed.compose(["experiment=cartpole", "seed=1"])
-    >>> run.env.id, run.algo.name, run.num_envs, run.seed
-    ('CartPole-v1', 'dqn', 4, 1)
-
     Args:
         overrides: ``GROUP=OPTION`` and ``KEY=VALUE``, as on the command line.
 
@@ -60,6 +56,11 @@ def compose(overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         ConfigError: an option is unknown, a value missing, out of range or at odds with another, or this machine cannot
             train it.
+
+    Examples:
+        >>> run = dqnspeed.compose(["experiment=cartpole", "seed=1"])
+        >>> run.env.id, run.algo.name, run.num_envs, run.seed
+        ('CartPole-v1', 'dqn', 4, 1)
     """
     from dqnspeed.cli import embedded
 
@@ -68,12 +69,6 @@ def compose(overrides: Sequence[str] = ()) -> RunConfig:
 
 def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Results:
     """Train an agent in this process, as the command line does, and return what :func:`read` gives.
-
-    >>> results = dqnspeed.train(["experiment=cartpole", "stop.max_steps=2000"], folder="outputs/cartpole")
-    cartpole: CartPole-v1, algo=dqn, parallelism=serial, 4 environments, seed 0
-    ...
-    >>> results.summary["stopped_by"], results.summary["agent_steps"] >= 2000
-    ('max_steps', True)
 
     It prints what the command line prints, with a bar in a notebook. Ctrl-C, or the notebook's stop button, ends the
     run saved: its results are returned, with ``summary["stopped_by"] == "SIGINT"``, and ``resume=FOLDER`` among the
@@ -97,6 +92,13 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
             trained.
         RunError: an environment or an actor broke, a loss was not finite, or files could not be written.
         RuntimeError: a process that the script has started has come here by importing it.
+
+    Examples:
+        >>> results = dqnspeed.train(["experiment=cartpole", "stop.max_steps=2000"], folder="outputs/cartpole")
+        cartpole: CartPole-v1, algo=dqn, parallelism=serial, 4 environments, seed 0
+        ...
+        >>> results.summary["stopped_by"], results.summary["agent_steps"] >= 2000
+        ('max_steps', True)
     """
     from dqnspeed.cli import embedded
 
@@ -106,16 +108,17 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
 def read(folder: str | Path) -> Results:
     """What a run, or every run below a sweep's folder, has recorded until now: summary, metrics and episodes.
 
-    >>> results = dqnspeed.read("outputs/cartpole")
-    >>> results.summary["experiment"], results.summary["solved"]
-    ('cartpole', False)
-    >>> returns = results.episodes["return"]  # with pandas; else [game["return"] for game in results.episodes]
-
     Tables are pandas DataFrames where pandas is installed, else lists of dicts. Lines that cannot be read are left out,
-    and named in a :class:`UserWarning`, as is a run that is not finished.
+    and named in a :class:`UserWarning`, as is a run that is not finished or whose summary is damaged.
 
     Raises:
-        ConfigError: there is no such folder, it holds no run, or a summary is damaged.
+        ConfigError: there is no such folder, or it holds no run.
+
+    Examples:
+        >>> results = dqnspeed.read("outputs/cartpole")
+        >>> results.summary["experiment"], results.summary["solved"]
+        ('cartpole', False)
+        >>> returns = results.episodes["return"]  # with pandas; else [game["return"] for game in results.episodes]
     """
     from dqnspeed.tracking.results import read as read_results
 
@@ -124,14 +127,6 @@ def read(folder: str | Path) -> Results:
 
 def load(folder: str | Path, checkpoint: str = "best", device: str = "auto") -> Agent:
     """The trained agent of a run.
-
-    >>> agent = dqnspeed.load("outputs/cartpole")
-    >>> env = agent.make_env()
-    >>> observation, info = env.reset(seed=1)
-    >>> agent.values(observation).shape
-    (2,)
-    >>> observation, reward, terminated, truncated, info = env.step(agent.act(observation))
-    >>> env.close()
 
     Args:
         folder: of the run.
@@ -142,6 +137,15 @@ def load(folder: str | Path, checkpoint: str = "best", device: str = "auto") -> 
     Raises:
         ConfigError: there is no such folder, it holds no run, its environment cannot be made here, or the checkpoint is
             missing, damaged or another run's.
+
+    Examples:
+        >>> agent = dqnspeed.load("outputs/cartpole")
+        >>> env = agent.make_env()
+        >>> observation, info = env.reset(seed=1)
+        >>> agent.values(observation).shape
+        (2,)
+        >>> observation, reward, terminated, truncated, info = env.step(agent.act(observation))
+        >>> env.close()
     """
     from dqnspeed.play.agent import load as load_agent
 

@@ -1,4 +1,4 @@
-"""How long Stable-Baselines3 takes to solve Pong here: ``python examples/stable_baselines3.py ppo|dqn SEED MINUTES``.
+"""How long Stable-Baselines3 takes to solve Pong here: ``python examples/sb3_pong.py ppo|dqn SEED MINUTES``.
 
 It needs ``pip install 'stable-baselines3>=2.3'``, and trains with the numbers that RL Baselines3 Zoo has for Atari
 (hyperparams/ppo.yml and dqn.yml). As in dqnspeed, Pong is solved when the mean unclipped return of the last 100
@@ -11,12 +11,15 @@ import sys
 import time
 from collections import deque
 
+import ale_py
+import gymnasium
 import stable_baselines3
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
+gymnasium.register_envs(ale_py)
 BOUND, WINDOW, STEPS = 17.0, 100, 10_000_000
 
 
