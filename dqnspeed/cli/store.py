@@ -43,7 +43,7 @@ def fill() -> None:
                 reason = str(error).splitlines()[0].rstrip(".")
                 plugins.print_note(f"plugin {option.__module__}: {group}={name} is left out: {reason}.")
                 continue
-            store.store(group=f"{group}_schema", name=name, node=node)
+            store.store(group=f"schema/{group}", name=name, node=node)
             if name != known.fallback and not has_file(group, name):
                 store.store(group=group, name=name, **_without_file(group, name, option))
 
@@ -84,7 +84,7 @@ def _without_file(group: str, name: str, option: type) -> dict[str, Any]:
             values[f.name] = f.default
         elif f.name in declared and f.default_factory is not MISSING:
             values[f.name] = f.default_factory()
-    at = f"{group}_schema@{group if group == 'algo' else '_here_'}"
+    at = f"schema/{group}@{group if group == 'algo' else '_here_'}"
     defaults = [{f"/{at}": name}] if parent is None else [parent, {f"override /{at}": name}]
     node = {"defaults": [*defaults, "_self_"], **({"algo": values} if group == "algo" else values)}
     return {"node": node, "package": "_global_" if group == "algo" else group}
@@ -108,7 +108,7 @@ def _parent(group: str, option: type) -> tuple[str | None, list[type]]:
 def names() -> dict[str, list[str]]:
     """The options of each group, as Hydra finds them."""
     loader = GlobalHydra.instance().config_loader()
-    groups = [group for group in loader.list_groups("") if group != "hydra" and not group.endswith("_schema")]
+    groups = [group for group in loader.list_groups("") if group not in ("hydra", "schema")]
     return {group: loader.get_group_options(group) for group in groups}
 
 
