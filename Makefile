@@ -13,8 +13,8 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make train      set everything up and train Pong in minutes: experiment=speedrun (ARGS="seed=1" passes'
-	@echo '                overrides, and experiment=NAME or resume=FOLDER take its place)'
+	@echo 'make train      set everything up and train Pong in minutes: experiment=speedrun (ARGS="seed=1" changes'
+	@echo '                it; with another algo or env, name experiment=baseline or another too; or resume=FOLDER)'
 	@echo 'make play       watch the newest run play (ARGS="run=FOLDER record=true overlay=true")'
 	@echo 'make report     the table of the newest run or sweep (ARGS="FOLDER curves=curves.png")'
 	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings;'
@@ -56,10 +56,11 @@ report: install
 	$(BIN)/python -m dqnspeed.report $(ARGS)
 
 LADDER := baseline,no_torch_no_grad,n_envs,process,tweaked_n_envs,tweaked_process,chapter6_dqn
+SWEEP := multirun/$(shell date +%Y-%m-%d/%H-%M-%S)
 ladder: install
 	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.25 tracking=local \
-	  $(ARGS)
-	$(BIN)/python -m dqnspeed.report
+	  $(ARGS) hydra.sweep.dir=$(SWEEP)
+	$(BIN)/python -m dqnspeed.report $(SWEEP)
 
 $(VENV)/.installed-docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -7,7 +7,7 @@ training games is 17, and the clock starts at the first step of the environment.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections import deque
 
@@ -48,7 +48,12 @@ class UntilSolved(BaseCallback):
 
 
 def main() -> None:
-    name, seed, minutes = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("algorithm", choices=["ppo", "dqn"])
+    parser.add_argument("seed", type=int)
+    parser.add_argument("minutes", type=float, help="to give up after")
+    given = parser.parse_args()
+    name, seed, minutes = given.algorithm, given.seed, given.minutes
     games = {"ppo": 8, "dqn": 1}[name]
     env = VecFrameStack(make_atari_env("PongNoFrameskip-v4", n_envs=games, seed=seed), n_stack=4)
     if name == "ppo":

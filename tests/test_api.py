@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -67,8 +68,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, before = tmp_path_factory.mktemp("documented"), Path.cwd()
     os.chdir(folder)
     try:
-        path = dqnspeed.__file__
-        examples = doctest.DocTestParser().get_doctest(Path(path).read_text(), {"dqnspeed": dqnspeed}, "api", path, 0)
+        nodes = ast.parse(Path(dqnspeed.__file__).read_text()).body
+        docs = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef)]
+        examples = doctest.DocTestParser().get_doctest("\n\n".join(docs), {"dqnspeed": dqnspeed}, "api", None, 0)
+        assert len(examples.examples) > 10
         with undisturbed():
             assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples).failed == 0
     finally:
@@ -100,6 +103,14 @@ def test_a_configuration_is_composed_and_checked() -> None:
     assert run == make_run("experiment=cartpole", "seed=7")
     with pytest.raises(dqnspeed.ConfigError, match="takes a list of them, as in"):
         dqnspeed.compose("env=pong")
+    for given, sentence in (
+        (5, "overrides: 5 is none; each is a text"),
+        ("", "overrides: '' is none; each is a text"),
+        ("-m", "overrides: -m is a flag of the command line alone"),
+        ("resume=it", r"overrides: resume=it is for train\(\)"),
+    ):
+        with pytest.raises(dqnspeed.ConfigError, match=f"^{sentence}"):
+            dqnspeed.compose([given])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("override", MISTAKES)
@@ -121,7 +132,6 @@ def test_it_is_the_sentence_of_the_command_line(cli: Callable[..., subprocess.Co
 def test_a_hydra_of_the_process_own_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("experiment: mine\nproduct: ${mul:2,3}\n")
     GlobalHydra.instance().clear()
-    ours = OmegaConf.has_resolver("mul")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("omegaconf.basecontainer.BaseContainer._resolvers", {})
         OmegaConf.register_new_resolver("mul", lambda a, b: f"{a} by {b}")
@@ -132,7 +142,6 @@ def test_a_hydra_of_the_process_own_stays_as_it_is(tmp_path: Path) -> None:
             mine = hydra.compose("config")
             assert hydra.version.getbase() == hydra.version.Version("1.2") and HydraConfig.instance().cfg is None
             assert OmegaConf.to_container(mine, resolve=True) == {"experiment": "mine", "product": "2 by 3"}
-    assert OmegaConf.has_resolver("mul") == ours
 
 
 def write_run(folder: Path, seed: int) -> None:
@@ -244,7 +253,18 @@ def test_an_agents_environment_is_one_of_gymnasium(trained: Path) -> None:
     assert env.render().shape == (400, 600, 3)
     first, second = (env.reset()[0] for _ in range(2))
     assert not np.array_equal(first, second)
+    for action in (-1, 2, 1.0):
+        with pytest.raises(ValueError, match=f"^action: is {action!r}, and this game takes whole numbers from 0 to 1"):
+            env.step(action)  # type: ignore[arg-type]
+    while not env.step(0)[2]:
+        pass
+    with pytest.raises(ValueError, match=r"^step: no game is being played; reset\(\) starts one"):
+        env.step(0)
     env.close()
+    with pytest.raises(ValueError, match=r"^render: needs make_env\(render_mode="):
+        agent.make_env().render()
+    with pytest.raises(ValueError, match=r"^render_mode='human': takes 'rgb_array' or None"):
+        agent.make_env("human")
 
 
 @pytest.mark.slow
@@ -347,6 +367,8 @@ def test_a_thread_trains_into_a_new_folder_each_time(tmp_path: Path, monkeypatch
                 dqnspeed.train(TOY, folder=found[0].folder)
             else:
                 dqnspeed.train([*TOY, f"hydra.run.dir={found[0].folder}"])
+    with pytest.raises(dqnspeed.ConfigError, match=r"^folder=one: does not go with hydra\.run\.dir=two; name one"):
+        dqnspeed.train([*TOY, "hydra.run.dir=two"], folder="one")
 
 
 @pytest.mark.slow

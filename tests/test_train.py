@@ -354,7 +354,7 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
         load(tmp_path / "run" / "checkpoints" / "final.safetensors")["progress"]["agent_steps"]
         == (summary["agent_steps"])
     )
-    assert "To resume: python -m dqnspeed.train resume=run" in out
+    assert "To resume: " in out and "-m dqnspeed.train resume=run\n" in out
     assert [path for path in shared if path.exists()] == []
 
 

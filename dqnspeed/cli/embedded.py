@@ -65,6 +65,13 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
     """The configuration of ``overrides``, with Hydra's own, which names of folders may refer to."""
     if isinstance(overrides, str):
         raise ConfigError(f"overrides={overrides}: takes a list of them, as in ['env=pong', 'seed=1'].")
+    for one in overrides:
+        if not isinstance(one, str) or not one.strip():
+            raise ConfigError(f"overrides: {one!r} is none; each is a text, as in ['env=pong', 'seed=1'].")
+        if one.startswith("-"):
+            raise ConfigError(f"overrides: {one} is a flag of the command line alone; a sweep is a call a run.")
+        if one.startswith(resuming.PREFIX):
+            raise ConfigError(f"overrides: {one} is for train(), which goes on with a run.")
     config = hydra.compose("config", overrides=list(overrides), return_hydra_config=True)
     HydraConfig.instance().cfg = cast("HydraConf", config)
     return config
@@ -74,6 +81,10 @@ def _new(overrides: Sequence[str], folder: str | Path | None, resources: context
     """A new run, checked; its folder is made, as the command line does it, and locked until ``resources`` close."""
     config = _composed(overrides)
     option, named = ("hydra.run.dir", config.hydra.run.dir) if folder is None else ("folder", str(folder))
+    if folder is not None and is_set(config, "hydra.run.dir"):
+        raise ConfigError(
+            f"folder={folder}: does not go with hydra.run.dir={config.hydra.run.dir}; name one of the two."
+        )
     given = folder is not None or is_set(config, option)
     if given:
         check_folder_is_new(option, Path(named))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.runs import checkpoint
 from dqnspeed.runs.folder_lock import locked_folder
-from dqnspeed.system import atomic
+from dqnspeed.system import atomic, shell
 from dqnspeed.tracking.run_folder import (
     CHECKPOINTS,
     CONFIG,
@@ -187,7 +186,7 @@ def advice(folder: Path) -> str:
     """The command that resumes the run in ``folder``, if it left a checkpoint."""
     if not checkpoint.candidates(folder / CHECKPOINTS):
         return "No checkpoint was saved to resume from."
-    return f"To resume: python -m dqnspeed.train {shlex.quote(f'{PREFIX}{folder}')}"
+    return f"To resume: {shell.command('train', f'{PREFIX}{folder}')}"
 
 
 def _folder(arguments: Sequence[str]) -> Path:

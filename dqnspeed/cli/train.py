@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.runs.checkpoint import playable
 from dqnspeed.runs.schedule import schedule_sentence
-from dqnspeed.system import machine
+from dqnspeed.system import machine, shell
 from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
@@ -48,7 +47,9 @@ def _job(cfg: DictConfig) -> float | None:
     with one_sentence() if group is None else sweep.job(_shown(folder)):
         plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
         run = compose.from_hydra(cfg)
-        return _train(job_of(run, envs.describe(run), folder, plain, group, list(hydra_config.overrides.task)))
+        sources = hydra_config.runtime.config_sources
+        flags = [f"--config-dir={source.path}" for source in sources if source.provider == "command-line"]
+        return _train(job_of(run, envs.describe(run), folder, plain, group, list(hydra_config.overrides.task)), flags)
     return None
 
 
@@ -62,13 +63,13 @@ def _resume() -> float | None:
     return _train(resumed_job(sys.argv[1:]))
 
 
-def _train(job: Job) -> float | None:
+def _train(job: Job, flags: Sequence[str] = ()) -> float | None:
     summary = train_and_tell(job)
     if summary["stopped_by"] in STOPPING:
         # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
         sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
     if job.group is None:
-        print(*_next(_shown(job.folder), job.overrides), sep="\n")
+        print(*_next(_shown(job.folder), job.overrides, flags), sep="\n")
     return cast("float | None", summary["return_mean_100"])
 
 
@@ -138,19 +139,23 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     return summary
 
 
-def _next(folder: Path, overrides: Sequence[str]) -> Iterator[str]:
-    """What can be done with the run in ``folder``, and with others like it, a command a line."""
+def _next(folder: Path, overrides: Sequence[str], flags: Sequence[str] = ()) -> Iterator[str]:
+    """What can be done with the run in ``folder``, and with others like it, a command a line.
+
+    Args:
+        flags: of the command line, that its overrides need.
+    """
     last = {override.partition("=")[0]: override for override in overrides}  # of one key, the last
     last.pop("seed", None)
     commands = {
         "watch it": ["play", f"run={folder}"],
         "see its numbers": ["report", str(folder)],
-        "try other seeds": ["train", "-m", *last.values(), "seed=1,2,3"],
+        "try other seeds": ["train", "-m", *flags, *last.values(), "seed=1,2,3"],
     }
     if not playable(folder):
         del commands["watch it"]
     for what, (name, *arguments) in commands.items():
-        yield f"{what + ':':<16} python -m dqnspeed.{name} {shlex.join(arguments)}"
+        yield f"{what + ':':<16} {shell.command(name, *arguments)}"
 
 
 def _shown(folder: Path) -> Path:

@@ -58,6 +58,8 @@ def _page(word: str) -> RenderableType:
 
 def _main() -> None:
     options, words = COMMAND_LINE.read(sys.argv[1:])
+    if options.markdown and words:
+        raise ConfigError(f"{' '.join(words)}: does not go with markdown=true, which prints everything.")
     try:
         if options.markdown:
             print(reference.markdown())

@@ -33,6 +33,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "mul": lambda *factors: " × ".join(factors),
     "tenth": lambda steps, usual: f"a tenth of {steps}, or of {usual} where that is null",
     "unless": lambda given, value: f"{value}, or null where {given} is set",
+    "usual_of": lambda experiment: f"that of {experiment} in conf/usual.yaml",
     "bound_of": lambda env, *_: f"that of {env} in conf/reward_bounds.yaml",
 }
 
@@ -125,6 +126,7 @@ def facts(section: str, option: str) -> list[str]:
         return []
     own = {key.name: key.defaults[option] for key in keys_of(section, option)}
     kind, usual = own["experiment.kind"], own["experiment.usual"]
+    usual = store.usual_of(option) if str(usual).startswith("${usual_of:") else usual
     return [f"Kind: {', '.join(kind)}", *([f"Usually takes {usual}"] if usual else [])]
 
 

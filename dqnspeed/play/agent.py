@@ -85,7 +85,10 @@ class Agent:
 
         Raises:
             ConfigError: the environment cannot be made.
+            ValueError: ``render_mode`` is another.
         """
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode={render_mode!r}: takes 'rgb_array' or None.")
         return AgentEnv(self.config, self._player.spec, render_mode)
 
     @property

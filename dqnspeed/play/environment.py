@@ -35,6 +35,7 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
         self.render_mode = render_mode
         self._env = envs.make_vector_env(dataclasses.replace(run, num_envs=1), render_mode=render_mode)
         self._stack = envs.FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
+        self._playing = False  # between a reset and the end of its game
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -43,25 +44,46 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
         super().reset(seed=seed)
         own = int(self.np_random.integers(2**31)) if seed is None else seed
         self._stack.push(self._env.reset([own]), np.ones(1, bool))
+        self._playing = True
         return self._observation(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One agent step."""
+        """One agent step.
+
+        Raises:
+            ValueError: ``action`` is none of :attr:`action_space`, or there is no game yet, or none any more.
+        """
+        if not self.action_space.contains(action):
+            raise ValueError(f"action: is {action!r}, and this game takes whole numbers from 0 to {self._last_action}.")
+        if not self._playing:
+            raise ValueError("step: no game is being played; reset() starts one.")
         step = self._advance(action)
         reward = float(step.rewards[0])
         if step.terminated[0] and not step.episodes:  # a lost life: the action after it is not the agent's
             step = self._advance(0)
         truncated, info = bool(step.truncated[0]), dict[str, Any]()
+        self._playing = not step.episodes
         for game in step.episodes:
             info["episode"] = {"r": game.episode_return, "l": game.length}
         return self._observation(), reward, bool(step.episodes) and not truncated, truncated, info
 
     def render(self) -> np.ndarray:
-        """A picture ``(h, w, 3) uint8`` of the game, if made with ``render_mode="rgb_array"``."""
+        """A picture ``(h, w, 3) uint8`` of the game.
+
+        Raises:
+            ValueError: it was made without ``render_mode="rgb_array"``.
+        """
+        if self.render_mode is None:
+            raise ValueError('render: needs make_env(render_mode="rgb_array").')
         return self._env.render()
 
     def close(self) -> None:
+        self._playing = False
         self._env.close()
+
+    @property
+    def _last_action(self) -> int:
+        return int(self.action_space.n) - 1  # type: ignore[attr-defined]  # it is Discrete
 
     def _advance(self, action: int) -> Step:
         self._env.send(np.array([action], np.int64))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.tracking.run_folder import LOCK, holds_run
+
+_THREADS: dict[Path, int] = {}  # that have locked a folder: the system tells only processes apart
 
 
 def new_folder(path: Path) -> Path:
@@ -29,9 +32,9 @@ def _is_new(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
-    """Lock ``folder`` for this process; the system releases the lock when the process ends.
+    """Lock ``folder`` for this thread; the system releases the lock when the process ends.
 
-    A process may lock a folder twice; the first of the two blocks to end releases it.
+    A thread may lock a folder twice; the first of the two blocks to end releases it.
 
     Raises:
         ConfigError: a new run finds another run there; the run to be resumed is still running, or its folder cannot
@@ -39,6 +42,10 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         try:
+            owner = _THREADS.setdefault(folder.resolve(), threading.get_ident())
+            if owner != threading.get_ident():
+                raise BlockingIOError
+            stack.callback(_THREADS.pop, folder.resolve(), None)
             lock = stack.enter_context((folder / LOCK).open("a"))
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process's, where flock would be the open file's
         except BlockingIOError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dqnspeed.config.options import ConfigError
+from dqnspeed.system import shell
 
 METRICS, EPISODES, EVALUATIONS = "metrics.jsonl", "episodes.csv", "evaluations.csv"
 SUMMARY = "summary.json"
@@ -58,7 +59,7 @@ def newest_run(what: str, is_one: Callable[[Path], bool] = holds_run) -> Path:
     if not reported:
         raise ConfigError(
             f"{' and '.join(f'{name}/' for name in RUNS)}: hold no {what}; "
-            f"python -m dqnspeed.train experiment=speedrun makes one."
+            f"{shell.command('train', 'experiment=speedrun')} makes one."
         )
     return max(reported, key=lambda folder: reported[folder])
 

@@ -21,7 +21,7 @@ from dqnspeed.tracking.metrics import WINDOW_S
 PLAIN_EVERY_S = 10.0
 NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name in progress lines, and of its bar
 TREND_S, TREND_FROM_S = 60.0, 15.0  # window of the trend of the mean, and the least data for one
-BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
+BOOK_STEPS, BOOK_GAME = 1_000_000, "PongNoFrameskip-v4"  # what the book's baseline takes, and on what
 
 
 def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path, resumed: bool = False) -> list[str]:
@@ -93,7 +93,7 @@ class Forecast:
 
     def __init__(self, run: RunConfig):
         self._steps, self._which = run.stop.max_steps or 0, "stop.max_steps"
-        if not self._steps and atari_game(run.env) is not None:
+        if not self._steps and run.experiment.book_fps is not None and run.env.id == BOOK_GAME:
             self._steps, self._which = BOOK_STEPS, "the book's baseline on Pong"
         self._apart = ", evaluations apart" if run.eval.every_steps else ""
         self._learning_since: float | None = None
@@ -118,6 +118,7 @@ class Limit:
     def __init__(self, run: RunConfig):
         self._steps, minutes = run.stop.max_steps, run.stop.max_minutes
         self._seconds = None if minutes is None else minutes * 60
+        self._form = "{} left" if run.stop.reward_bound is None else "limit in {}"  # it may be solved before
 
     def done(self, step: int, seconds: float) -> float:
         """Share of the limit used up, 0 without one."""
@@ -134,7 +135,7 @@ class Limit:
             return "no limit" if not self._steps else "?"
         minutes, rest = divmod(max(0, int(min(ways))), 60)
         hours, minutes = divmod(minutes, 60)
-        return (f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}") + " left"
+        return self._form.format(f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}")
 
 
 class RunProgress(Tracker):

@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import select
-import shlex
 import shutil
 import subprocess
 import sys
@@ -16,12 +15,13 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TOY, environment
+from conftest import TOY, environment, make_run
 from omegaconf import OmegaConf
 
 from dqnspeed.cli import front_door
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.train import _next
+from dqnspeed.system import shell
 
 ROOT = Path(CONF_DIR).parent
 
@@ -96,7 +96,11 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_trains_with_actor_processes_and_resumes(scripts: Path, tmp_path: Path) -> None:
+def test_it_trains_with_actor_processes_and_resumes(
+    scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
     def train(*overrides: str) -> str:
         done = subprocess.run(
             [str(scripts / "dqnspeed"), "train", *overrides],
@@ -108,10 +112,10 @@ def test_it_trains_with_actor_processes_and_resumes(scripts: Path, tmp_path: Pat
     shown = train(*TOY, "parallelism=process", "stop.max_steps=60", "hydra.run.dir=it")
     assert OmegaConf.load(tmp_path / "it" / ".hydra" / "hydra.yaml").hydra.job.name == "train"
     assert shown.endswith(
-        "watch it:        python -m dqnspeed.play run=it\n"
-        "see its numbers: python -m dqnspeed.report it\n"
-        f"try other seeds: python -m dqnspeed.train {shlex.join(['-m', *TOY])} parallelism=process stop.max_steps=60 "
-        "seed=1,2,3\n"
+        f"watch it:        {shell.command('play', 'run=it')}\n"
+        f"see its numbers: {shell.command('report', 'it')}\n"
+        f"try other seeds: "
+        f"{shell.command('train', '-m', *TOY, 'parallelism=process', 'stop.max_steps=60', 'seed=1,2,3')}\n"
     )
     train("resume=it", "stop.max_steps=120")
     assert json.loads((tmp_path / "it" / "summary.json").read_text())["agent_steps"] >= 120
@@ -120,13 +124,14 @@ def test_it_trains_with_actor_processes_and_resumes(scripts: Path, tmp_path: Pat
 def test_what_comes_next_repeats_the_run_s_own_overrides(tmp_path: Path) -> None:
     folder = tmp_path / "of mine"
     lines = list(_next(folder, ["experiment=ppo", "seed=3", "env.kwargs={a: 1}", "num_envs=2", "num_envs=4"]))
+    sweep = ["experiment=ppo", "env.kwargs={a: 1}", "num_envs=4"]
     assert lines == [
-        f"see its numbers: python -m dqnspeed.report '{folder}'",
-        "try other seeds: python -m dqnspeed.train -m experiment=ppo 'env.kwargs={a: 1}' num_envs=4 seed=1,2,3",
+        f"see its numbers: {shell.command('report', str(folder))}",
+        f"try other seeds: {shell.command('train', '-m', *sweep, 'seed=1,2,3')}",
     ]
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "checkpoints" / "final.safetensors").touch()
-    assert next(_next(folder, [])) == f"watch it:        python -m dqnspeed.play 'run={folder}'"
+    assert next(_next(folder, [])) == f"watch it:        {shell.command('play', f'run={folder}')}"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
@@ -169,7 +174,7 @@ def read_until(terminal: int, text: str) -> None:
     ("words", "command"),
     [
         (["train"], "train experiment=speedrun"),
-        (["train", "ARGS=num_envs=3 seed=1"], "train experiment=speedrun num_envs=3 seed=1"),
+        (["train", "ARGS=stop.max_minutes=9 seed=1"], "train experiment=speedrun stop.max_minutes=9 seed=1"),
         (["train", "ARGS=-m seed=1,2"], "train -m seed=1,2 experiment=speedrun"),
         (["train", "ARGS=experiment=ppo seed=1"], "train experiment=ppo seed=1"),
         (["train", "ARGS=resume=outputs/it"], "train resume=outputs/it"),
@@ -183,3 +188,24 @@ def test_make_calls_the_commands(words: list[str], command: str) -> None:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # make test runs this
     done = subprocess.run(["make", "-n", *words], cwd=ROOT, env=plain, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1].split()[1:] == ["-m", *f"dqnspeed.{command}".split()]
+    if command.startswith("train experiment="):
+        make_run(*command.split()[1:])
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_commands_it_prints_run_where_they_are_printed(tmp_path: Path) -> None:
+    """Also in a folder whose virtual environment is not active, as after ``make train``."""
+    bin_, other = tmp_path / "of mine" / "bin", tmp_path / "other"
+    for folder, names in ((bin_, ["python", "python3"]), (other, ["python"])):
+        folder.mkdir(parents=True)
+        for name in names:
+            (folder / name).symlink_to(sys.executable)
+    code = "import sys; from dqnspeed.system import shell; print(shell.command('play', 'run=a b'))"
+    for path, executable, shown in (
+        (bin_, bin_ / "python3", "python"),
+        (other, bin_ / "python3", "'of mine/bin/python3'"),
+        (tmp_path, bin_ / "python", "'of mine/bin/python'"),
+    ):
+        env = {**environment(), "PATH": str(path), "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run([executable, "-S", "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.stdout == f"{shown} -m dqnspeed.play 'run=a b'\n", done.stderr

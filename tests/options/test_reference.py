@@ -21,10 +21,10 @@ from dqnspeed.config.options import leaves
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.options import command, pages
-from dqnspeed.options.reference import Key, brings, defaults_in_words, keys, keys_of, meanings, sections, written
+from dqnspeed.options.reference import Key, brings, defaults_in_words, facts, keys, keys_of, meanings, sections, written
 
 EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
-FILES = sorted(path for path in Path(CONF_DIR).rglob("*.yaml") if path.stem != "reward_bounds")
+FILES = sorted(path for path in Path(CONF_DIR).rglob("*.yaml") if path.stem not in ("reward_bounds", "usual"))
 SMALL = [*GROUPS, "execution", "checkpoint", "stop", "eval", "run"]
 
 
@@ -92,11 +92,13 @@ def test_what_an_experiment_brings_makes_the_same_run(experiment: str) -> None:
     assert dataclasses.replace(same, experiment=run.experiment) == run
 
 
-def test_every_experiment_of_ours_says_for_itself_how_long_it_takes() -> None:
-    for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"):
-        assert "usual" in OmegaConf.load(path).experiment, path.stem
-    for name in ("baseline", "speedrun"):
-        assert make_run(f"experiment={name}").experiment.usual
+def test_what_a_rung_usually_takes_is_its_own() -> None:
+    usual = OmegaConf.to_container(OmegaConf.load(Path(CONF_DIR) / "usual.yaml"))
+    assert isinstance(usual, dict) and set(usual) <= set(EXPERIMENTS)
+    for name in ("baseline", "speedrun", "speedrun_q"):
+        assert make_run(f"experiment={name}").experiment.usual == usual.get(name)
+    assert make_run("experiment=speedrun", "experiment.name=mine").experiment.usual is None
+    assert "Usually takes 223" in " ".join(facts("experiment", "speedrun"))
 
 
 def test_what_is_computed_is_in_words() -> None:

@@ -28,6 +28,7 @@ from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.player import Player
 from dqnspeed.play.results import earlier, keep
 from dqnspeed.runs import checkpoint
+from dqnspeed.system import shell
 from dqnspeed.tracking.video import enlarge, frame_rate, picture, write_mp4
 from dqnspeed.trainer import train
 
@@ -160,7 +161,7 @@ def test_without_a_run_the_newest_with_something_to_play_is_played(atari: Path, 
     result = play(tmp_path, "episodes=1")
     assert result.returncode == 2 and result.stderr == (
         "dqnspeed: outputs/ and multirun/: hold no run with something to play; "
-        "python -m dqnspeed.train experiment=speedrun makes one.\n"
+        f"{shell.command('train', 'experiment=speedrun')} makes one.\n"
     )
     run = tmp_path / "outputs" / "day" / "time"
     shutil.copytree(atari / "run", run)

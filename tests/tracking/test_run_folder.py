@@ -10,6 +10,7 @@ import pytest
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import Episode
+from dqnspeed.system import shell
 from dqnspeed.tracking.files import EpisodesCsv, JsonLines
 from dqnspeed.tracking.run_folder import (
     EPISODES,
@@ -56,7 +57,8 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_the_newest_run_is_the_one_that_reported_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    sentence = "outputs/ and multirun/: hold no run to play; python -m dqnspeed.train experiment=speedrun makes one."
+    makes = shell.command("train", "experiment=speedrun")
+    sentence = f"outputs/ and multirun/: hold no run to play; {makes} makes one."
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         newest_run("run to play")
     names = ["outputs/2026-03-01/12-00-00", "multirun/2026-02-01/12-00-00/1", "outputs/mine"]

@@ -140,15 +140,15 @@ def test_the_live_line_fits_and_shows_time_left_mean_trend_and_loss(
     for seconds in (400, 430):
         progress.report({**METRICS, "episode/return_mean_100": seconds / 10}, 1_234_567, seconds)
     progress.close({})
-    line = next(line for line in reversed(capsys.readouterr().out.splitlines()) if "left" in line)
+    line = next(line for line in reversed(capsys.readouterr().out.splitlines()) if "limit in" in line)
     assert len(line) <= width and "speedrun env=breakout..." in line
-    assert "22:50 left  mean 43.00 (+6.00/min)" in line
+    assert "limit in 22:50  mean 43.00 (+6.00/min)" in line
     assert ("loss 0.0123  1,234 steps/s" in line) == (width > 80) and ("ratio 4.0" in line) == (width == 200)
 
 
 def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> None:
     PlainProgress(make_run("stop.max_minutes=10"), "baseline num_envs=2").report(METRICS, 5000, 30)
-    line = "baseline num_envs=2: 30 s  9:30 left  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
+    line = "baseline num_envs=2: 30 s  limit in 9:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
     assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  ratio 4.0\n"
     assert show({}, 1)[:2] == ["mean -", "loss -"]
 
