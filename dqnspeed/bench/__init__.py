@@ -1,0 +1,1 @@
+"""The bench: which speed-up pays on this machine?"""
