@@ -34,6 +34,7 @@ COMMANDS = {
     "play": "dqnspeed.play.command",
     "report": "dqnspeed.report.command",
     "doctor": "dqnspeed.doctor.command",
+    "bench": "dqnspeed.bench.command",
     "doctor.gpu": "dqnspeed.doctor.gpu",
     "options": "dqnspeed.options.command",
 }

@@ -30,7 +30,6 @@ ABOUT = """Measure on this machine which of the engineering speed-ups pays, and 
 
 Everything is measured in pairs with its reference, in turns, so that a noisy machine slows both. GROUP=OPTION and
 KEY=VALUE of dqnspeed.train, such as env=breakout, hold for all that is measured. Ctrl-C keeps what was measured."""
-COMPARE = "compare="
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ COMMAND_LINE = CommandLine(
     ABOUT,
     BenchConfig,
     others="GROUP=OPTION and KEY=VALUE of dqnspeed.train",
-    is_other=lambda argument: "=" in argument or any(one.startswith(COMPARE) for one in sys.argv[1:]),
+    is_other=lambda _: True,
 )
 
 

@@ -17,6 +17,7 @@ from dqnspeed.bench.progress import Bar
 from dqnspeed.bench.result import Floor, Measurement, Pair, Result
 from dqnspeed.bench.subject import Speeds, Subject, SubjectError, running
 from dqnspeed.cli.errors import RunError
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import KINDS
 
 START_S = 4.0  # estimate of what a process takes until it is ready
@@ -74,44 +75,41 @@ class Measuring:
             self._reference = None
 
     def _measured(self, piece: Piece, pace: Pace, reference: Piece | None) -> Measurement:
-        row = Measurement(
-            piece.group, piece.name, piece.unit, severest(piece.kinds), list(piece.overrides), version=piece.version
-        )
-        if piece.program is None:
-            return dataclasses.replace(row, error=f"{piece.error}.")
+        row = Measurement(piece.group, piece.name, piece.unit, version=piece.version)
 
         def judged(before: Speeds | None, value: Speeds) -> float:
             return value[piece.counted] / (before[piece.counted] if before else 1.0)
 
         try:
+            made = piece.make()
+            row = dataclasses.replace(row, kind=severest(made.kinds), overrides=list(made.overrides))
             before = [self._started(reference)] if reference else []
             with contextlib.ExitStack() as resources:
-                candidate = [resources.enter_context(running(piece.program)) for _ in range(piece.copies)]
+                candidate = [resources.enter_context(running(made.program)) for _ in range(piece.copies)]
                 turns = list(take_turns(before, candidate, pace, judged))
-        except SubjectError as error:
+        except (ConfigError, SubjectError) as error:
             return dataclasses.replace(row, error=self._reason(error))
         medians = median_speeds([value for _, value in turns])
         self.speeds[piece.group, piece.name] = medians
         pairs: list[Pair] = [[one[piece.counted] if one else None, value[piece.counted]] for one, value in turns]
         updates = medians.get(UPDATES) if piece.counted != UPDATES else None
-        floor = self._floor(piece.bound, medians, piece.counted)
+        floor = self._floor(made.bound, medians, piece.counted)
         return with_pairs(dataclasses.replace(row, updates=updates, floor=floor), pairs)
 
     def _started(self, piece: Piece) -> Subject:
         if self._reference is None or self._reference[0] != piece:
             self.end_reference()
-            assert piece.program is not None
-            subject = Subject(piece.program)
+            subject = Subject(piece.make().program)
             self._reference = (piece, subject)
             subject.await_ready()
         return self._reference[1]
 
-    def _reason(self, error: SubjectError) -> str:
-        if self._reference is not None and error.subject is self._reference[1]:
-            name = self._reference[0].name
+    def _reason(self, error: ConfigError | SubjectError) -> str:
+        sentence = f"{str(error).rstrip('.')}."
+        if self._reference and isinstance(error, SubjectError) and error.subject is self._reference[1]:
+            sentence = f"its reference, {self._reference[0].name}: {sentence}"
             self.end_reference()
-            return f"its reference, {name}: {error}."
-        return f"{error}."
+        return sentence
 
     def _floor(self, bound: Bound | None, speeds: Speeds, counted: str) -> Floor | None:
         most = bound and self.result.find(FLOORS, bound.name)

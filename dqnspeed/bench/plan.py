@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import hydra
 import PIL
@@ -45,13 +45,27 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Made:
+    """A piece, composed.
+
+    Args:
+        overrides: that make it of its reference; ``kinds``: of what they change, of
+            :data:`dqnspeed.config.schema.KINDS`.
+    """
+
+    program: Program
+    overrides: Sequence[str] = ()
+    kinds: Sequence[str] = (changes.EXACT,)
+    bound: Bound | None = None
+
+
+@dataclass(frozen=True)
 class Piece:
     """Something to measure.
 
     Args:
-        counted: the name under which the program counts what ``unit`` names.
-        program: ``None`` where ``error`` says why there is none.
-        kinds: of the changes that ``overrides`` make of the reference, of :data:`dqnspeed.config.schema.KINDS`.
+        counted: the name under which its program counts what ``unit`` names.
+        make: composes it, or raises :class:`ConfigError` if it cannot be measured here.
         copies: processes that run at the same time, and whose speeds are added up.
     """
 
@@ -59,43 +73,36 @@ class Piece:
     name: str
     unit: str
     counted: str
-    program: Program | None
-    overrides: Sequence[str] = ()
-    kinds: Sequence[str] = (changes.EXACT,)
-    bound: Bound | None = None
+    make: Callable[[], Made]
     copies: int = 1
     version: str | None = None
-    error: str | None = None
 
 
-@dataclass(frozen=True)
 class Plan:
     """Composes what a suite measures.
 
     Args:
         overrides: of ``dqnspeed.train``, for everything that is measured.
+        full: all choices, those that take long too.
+
+    Attributes:
+        reference: the baseline at equal work; ``spec``: its shapes.
+
+    Raises:
+        ConfigError: the reference cannot be trained here.
     """
 
-    overrides: Sequence[str]
-    seed: int
-    full: bool = False
-    reference: RunConfig = field(init=False)
-    spec: EnvSpec = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Compose and check the reference.
-
-        Raises:
-            ConfigError: it cannot be trained here.
-        """
+    def __init__(self, overrides: Sequence[str], seed: int, full: bool = False):
+        self.overrides, self.seed, self.full = list(overrides), seed, full
+        self._composed: dict[tuple[str, ...], tuple[RunConfig, EnvSpec]] = {}
         with own_hydra(), as_config_error(self.overrides):
-            run = from_hydra(hydra.compose("config", overrides=list(self.overrides)))
+            run = from_hydra(hydra.compose("config", overrides=self.overrides))
         if not run.has_replay:
-            raise ConfigError(f"algo={run.algo.name}: the bench holds updates and steps at one ratio, for which an "
-                              "algorithm with a replay is needed; use algo=dqn.")  # fmt: skip
-        run, spec = self.compose()
-        object.__setattr__(self, "reference", run)
-        object.__setattr__(self, "spec", spec)
+            raise ConfigError(
+                f"algo={run.algo.name}: has no replay, and the bench compares trainings that do the same updates for "
+                f"the same steps; use algo=dqn."
+            )
+        self.reference, self.spec = self.compose()
 
     def lines(self, *overrides: str) -> list[str]:
         """All overrides of a training at equal work; of one key the last counts, and those of the user before ours."""
@@ -107,28 +114,37 @@ class Plan:
     def compose(self, *overrides: str) -> tuple[RunConfig, EnvSpec]:
         """A training at equal work, checked; raises :class:`ConfigError`."""
         lines = self.lines(*overrides)
-        with own_hydra(), as_config_error(lines):
-            run = from_hydra(hydra.compose("config", overrides=lines))
-            return run, check_run(run)
+        if tuple(lines) not in self._composed:
+            with own_hydra(), as_config_error(lines):
+                run = from_hydra(hydra.compose("config", overrides=lines))
+                self._composed[tuple(lines)] = run, check_run(run)
+        return self._composed[tuple(lines)]
 
     @property
     def is_atari(self) -> bool:
         return atari_game(self.reference.env) is not None
 
+    @property
+    def on_cpu(self) -> bool:
+        return machine.pick_device(self.reference.device).type == "cpu"
+
+    def kinds(self, overrides: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
+        """The kinds of what ``overrides`` change of the reference with those ``beside``."""
+        run, reference = self.compose(*beside, *overrides)[0], self.compose(*beside)[0]
+        return changes.kinds([changes.EXACT], changes.differences(run, reference))
+
     def training(self, name: str, *overrides: str, group: str = "rungs") -> Piece:
         """A whole training at equal work, whose actor processes are held to the same ratio of steps and updates."""
-        try:
-            run, spec = self.compose(*overrides)
-            if run.replay_ratio is None:
-                overrides = (*overrides, f"parallelism.replay_ratio={self.reference.replay_ratio:g}")
-                run, spec = self.compose(*overrides)
-        except ConfigError as error:
-            return Piece(group, name, "agent steps/s", STEPS, None, overrides, error=str(error).rstrip("."))
-        return Piece(
-            group, name, "agent steps/s", STEPS, _program("training", run, spec), overrides,
-            changes.kinds([changes.EXACT], changes.differences(run, self.reference)),
-            Bound(_product(run), work.FLOP),
-        )  # fmt: skip
+
+        def make() -> Made:
+            held = overrides
+            if self.compose(*held)[0].replay_ratio is None:
+                held = (*held, f"parallelism.replay_ratio={self.reference.replay_ratio:g}")
+            run, spec = self.compose(*held)
+            bound = Bound(_product(run), work.FLOP)
+            return Made(_program("training", run, spec), held, self.kinds(held), bound)
+
+        return Piece(group, name, f"{STEPS}/s", STEPS, make)
 
     def baseline(self) -> Piece:
         return self.training(BASELINE)
@@ -138,12 +154,12 @@ class Plan:
 
     def axes(self) -> dict[str, list[tuple[str, ...]]]:
         """The choices that are not the reference's own, by what they choose."""
-        threads = [f"execution.threads={count}" for count in _powers_of_two(machine.cores())]
+        threads = [f"execution.threads={count}" for count in _powers_of_two_below(machine.cores())]
         compiled = ["execution=compiled"] if self.full and shutil.which("c++") else []
         axes = {
             "wrappers": ["wrappers=native"] if self.is_atari else [],
             "execution": ["execution=lean", "execution.precision=bf16", "execution.channels_last=true", *compiled],
-            "threads": threads if len(threads) > 1 and self.on_cpu else [],
+            "threads": threads if self.on_cpu else [],
             "num_envs": ["num_envs=4", "num_envs=8"] if self.full else ["num_envs=4"],
         }
         named = changes.keys_of(self.overrides)
@@ -152,13 +168,8 @@ class Plan:
             name: [(one,) for one in found] for name, found in axes.items() if own.get(name, name) not in named
         }
         if "parallelism" not in named:
-            ratio = f"parallelism.replay_ratio={self.reference.replay_ratio:g}"
-            choices["parallelism"] = [("parallelism=overlap",), ("parallelism=process", ratio)]
+            choices["parallelism"] = [("parallelism=overlap",), ("parallelism=process",)]
         return choices
-
-    @property
-    def on_cpu(self) -> bool:
-        return machine.pick_device(self.reference.device).type == "cpu"
 
     def ladder(self) -> list[Piece]:
         """The rungs of the ladder at equal work."""
@@ -168,14 +179,12 @@ class Plan:
 
     def floors(self) -> Iterator[Piece]:
         """What this machine can do at most."""
-        run, spec, cores = self.reference, self.spec, machine.cores()
         if self.is_atari:
-            frames = _program("frames", run, spec)
-            yield Piece("floors", FRAMES, "frames/s", work.FRAMES, frames, copies=cores)
+            yield self._piece("floors", FRAMES, "frames", work.FRAMES, copies=machine.cores())
         for precision in ("fp32", "bf16"):
-            made = self.compose(f"execution.precision={precision}")
-            yield Piece("floors", f"{PRODUCT} in {precision}", "FLOP/s", work.FLOP, _program("multiply", *made))
-        yield Piece("floors", COPY, "bytes/s", work.BYTES, _program("copy", run, spec))
+            name, override = f"{PRODUCT} in {precision}", f"execution.precision={precision}"
+            yield self._piece("floors", name, "multiply", work.FLOP, override)
+        yield self._piece("floors", COPY, "copy", work.BYTES)
 
     def pieces(self) -> Iterator[tuple[Piece, Piece | None]]:
         """The parts of a training, each with its reference if it has one."""
@@ -187,7 +196,7 @@ class Plan:
             yield made, None
         for size in (1, 8, 16):
             name = "1 game" if size == 1 else f"{size} games"
-            bound = Bound(_product(self.reference), work.FLOP)
+            bound = Bound(PRODUCT, work.FLOP)
             yield self._piece("acting", name, "act", work.ACTIONS, size=size, bound=bound), None
         yield from self._updates()
         if not self.on_cpu:
@@ -222,32 +231,30 @@ class Plan:
     def _updates(self) -> Iterator[tuple[Piece, Piece | None]]:
         axes = self.axes()
         for size in (32, 128, 512):
-            batch = f"algo.batch_size={size}"
-            capacity = self.reference.replay.capacity
-            if size > capacity:
+            if size > self.reference.replay.capacity:
                 continue
-            first = self._update(f"{size}", size, batch)
+            first = self._update(f"{size}", size)
             yield first, None
             choices = [*axes.get("execution", []), *axes.get("threads", [])]
             for choice in choices if size == 32 or self.full else [("execution=lean",)]:
-                yield self._update(f"{size} {' '.join(choice)}", size, batch, *choice), first
+                yield self._update(f"{size} {' '.join(choice)}", size, *choice), first
 
     def _update(self, name: str, size: int, *overrides: str) -> Piece:
-        return self._piece("update", name, "update", UPDATES, *overrides, size=size, bound=Bound(PRODUCT, work.FLOP))
+        bound, batch = Bound(PRODUCT, work.FLOP), (f"algo.batch_size={size}",)
+        return self._piece("update", name, "update", UPDATES, *overrides, size=size, bound=bound, beside=batch)
 
     def _piece(
         self, group: str, name: str, piece: str, counted: str, *overrides: str, size: int = 32,
-        bound: Bound | None = None,
+        bound: Bound | None = None, beside: Sequence[str] = (), copies: int = 1,
     ) -> Piece:  # fmt: skip
-        unit = f"{counted}/s"
-        try:
-            run, spec = self.compose(*overrides)
-        except ConfigError as error:
-            return Piece(group, name, unit, counted, None, overrides, error=str(error).rstrip("."))
-        if bound is not None and bound.name == PRODUCT:
-            bound = Bound(_product(run), bound.counted)
-        kinds = changes.kinds([changes.EXACT], changes.differences(run, self.reference))
-        return Piece(group, name, unit, counted, _program(piece, run, spec, size), overrides, kinds, bound)
+        def make() -> Made:
+            run, spec = self.compose(*beside, *overrides)
+            own = bound
+            if own is not None and own.name == PRODUCT:
+                own = Bound(_product(run), own.counted)
+            return Made(_program(piece, run, spec, size), overrides, self.kinds(overrides, beside), own)
+
+        return Piece(group, name, f"{counted}/s", counted, make, copies)
 
 
 def _product(run: RunConfig) -> str:
@@ -259,6 +266,5 @@ def _program(piece: str, run: RunConfig, spec: EnvSpec, size: int = 32) -> Progr
     return Program([sys.executable, "-m", "dqnspeed.bench.child"], arguments)
 
 
-def _powers_of_two(most: int) -> list[int]:
-    """1, 2, 4, ... and ``most``."""
-    return sorted({most, *(1 << bit for bit in range(most.bit_length()) if 1 << bit <= most)})
+def _powers_of_two_below(limit: int) -> list[int]:
+    return [1 << bit for bit in range(limit.bit_length()) if 1 << bit < limit]

@@ -69,7 +69,7 @@ def chosen(plan: Plan, result: Result, allowed: Collection[str]) -> Measurement 
     can be told from noise is left out.
     """
     paid = [row for row in result.measurements if row.group == "rungs" and row.ratio and row.ratio.low > 1]
-    fitting = [row for row in paid if set(plan.rung(*row.overrides).kinds) <= set(allowed)]
+    fitting = [row for row in paid if set(plan.kinds(row.overrides)) <= set(allowed)]
     best = max((row.ratio.median for row in fitting if row.ratio), default=0.0)
     near = [row for row in fitting if row.ratio and row.ratio.high >= best]
     return min(near, key=lambda row: (len(row.overrides), -row.ratio.median if row.ratio else 0), default=None)
@@ -87,7 +87,7 @@ def recommendation(plan: Plan, row: Measurement, expected: Interval) -> Recommen
 def _kinds(plan: Plan, override: str) -> list[str]:
     if "." in override.partition("=")[0]:
         return changes.kinds([changes.EXACT], changes.keys_of([override]))
-    return list(plan.rung(override).kinds)
+    return plan.kinds([override])
 
 
 def nothing(plan: Plan) -> Recommendation:
@@ -101,7 +101,7 @@ def more_if_allowed(plan: Plan, result: Result, allowed: Collection[str], gain: 
     row = chosen(plan, result, KINDS)
     if row is None or row.ratio is None or row.ratio.low <= gain:
         return ""
-    kinds = plan.rung(*row.overrides).kinds
+    kinds = plan.kinds(row.overrides)
     missing = [name for name, kind in ALLOWED.items() if kind in kinds and kind not in allowed]
     return (
         f"allow={','.join(missing)} would allow {' '.join(row.overrides)}, {row.ratio.median:.2f}×." if missing else ""
