@@ -1,1 +1,10 @@
-"""The bench: which speed-up pays on this machine?"""
+"""``python -m dqnspeed.bench``."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Console entry point."""
+    from dqnspeed.bench.command import main as command  # not needed by the processes that are measured
+
+    command()

@@ -10,9 +10,10 @@ ends with a whole event, however long one takes.
 | ``COUNT`` | answer at the next event |
 | ``STOP`` | answer at the next event, and wait there, with all child processes suspended |
 | ``GO`` | go on; not answered |
+| ``END`` | leave by :class:`SystemExit`; not answered |
 
-A process begins as if it was asked to ``STOP``: its first answer tells that it is ready. It works until it is killed,
-and kills itself and its children when the bench is gone. That is all that a peer needs::
+A process begins as if it was asked to ``STOP``: its first answer tells that it is ready. It works until it is told to
+end, and kills itself and its children when the bench is gone. That is all that a peer needs::
 
     counter = Counter()
     while True:
@@ -36,23 +37,24 @@ from contextlib import AbstractContextManager
 import psutil
 
 FD = "DQNSPEED_BENCH_FD"
-COUNT, STOP, GO = b"c", b"s", b"g"
+COUNT, STOP, GO, END = b"c", b"s", b"g", b"e"
 STEPS, UPDATES = "agent steps", "updates"  # what a training counts; a piece counts what its unit names
 
 
 class Counter:
     """The measured process' side.
 
-    Args:
+    Attributes:
         stopped: a context that the process is in while it waits.
     """
 
-    def __init__(self, stopped: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext):
+    stopped: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+
+    def __init__(self) -> None:
         # A group of its own, which can be killed with all that it starts.
         if os.getpgrp() != os.getpid():
             os.setpgid(0, 0)
         self._socket = socket.socket(fileno=int(os.environ.pop(FD)))
-        self._stopped = stopped
         self._questions: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._questions.put(STOP)
         threading.Thread(target=self._listen, daemon=True).start()
@@ -61,16 +63,18 @@ class Counter:
         """Something whole was done; ``counts`` is all that was done since the start, by its name."""
         if self._questions.empty():
             return
-        now = time.monotonic()  # the same clock in all processes of a machine
+        now = time.monotonic()
         question = self._questions.get()
-        self._answer({"time": now, "counts": dict(counts)})
+        if question != END:
+            self._answer({"time": now, "counts": dict(counts)})
         if question == STOP:
-            with self._stopped():
+            with self.stopped():
                 children = psutil.Process().children(recursive=True)
                 _each(children, "suspend")
-                while self._questions.get() != GO:
-                    pass
+                question = self._questions.get()
                 _each(children, "resume")
+        if question == END:
+            raise SystemExit
 
     def fail(self, sentence: str) -> None:
         """Tell why nothing can be measured."""

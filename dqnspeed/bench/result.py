@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -122,6 +123,11 @@ class Result:
 
     def find(self, group: str, name: str) -> Measurement | None:
         return next((one for one in self.measurements if (one.group, one.name) == (group, name)), None)
+
+
+def now() -> str:
+    """This moment."""
+    return datetime.now().isoformat(timespec="seconds")
 
 
 def write(result: Result, path: Path) -> None:
