@@ -26,7 +26,7 @@ def _lines(result: Result, pictures: bool) -> Iterator[str]:
         yield from ("**This result is partial:** `resume=FOLDER` measures what is missing.", "")
     if line := result.recommendation:
         yield from _command(line.line)
-        yield from ("\n".join(filter(None, [line.sentence, *gain(result)])), "")
+        yield from (*gain(line), "")
     if solve := result.to_solve:
         yield from (f"For the shortest time to solve ({solve.about}):", "")
         yield from _command(solve.line)

@@ -73,7 +73,7 @@ def _count_stable_baselines3(model: Any, counter: Counter, batches: int) -> None
     """Train; an event is what was collected and learnt since the one before. An epoch has ``batches``."""
     from stable_baselines3.common.callbacks import BaseCallback
 
-    class Count(BaseCallback):
+    class Count(BaseCallback):  # type: ignore[misc]
         def _on_step(self) -> bool:
             return True
 
@@ -117,16 +117,22 @@ def torchrl_dqn(work: Work, counter: Counter) -> None:
             return pixels.float() / 255
 
     env = make_game()
-    convolutions = ConvNet(num_cells=[32, 64, 64], kernel_sizes=[8, 4, 3], strides=[4, 2, 1], activation_class=torch.nn.ReLU)
+    convolutions = ConvNet(
+        num_cells=[32, 64, 64], kernel_sizes=[8, 4, 3], strides=[4, 2, 1], activation_class=torch.nn.ReLU
+    )
     network = torch.nn.Sequential(
-        Scale(), convolutions,
+        Scale(),
+        convolutions,
         MLP(in_features=3136, out_features=env.action_spec.space.n, num_cells=[512], activation_class=torch.nn.ReLU),
     )
     network(torch.zeros(1, 4, 84, 84))  # lazy modules
     actor = QValueActor(network, spec=Composite(action=env.action_spec), in_keys=["observation"])
     greedy = EGreedyModule(spec=actor.spec, annealing_num_steps=1_000_000, eps_init=1.0, eps_end=0.01)
     collector = Collector(
-        make_game, TensorDictSequential(actor, greedy), frames_per_batch=steps, total_frames=FOREVER,
+        make_game,
+        TensorDictSequential(actor, greedy),
+        frames_per_batch=steps,
+        total_frames=FOREVER,
         init_random_frames=algo.learning_starts,
     )
     storage = LazyTensorStorage(run.replay.capacity)

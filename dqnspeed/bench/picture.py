@@ -147,7 +147,9 @@ class Sheet:
     def _say(self, x: float, middle: float, text: str, color: str) -> None:
         self._axes.text(x, middle, text, size=SIZE, va="center_baseline", color=color, parse_math=False)
 
-    def _write(self, text: str, *, size: float = SIZE, indent: str = "", color: str | None = None, **style: Any) -> None:
+    def _write(
+        self, text: str, *, size: float = SIZE, indent: str = "", color: str | None = None, **style: Any
+    ) -> None:
         """Lines of text, broken where the picture ends."""
         share = 0.61 if style.get("family") == "monospace" else 0.57  # of a letter's width in its size, on average
         lines = textwrap.wrap(text, int(PLOT * 72 / (size * share)), subsequent_indent=indent, break_on_hyphens=False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dqnspeed.bench.result import Interval, Measurement, Result
-from dqnspeed.config.changes import EXACT, KINDS
+from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
+from dqnspeed.config.changes import EXACT
+from dqnspeed.config.schema import KINDS
 
 # Groups of measurements in the order in which they are shown, and what they are.
 GROUPS = {
@@ -19,10 +20,12 @@ GROUPS = {
     "acting": "Acting",
     "update": "Updates",
     "transfer": "The way to the device",
+    "floors": "What this machine can do at most",
 }
 RANKED = ("rungs", "peers")  # fastest first; others stay as they were measured
 RECOMMENDED, NOISE, FAILED = "recommended", "within noise", "not measured"
 NONE = "–"
+SIZES = ((1e12, " T"), (1e9, " G"), (1e6, " M"))
 
 Column = tuple[str, list[str]]  # a heading and its cells
 
@@ -82,10 +85,9 @@ def number(value: float | None) -> str:
     """Three digits, as in ``0.270``, ``61.3``, ``6,540`` and ``1.25 M``."""
     if value is None:
         return NONE
-    for size, sign in ((1e9, " G"), (1e6, " M")):
-        if abs(value) >= size:
-            return f"{value / size:#.3g}{sign}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"
+    size, sign = next((one for one in SIZES if abs(value) >= one[0]), (1, ""))
+    digits = f"{value / size:,.0f}" if abs(value) >= 100 * size else f"{value / size:#.3g}"
+    return f"{digits}{sign}"
 
 
 def times(interval: Interval | None) -> str:
@@ -101,13 +103,11 @@ def remark(measurement: Measurement, result: Result) -> str:
     return NOISE if measurement.within_noise else ""
 
 
-def gain(result: Result) -> list[str]:
-    """The recommended line's gain over the baseline: expected, and checked; and the kinds of its parts."""
-    line = result.recommendation
-    if line is None:
-        return []
-    checked = f", checked end to end {times(line.measured)}" if line.measured else ", not checked"
-    doubt = "; the check disagrees" if line.agrees is False else ""
-    parts = [f"{kind}: {' '.join(of for of in line.kinds if line.kinds[of] == kind)}" for kind in KINDS]
-    kinds = "; ".join(part for part in parts if not part.endswith(" "))
-    return [f"Expected {times(line.expected)} of the baseline's speed{checked}{doubt}.", f"{kinds.capitalize()}."]
+def gain(line: Recommendation) -> list[str]:
+    """Sentences on a recommended line: what it gains, and the kinds of its parts."""
+    if not line.overrides:
+        return [line.sentence]
+    parts = {kind: [override for override, of in line.kinds.items() if of == kind] for kind in KINDS}
+    kinds = "; ".join(f"{kind}: {' '.join(overrides)}" for kind, overrides in parts.items() if overrides)
+    expected = f"Expected {times(line.expected)} of the baseline's speed."
+    return [" ".join(filter(None, [expected, line.sentence])), f"{kinds.capitalize()}."]

@@ -73,7 +73,7 @@ def _end(result: Result) -> Iterator[Text]:
             yield Text(f"{when}: {sentence}", "yellow")
     yield from map(Text, result.walls)
     if line := result.recommendation:
-        yield from map(Text, filter(None, ["", line.sentence, *gain(result)]))
+        yield from map(Text, gain(line))
         yield Text(line.line, "bold green")
     if solve := result.to_solve:
         yield Text(f"For the shortest time to solve ({solve.about}):")

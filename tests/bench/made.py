@@ -1,129 +1,98 @@
-"""A result as a bench would have it, made of numbers that nobody measured."""
+"""A result as a bench would have it, of numbers that nobody measured."""
 
 from __future__ import annotations
 
 import dataclasses
-import statistics
+from typing import Any
 
 import numpy as np
 
-from dqnspeed.bench.result import (
-    Disturbances,
-    Floor,
-    Interval,
-    Measurement,
-    Recommendation,
-    Result,
-    ToSolve,
+from dqnspeed.bench.measuring import with_pairs
+from dqnspeed.bench.result import Disturbances, Floor, Interval, Measurement, Recommendation, Result, ToSolve
+from dqnspeed.config.changes import ALGORITHM, EQUIVALENT, EXACT
+
+REPEATS, NOISE = 12, 0.02
+BEST = ["wrappers=native", "parallelism=overlap", "execution=lean"]
+FRAMES, PRODUCT = "the raw frames of ALE", "the matrix product in fp32"
+STEPS, UPDATES = "agent steps/s", "updates/s"
+
+# Name, speed, reference, and what else is known; overrides are the name of a rung.
+RUNGS = (
+    ("baseline", 93.0, None, EXACT),
+    ("wrappers=native", 101.0, 93.0, EQUIVALENT),
+    ("parallelism=overlap", 104.0, 93.0, EXACT),
+    ("execution=lean", 121.0, 93.0, EQUIVALENT),
+    ("wrappers=native execution=lean", 139.0, 93.0, EQUIVALENT),
+    (" ".join(BEST), 158.0, 93.0, EQUIVALENT),
+    ("execution.channels_last=true", 93.0, 93.0, EQUIVALENT),
+)
+PEERS = (("Stable-Baselines3 DQN", 78.0, ALGORITHM), ("Stable-Baselines3 PPO, its own work", 240.0, ALGORITHM))
+PIECES = (
+    ("envs", "as they are", STEPS, 640.0, None),
+    ("envs", "wrappers=native", STEPS, 3300.0, 640.0),
+    ("envs", "wrappers=native num_envs=8", STEPS, 5900.0, 640.0),
+    ("resize", "cv2, area", "frames resized/s", 15_400.0, None),
+    ("resize", "Pillow, area", "frames resized/s", 8_300.0, 15_400.0),
+    ("replay", "write", "transitions/s", 410_000.0, None),
+    ("replay", "sample 32", "batches/s", 3_000.0, None),
+    ("acting", "1 game", "observations/s", 640.0, None),
+    ("acting", "16 games", "observations/s", 2_900.0, None),
+    ("update", "32", UPDATES, 44.0, None),
+    ("update", "32 execution.precision=bf16", UPDATES, 71.0, 44.0),
+    ("update", "32 execution.channels_last=true", UPDATES, 44.0, 44.0),
+    ("update", "512", UPDATES, 2.7, None),
+    ("update", "512 execution=lean", UPDATES, 4.4, 2.7),
+    ("floors", "matrix product in fp32", "FLOP/s", 2.5e11, None),
 )
 
-BEST = ["wrappers=native", "parallelism=overlap", "execution=lean", "execution.threads=1"]
-FLOOR_OF_UPDATES = "the network's operations at the rate of a matrix product"
-FLOOR_OF_STEPS = "ALE's raw frames on these cores"
+
+def measured(row: Measurement, speed: float, reference: float | None, seed: int) -> Measurement:
+    """``row`` with pairs around these speeds, of which neighbours share most of the noise."""
+    random = np.random.default_rng([seed, *row.name.encode()])
+    shared = random.normal(1, NOISE, REPEATS)
+    values, references = (shared * random.normal(1, NOISE / 4, REPEATS) for _ in range(2))
+    pairs = zip(references * (reference or 0.0), values * speed, strict=True)
+    return with_pairs(row, [[float(before) if reference else None, float(value)] for before, value in pairs])
 
 
-def measure(
-    group: str, name: str, unit: str, value: float, reference: float | None = None, spread: float = 0.02,
-    repeats: int = 12, seed: int = 0, **others: object,
-) -> Measurement:  # fmt: skip
-    """A measurement of ``repeats`` pairs around these speeds, whose neighbours share half of the noise."""
-    random = np.random.default_rng([seed, *name.encode()])
-    shared = random.normal(1, spread, repeats)
-    values = value * shared * random.normal(1, spread / 2, repeats)
-    references = None if reference is None else reference * shared * random.normal(1, spread / 2, repeats)
-    made = Measurement(group, name, unit, value=round(float(np.median(values)), 3), **others)  # type: ignore[arg-type]
-    if references is None:
-        return dataclasses.replace(made, pairs=[[None, round(float(one), 3)] for one in values])
-    ratios = values / references
-    chosen = np.median(random.choice(ratios, (400, repeats)), axis=1)
-    low, high = np.quantile(chosen, [0.025, 0.975])
-    return dataclasses.replace(
-        made,
-        pairs=[[round(float(one), 3), round(float(two), 3)] for one, two in zip(references, values, strict=True)],
-        reference=round(float(np.median(references)), 3),
-        ratio=Interval(float(np.median(ratios)), float(low), float(high)),
-    )
+def make_result(faster: float = 1.0, seed: int = 0, **changes: Any) -> Result:
+    """A whole result, in which everything is ``faster`` times as fast; with these ``changes``."""
 
-
-def make_result(faster: float = 1.0, seed: int = 0, **changes: object) -> Result:
-    """A whole result; every speed is ``faster`` times what it is without."""
-
-    def rung(overrides: str, speed: float, kind: str = "exact") -> Measurement:
-        steps, reference = speed * faster, 93 * faster
-        return measure(
-            "rungs", overrides or "baseline", "agent steps/s", steps, reference if overrides else None, seed=seed,
-            kind=kind, overrides=overrides.split(), updates=round(steps / 4, 2),
-            floor=Floor(FLOOR_OF_UPDATES, 231.0, steps / 231),
-        )  # fmt: skip
-
-    def piece(group: str, name: str, unit: str, speed: float, reference: float | None = None, **others: object) -> Measurement:
-        reference = reference and reference * faster
-        return measure(group, name, unit, speed * faster, reference, spread=0.03, seed=seed, **others)
+    def row(group: str, name: str, unit: str, speed: float, reference: float | None, **facts: Any) -> Measurement:
+        made = Measurement(group, name, unit, **facts)
+        return measured(made, speed * faster, reference and reference * faster, seed)
 
     rungs = [
-        rung("", 93),
-        rung("wrappers=native", 101, "equivalent"),
-        rung("parallelism=overlap", 104),
-        rung("wrappers=native parallelism=overlap", 118, "equivalent"),
-        rung("execution=lean", 121, "equivalent"),
-        rung("wrappers=native execution=lean", 139, "equivalent"),
-        rung("wrappers=native parallelism=overlap execution=lean", 158, "equivalent"),
-        rung(" ".join(BEST), 166, "equivalent"),
-        rung("execution.threads=1", 93.4),
-        rung("execution.channels_last=true", 92.1, "equivalent"),
-        rung("execution.pin_memory=false", 92.8),
-        Measurement(
-            "rungs", "execution=compiled", "agent steps/s", "equivalent", ["execution=compiled"],
-            error="execution.compile=true: needs a C++ compiler, and there is none here",
-        ),
+        row("rungs", name, STEPS, speed, reference, kind=kind, overrides=name.split() if reference else [],
+            updates=speed * faster / 4, floor=Floor(PRODUCT, 231.0, speed * faster / 231))
+        for name, speed, reference, kind in RUNGS
     ]  # fmt: skip
-    peers = [
-        piece("peers", "stable-baselines3 DQN, same work", "agent steps/s", 78, 93, version="2.9.2"),
-        piece("peers", "stable-baselines3 PPO, its own work", "agent steps/s", 240, 93, version="2.9.2", kind="changes the algorithm"),
-        Measurement("peers", "torchrl DQN, same work", "agent steps/s", error="is not installed; pip install 'dqnspeed[peers]' brings it"),
+    failed = [
+        Measurement("rungs", "execution=compiled", STEPS, error="execution=compiled: needs a C++ compiler."),
+        Measurement("peers", "TorchRL DQN", STEPS, error="is not installed; pip install 'dqnspeed[peers]' brings it."),
     ]
-    pieces = [
-        *(
-            piece("envs", f"{stack}, {games} games, {threads} threads", "agent steps/s", speed * scale, 640 * scale if stack != "deepmind" else None, floor=Floor(FLOOR_OF_STEPS, 6500.0, speed * scale / 6500))
-            for stack, speed in (("deepmind", 640), ("tweaked", 980), ("native", 3300))
-            for games, threads, scale in ((1, 1, 1.0), (8, 2, 1.8))
-        ),
-        piece("resize", "cv2", "frames/s", 15_400),
-        piece("resize", "pillow", "frames/s", 8_300, 15_400),
-        piece("resize", "ale", "frames/s", 15_900, 15_400),
-        piece("replay", "write, 8 games", "transitions/s", 410_000),
-        piece("replay", "sample, batch 32", "samples/s", 96_000),
-        *(piece("acting", f"{games} games", "agent steps/s", speed) for games, speed in ((1, 640), (8, 2300), (16, 2900))),
-        *(
-            piece("update", f"batch {batch}, {option}", "updates/s", speed * gain, None if option == "fp32" else speed)
-            for batch, speed in ((32, 44), (128, 11.6), (512, 2.7))
-            for option, gain in (("fp32", 1.0), ("bf16", 1.62), ("channels_last", 1.004))
-        ),
-    ]  # fmt: skip
-    best = Interval(1.78, 1.74, 1.83)
-    line = f"python -m dqnspeed.train env=pong {' '.join(BEST)}"
-    whole = Result(
-        command="python -m dqnspeed.bench suite=quick peers=true",
+    peers = [row("peers", name, STEPS, speed, 93.0, kind=kind, version="2.9.2") for name, speed, kind in PEERS]
+    pieces = [row(*piece) for piece in PIECES]
+    kinds = dict(zip(BEST, (EQUIVALENT, EXACT, EQUIVALENT), strict=True))
+    result = Result(
+        command="python -m dqnspeed.bench peers=true",
         started="2026-01-31T12:00:00",
         ended="2026-01-31T12:09:31",
         suite="quick",
         env="PongNoFrameskip-v4",
         seed=0,
-        overrides=["env=pong"],
-        machine={
-            "platform": "Linux-6.1-x86_64", "cpu": "Imagined 2-Core Processor", "cores": 2, "memory_gib": 24.0,
-            "device": "cpu", "gpu": None, "omp": {},
-        },
-        versions={"python": "3.11.7", "dqnspeed": "0.1.0", "torch": "2.13.0+cpu", "numpy": "2.4.6"},
-        commit="0123456789abcdef0123456789abcdef01234567",
+        overrides=[],
+        machine={"platform": "Linux", "cpu": "Imagined Processor", "cores": 2, "memory_gib": 24.0, "gpu": None},
+        versions={"python": "3.11.7", "torch": "2.13.0"},
+        commit="0123456789abcdef",
         complete=True,
-        disturbances=Disturbances([], ["another process (make) took 0.4 of the cores"]),
-        measurements=[*rungs, *peers, *pieces],
-        walls=["The learner's convolutions take 71 % of the time, at 43 % of what these cores do in a matrix product."],
+        disturbances=Disturbances([], ["another process (make) keeps 0.4 cores busy."]),
+        measurements=[*rungs, *peers, *failed, *pieces],
+        walls=["the baseline: the learner's updates take 71 % of the time."],
         recommendation=Recommendation(
-            BEST, line, {override: "equivalent" if "=native" in override or "lean" in override else "exact" for override in BEST},
-            best, Interval(1.75, 1.69, 1.81), True, "This line is the fastest that learns the same.",
+            BEST, f"python -m dqnspeed.train {' '.join(BEST)}", kinds,
+            Interval(1.70, 1.66, 1.73), Interval(1.67, 1.61, 1.72), True, "Whole trainings gained 1.67×, as expected.",
         ),
-        to_solve=ToSolve("python -m dqnspeed.train experiment=speedrun", "about 7 minutes on two cores"),
+        to_solve=ToSolve("python -m dqnspeed.train experiment=speedrun", "usually takes 223 to 493 s"),
     )  # fmt: skip
-    return dataclasses.replace(whole, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(result, **changes)
