@@ -11,10 +11,11 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
-from dqnspeed.bench.plan import Piece, Plan
+from dqnspeed.bench.plan import Made, Piece, Plan
 from dqnspeed.bench.subject import Program
 from dqnspeed.bench.work import Work
 from dqnspeed.config import changes
@@ -192,13 +193,14 @@ def check(plan: Plan) -> None:
 def pieces(plan: Plan) -> Iterator[Piece]:
     """The peers, each at the work of the plan's reference; one that is not installed is a piece that says so."""
     for peer in PEERS:
-        version = _version(peer.package)
-        stdin = pickle.dumps(Work(peer.train.__name__, plan.reference, plan.spec))
-        program = Program([sys.executable, "-m", "dqnspeed.bench.child"], stdin)
-        yield Piece(
-            GROUP, peer.name, "agent steps/s", STEPS, program if version else None, kinds=(changes.ALGORITHM,),
-            version=version, error=None if version else f"is not installed; {INSTALL}",
-        )  # fmt: skip
+        yield Piece(GROUP, peer.name, f"{STEPS}/s", STEPS, partial(_made, plan, peer), version=_version(peer.package))
+
+
+def _made(plan: Plan, peer: Peer) -> Made:
+    if _version(peer.package) is None:
+        raise ConfigError(f"is not installed; {INSTALL}")
+    stdin = pickle.dumps(Work(peer.train.__name__, plan.reference, plan.spec))
+    return Made(Program([sys.executable, "-m", "dqnspeed.bench.child"], stdin), kinds=[changes.ALGORITHM])
 
 
 def _version(package: str) -> str | None:
