@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
@@ -24,7 +25,7 @@ from dqnspeed.bench import result as results
 from dqnspeed.bench.compare import Change
 from dqnspeed.bench.measuring import Measuring, estimate
 from dqnspeed.bench.pairs import Pace
-from dqnspeed.bench.plan import Piece, Plan
+from dqnspeed.bench.plan import Made, Piece, Plan
 from dqnspeed.bench.progress import Bar, shown
 from dqnspeed.bench.result import Disturbances, Result
 from dqnspeed.bench.show import console_of_any_width
@@ -112,10 +113,13 @@ def _git(*arguments: str) -> bytes:
 def of_two_trees(piece: Piece, base: Path, name: str) -> tuple[Piece, Piece]:
     """``piece`` of this source tree, and the same of the tree ``base``, which is called ``name``."""
 
-    def of(tree: Path) -> Program | None:
-        return piece.program and Program([sys.executable, "-c", START, str(tree)], piece.program.stdin)
+    def of(tree: Path) -> Made:
+        made = piece.make()
+        program = Program([sys.executable, "-c", START, str(tree)], made.program.stdin)
+        return dataclasses.replace(made, program=program)
 
-    return dataclasses.replace(piece, program=of(ROOT)), dataclasses.replace(piece, name=name, program=of(base))
+    ours, theirs = (partial(of, tree) for tree in (ROOT, base))
+    return dataclasses.replace(piece, make=ours), dataclasses.replace(piece, name=name, make=theirs)
 
 
 def _measure(measuring: Measuring, pieces: Sequence[tuple[Piece, Piece]]) -> None:
