@@ -63,14 +63,15 @@ class Counter:
         """Something whole was done; ``counts`` is all that was done since the start, by its name."""
         if self._questions.empty():
             return
-        now = time.monotonic()
+        node = {"time": time.monotonic(), "counts": dict(counts)}
         question = self._questions.get()
-        if question != END:
-            self._answer({"time": now, "counts": dict(counts)})
+        if question == COUNT:
+            self._answer(node)
         if question == STOP:
             with self.stopped():
                 children = psutil.Process().children(recursive=True)
                 _each(children, "suspend")
+                self._answer(node)
                 question = self._questions.get()
                 _each(children, "resume")
         if question == END:

@@ -52,6 +52,10 @@ class Subject:
         with contextlib.suppress(OSError), self._process.stdin as stdin:  # it may have died at once
             stdin.write(program.stdin)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def await_ready(self) -> None:
         """Wait until it is ready, which is when its first work is done; raises :class:`SubjectError`."""
         self.answer(START_S)

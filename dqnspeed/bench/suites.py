@@ -82,8 +82,10 @@ class Suite:
             measuring.change()  # is there room for it?
             bar.begin("looking at the machine")
             watch = Watch()
-            measuring.change(disturbances=Disturbances(before=watch.before()))
-            for sentence in measuring.result.disturbances.before:
+            now = watch.before()
+            before = list(dict.fromkeys([*result.disturbances.before, *now]))  # what an interrupted bench found, too
+            measuring.change(disturbances=Disturbances(before))
+            for sentence in now:
                 bar.say(sentence)
             for piece in self.plan.floors():
                 measuring.measure(piece, PIECES)
@@ -95,7 +97,6 @@ class Suite:
                 self._peers(measuring)
             measuring.end_reference()
             bar.begin("looking at the machine")
-            before = measuring.result.disturbances.before
             measuring.change(disturbances=Disturbances(before, watch.after()), ended=results.now(), complete=True)
             return measuring.result
 
