@@ -64,7 +64,6 @@ def _main() -> None:
     allowed = _allowed(options.allow)
     if importlib.util.find_spec("scipy") is None:
         raise ConfigError("the bench needs scipy; pip install 'dqnspeed[bench]' brings it.")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.resume is not None:
         return _resume(Path(options.resume), options, arguments, allowed)
     return _measure(options, overrides, allowed)
@@ -123,6 +122,7 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowe
 
 
 def _run(suite: Suite, folder: Path, peers: bool, allowed: Sequence[str], result: Result) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seconds = suite.seconds(result, peers)
     print(f"suite={suite.name} takes about {shown(seconds)} minutes here; the result goes to {folder}", flush=True)
     with Bar(seconds) as bar:

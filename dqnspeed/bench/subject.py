@@ -62,28 +62,22 @@ class Subject:
 
     def end(self) -> None:
         """End it and all that it started, whatever it does."""
-        with contextlib.suppress(SubjectError):
-            self.tell(END)
+        self.tell(END)
         try:
-            self._process.wait(END_S if self._process.poll() is None else 0)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            self._kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_S)
         finally:
+            with contextlib.suppress(OSError):  # no such group: it may not have come to make one
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+            self._process.wait()
             self._socket.close()
             self._log.close()
 
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it may not have come to make a group of its own
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-        self._process.wait()
-
     def tell(self, message: bytes) -> None:
-        """Ask, or let it go on; raises :class:`SubjectError` if it is dead."""
-        try:
+        """Ask it, or let it go on. If it is dead its next answer says why."""
+        with contextlib.suppress(OSError):
             self._socket.sendall(message)
-        except OSError as error:
-            raise SubjectError(self, self._cause_of_death()) from error
 
     def answer(self, limit_s: float = ANSWER_S) -> tuple[float, dict[str, float]]:
         """The time and the counts of its next answer.

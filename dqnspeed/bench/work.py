@@ -86,6 +86,7 @@ def training(work: Work, counter: Counter) -> None:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="dqnspeed-bench-")))
         signals = resources.enter_context(StopSignals())
         learning = Learning(Plan(work.run, work.spec, folder, {}, "bench", None, None), signals, resources)
+        resources.callback(learning.close, None)
         acting = Acting(learning, resources)
         flop = _flop_of_update(work, acting.memory.blank(work.run.algo.batch_size))
         CountedTraining(learning, acting, counter, flop).loop()
