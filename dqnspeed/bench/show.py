@@ -84,16 +84,19 @@ def write(result: Result, folder: Path) -> list[str]:
     """Write ``bench.md``, ``bench.png`` and ``bench_dark.png`` into ``folder``.
 
     Returns:
-        A sentence for each that could not be written.
+        Sentences on what could not be written.
     """
-    lost = []
-    pictures = importlib.util.find_spec("matplotlib") is not None
-    if not pictures:
-        lost.append(f"{folder / picture.LIGHT.file}: needs matplotlib; pip install 'dqnspeed[report]' brings it.")
+    lost, themes = [], (picture.LIGHT, picture.DARK)
+    if not has_matplotlib():
+        lost, themes = [f"{folder}: its picture needs matplotlib; pip install 'dqnspeed[bench]' brings it."], ()
     try:
-        for theme in (picture.LIGHT, picture.DARK) if pictures else ():
+        for theme in themes:
             picture.draw(result, folder / theme.file, theme)
-        atomic.write_text(folder / page.FILE, page.render(result, pictures))
+        atomic.write_text(folder / page.FILE, page.render(result, pictures=bool(themes)))
     except OSError as error:
-        lost.append(f"{folder}: {page.FILE} and its pictures cannot be written whole ({error.strerror}).")
+        lost.append(f"{folder}: {page.FILE} and its pictures cannot be written ({error.strerror}).")
     return lost
+
+
+def has_matplotlib() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None

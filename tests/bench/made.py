@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,11 @@ def measured(row: Measurement, speed: float, reference: float | None, seed: int)
 
 def make_result(faster: float = 1.0, seed: int = 0, **changes: Any) -> Result:
     """A whole result, in which everything is ``faster`` times as fast; with these ``changes``."""
+    return dataclasses.replace(_make(faster, seed), **changes)
 
+
+@functools.cache
+def _make(faster: float, seed: int) -> Result:
     def row(group: str, name: str, unit: str, speed: float, reference: float | None, **facts: Any) -> Measurement:
         made = Measurement(group, name, unit, **facts)
         return measured(made, speed * faster, reference and reference * faster, seed)
@@ -74,7 +79,7 @@ def make_result(faster: float = 1.0, seed: int = 0, **changes: Any) -> Result:
     peers = [row("peers", name, STEPS, speed, 93.0, kind=kind, version="2.9.2") for name, speed, kind in PEERS]
     pieces = [row(*piece) for piece in PIECES]
     kinds = dict(zip(BEST, (EQUIVALENT, EXACT, EQUIVALENT), strict=True))
-    result = Result(
+    return Result(
         command="python -m dqnspeed.bench peers=true",
         started="2026-01-31T12:00:00",
         ended="2026-01-31T12:09:31",
@@ -95,4 +100,3 @@ def make_result(faster: float = 1.0, seed: int = 0, **changes: Any) -> Result:
         ),
         to_solve=ToSolve("python -m dqnspeed.train experiment=speedrun", "usually takes 223 to 493 s"),
     )  # fmt: skip
-    return dataclasses.replace(result, **changes)
