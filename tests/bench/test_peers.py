@@ -12,7 +12,6 @@ from dqnspeed.bench.plan import Plan
 from dqnspeed.bench.subject import running, speeds_of
 from dqnspeed.config.options import ConfigError
 
-
 TOY = ["env=cartpole", "wrappers=none", "model=mlp"]
 
 
