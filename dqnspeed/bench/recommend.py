@@ -12,17 +12,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+
+import hydra
+from omegaconf import OmegaConf
 
 from dqnspeed.bench.measuring import severest
 from dqnspeed.bench.pairs import interval
 from dqnspeed.bench.plan import WORK, Plan
 from dqnspeed.bench.result import Interval, Measurement, Pair, Recommendation, Result, ToSolve
-from dqnspeed.cli.compose import own_hydra
+from dqnspeed.cli.compose import from_hydra, own_hydra
+from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import changes
-from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import KINDS, RunConfig
+from dqnspeed.config.schema import KINDS
 from dqnspeed.tracking.run_folder import DamagedError, read_summary
 
 SAFE = (changes.EXACT, changes.EQUIVALENT)
@@ -159,27 +162,20 @@ def train(overrides: Sequence[str], seconds: float, limit_s: float) -> float:
 
 def to_solve(plan: Plan) -> ToSolve | None:
     """The recipe that is known to solve the game soonest, or the one that its preset names."""
-    recipes = list[tuple[float, ToSolve]]()
-    for name, run in _experiments():
-        usual, seconds = run.experiment.usual, usual_seconds(run.experiment.usual)
-        if usual and seconds and run.env.id == plan.reference.env.id:
-            recipes.append((seconds, ToSolve(f"{TRAIN} experiment={name}", f"usually takes {usual}")))
-    if recipes:
-        return min(recipes, key=lambda found: found[0])[1]
+    for name, usual in sorted(_usual().items(), key=lambda found: usual_seconds(found[1]) or 0):
+        with own_hydra():
+            run = from_hydra(hydra.compose("config", overrides=[f"experiment={name}"]))
+        if run.env.id == plan.reference.env.id:
+            return ToSolve(f"{TRAIN} experiment={name}", f"usually takes {usual}")
     recipe = plan.reference.env.recipe
     return ToSolve(f"{TRAIN} {recipe}", "has numbers for this game") if recipe else None
 
 
-def _experiments() -> Iterator[tuple[str, RunConfig]]:
-    import hydra
-    from hydra.core.global_hydra import GlobalHydra
-
-    from dqnspeed.cli.compose import from_hydra
-
-    with own_hydra():
-        for name in sorted(GlobalHydra.instance().config_loader().get_group_options("experiment")):
-            with contextlib.suppress(ConfigError):
-                yield name, from_hydra(hydra.compose("config", overrides=[f"experiment={name}"]))
+def _usual() -> dict[str, str]:
+    """What the recipes usually take, of those that say it."""
+    files = sorted(Path(CONF_DIR, "experiment").glob("*.yaml"))
+    found = {path.stem: OmegaConf.select(OmegaConf.load(path), "experiment.usual") for path in files}
+    return {name: usual for name, usual in found.items() if usual_seconds(usual)}
 
 
 def usual_seconds(usual: str | None) -> float | None:

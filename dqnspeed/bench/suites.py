@@ -183,9 +183,7 @@ class Suite:
 def wall(who: str, speeds: Speeds, row: Measurement | None) -> str:
     """What takes most of the time of a training, and, of the learner, how near it is to what the cores can do."""
     part = max(PARTS, key=lambda name: speeds[name])
-    sentence = (
-        f"{who}: {NAMES[part]} take{'s' if part in ('sampling', 'acting') else ''} {speeds[part]:.0%} of the time"
-    )
+    sentence = f"{who}: {NAMES[part]} take{'' if part == 'updating' else 's'} {speeds[part]:.0%} of the time"
     if part == "updating" and row is not None and row.floor is not None and speeds[part] > 0:
         sentence += f", in which they reach {row.floor.share / speeds[part]:.0%} of {row.floor.what}"
     return f"{sentence}."
