@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dqnspeed.bench.result import Measurement, Result
-from dqnspeed.bench.rows import FAILED, NOISE, RECOMMENDED, Section, label, number, remark, sections
+from dqnspeed.bench.rows import FAILED, NOISE, RECOMMENDED, Section, ends, label, number, remark, sections
 from dqnspeed.system import atomic
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ DARK = Theme("bench_dark.png", "#16191d", "#e8eaed", "#9aa4ae", "#5d7c99", "#2f3
 # In inches; a phone shows the width of the picture on its own.
 WIDTH, MARGIN, LINE, GAP, BAR = 5.0, 0.2, 0.17, 0.1, 0.15
 PLOT = WIDTH - 2 * MARGIN
-NAMES, SHORT = 1.75, 26  # width of the column of names, and the most characters of a name in it
-FIGURES = 1.75  # room for the figures beside the longest bar
+NAMES, SHORT = 1.75, 24  # width of the column of names, and the most characters of a name in it
+SHORTEST = 1.0  # width of the longest bar at least
+LETTER = 0.068  # of text of this size, on average
 LOGARITHMIC = 25  # ratio of the longest to the shortest bar from which lengths are logarithmic
 MOST = 16  # bars of a group; more are for the page
 SIZE = 8.5  # of text, in points
@@ -51,7 +53,7 @@ def draw(result: Result, path: Path, theme: Theme) -> None:
     axes = figure.add_axes((0, 0, 1, 1))
     sheet = Sheet(axes, theme)
     sheet.head(result)
-    for section in sections(result):
+    for section in sections(result, but=("floors",)):
         sheet.section(section, result)
     height = sheet.y + MARGIN
     figure.set_size_inches(WIDTH, height)
@@ -85,37 +87,42 @@ class Sheet:
         self._legend()
 
     def section(self, section: Section, result: Result) -> None:
-        """A bar for each measurement, in one scale."""
+        """A bar for each measurement, those of a unit in one scale."""
         self.y += 2 * GAP
         self._line((MARGIN, WIDTH - MARGIN), (self.y, self.y), color=self._theme.quiet, linewidth=0.6)
         self.y += GAP
         shown = section.measured[:MOST]
-        left = NAMES if all(len(label(one)) <= SHORT for one in shown) else 0.0
-        lengths = [length for one in shown for length in (*_ends(one), one.reference) if length]
-        scale = Scale(lengths, PLOT - left - FIGURES)
-        unit = ", ".join(filter(None, [section.unit, "logarithmic" if scale.logarithmic else ""]))
+        units = {one.unit for one in shown}
+        figures = [_figure(one, not section.unit) for one in shown]
+        room = PLOT - GAP - LETTER * max(map(len, figures), default=0)
+        beside = all(len(label(one)) <= SHORT for one in shown) and room >= NAMES + SHORTEST
+        left = NAMES if beside else 0.0
+        room = max(SHORTEST, room - left)
+        scales = {unit: Scale([one for one in shown if one.unit == unit], room) for unit in units}
+        logarithmic = any(scale.logarithmic for scale in scales.values())
+        unit = ", ".join(filter(None, [section.unit, "logarithmic" if logarithmic else ""]))
         self._write(f"{section.title}{unit and f' ({unit})'}", size=10, weight="bold")
-        for one in shown:
-            self._bar(one, left, scale, remark(one, result), "" if section.unit else one.unit)
+        for one, figure in zip(shown, figures, strict=True):
+            self._bar(one, left, scales[one.unit], figure, remark(one, result))
         if more := len(section.measured) - len(shown):
             self._write(f"and {more} more, in bench.md", color=self._theme.quiet)
         for one in section.failed:
             self.y += GAP / 2
             self._write(f"{label(one)}: {FAILED}: {one.error}", color=self._theme.failed)
 
-    def _bar(self, one: Measurement, left: float, scale: Scale, note: str, unit: str) -> None:
+    def _bar(self, one: Measurement, left: float, scale: Scale, figure: str, note: str) -> None:
         """A name, and beside it (below it if ``left`` is 0) the bar, its interval, reference and figure."""
         theme, best = self._theme, note == RECOMMENDED
         color = {RECOMMENDED: theme.best, NOISE: theme.noise}.get(note, theme.bar)
         ink = {RECOMMENDED: theme.best, NOISE: theme.quiet}.get(note, theme.text)
         self.y += GAP
-        begin = self.y
-        self._write(f"{'★ ' * best}{label(one)}", color=ink, weight="bold" if best else "normal")
         if not left:
-            begin = self.y
-            self.y += LINE
-        middle, start = begin + LINE / 2, MARGIN + left
-        low, high = (start + scale(end) for end in _ends(one))
+            self._write(f"{'★ ' * best}{label(one)}", color=ink, weight="bold" if best else "normal")
+        middle, start = self.y + LINE / 2, MARGIN + left
+        if left:
+            self._say(MARGIN, middle, label(one), ink)
+        self.y += LINE
+        low, high = (start + scale(end) for end in ends(one))
         length = scale(one.value or 0.0)
         self._axes.barh(middle, length, height=BAR, left=start, color=color)
         if one.reference:
@@ -123,10 +130,8 @@ class Sheet:
             self._line((at, at), (middle - BAR * 0.7, middle + BAR * 0.7), linestyle=":")
         if high > low:
             self._line((low, high), (middle, middle), marker="|", markersize=4)
-        figure = " ".join(filter(None, [number(one.value), unit]))
-        ratio = f"{one.ratio.median:.2f}×" if one.ratio else ""
         right = max(high, start + length, start + scale(one.reference or 0.0))
-        self._say(right + GAP, middle, "   ".join(filter(None, [figure, ratio, note])), ink)
+        self._say(right + GAP, middle, figure, ink)
 
     def _legend(self) -> None:
         theme, x, middle = self._theme, MARGIN, self.y + LINE / 2
@@ -161,9 +166,10 @@ class Sheet:
 
 
 class Scale:
-    """Lengths in inches of bars for ``values``, the longest ``room``; logarithmic if the least was not seen else."""
+    """Lengths in inches of bars of one unit, the longest ``room``; logarithmic if the least was not seen else."""
 
-    def __init__(self, values: list[float], room: float):
+    def __init__(self, measurements: Sequence[Measurement], room: float):
+        values = [value for one in measurements for value in (*ends(one), one.reference) if value]
         self._least, self._most, self._room = min(values, default=1.0), max(values, default=1.0), room
         self.logarithmic = self._most > LOGARITHMIC * self._least
 
@@ -174,9 +180,8 @@ class Scale:
         return max(0.0, share) * self._room
 
 
-def _ends(one: Measurement) -> tuple[float, float]:
-    """The interval of a value, from that of its ratio, since the pair moves together."""
-    value = one.value or 0.0
-    if one.ratio is None or not one.ratio.median:
-        return value, value
-    return value * one.ratio.low / one.ratio.median, value * one.ratio.high / one.ratio.median
+def _figure(one: Measurement, with_unit: bool) -> str:
+    """What stands beside a bar."""
+    speed = f"{number(one.value)} {one.unit}" if with_unit else number(one.value)
+    ratio = f"{one.ratio.median:.2f}×" if one.ratio else ""
+    return "   ".join(filter(None, [speed, ratio, NOISE if one.within_noise else ""]))

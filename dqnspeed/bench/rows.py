@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from dqnspeed.bench.pairs import interval
 from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
 from dqnspeed.config.changes import EXACT
 from dqnspeed.config.schema import KINDS
@@ -45,9 +46,9 @@ class Section:
         return list(dict.fromkeys(one.floor.what for one in self.measured if one.floor))
 
 
-def sections(result: Result) -> Iterator[Section]:
-    """The groups that there are measurements of."""
-    found = {measurement.group for measurement in result.measurements}
+def sections(result: Result, but: Collection[str] = ()) -> Iterator[Section]:
+    """The groups that there are measurements of, ``but`` some."""
+    found = {measurement.group for measurement in result.measurements}.difference(but)
     for group in [*(name for name in GROUPS if name in found), *sorted(found - GROUPS.keys())]:
         members = [one for one in result.measurements if one.group == group]
         if group in RANKED:
@@ -66,12 +67,13 @@ def columns(section: Section, result: Result) -> list[Column]:
     measured = section.measured
     found = [
         ("", [label(one) for one in measured]),
-        (section.unit, [number(one.value) if section.unit else f"{number(one.value)} {one.unit}" for one in measured]),
+        (section.unit, [speed(one) if section.unit else f"{speed(one)} {one.unit}" for one in measured]),
         ("ratio", [times(one.ratio) for one in measured]),
         ("", [remark(one, result) for one in measured]),
         ("of the most", [f"{one.floor.share:.0%}" if one.floor else NONE for one in measured]),
         ("kind", [one.kind for one in measured] if any(one.kind != EXACT for one in measured) else []),
         ("updates/s", [number(one.updates) for one in measured]),
+        ("repeats", [str(len(one.pairs)) for one in measured]),
     ]
     return [(heading, cells) for heading, cells in found if set(cells) - {NONE, ""}]
 
@@ -79,6 +81,22 @@ def columns(section: Section, result: Result) -> list[Column]:
 def label(measurement: Measurement) -> str:
     """The name, and the version of a peer."""
     return " ".join(filter(None, [measurement.name, measurement.version]))
+
+
+def speed(measurement: Measurement) -> str:
+    """The speed; with its interval, as in ``640 (621–655)``, if there is no ratio that has one."""
+    low, high = ends(measurement)
+    shown = number(measurement.value)
+    return shown if measurement.ratio or low == high else f"{shown} ({number(low)}–{number(high)})"
+
+
+def ends(measurement: Measurement) -> tuple[float, float]:
+    """The 95 % interval of a speed; with a reference that of the ratio, since the pair moves together."""
+    value, ratio = measurement.value or 0.0, measurement.ratio
+    if ratio is not None and ratio.median:
+        return value * ratio.low / ratio.median, value * ratio.high / ratio.median
+    found = interval([value for _, value in measurement.pairs if value is not None])
+    return (found.low, found.high) if found else (value, value)
 
 
 def number(value: float | None) -> str:

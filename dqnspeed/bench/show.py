@@ -16,7 +16,7 @@ from dqnspeed.bench.rows import FAILED, NOISE, RECOMMENDED, Column, columns, gai
 from dqnspeed.system import atomic
 
 WIDE = 10_000  # columns of a file or a pipe
-GAP, NAME_WIDTH = 2, 30  # spaces between columns; the least of the first before the last is left out
+GAP, NAME_WIDTH = 2, 24  # spaces between columns; the least of the first before the last is left out
 STYLES = {RECOMMENDED: "bold green", NOISE: "dim", "": ""}
 
 
@@ -86,13 +86,13 @@ def write(result: Result, folder: Path) -> list[str]:
     Returns:
         Sentences on what could not be written.
     """
-    lost, themes = [], (picture.LIGHT, picture.DARK)
-    if not has_matplotlib():
-        lost, themes = [f"{folder}: its picture needs matplotlib; pip install 'dqnspeed[bench]' brings it."], ()
+    lost, pictures = [], has_matplotlib()
+    if not pictures:
+        lost.append(f"{folder}: its picture needs matplotlib; pip install 'dqnspeed[bench]' brings it.")
     try:
-        for theme in themes:
+        for theme in (picture.LIGHT, picture.DARK) if pictures else ():
             picture.draw(result, folder / theme.file, theme)
-        atomic.write_text(folder / page.FILE, page.render(result, pictures=bool(themes)))
+        atomic.write_text(folder / page.FILE, page.render(result, pictures))
     except OSError as error:
         lost.append(f"{folder}: {page.FILE} and its pictures cannot be written ({error.strerror}).")
     return lost

@@ -41,7 +41,7 @@ def test_a_file_gets_every_row_and_column_each_on_its_line() -> None:
     assert LINE in lines and "another process (make)" in "".join(lines)
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100])
+@pytest.mark.parametrize("width", [40, 80])
 def test_a_narrow_terminal_keeps_the_speeds_and_a_line_that_can_be_pasted(width: int) -> None:
     shown = printed(make_result(), width)
     tables, _, end = shown.partition("before: ")[0].partition("after: ")
@@ -50,7 +50,7 @@ def test_a_narrow_terminal_keeps_the_speeds_and_a_line_that_can_be_pasted(width:
     assert LINE in end.splitlines()
 
 
-@pytest.mark.parametrize("count", [0, 1, 9, 30])
+@pytest.mark.parametrize("count", [0, 9])
 def test_what_there_is_of_a_partial_result_is_shown(count: int, tmp_path: Path) -> None:
     whole = make_result(complete=False, recommendation=None, to_solve=None, walls=[], ended=None)
     partial = dataclasses.replace(whole, measurements=whole.measurements[:count])
@@ -90,7 +90,8 @@ def test_the_page_has_the_line_and_a_row_for_each_measurement() -> None:
 
 
 def test_the_pictures_for_light_and_dark_show_the_same(tmp_path: Path) -> None:
-    show.write(make_result(), tmp_path)
+    noise = Measurement("replay", "odd", "things of a long name/s", value=1e5, ratio=Interval(1.01, 0.5, 1.6))
+    show.write(make_result(measurements=[*make_result().measurements, noise]), tmp_path)
     with Image.open(tmp_path / "bench.png") as light, Image.open(tmp_path / "bench_dark.png") as dark:
         assert light.size == dark.size and light.width == 900
         corners = [picture.convert("RGB").getpixel((0, 0)) for picture in (light, dark)]
