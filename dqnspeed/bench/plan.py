@@ -183,7 +183,7 @@ class Plan:
             yield self._piece("floors", FRAMES, "frames", work.FRAMES, copies=machine.cores())
         for precision in ("fp32", "bf16"):
             name, override = f"{PRODUCT} in {precision}", f"execution.precision={precision}"
-            yield self._piece("floors", name, "multiply", work.FLOP, override)
+            yield self._piece("floors", name, "multiply", work.FLOP, beside=[override])
         yield self._piece("floors", COPY, "copy", work.BYTES)
 
     def pieces(self) -> Iterator[tuple[Piece, Piece | None]]:

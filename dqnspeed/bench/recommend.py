@@ -32,7 +32,7 @@ SAFE = (changes.EXACT, changes.EQUIVALENT)
 ALLOWED = {"task": changes.TASK, "algorithm": changes.ALGORITHM}  # what allow= takes
 TRAIN = "python -m dqnspeed.train"
 PARTS = ("wrappers", "execution", "threads")  # axes that are exact or equivalent
-TOGETHER = 7  # rungs that :func:`tried` tries at most beside those of the axes
+TOGETHER = 6  # rungs that :func:`tried` tries at most beside those of the axes
 Measure = Callable[[Sequence[str]], Measurement]
 
 

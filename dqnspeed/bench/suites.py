@@ -141,7 +141,10 @@ class Suite:
         measuring.end_reference()
         if found.overrides:
             found = self._check(measuring, found)
-        sentence = " ".join(filter(None, [found.sentence, more]))
+        work = (
+            f"All at a replay ratio of {plan.reference.replay_ratio:g}, in updates of {plan.reference.algo.batch_size}."
+        )
+        sentence = " ".join(filter(None, [found.sentence, more, work]))
         measuring.change(recommendation=dataclasses.replace(found, sentence=sentence))
 
     def _check(self, measuring: Measuring, found: Recommendation) -> Recommendation:
@@ -165,6 +168,8 @@ class Suite:
             row = Measurement("check", name, "agent steps/s", severest(found.kinds.values()), found.overrides)
             row = with_pairs(row, pairs, error)
             measuring.add(row)
+        if row.error:
+            return dataclasses.replace(found, sentence=f"It was not checked: {row.error}")
         return checked(found, row.pairs)
 
     def _say_walls(self, measuring: Measuring) -> None:
