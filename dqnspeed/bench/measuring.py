@@ -27,7 +27,7 @@ FLOORS = "floors"
 class Measuring:
     """Measures pieces, and adds each to ``result``, which is written after each.
 
-    The reference of a piece is started once and waits while it is not measured.
+    What has no reference waits when it was measured, since it may be that of the pieces after it.
     """
 
     def __init__(self, result: Result, path: Path, bar: Bar):
@@ -85,10 +85,13 @@ class Measuring:
             row = dataclasses.replace(row, kind=severest(made.kinds), overrides=list(made.overrides))
             before = [self._started(reference)] if reference else []
             with contextlib.ExitStack() as resources:
-                candidate = [resources.enter_context(running(made.program)) for _ in range(piece.copies)]
+                if reference is None and piece.copies == 1:
+                    candidate = [self._started(piece)]  # which may be the reference of what comes next
+                else:
+                    candidate = [resources.enter_context(running(made.program)) for _ in range(piece.copies)]
                 turns = list(take_turns(before, candidate, pace, judged))
         except (ConfigError, SubjectError, OSError) as error:  # OSError: no process or no file for what it says
-            return dataclasses.replace(row, error=self._reason(error))
+            return dataclasses.replace(row, error=self._reason(error, piece))
         medians = median_speeds([value for _, value in turns])
         self.speeds[piece.group, piece.name] = medians
         pairs: list[Pair] = [[one[piece.counted] if one else None, value[piece.counted]] for one, value in turns]
@@ -104,11 +107,12 @@ class Measuring:
             subject.await_ready()
         return self._reference[1]
 
-    def _reason(self, error: Exception) -> str:
+    def _reason(self, error: Exception, piece: Piece) -> str:
         sentence = f"{str(error).rstrip('.')}."
         if self._reference and isinstance(error, SubjectError) and error.subject is self._reference[1]:
-            sentence = f"its reference, {self._reference[0].name}: {sentence}"
+            reference = self._reference[0]
             self.end_reference()
+            return sentence if reference == piece else f"its reference, {reference.name}: {sentence}"
         return sentence
 
     def _floor(self, bound: Bound | None, speeds: Speeds, counted: str) -> Floor | None:
