@@ -140,7 +140,8 @@ def _tell(result: Result, folder: Path) -> None:
     from dqnspeed.bench import show
 
     show.table(result)
-    show.write(result, folder)
+    for sentence in show.write(result, folder):
+        print(f"dqnspeed: {sentence}", file=sys.stderr)
     print(folder)
 
 

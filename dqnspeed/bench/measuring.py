@@ -87,7 +87,7 @@ class Measuring:
             with contextlib.ExitStack() as resources:
                 candidate = [resources.enter_context(running(made.program)) for _ in range(piece.copies)]
                 turns = list(take_turns(before, candidate, pace, judged))
-        except (ConfigError, SubjectError) as error:
+        except (ConfigError, SubjectError, OSError) as error:  # OSError: no process or no file for what it says
             return dataclasses.replace(row, error=self._reason(error))
         medians = median_speeds([value for _, value in turns])
         self.speeds[piece.group, piece.name] = medians
@@ -104,7 +104,7 @@ class Measuring:
             subject.await_ready()
         return self._reference[1]
 
-    def _reason(self, error: ConfigError | SubjectError) -> str:
+    def _reason(self, error: Exception) -> str:
         sentence = f"{str(error).rstrip('.')}."
         if self._reference and isinstance(error, SubjectError) and error.subject is self._reference[1]:
             sentence = f"its reference, {self._reference[0].name}: {sentence}"

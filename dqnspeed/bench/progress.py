@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-CORRECTED_FROM_S = 20.0  # measured seconds before which estimates are taken as they are
+CORRECTED_FROM = 0.1  # share of the work that must be done before estimates are corrected by what it took
 
 
 class Remaining:
@@ -30,8 +30,7 @@ class Remaining:
 
     def left(self) -> float:
         """Seconds."""
-        took = time.monotonic() - self._since
-        pace = took / self._done if took > CORRECTED_FROM_S and self._done else 1.0
+        pace = (time.monotonic() - self._since) / self._done if self.share >= CORRECTED_FROM and self._done else 1.0
         return max(0.0, self._total - self._done) * pace
 
 

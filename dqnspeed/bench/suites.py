@@ -103,7 +103,8 @@ class Suite:
     def _rungs(self, measuring: Measuring, allowed: Collection[str]) -> None:
         plan, pace = self.plan, RUNGS[self.name]
         baseline = plan.baseline()
-        measuring.measure(baseline, pace)
+        if measuring.measure(baseline, pace).error:
+            return  # everything else would be compared with it
 
         def measure(overrides: Sequence[str]) -> Measurement:
             return measuring.measure(plan.rung(*overrides), pace, baseline)
@@ -159,7 +160,7 @@ class Suite:
                     speeds = {which: train(lines[which], seconds, CHECK_LIMIT_S + seconds) for which in order}
                     pairs.append([speeds[0], speeds[1]])
                     measuring.bar.remaining.advance(2 * each)
-            except TrainingError as failed:
+            except (TrainingError, OSError) as failed:
                 error = f"{failed}."
             row = Measurement("check", name, "agent steps/s", severest(found.kinds.values()), found.overrides)
             row = with_pairs(row, pairs, error)

@@ -34,6 +34,8 @@ from dqnspeed.system.disturbances import Watch
 
 LARGE, TINY = "model.hidden=[1024,1024,1024]", "model.hidden=[8]"  # the second is faster for sure
 
+pytestmark = pytest.mark.slow
+
 
 class FewPieces(Plan):
     """No floor, a choice that pays, one that fails, and one part."""
@@ -65,7 +67,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
     return Suite("quick", [one for one in TOY if "hidden" not in one] + [LARGE], seed=0)
 
 
-@pytest.mark.slow
 def test_a_bench_ends_with_a_line_that_it_has_checked_and_measures_nothing_twice(quick: Suite, tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
     with Bar(10) as bar:
@@ -93,7 +94,6 @@ def test_a_bench_ends_with_a_line_that_it_has_checked_and_measures_nothing_twice
     assert resumed.recommendation == line and resumed.complete
 
 
-@pytest.mark.slow
 def test_a_whole_training_gives_its_speed_or_says_why_it_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     assert train(toy().lines(), seconds=0.5, limit_s=120) > 0
@@ -103,7 +103,6 @@ def test_a_whole_training_gives_its_speed_or_says_why_it_gives_none(monkeypatch:
         train(toy().lines(), seconds=0.5, limit_s=0.01)
 
 
-@pytest.mark.slow
 def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Path) -> None:
     path = tmp_path / "found" / "bench.json"
     with Forked("dqnspeed.bench", "suite=micro", "out=found", *TOY, cwd=tmp_path, env=environment()) as bench:

@@ -20,6 +20,8 @@ from dqnspeed.bench.subject import running, speeds_of
 from dqnspeed.config.changes import ALGORITHM, EQUIVALENT, EXACT, TASK
 from dqnspeed.config.options import ConfigError
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_training_does_the_same_work_and_the_users_numbers_win() -> None:
     run = toy().reference
@@ -109,7 +111,6 @@ def test_the_arithmetic_of_an_update_is_that_of_its_layers() -> None:
     assert counts[0][work.FLOP] == 32 * (96 + 96 + 96 + 48)
 
 
-@pytest.mark.slow
 def test_a_training_that_waits_is_not_taken_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     piece = Plan([*TOY, "parallelism.timeout_s=1", "tracking.report_every_s=0.1"], seed=0).rung("parallelism=process")

@@ -25,6 +25,8 @@ BF16, LAST, THREADS, GAMES = (
     "execution.precision=bf16", "execution.channels_last=true", "execution.threads=1", "num_envs=4",
 )  # fmt: skip
 
+pytestmark = pytest.mark.slow
+
 
 def rungs(**gains: float) -> Result:
     """A result with these gains over the baseline, by overrides, give or take 0.03."""
