@@ -116,10 +116,12 @@ class Measuring:
         return sentence
 
     def _floor(self, bound: Bound | None, speeds: Speeds, counted: str) -> Floor | None:
-        most = bound and self.result.find(FLOORS, bound.name)
-        if not bound or not most or not most.value or not speeds.get(bound.counted):
+        """The share of the best slice of a floor, of which more cannot be reached unless it was disturbed."""
+        floor = bound and self.result.find(FLOORS, bound.name)
+        best = max((value for _, value in floor.pairs if value), default=0.0) if floor else 0.0
+        if not bound or not best or not speeds.get(bound.counted):
             return None
-        share = speeds[bound.counted] * bound.each / most.value
+        share = min(1.0, speeds[bound.counted] * bound.each / best)
         return Floor(f"the {bound.name}", speeds[counted] / share, share)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dqnspeed.bench.result import Measurement, Result
+from dqnspeed.bench.result import Interval, Measurement, Result
 from dqnspeed.bench.rows import FAILED, NOISE, RECOMMENDED, Section, ends, label, number, remark, sections
 from dqnspeed.system import atomic
 
@@ -82,7 +82,8 @@ class Sheet:
             self.y += GAP
             self._write(line.line, color=theme.best, family="monospace", weight="bold", indent="    ")
             checked = f", checked {line.measured.median:.2f}×" if line.measured else ", not checked"
-            self._write(f"expected {line.expected.median:.2f}× of the baseline{checked}", color=theme.best)
+            expected = f"expected {line.expected.median:.2f}× of the baseline{checked}"
+            self._write(expected if line.overrides else line.sentence, color=theme.best)
         self.y += GAP
         self._legend()
 
@@ -98,39 +99,38 @@ class Sheet:
         beside = all(len(label(one)) <= SHORT for one in shown) and room >= NAMES + SHORTEST
         left = NAMES if beside else 0.0
         room = max(SHORTEST, room - left)
-        scales = {unit: Scale([one for one in shown if one.unit == unit], room) for unit in units}
+        bars = [Bar(one, section.is_ranked) for one in shown]
+        scales = {unit: Scale([bar for bar in bars if bar.one.unit == unit], room) for unit in units}
         logarithmic = any(scale.logarithmic for scale in scales.values())
         unit = ", ".join(filter(None, [section.unit, "logarithmic" if logarithmic else ""]))
         self._write(f"{section.title}{unit and f' ({unit})'}", size=10, weight="bold")
-        for one, figure in zip(shown, figures, strict=True):
-            self._bar(one, left, scales[one.unit], figure, remark(one, result))
+        for bar, figure in zip(bars, figures, strict=True):
+            self._bar(bar, left, scales[bar.one.unit], figure, remark(bar.one, result))
         if more := len(section.measured) - len(shown):
             self._write(f"and {more} more, in bench.md", color=self._theme.quiet)
         for one in section.failed:
             self.y += GAP / 2
             self._write(f"{label(one)}: {FAILED}: {one.error}", color=self._theme.failed)
 
-    def _bar(self, one: Measurement, left: float, scale: Scale, figure: str, note: str) -> None:
+    def _bar(self, bar: Bar, left: float, scale: Scale, figure: str, note: str) -> None:
         """A name, and beside it (below it if ``left`` is 0) the bar, its interval, reference and figure."""
-        theme, best = self._theme, note == RECOMMENDED
+        theme, best, name = self._theme, note == RECOMMENDED, label(bar.one)
         color = {RECOMMENDED: theme.best, NOISE: theme.noise}.get(note, theme.bar)
         ink = {RECOMMENDED: theme.best, NOISE: theme.quiet}.get(note, theme.text)
         self.y += GAP
         if not left:
-            self._write(f"{'★ ' * best}{label(one)}", color=ink, weight="bold" if best else "normal")
+            self._write(f"{'★ ' * best}{name}", color=ink, weight="bold" if best else "normal")
         middle, start = self.y + LINE / 2, MARGIN + left
         if left:
-            self._say(MARGIN, middle, label(one), ink)
+            self._say(MARGIN, middle, name, ink)
         self.y += LINE
-        low, high = (start + scale(end) for end in ends(one))
-        length = scale(one.value or 0.0)
-        self._axes.barh(middle, length, height=BAR, left=start, color=color)
-        if one.reference:
-            at = start + scale(one.reference)
-            self._line((at, at), (middle - BAR * 0.7, middle + BAR * 0.7), linestyle=":")
+        end, low, high, mark = (start + scale(length) for length in (bar.length, bar.low, bar.high, bar.reference))
+        self._axes.barh(middle, end - start, height=BAR, left=start, color=color)
+        if bar.reference:
+            self._line((mark, mark), (middle - BAR * 0.7, middle + BAR * 0.7), linestyle=":")
         if high > low:
             self._line((low, high), (middle, middle), marker="|", markersize=4)
-        right = max(high, start + length, start + scale(one.reference or 0.0))
+        right = max(end, high, mark)
         self._say(right + GAP, middle, figure, ink)
 
     def _legend(self) -> None:
@@ -165,11 +165,27 @@ class Sheet:
         self.y += len(lines) * size * LINE / SIZE
 
 
+class Bar:
+    """What is drawn of ``one``: its speed, or its gain where all have one reference, whose own load then hides nothing.
+
+    Attributes:
+        length, low, high: with the 95 % interval; ``reference``: 0 if there is none.
+    """
+
+    def __init__(self, one: Measurement, by_gain: bool):
+        self.one = one
+        self.length, self.reference = one.value or 0.0, one.reference or 0.0
+        self.low, self.high = ends(one)
+        if by_gain:
+            gain = one.ratio or Interval(1.0, 1.0, 1.0)
+            self.length, self.low, self.high, self.reference = gain.median, gain.low, gain.high, 1.0
+
+
 class Scale:
     """Lengths in inches of bars of one unit, the longest ``room``; logarithmic if the least was not seen else."""
 
-    def __init__(self, measurements: Sequence[Measurement], room: float):
-        values = [value for one in measurements for value in (*ends(one), one.reference) if value]
+    def __init__(self, bars: Sequence[Bar], room: float):
+        values = [value for bar in bars for value in (bar.length, bar.low, bar.high, bar.reference) if value]
         self._least, self._most, self._room = min(values, default=1.0), max(values, default=1.0), room
         self.logarithmic = self._most > LOGARITHMIC * self._least
 

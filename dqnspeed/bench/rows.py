@@ -23,7 +23,7 @@ GROUPS = {
     "transfer": "The way to the device",
     "floors": "What this machine can do at most",
 }
-RANKED = ("rungs", "peers")  # fastest first; others stay as they were measured
+RANKED = ("rungs", "check", "peers")  # by their gain over the baseline; others stay as they were measured
 RECOMMENDED, NOISE, FAILED = "recommended", "within noise", "not measured"
 NONE = "–"
 SIZES = ((1e12, " T"), (1e9, " G"), (1e6, " M"))
@@ -37,6 +37,7 @@ class Section:
 
     title: str
     unit: str  # of all, or empty
+    is_ranked: bool  # by one reference, the baseline
     measured: list[Measurement]
     failed: list[Measurement]
 
@@ -52,11 +53,12 @@ def sections(result: Result, but: Collection[str] = ()) -> Iterator[Section]:
     for group in [*(name for name in GROUPS if name in found), *sorted(found - GROUPS.keys())]:
         members = [one for one in result.measurements if one.group == group]
         if group in RANKED:
-            members.sort(key=lambda one: one.value or 0.0, reverse=True)
+            members.sort(key=lambda one: one.ratio.median if one.ratio else 1.0, reverse=True)
         units = {one.unit for one in members}
         yield Section(
             GROUPS.get(group, group.capitalize()),
             units.pop() if len(units) == 1 else "",
+            group in RANKED,
             [one for one in members if one.error is None],
             [one for one in members if one.error is not None],
         )
