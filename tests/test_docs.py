@@ -34,6 +34,8 @@ COMMANDS = {
     "play": "dqnspeed.play.command",
     "report": "dqnspeed.report.command",
     "doctor": "dqnspeed.doctor.command",
+    "bench": "dqnspeed.bench.command",
+    "bench.against": "dqnspeed.bench.against",
     "doctor.gpu": "dqnspeed.doctor.gpu",
     "options": "dqnspeed.options.command",
 }
@@ -109,7 +111,7 @@ def check_make(target: str, *variables: str) -> None:
         name, _, value = variable.partition("=")
         assert re.search(rf"^{name} *\?=", makefile, re.M), variable
         if name == "ARGS":
-            check(f"python -m dqnspeed.{target} {value}")
+            check(f"python -m dqnspeed.{'bench.against' if target == 'bench-compare' else target} {value}")
 
 
 def check_install(packages: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from dqnspeed.cli import compose
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
+from dqnspeed.cli.hint import faster_line
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config import changes
@@ -122,6 +123,8 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     device, threads = str(machine.pick_device(run.device)), torch.get_num_threads()
     lines = opening(run, job.label, device, threads, shown, job.resume)
     print(*lines, schedule_sentence(run), sep="\n", flush=True)
+    if not job.resume and (line := faster_line(run, job.overrides)):
+        print(f"hint: {line}", flush=True)
     try:
         summary = train(run, job.spec, job.folder, job.plain, job.group, job.resume, job.label)
     except (ActorError, NotFiniteError) as error:
