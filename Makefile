@@ -1,6 +1,6 @@
 # make train   set everything up and train Pong in minutes (ARGS="seed=1" passes overrides, "experiment=ppo" too)
 # make play    watch the newest run play (ARGS="run=outputs/2026-01-31/12-00-00 record=true")
-# make report  the table of the newest run or sweep (ARGS="outputs multirun curves=curves.png")
+# make report  a page with the newest run or sweep (ARGS="outputs multirun watch=true")
 # make gpu     try everything that a GPU can do (PART=tests|train|resume|timings; INSTALL=no PYTHON=python3)
 # make test    set everything up, then lint, type-check, hold imports to their contract and run all tests
 # make quick   the same with the quick tests alone, about a minute, for every change
@@ -16,7 +16,7 @@ help:
 	@echo 'make train      set everything up and train Pong in minutes: experiment=speedrun (ARGS="seed=1" passes'
 	@echo '                overrides, and experiment=NAME or resume=FOLDER take its place)'
 	@echo 'make play       watch the newest run play (ARGS="run=FOLDER record=true overlay=true")'
-	@echo 'make report     the table of the newest run or sweep (ARGS="FOLDER curves=curves.png")'
+	@echo 'make report     a page with the newest run or sweep (ARGS="FOLDER watch=true")'
 	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings;'
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
@@ -52,11 +52,15 @@ $(VENV)/.installed-play: $(VENV)/.installed
 play: $(VENV)/.installed-play
 	$(BIN)/python -m dqnspeed.play $(ARGS)
 
-report: install
+$(VENV)/.installed-report: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
+	@touch $@
+
+report: $(VENV)/.installed-report
 	$(BIN)/python -m dqnspeed.report $(ARGS)
 
 LADDER := baseline,no_torch_no_grad,n_envs,process,tweaked_n_envs,tweaked_process,chapter6_dqn
-ladder: install
+ladder: $(VENV)/.installed-report
 	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.25 tracking=local \
 	  $(ARGS)
 	$(BIN)/python -m dqnspeed.report

@@ -15,6 +15,7 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.report import pictures
 from dqnspeed.report.contents import Report
+from dqnspeed.report.figures import BY_TIME, Figure
 from dqnspeed.report.page import page
 from dqnspeed.report.progress import Progress, progress_of
 from dqnspeed.report.rungs import baseline_of, rungs_of
@@ -136,7 +137,8 @@ def _watched(options: ReportConfig, folders: Sequence[Path], out: Path, problems
 def _finish(options: ReportConfig, report: Report, out: Path, problems: Problems) -> None:
     """Write all files, and print the table."""
     if options.curves and _draws():
-        _draw(report, "return_by_time", Path(options.curves), f"curves={options.curves}", problems)
+        for figure in [figure for figure in report.figures if figure.name.startswith(BY_TIME)][:1]:
+            _draw(figure, Path(options.curves), f"curves={options.curves}", problems)
     elif options.curves:
         problems.add(f"curves={options.curves}: needs matplotlib; {NEEDS}")
     _write(out / MARKDOWN, report.markdown(_pictures(report, out, problems)), problems)
@@ -159,19 +161,17 @@ def _pictures(report: Report, out: Path, problems: Problems) -> list[str]:
     except OSError as error:
         problems.add(_not_written(out / PICTURES, error))
         return []
-    names = [f"{PICTURES}/{figure.name}.png" for figure in report.figures]
-    return [name for name in names if _draw(report, Path(name).stem, out / name, str(out / name), problems)]
+    files = {f"{PICTURES}/{figure.name}.png": figure for figure in report.figures}
+    return [name for name, figure in files.items() if _draw(figure, out / name, str(out / name), problems)]
 
 
-def _draw(report: Report, name: str, path: Path, shown: str, problems: Problems) -> bool:
-    for figure in report.figures:
-        if figure.name == name:
-            try:
-                pictures.draw(figure, path)
-                return True
-            except (OSError, ValueError) as error:
-                problems.add(f"{shown}: cannot be written ({error}).")
-    return False
+def _draw(figure: Figure, path: Path, shown: str, problems: Problems) -> bool:
+    try:
+        pictures.draw(figure, path)
+    except (OSError, ValueError) as error:
+        problems.add(f"{shown}: cannot be written ({error}).")
+        return False
+    return True
 
 
 def _write(path: Path, text: str, problems: Problems) -> bool:

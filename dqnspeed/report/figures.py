@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from dqnspeed.report.rungs import Rung
+from dqnspeed.report.rungs import Rung, game
 from dqnspeed.report.runs import MEAN, Run
 from dqnspeed.report.tables import duration
 
@@ -18,6 +18,7 @@ COLOURS = (
     "#4269d0", "#ff725c", "#3ca951", "#efb118", "#a463f2", "#6cc5b0", "#ff8ab7", "#9c6b4e", "#97bbf5", "#9498a0",
 )  # fmt: skip
 DASHES = "solid", "dash", "dot", "dashdot"
+BY_TIME = "return_by_time"
 PARTS = "acting", "stepping", "sampling", "updating", "waiting"
 POINTS, ALL_POINTS = 400, 12_000  # of a curve, and of all curves of a figure, so that the page stays small
 FEW = 3  # runs whose single games are shown
@@ -71,20 +72,13 @@ class Figure:
 
 def figures_of(rungs: Sequence[Rung]) -> list[Figure]:
     """The figures that these runs have numbers for."""
-    bounds = {rung.bound for rung in rungs}
-    bound = bounds.pop() if len(bounds) == 1 else None
-    seeds = seeds_of(rungs)
+    seeds, minutes, steps = seeds_of(rungs), "minutes of training", "agent steps"
     one_each = all(len(rung.runs) == 1 for rung in rungs)
-    band = "" if one_each else "; thick their mean, in which a seed that ended keeps its last value, and their spread"
-    returns = f"Mean of the last games, as many as stop.window, unclipped; {seeds}{band}."
-    minutes, steps = "minutes of training", "agent steps"
     drawn = [
-        Figure("return_by_time", "Return against wall clock", minutes, "mean return", returns,
-               [*_games(rungs), *_curves(rungs, MEAN, "time", hold=True)], bound),
-        Figure("return_by_step", "Return against agent steps", steps, "mean return", returns,
-               _curves(rungs, MEAN, "step", hold=True), bound),
+        *_returns(rungs),
         Figure("steps_per_second", "Agent steps a second", "", "agent steps/s",
-               f"Without the warm-up; {seeds}, a dot each, the bar is their median.", _speeds(rungs), from_zero=True),
+               f"Without the warm-up; {seeds}{'' if one_each else ', a dot each, the bar is their median'}.",
+               _speeds(rungs), from_zero=True),
         Figure("time_to_solve", "Time to solve", "", minutes,
                f"{seeds.capitalize()}, a dot each; a triangle is a run that was ended unsolved, so its time is longer.",
                _times(rungs), from_zero=True),
@@ -108,6 +102,25 @@ def figures_of(rungs: Sequence[Rung]) -> list[Figure]:
                f"Chance of a random action; {seeds}.", _curves(rungs, "train/epsilon", "step"), from_zero=True),
     ]  # fmt: skip
     return [figure for figure in drawn if figure.series]
+
+
+def _returns(rungs: Sequence[Rung]) -> Iterator[Figure]:
+    """Returns against time and steps, a pair for each game."""
+    games = dict[str, list[Rung]]()
+    for rung in rungs:
+        games.setdefault(rung.env, []).append(rung)
+    for number, (env, group) in enumerate(games.items(), 1):
+        suffix, of_game = ("", "") if len(games) == 1 else (f"_{number}", f", {game(env)}")
+        bounds = {rung.bound for rung in group}
+        bound = bounds.pop() if len(bounds) == 1 else None
+        more = any(len(rung.runs) > 1 for rung in group)
+        band = "; thick their mean, in which a seed that ended keeps its last value, and their spread" if more else ""
+        note = f"Mean of the last games, as many as stop.window, unclipped; {seeds_of(group)}{band}."
+        by_time = [*_games(group), *_curves(group, MEAN, "time", hold=True)]
+        yield Figure(f"{BY_TIME}{suffix}", f"Return against wall clock{of_game}", "minutes of training", "mean return",
+                     note, by_time, bound)  # fmt: skip
+        yield Figure(f"return_by_step{suffix}", f"Return against agent steps{of_game}", "agent steps", "mean return",
+                     note, _curves(group, MEAN, "step", hold=True), bound)  # fmt: skip
 
 
 def seeds_of(rungs: Sequence[Rung]) -> str:
@@ -139,17 +152,17 @@ def _curves(
     """
     points = min(POINTS, max(20, ALL_POINTS // max(1, sum(len(rung.runs) for rung in rungs))))
     single, means = list[Series](), list[Series]()
-    for number, rung in enumerate(rungs):
+    for rung in rungs:
         curves = [(run, _scaled(run.curve(metric, against, learning), against)) for run in rung.runs]
         drawn = [(run, curve) for run, curve in curves if curve]
         for run, curve in drawn:
             x, y = zip(*curve, strict=True)
             kept = thin(x, y, points)
             kind: Kind = "mean" if len(drawn) == 1 else "seed"
-            series = Series(rung.name, kind, number, _each(x, kept), _each(y, kept), text=of_run(run))
+            series = Series(rung.name, kind, rung.number, _each(x, kept), _each(y, kept), text=of_run(run))
             (means if kind == "mean" else single).append(series)
         if len(drawn) > 1:
-            means.append(_mean(rung.name, number, [curve for _, curve in drawn], hold))
+            means.append(_mean(rung.name, rung.number, [curve for _, curve in drawn], hold))
     return [*single, *means]
 
 
@@ -158,7 +171,10 @@ def _mean(name: str, rung: int, curves: Sequence[Sequence[tuple[float, float]]],
     ends = sorted(curve[-1][0] for curve in curves)
     end = ends[-1 if hold else len(ends) // 2]
     grid = np.linspace(min(end, max(curve[0][0] for curve in curves)), end, GRID)
-    columns = [np.interp(grid, *zip(*curve, strict=True), right=curve[-1][1] if hold else math.nan) for curve in curves]
+    columns = [
+        np.interp(grid, [x for x, _ in curve], [y for _, y in curve], right=curve[-1][1] if hold else math.nan)
+        for curve in curves
+    ]
     values = np.ma.masked_invalid(np.stack(columns))
     text = [f"mean of {count} seeds" for count in values.count(axis=0)]
     low, high = values.min(axis=0), values.max(axis=0)
@@ -169,20 +185,20 @@ def _games(rungs: Sequence[Rung]) -> list[Series]:
     if sum(len(rung.runs) for rung in rungs) > FEW:
         return []
     series = []
-    for number, rung in enumerate(rungs):
+    for rung in rungs:
         for run in rung.runs:
-            x, y = [game["wall_time_s"] / 60 for game in run.episodes], [game["return"] for game in run.episodes]
+            x, y = [row["wall_time_s"] / 60 for row in run.episodes], [row["return"] for row in run.episodes]
             kept = thin(x, y, 2 * POINTS)
             if kept:
                 text = f"a game of {of_run(run)}"
-                series.append(Series(rung.name, "games", number, _each(x, kept), _each(y, kept), text=text))
+                series.append(Series(rung.name, "games", rung.number, _each(x, kept), _each(y, kept), text=text))
     return series
 
 
 def _speeds(rungs: Sequence[Rung]) -> list[Series]:
     medians = [
-        Series(rung.name, "bar", number, [rung.name], _short([rung.steps_per_second.value]), text="median")
-        for number, rung in enumerate(rungs)
+        Series(rung.name, "bar", rung.number, [rung.name], _short([rung.steps_per_second.value]), text="median")
+        for rung in rungs
         if rung.steps_per_second
     ]
     return medians + _dots(rungs, _speed, lambda rung: rung.name, only_several=True)
@@ -221,7 +237,7 @@ def _dots(
 ) -> list[Series]:
     """A dot a run at the place of its rung, other than where its ``value`` is only known to be larger."""
     series = []
-    for number, rung in enumerate(rungs):
+    for rung in rungs:
         kinds: tuple[tuple[Kind, bool], ...] = (("points", True), ("censored", False))
         for kind, known in kinds:
             found = [(run, value(run)) for run in rung.runs if not (only_several and len(rung.runs) == 1)]
@@ -229,7 +245,7 @@ def _dots(
             if shown:
                 x = [place(rung)] * len(shown)
                 text = [of_run(run) + ("" if known else ", not solved") for run, _ in shown]
-                series.append(Series(rung.name, kind, number, x, _short([y for _, y in shown]), text=text))  # type: ignore[arg-type]
+                series.append(Series(rung.name, kind, rung.number, x, _short([y for _, y in shown]), text=text))  # type: ignore[arg-type]
     return series
 
 

@@ -94,12 +94,12 @@ def _trace(figure: Figure, series: Series, number: int, sideways: bool) -> dict[
     }
     if series.kind == "bar":
         trace |= {"type": "bar", "marker": {"color": colour}, "opacity": 0.9}
-    elif series.kind in ("points", "censored", "games"):
-        marker = {"color": colour, "size": 4 if series.kind == "games" else 10}
-        marker |= {"opacity": 0.35} if series.kind == "games" else {"line": {"width": 1, "color": "white"}}
-        symbol = {"symbol": "triangle-right"} if series.kind == "censored" and sideways else {}
-        symbol = {"symbol": "triangle-up"} if series.kind == "censored" and not sideways else symbol
-        trace |= {"type": "scatter", "mode": "markers", "marker": marker | symbol}
+    elif series.kind == "games":
+        trace |= {"type": "scatter", "mode": "markers", "marker": {"color": colour, "size": 4, "opacity": 0.35}}
+    elif series.kind in ("points", "censored"):
+        symbol = "circle" if series.kind == "points" else "triangle-right" if sideways else "triangle-up"
+        marker = {"color": colour, "size": 10, "symbol": symbol, "line": {"width": 1, "color": "white"}}
+        trace |= {"type": "scatter", "mode": "markers", "marker": marker}
     else:
         width, opacity = (1, 0.4) if series.kind == "seed" else (2.5, 1)
         line = {"color": colour, "width": width, "dash": dash}

@@ -49,6 +49,7 @@ class Rung:
     """Runs that differ by their seeds, or have one value of ``group_by``, in one game and with one bound.
 
     Attributes:
+        number: its place in the report, which its colour follows.
         name: short, without what all rungs of the report share.
         label: the whole name.
         steps_per_second: median over the runs that ended well; over all if none did.
@@ -58,6 +59,7 @@ class Rung:
         book: the book's figures of the same rung, if it has them.
     """
 
+    number: int
     name: str
     label: str
     runs: list[Run]
@@ -97,7 +99,7 @@ class Rung:
     @property
     def figures(self) -> Figures:
         speed, time = self.steps_per_second, self.time_to_solve
-        return Figures(speed and speed.value, time and time.value)
+        return Figures(speed.value if speed else None, time.value if time else None)
 
 
 def rungs_of(runs: Sequence[Run], group_by: str | None = None, baseline: str | None = None) -> list[Rung]:
@@ -111,14 +113,15 @@ def rungs_of(runs: Sequence[Run], group_by: str | None = None, baseline: str | N
     reference = _baseline(names, baseline)
     book = book_figures()
     found = []
-    for label, group in groups.items():
-        game = [run for run in runs if (run.env, run.bound) == (group[0].env, group[0].bound)]
-        after = compared_after(game)
-        of_baseline = groups[reference] if reference and groups[reference][0] in game else []
+    for number, (label, group) in enumerate(groups.items()):
+        same_game = [run for run in runs if (run.env, run.bound) == (group[0].env, group[0].bound)]
+        after = compared_after(same_game)
+        of_baseline = groups[reference] if reference and groups[reference][0] in same_game else []
         scores = _scores(group, after)
         in_book = (group[0].env, group[0].bound) == (BOOK_ENV, BOOK_BOUND)
         found.append(
             Rung(
+                number=number,
                 name=names[label],
                 label=label,
                 runs=group,

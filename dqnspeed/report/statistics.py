@@ -71,4 +71,4 @@ def median_time(runs: np.ndarray) -> np.ndarray:
     times, solved = (np.take_along_axis(runs[..., column], order, axis=1) for column in (0, 1))
     at_risk = np.arange(runs.shape[1], 0, -1)
     unsolved = np.cumprod(1 - solved / at_risk, axis=1)
-    return np.where(unsolved <= 0.5 + 1e-9, times, math.inf).min(axis=1)
+    return np.asarray(np.where(unsolved <= 0.5 + 1e-9, times, math.inf).min(axis=1))

@@ -175,10 +175,7 @@ def time_to_solve(rung: Rung, interval: bool = True) -> str:
     mark = "≥ " if rung.is_lower_bound else ""
 
     tried, estimate = duration(rung.tried), rung.time_to_solve
-    if not math.isfinite(estimate.value):
-        text = f"> {tried}"
-    else:
-        text = f"{mark}{duration(estimate.value)}"
+    text = f"{mark}{duration(estimate.value)}" if math.isfinite(estimate.value) else f"> {tried}"
     if not interval or estimate.low is None or estimate.high is None or not math.isfinite(estimate.low):
         return text
     ends = [duration(end) if math.isfinite(end) else f"> {tried}" for end in (estimate.low, estimate.high)]
@@ -211,7 +208,7 @@ def number(value: float | None, form: str, unit: str = "") -> str:
 def spread(estimate: Estimate | None, form: str) -> str:
     """A value and its interval, if it has one."""
     if estimate is None or estimate.low is None or estimate.high is None:
-        return number(estimate and estimate.value, form)
+        return number(estimate.value if estimate else None, form)
     return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"
 
 
