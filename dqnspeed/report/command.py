@@ -80,21 +80,23 @@ def _main() -> None:
         elif not runs_below([folder]):
             problems.add(f"{folder}: holds no run (no {METRICS}).")
     found = [folder for folder in folders if folder.is_dir() and runs_below([folder])]
-    report = None
-    if found:
-        out = _writable(Path(options.out) if options.out else found[0], bool(options.out))
-        report = _watched(options, found, out, problems) if options.watch else _report(options, found, problems)[0]
+    if options.watch and not _plots():
+        raise ConfigError(f"watch=true: needs plotly; {NEEDS}")
+    report, progress = _report(options, found, problems)
     if report:
+        out = _made(Path(options.out)) if options.out else found[0]
+        if options.watch and not progress.done:
+            report = _watched(options, found, out, problems) or report
         _finish(options, report, out, problems)
     if problems.said:
         sys.exit(1)
 
 
-def _writable(out: Path, named: bool) -> Path:
+def _made(out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{'out=' if named else ''}{out}: cannot be made ({error.strerror}).") from error
+        raise ConfigError(f"out={out}: cannot be made ({error.strerror}).") from error
     return out
 
 
@@ -119,8 +121,6 @@ def _report(options: ReportConfig, folders: Sequence[Path], problems: Problems) 
 
 def _watched(options: ReportConfig, folders: Sequence[Path], out: Path, problems: Problems) -> Report | None:
     """Draw and show the page again and again until the runs have ended."""
-    if not _plots():
-        raise ConfigError(f"watch=true: needs plotly; {NEEDS}")
     with served(out / PAGE) as address:
         print(f"dqnspeed: {address} shows the page; Ctrl-C ends it.", file=sys.stderr, flush=True)
         while True:

@@ -15,7 +15,7 @@ from dqnspeed.report.figures import COLOURS, DASHES, Figure, Series
 from dqnspeed.report.runs import return_of
 
 HERE = Path(__file__).parent
-VIDEO_BYTES = 600_000  # of films within the page, together; others are linked
+VIDEO_BYTES = 400_000  # of films within the page, together; others are linked
 GREY = "#8a8f98"
 PLACE_PX, LINE_PX, AROUND_PX = 30, 18, 90  # heights: a place of a sideways figure, a line of its name, the rest
 

@@ -76,11 +76,11 @@ class Rung:
 
     @property
     def env(self) -> str:
-        return self.runs[0].env
+        return _known(self.runs).env
 
     @property
     def bound(self) -> float | None:
-        return self.runs[0].bound
+        return _known(self.runs).bound
 
     @property
     def solved(self) -> int:
@@ -114,11 +114,12 @@ def rungs_of(runs: Sequence[Run], group_by: str | None = None, baseline: str | N
     book = book_figures()
     found = []
     for number, (label, group) in enumerate(groups.items()):
-        same_game = [run for run in runs if (run.env, run.bound) == (group[0].env, group[0].bound)]
+        known = _known(group)
+        same_game = [run for run in runs if (run.env, run.bound) == (known.env, known.bound)]
         after = compared_after(same_game)
-        of_baseline = groups[reference] if reference and groups[reference][0] in same_game else []
+        of_baseline = groups[reference] if reference and _known(groups[reference]) in same_game else []
         scores = _scores(group, after)
-        in_book = (group[0].env, group[0].bound) == (BOOK_ENV, BOOK_BOUND)
+        in_book = (known.env, known.bound) == (BOOK_ENV, BOOK_BOUND)
         found.append(
             Rung(
                 number=number,
@@ -132,7 +133,7 @@ def rungs_of(runs: Sequence[Run], group_by: str | None = None, baseline: str | N
                 improvement=None
                 if label == reference
                 else estimate(statistics.probability_of_improvement, scores, _scores(of_baseline, after)),
-                book=book.get(group[0].label) if in_book else None,
+                book=book.get(known.label) if in_book else None,
             )
         )
     return found
@@ -162,18 +163,23 @@ def _groups(runs: Sequence[Run], group_by: str | None) -> dict[str, list[Run]]:
     if group_by and all(run.value(group_by) is None for run in runs):
         known = sorted({key for run in runs for key in [*_keys(run.config), *_keys(run.summary)]})
         raise ConfigError(f"group_by={group_by}: no run has such an option{nearest(group_by, known)}.")
-    several = dict[str, set[tuple[str, float | None]]]()
+    games = dict[str, dict[tuple[str, float | None], None]]()
     for run in runs:
-        several.setdefault(_name(run, group_by), set()).add((run.env, run.bound))
+        games.setdefault(_name(run, group_by), {}).update({(run.env, run.bound): None} if run.env else {})
     groups = dict[str, list[Run]]()
     for run in runs:
         name = _name(run, group_by)
-        if len({env for env, _ in several[name]}) > 1:
-            name += f", {game(run.env)}"
-        if len({bound for env, bound in several[name] if env == run.env}) > 1:
-            name += f", bound {run.bound:g}" if run.bound is not None else ", no bound"
-        groups.setdefault(name, []).append(run)
+        # One that failed before it knew its game is of the first that its rung has.
+        env, bound = (run.env, run.bound) if run.env else next(iter(games[name]), ("", None))
+        of_game = f", {game(env)}" if len({env for env, _ in games[name]}) > 1 else ""
+        to_bound = f", bound={bound}" if len({bound for _, bound in games[name]}) > 1 else ""
+        groups.setdefault(f"{name}{of_game}{to_bound}", []).append(run)
     return groups
+
+
+def _known(runs: Sequence[Run]) -> Run:
+    """The first run that knows its game."""
+    return next((run for run in runs if run.env), runs[0])
 
 
 def _name(run: Run, group_by: str | None) -> str:
