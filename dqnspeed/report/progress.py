@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,32 +14,37 @@ from dqnspeed.cli import compose
 from dqnspeed.cli.sweep import sweep_jobs
 from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import duration
-from dqnspeed.tracking.run_folder import METRICS, SWEEP
+from dqnspeed.tracking.run_folder import SWEEP
 
-SILENT_S = 600  # after which a run without a summary is taken for killed
+SILENT_S = 600  # after which runs that have not ended are taken for killed
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Jobs of sweeps, and runs that are on their own."""
+    """Jobs of sweeps, and runs that are on their own.
+
+    Attributes:
+        going_on: whether one that has not ended wrote lately, or another of its sweep did, which it comes after.
+        seconds_left: an estimate, if there is anything to estimate it from.
+    """
 
     jobs: int
     ended: int
-    running: int
+    going_on: bool
     seconds_left: float | None
 
     @property
     def done(self) -> bool:
         """Whether nothing more is to be expected."""
-        return self.ended >= self.jobs or not self.running
+        return not self.going_on or self.ended >= self.jobs
 
     def sentence(self) -> str:
         """Empty if all has ended."""
         if self.ended >= self.jobs:
             return ""
-        left = "" if self.seconds_left is None else f"; about {duration(self.seconds_left)} are left"
-        state = f"{self.running} running still{left}" if self.running else "none of the others is running"
-        return f"{self.ended} of {self.jobs} runs have ended, {state}."
+        left = "" if self.seconds_left is None else f", about {duration(self.seconds_left)} are left"
+        state = f"the others are running or to come{left}" if self.going_on else "none of the others is running"
+        return f"{self.ended} of {self.jobs} runs have ended; {state}."
 
 
 def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
@@ -49,27 +53,20 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
     The time left is that of a run like those that ended (or, before one did, its limit), for each that did not.
     """
     sweeps = {file.parent: _jobs(file) for folder in folders for file in folder.rglob(SWEEP)}
-    alone = [run for run in runs if not any(sweep in run.folder.parents for sweep in sweeps)]
-    jobs = len(alone)
+    jobs = sum(not any(sweep in run.folder.parents for sweep in sweeps) for run in runs)
     for sweep, number in sweeps.items():
         jobs += max(number, sum(sweep in run.folder.parents for run in runs))
+    begun = [run for run in runs if run.running]
     ended = [run for run in runs if not run.running]
-    running = [run for run in runs if run.running and _is_alive(run)]
-    limits = [60 * limit for run in running if (limit := run.value("stop.max_minutes"))]
+    # Their locks are not asked, since that would hold up the runs themselves.
+    going_on = any(time.time() - run.span[1] < SILENT_S for run in runs if run.span)
+    limits = [60 * limit for run in begun if (limit := run.value("stop.max_minutes"))]
     usual = [run.seconds for run in ended if run.seconds] or limits
     left = None
-    if usual and running:
+    if usual:
         each = sum(usual) / len(usual)
-        waiting = jobs - len(ended) - len(running)
-        left = each * waiting + sum(max(0.0, each - run.seconds) for run in running)
-    return Progress(jobs, len(ended), len(running), left)
-
-
-def _is_alive(run: Run) -> bool:
-    """Whether it reported lately; its lock is not asked, since that would hold up the run itself."""
-    with contextlib.suppress(OSError):
-        return time.time() - (run.folder / METRICS).stat().st_mtime < SILENT_S
-    return False
+        left = each * (jobs - len(ended) - len(begun)) + sum(max(0.0, each - run.seconds) for run in begun)
+    return Progress(jobs, len(ended), going_on, left)
 
 
 def _jobs(file: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import os
 import shutil
 import sys
 import threading
@@ -185,9 +186,13 @@ def test_the_time_left_of_a_sweep_is_that_of_runs_like_those_that_ended(tmp_path
     half_done(tmp_path)
     runs = [read_run(tmp_path / name) for name in "01"]
     progress = progress_of([tmp_path], runs)
-    assert (progress.jobs, progress.ended, progress.running, progress.done) == (4, 1, 1, False)
+    assert (progress.jobs, progress.ended, progress.done) == (4, 1, False)
     assert progress.seconds_left == pytest.approx(2 * 200 + 150)
-    assert progress.sentence() == "1 of 4 runs have ended, 1 running still; about 9.2 min are left."
+    assert progress.sentence() == "1 of 4 runs have ended; the others are running or to come, about 9.2 min are left."
+    for file in tmp_path.rglob("*"):
+        os.utime(file, (1e9, 1e9))
+    progress = progress_of([tmp_path], [read_run(tmp_path / name) for name in "01"])
+    assert progress.done and progress.sentence() == "1 of 4 runs have ended; none of the others is running."
     write_run(tmp_path / "2", "baseline", 2, reports=10)
     progress = progress_of([tmp_path / "0", tmp_path / "2"], [read_run(tmp_path / name) for name in "02"])
     assert progress.done and progress.sentence() == ""
@@ -239,5 +244,7 @@ def test_a_sweep_is_watched_until_it_has_ended(
     report.main()
     ending.join()
     out, errors = capsys.readouterr()
-    assert "1 of 2 runs have ended, 1 running still; about" in errors and "http://127.0.0.1:" in errors
-    assert "baseline" in out and "running" not in (tmp_path / "report.html").read_text().partition("<main>")[0]
+    assert (
+        "1 of 2 runs have ended; the others are running or to come, about" in errors and "http://127.0.0.1:" in errors
+    )
+    assert "baseline" in out and "are left" not in (tmp_path / "report.html").read_text().partition("<main>")[0]
