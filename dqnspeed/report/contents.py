@@ -16,6 +16,7 @@ from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import Table, duration
 from dqnspeed.system.version import __version__
 
+NOT_KNOWN = "not known"
 PACKAGES = "python", "torch", "numpy", "gymnasium", "ale-py"
 
 
@@ -58,13 +59,13 @@ class Report:
         """What a reader must know before the numbers."""
         counts = Counter(mark.partition(":")[0] for run in self.runs for mark in run.marks)
         said = {
-            "failed": "failed: {} of {} runs; the table of runs says why.",
+            "failed": "failed: {} of {} runs, for the reasons below.",
             "not finished": "not finished: {} of {} runs, which count as far as they came.",
             "shared machine": "shared machine: {} of {} runs were slowed down by other work, so their speeds and times "
             "are no measure of it.",
         }
         found = [said[mark].format(count, len(self.runs)) for mark, count in counts.items()]
-        machines = {tell_machine(run) for run in self.runs}
+        machines = {tell_machine(run) for run in self.runs} - {NOT_KNOWN}
         if len(machines) > 1:
             found.append(f"{len(machines)} machines are compared; below they are told apart.")
         return [sentence[0].upper() + sentence[1:] for sentence in found]
@@ -104,7 +105,7 @@ class Report:
         kinds: dict[str, Callable[[Run], str]] = {
             "machine": tell_machine,
             "versions": tell_versions,
-            "commit": lambda run: str(run.summary.get("git_commit") or "not known"),
+            "commit": lambda run: str(run.summary.get("git_commit") or NOT_KNOWN),
         }
         found = []
         for name, tell in kinds.items():
@@ -137,19 +138,22 @@ class Report:
     @property
     def notes(self) -> str:
         """How the numbers of the summary came about."""
-        shared = f"All with {self.shared_words}. " if self.shared_words else ""
-        against = (
-            f"Changes are against {self.baseline.name}" if self.baseline else "There is no baseline to compare with"
-        )
-        book = "; the book's are against its own, on an i5-6600K with a GTX 1080 Ti, one seed each" if any(
-            rung.book for rung in self.rungs
-        ) else ""  # fmt: skip
-        return (
-            f"{shared}{against}{book}. Steps are those of the agent, speeds leave out the warm-up. Of several seeds, "
-            "speeds are medians, and times to solve Kaplan and Meier's median, in which a run that was ended unsolved "
-            "counts as one that takes longer. In brackets are 95 % intervals of a bootstrap over seeds; those of few "
-            "seeds are too narrow."
-        )
+        said = [f"All with {self.shared_words}."] if self.shared_words else []
+        if self.baseline:
+            said.append(f"Changes are against {self.baseline.name}.")
+        if any(rung.book for rung in self.rungs):
+            said.append(
+                "The book's figures are of an i5-6600K with a GTX 1080 Ti, one seed each, and its changes are against "
+                "its own baseline."
+            )
+        said.append("Steps are those of the agent; speeds leave out the warm-up.")
+        if len(self.runs) > len(self.rungs):
+            said.append(
+                "Of several seeds, speeds are medians, and times to solve Kaplan and Meier's median, in which a run "
+                "that was ended unsolved counts as one that takes longer. In brackets are 95 % intervals of a "
+                "bootstrap over seeds; those of few seeds are too narrow."
+            )
+        return " ".join(said)
 
     def as_json(self) -> dict[str, Any]:
         """The report's numbers as plain data; seconds, and null for what is not known or infinite."""
@@ -207,7 +211,7 @@ def tell_machine(run: Run) -> str:
     """Processor, cores, memory, device."""
     machine = run.summary.get("machine")
     if not isinstance(machine, dict):
-        return "not known"
+        return NOT_KNOWN
     device = machine.get("gpu") or machine.get("device")
     return f"{machine.get('cpu')}, {machine.get('cores')} cores, {machine.get('memory_gib')} GiB, {device}"
 
@@ -215,5 +219,5 @@ def tell_machine(run: Run) -> str:
 def tell_versions(run: Run) -> str:
     versions = run.summary.get("versions")
     if not isinstance(versions, dict):
-        return "not known"
+        return NOT_KNOWN
     return ", ".join(f"{name} {versions[name]}" for name in ("dqnspeed", *PACKAGES) if name in versions)

@@ -116,9 +116,10 @@ def _returns(rungs: Sequence[Rung]) -> Iterator[Figure]:
         more = any(len(rung.runs) > 1 for rung in group)
         band = "; thick their mean, in which a seed that ended keeps its last value, and their spread" if more else ""
         note = f"Mean of the last games, as many as stop.window, unclipped; {seeds_of(group)}{band}."
-        by_time = [*_games(group), *_curves(group, MEAN, "time", hold=True)]
+        games_of = _games(group)
         yield Figure(f"{BY_TIME}{suffix}", f"Return against wall clock{of_game}", "minutes of training", "mean return",
-                     note, by_time, bound)  # fmt: skip
+                     f"{note}{' A dot is a game.' if games_of else ''}",
+                     [*games_of, *_curves(group, MEAN, "time", hold=True)], bound)  # fmt: skip
         yield Figure(f"return_by_step{suffix}", f"Return against agent steps{of_game}", "agent steps", "mean return",
                      note, _curves(group, MEAN, "step", hold=True), bound)  # fmt: skip
 
@@ -196,6 +197,8 @@ def _games(rungs: Sequence[Rung]) -> list[Series]:
 
 
 def _speeds(rungs: Sequence[Rung]) -> list[Series]:
+    if sum(len(rung.runs) for rung in rungs) == 1:
+        return []  # the summary says it
     medians = [
         Series(rung.name, "bar", rung.number, [rung.name], _short([rung.steps_per_second.value]), text="median")
         for rung in rungs
@@ -205,7 +208,7 @@ def _speeds(rungs: Sequence[Rung]) -> list[Series]:
 
 
 def _times(rungs: Sequence[Rung]) -> list[Series]:
-    if not any(rung.solved for rung in rungs):
+    if not any(rung.solved for rung in rungs) or sum(len(rung.runs) for rung in rungs) == 1:
         return []
     return _dots(rungs, _minutes, lambda rung: rung.name)
 

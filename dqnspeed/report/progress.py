@@ -42,7 +42,7 @@ class Progress:
         """Empty if all has ended."""
         if self.ended >= self.jobs:
             return ""
-        left = "" if self.seconds_left is None else f", about {duration(self.seconds_left)} are left"
+        left = "" if not self.seconds_left else f", about {duration(self.seconds_left)} are left"
         state = f"the others are running or to come{left}" if self.going_on else "none of the others is running"
         return f"{self.ended} of {self.jobs} runs have ended; {state}."
 

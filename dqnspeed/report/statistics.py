@@ -14,6 +14,7 @@ import numpy as np
 
 RESAMPLES = 2000
 PERCENTILES = 2.5, 97.5
+HALF = 0.5 + 1e-9, 0.5 - 1e-9  # a bit above and a bit below what products of shares come to
 # Of arrays (resamples, runs) or (resamples, runs, 2), one a stratum, one value a resample.
 Statistic = Callable[..., np.ndarray]
 
@@ -63,6 +64,9 @@ def probability_of_improvement(values: np.ndarray, others: np.ndarray) -> np.nda
 def median_time(runs: np.ndarray) -> np.ndarray:
     """Kaplan and Meier's median of times to solve; infinite where fewer than half would have solved.
 
+    Where just half have, it lies in the middle between this time and the next, if there is one, as for the median of an
+    even number of values.
+
     Args:
         runs: ``(resamples, runs, 2)``, the seconds of each run and whether it solved then (1) or was ended (0), after
             which nobody knows when it would have.
@@ -71,4 +75,7 @@ def median_time(runs: np.ndarray) -> np.ndarray:
     times, solved = (np.take_along_axis(runs[..., column], order, axis=1) for column in (0, 1))
     at_risk = np.arange(runs.shape[1], 0, -1)
     unsolved = np.cumprod(1 - solved / at_risk, axis=1)
-    return np.asarray(np.where(unsolved <= 0.5 + 1e-9, times, math.inf).min(axis=1))
+    first, below = (
+        np.where(reached, times, math.inf).min(axis=1) for reached in (unsolved < HALF[0], unsolved < HALF[1])
+    )
+    return np.asarray(np.where(np.isfinite(below), (first + below) / 2, first))

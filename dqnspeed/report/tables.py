@@ -198,7 +198,7 @@ def duration(seconds: float) -> str:
 
 
 def percent(change: float | None) -> str:
-    return NONE if change is None else f"{change:+.0%}"
+    return NONE if change is None else f"{round(change, 2) + 0.0:+.0%}"  # and no -0%
 
 
 def number(value: float | None, form: str, unit: str = "") -> str:

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-EVERY_S = 10  # seconds between pages
+EVERY_S = 30  # seconds between pages, so that drawing them slows the runs down little
 HOST = "127.0.0.1"
 
 

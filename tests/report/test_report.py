@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -8,12 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import make_toy
 from PIL import Image
 
 from dqnspeed import envs
+from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.report import command as report
-from dqnspeed.report.rungs import baseline_of, rungs_of
+from dqnspeed.report.rungs import BOOK, baseline_of, book_figures, rungs_of
 from dqnspeed.report.runs import load, read_run, runs_below
 from dqnspeed.report.tables import run_table, rung_table
 from dqnspeed.tracking.run_folder import read_metrics
@@ -165,6 +168,17 @@ def test_changes_are_against_the_baseline_and_the_book_s_stand_beside_them(
     assert errors == (
         "dqnspeed: baseline=proces: there is no such rung (nearest: process); choose one of baseline, process.\n"
     )
+
+
+def test_the_book_s_figures_are_those_of_the_rungs_own_files() -> None:
+    lines = [line for line in BOOK.read_text().splitlines() if not line.startswith("#")]
+    rungs = {row["labels"].partition(";")[0]: row for row in csv.DictReader(lines)}
+    assert set(rungs) <= set(book_figures())
+    for name in (name for name in rungs if " " not in name):
+        figures = [yaml.safe_load((Path(CONF_DIR) / "experiment" / f"{name}.yaml").read_text())["experiment"][key]
+                   for key in ("book_fps", "book_minutes")]  # fmt: skip
+        curves = rungs[name]["steps_per_second"], rungs[name]["minutes"]
+        assert figures == [pytest.approx(float(curves[0]), abs=0.5), float(curves[1])]
 
 
 def test_runs_are_put_together_by_any_option(
@@ -339,7 +353,7 @@ def test_a_run_that_failed_before_it_trained_is_told_with_its_reason(
     assert (code, errors) == (0, "")
     ((row,), (*_, failed)) = rows_of(shown)
     assert row["seeds"] == "0, 3" and row["remarks"] == "failed: env.id=x: there is no such game. (1 of 2)"
-    assert "Failed: 1 of 2 runs; the table of runs says why." in shown
+    assert "Failed: 1 of 2 runs, for the reasons below." in shown
 
 
 def test_a_folder_that_cannot_be_written_is_named_and_the_table_shown(

@@ -35,9 +35,15 @@ def test_the_median_time_is_that_of_kaplan_and_meier(seed: int) -> None:
     draw = np.random.default_rng(seed)
     times, solved = draw.integers(1, 9, size=7).astype(float), draw.random(7) < 0.7
     survival = stats.ecdf(stats.CensoredData(uncensored=times[solved], right=times[~solved])).sf
-    below = survival.quantiles[survival.probabilities <= 0.5 + 1e-9]
-    expected = below[0] if len(below) else math.inf
+    half, below = (survival.quantiles[survival.probabilities < limit] for limit in (0.5 + 1e-9, 0.5 - 1e-9))
+    expected = (half[0] + below[0]) / 2 if len(below) else half[0] if len(half) else math.inf
     assert median_time(np.stack([times, solved], axis=1)[None]) == [expected]
+
+
+@pytest.mark.parametrize("runs", range(1, 8))
+def test_the_median_time_of_runs_that_were_all_solved_is_their_median(runs: int) -> None:
+    times = np.random.default_rng(runs).random(runs)
+    assert median_time(np.stack([times, np.ones(runs)], axis=1)[None]) == pytest.approx([np.median(times)])
 
 
 def test_runs_that_were_ended_unsolved_make_the_median_time_longer() -> None:
