@@ -181,8 +181,7 @@ class Report:
         }
 
     def _rung(self, rung: Rung) -> dict[str, Any]:
-        against = self.baseline.figures if self.baseline and self.baseline is not rung else None
-        speed, solving = rung.figures.change(against)
+        speed, solving = rung.change(self.baseline)
         return {
             "name": rung.name,
             "label": rung.label,

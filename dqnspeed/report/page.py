@@ -13,6 +13,7 @@ from typing import Any
 from dqnspeed.report.contents import Report
 from dqnspeed.report.figures import COLOURS, DASHES, Figure, Series
 from dqnspeed.report.runs import return_of
+from dqnspeed.system import atomic
 
 HERE = Path(__file__).parent
 VIDEO_BYTES = 400_000  # of films within the page, together; others are linked
@@ -40,8 +41,8 @@ def page(report: Report, folder: Path) -> str:
 
 
 def _script_json(node: Any) -> str:
-    """JSON that can stand in a ``<script>``: no text in it ends that."""
-    return json.dumps(node, separators=(",", ":"), allow_nan=False).replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    """JSON that can stand in a ``<script>``: no text in it ends that. A number that is not finite is a gap."""
+    return json.dumps(atomic.finite(node), separators=(",", ":")).replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
 def _plot(figure: Figure) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli import compose
 from dqnspeed.cli.sweep import sweep_jobs
-from dqnspeed.report.runs import Run
+from dqnspeed.report.runs import Run, holding
 from dqnspeed.report.tables import duration
 from dqnspeed.tracking.run_folder import SWEEP
 
@@ -52,7 +52,7 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
 
     The time left is that of a run like those that ended (or, before one did, its limit), for each that did not.
     """
-    sweeps = {file.parent: _jobs(file) for folder in folders for file in folder.rglob(SWEEP)}
+    sweeps = {sweep: _jobs(sweep / SWEEP) for sweep in holding(folders, SWEEP)}
     jobs = sum(not any(sweep in run.folder.parents for sweep in sweeps) for run in runs)
     for sweep, number in sweeps.items():
         jobs += max(number, sum(sweep in run.folder.parents for run in runs))

@@ -101,6 +101,11 @@ class Rung:
         speed, time = self.steps_per_second, self.time_to_solve
         return Figures(speed.value if speed else None, time.value if time else None)
 
+    def change(self, baseline: Rung | None) -> tuple[float | None, float | None]:
+        """The changes of speed and of time to solve against ``baseline``, if that is another rung of the same game."""
+        comparable = baseline and baseline is not self and (baseline.env, baseline.bound) == (self.env, self.bound)
+        return self.figures.change(baseline.figures if baseline and comparable else None)
+
 
 def rungs_of(runs: Sequence[Run], group_by: str | None = None, baseline: str | None = None) -> list[Rung]:
     """The rungs of ``runs``, in the order in which they come first.

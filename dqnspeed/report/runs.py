@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -168,7 +169,13 @@ def return_of(film: Path) -> float:
 
 def runs_below(folders: Iterable[Path]) -> list[Path]:
     """Folders of runs at or below ``folders``."""
-    return sorted({path.parent for folder in folders for name in (METRICS, SUMMARY) for path in folder.rglob(name)})
+    return sorted(holding(folders, METRICS, SUMMARY))
+
+
+def holding(folders: Iterable[Path], *names: str) -> set[Path]:
+    """Folders at or below ``folders`` with a file of one of these names; one that vanishes meanwhile is left out."""
+    walks = (os.walk(folder) for folder in folders)
+    return {Path(at) for walk in walks for at, _, files in walk if not {*names}.isdisjoint(files)}
 
 
 def read_run(folder: Path) -> Run:

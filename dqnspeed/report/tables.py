@@ -49,7 +49,7 @@ def rung_table(rungs: Sequence[Rung], baseline: Rung | None) -> Table:
                "book: steps/s", "book: change", "book: time", "book: change", "remarks"]  # fmt: skip
     rows = []
     for rung in rungs:
-        speed_change, time_change = rung.figures.change(None if rung is baseline or not baseline else baseline.figures)
+        speed_change, time_change = rung.change(baseline)
         rows.append(
             [
                 rung.name,
@@ -160,9 +160,9 @@ def _of_game(rungs: list[Rung], baseline: Rung | None) -> Iterable[str]:
 
 def _against(rung: Rung, baseline: Rung | None) -> str:
     """How its time compares with that of the baseline, if that is another rung."""
-    if baseline is None or baseline is rung or baseline.time_to_solve is None:
+    if baseline is None or baseline is rung or baseline.env != rung.env or baseline.time_to_solve is None:
         return ""
-    _, change = rung.figures.change(baseline.figures)
+    _, change = rung.change(baseline)
     if change is None:
         return f"; {baseline.name} takes {time_to_solve(baseline, interval=False)}"
     return f"; {abs(change):.0%} {'less' if change < 0 else 'more'} than {baseline.name}"

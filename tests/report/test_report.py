@@ -205,6 +205,7 @@ def test_games_and_bounds_are_not_put_together(runs: Path) -> None:
     assert [rung.name for rung in rungs] == [
         "ours, Pong, bound=17.0", "ours, Pong, bound=19.0", "ours, x:Y, bound=None"
     ]  # fmt: skip
+    assert rungs[1].change(rungs[0]) == rungs[0].change(rungs[0]) == (None, None)
 
 
 def test_what_all_rungs_share_is_left_out_of_their_names(runs: Path) -> None:
