@@ -233,11 +233,11 @@ class Plan:
         for size in (32, 128, 512):
             if size > self.reference.replay.capacity:
                 continue
-            first = self._update(f"{size}", size)
+            first = self._update(f"batch {size}", size)
             yield first, None
             choices = [*axes.get("execution", []), *axes.get("threads", [])]
             for choice in choices if size == 32 or self.full else [("execution=lean",)]:
-                yield self._update(f"{size} {' '.join(choice)}", size, *choice), first
+                yield self._update(f"batch {size} {' '.join(choice)}", size, *choice), first
 
     def _update(self, name: str, size: int, *overrides: str) -> Piece:
         bound, batch = Bound(PRODUCT, work.FLOP), (f"algo.batch_size={size}",)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import cast
 
 import hydra
 from omegaconf import OmegaConf
@@ -173,8 +174,7 @@ def to_solve(plan: Plan) -> ToSolve | None:
 
 def _usual() -> dict[str, str]:
     """What the recipes usually take, of those that say it."""
-    files = sorted(Path(CONF_DIR, "experiment").glob("*.yaml"))
-    found = {path.stem: OmegaConf.select(OmegaConf.load(path), "experiment.usual") for path in files}
+    found = cast("dict[str, str]", OmegaConf.to_container(OmegaConf.load(f"{CONF_DIR}/usual.yaml")))
     return {name: usual for name, usual in found.items() if usual_seconds(usual)}
 
 

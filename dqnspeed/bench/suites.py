@@ -38,7 +38,8 @@ RUNGS = {
 FRESH = Pace(settle_s=0.3, slice_s=1.0, least=8, most=12)  # of the line that was chosen
 CHECK = {"quick": (3, 10.0), "full": (5, 20.0)}  # pairs of whole trainings, and the seconds that each trains
 CHECK_START_S, CHECK_LIMIT_S = 7.0, 120.0  # what a whole training takes besides, and may take at most
-PEERS_S = 150.0  # what all peers take about
+OTHERS = Pace(settle_s=0.0, slice_s=1.0, least=4, most=6)  # of peers, some of whose events take seconds
+PEERS_S = 200.0  # what all peers take about
 NAMES = {
     "sampling": "drawing batches", "updating": "the learner's updates", "acting": "choosing actions",
     "stepping": "stepping the games",
@@ -124,7 +125,7 @@ class Suite:
 
         baseline = self.plan.baseline()
         for piece in pieces(self.plan):
-            measuring.measure(piece, FRESH, baseline)
+            measuring.measure(piece, OTHERS, baseline)
 
     def _recommend(self, measuring: Measuring, baseline: Piece, allowed: Collection[str]) -> None:
         plan = self.plan

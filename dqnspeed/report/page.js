@@ -12,13 +12,14 @@ function themed(plot) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: colour("--ink"), size: 12, family: getComputedStyle(document.body).fontFamily },
     hoverlabel: { align: "left" },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--line"), activecolor: colour("--ink") },
     xaxis: { ...plot.layout.xaxis, ...axis },
     yaxis: { ...plot.layout.yaxis, ...axis },
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", // a finger scrolls the page
   };
 }
 
-const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+const config = { responsive: true, displaylogo: false, displayModeBar: "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
 const draw = () => plots.forEach((plot) => Plotly.react(element(plot), plot.data, themed(plot), config));
 
 for (const plot of plots) element(plot).classList.toggle("sideways", "height" in plot.layout);
