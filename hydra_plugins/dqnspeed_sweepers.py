@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 
 class _Sweeper(Sweeper):
+    config: DictConfig
     launcher: Launcher
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:

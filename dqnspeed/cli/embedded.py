@@ -14,6 +14,7 @@ import hydra
 import torch
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed.cli import resume as resuming
@@ -67,6 +68,8 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
         raise ConfigError(f"overrides={overrides}: takes a list of them, as in ['env=pong', 'seed=1'].")
     config = hydra.compose("config", overrides=list(overrides), return_hydra_config=True)
     HydraConfig.instance().cfg = cast("HydraConf", config)
+    if config.hydra.mode == RunMode.MULTIRUN:
+        raise ConfigError(f"sweep={config.hydra.runtime.choices.sweep}: a sweep needs the command line.")
     return config
 
 

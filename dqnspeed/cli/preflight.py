@@ -45,6 +45,9 @@ class Preflight(Callback):
     def __init__(self) -> None:
         self._locks = contextlib.ExitStack()
 
+    def __reduce__(self) -> tuple[type[Preflight], tuple[()]]:
+        return Preflight, ()  # a launcher's processes get a copy, without the locks
+
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
             HydraConfig.instance().cfg = cast("HydraConf", config)  # folder names may refer to it

@@ -1,7 +1,7 @@
 """``hydra/sweeper=optuna``: a search by Optuna, whose study lies in the folder of the sweep.
 
-Trial ``n`` is the job in the folder ``n``. One whose result Optuna was not told yet, since the sweep was ended, is gone on
-with where it was.
+Trial ``n`` is the job in the folder ``n``. One whose result Optuna was not told yet, since the sweep was ended, goes on
+from where it was.
 """
 
 from __future__ import annotations

@@ -160,22 +160,37 @@ class Sweep:
         """Run those of ``jobs`` that are not finished."""
         assert self.folder is not None
         missing = [job for job in jobs if not outcome(self.folder / job.folder).is_finished]
-        if not missing:
+        if missing and not isinstance(launcher, BasicLauncher):
+            with self._waiting():
+                self._launch(launcher, missing)
             return
-        overrides = [[*job.overrides, f"hydra.sweep.subdir={quoted(job.folder)}"] for job in missing]
-        with contextlib.nullcontext() if isinstance(launcher, BasicLauncher) else self._waiting():
-            results = launcher.launch(overrides, initial_job_idx=0)
-        for job, result in zip(missing, results, strict=True):
+        for job in missing:
+            try:
+                self._launch(launcher, [job])
+            except Exception as error:  # before the job could record it, as where its folder cannot be made
+                record_failure(self.folder / job.folder, error)
+
+    def _launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
+        assert self.folder is not None
+        overrides = [[*job.overrides, f"hydra.sweep.subdir={quoted(job.folder)}"] for job in jobs]
+        results = launcher.launch(overrides, initial_job_idx=self.jobs.index(jobs[0]))
+        for job, result in zip(jobs, results, strict=True):
             try:
                 _ = result.return_value
-            except Exception as error:  # before the job could record it
+            except Exception as error:
                 record_failure(self.folder / job.folder, error)
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Pass a signal on to jobs in other processes, wait until they have saved, and end."""
+        """Pass a signal on to jobs in other processes, wait until they have saved, and end; a second one ends at once.
+
+        Raises:
+            RunError: the launcher failed, as where the system ends one of its processes.
+        """
 
         def end(number: int, frame: FrameType | None) -> None:
+            if self.ended_by is not None:
+                raise KeyboardInterrupt
             self.ended_by = signal.Signals(number)
             for child in psutil.Process().children():
                 with contextlib.suppress(psutil.Error):
@@ -184,9 +199,10 @@ class Sweep:
         before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
-        except Exception:
+        except Exception as error:
             if self.ended_by is None:
-                raise
+                reason = (str(error).splitlines() or [""])[0]
+                raise RunError(f"the launcher failed: {type(error).__name__}: {reason}") from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -233,8 +249,8 @@ class Sweep:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a job has."""
-        return self.folder is not None and any(outcome(self.folder / job.folder).state == "failed" for job in self.jobs)
+        """Whether a job has not come to its end."""
+        return self.folder is not None and any(not outcome(self.folder / job.folder).is_finished for job in self.jobs)
 
 
 sweep = Sweep()
