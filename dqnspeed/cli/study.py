@@ -10,6 +10,7 @@ import importlib.util
 import json
 import logging
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,7 +183,9 @@ def figures(folder: Path) -> dict[str, Any]:
         if completed:
             found[f"history, {name}"] = visualization.plot_optimization_history(study, target=value, target_name=name)
         if len({trial.values[place] for trial in completed}) > 1:
-            plot = visualization.plot_param_importances(study, target=cost, target_name=name)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it says that low targets are taken for good, as they are here
+                plot = visualization.plot_param_importances(study, target=cost, target_name=name)
             found[f"importance, {name}"] = plot
     return found
 
