@@ -23,7 +23,7 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
-from dqnspeed.system import machine
+from dqnspeed.system import machine, shell
 from dqnspeed.tracking.run_folder import DamagedError
 
 ABOUT = """Measure on this machine which of the engineering speed-ups pays, and end with one line to paste.
@@ -129,7 +129,7 @@ def _run(suite: Suite, folder: Path, peers: bool, allowed: Sequence[str], result
         try:
             result = suite.run(result, folder / results.FILE, bar, peers, allowed)
         except KeyboardInterrupt:
-            rest = f"python -m dqnspeed.bench resume={shlex.quote(str(folder))}"
+            rest = shell.command("bench", f"resume={folder}")
             print(f"dqnspeed: interrupted; {rest} measures the rest.", file=sys.stderr)
             _tell(results.read(folder), folder)
             raise

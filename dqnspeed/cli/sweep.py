@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import json
 import re
-import shlex
 import signal
 import sys
 import traceback
@@ -27,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system import atomic
+from dqnspeed.system import atomic, shell
 from dqnspeed.tracking.run_folder import SUMMARY, SWEEP, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
 
 PREFIX = "sweep."
@@ -232,7 +231,7 @@ class Sweep:
         rows = [_row(job, one, shared) for job, one in zip(self.jobs, found, strict=True)]
         lines = ["", *aligned([("job", "", "", "minutes", "mean return"), *rows])]
         if not all(one.is_finished for one in found):
-            lines.append(f"To go on: python -m dqnspeed.train {shlex.quote(f'{RESUME}{self.folder}')}")
+            lines.append(f"To go on: {shell.command('train', f'{RESUME}{self.folder}')}")
         return lines
 
     def problems(self) -> list[str]:

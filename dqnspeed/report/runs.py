@@ -41,7 +41,7 @@ NEEDED: dict[str, Any] = {
     "experiment": str, "kind": list, "seed": int, "solved": bool, "stopped_by": (str, type(None)),
     **dict.fromkeys(NUMBERS, (int, float, type(None))),
 }  # fmt: skip
-ENDED_WELL = ("reward_bound", "max_steps", "max_minutes")
+ENDED_WELL = ("reward_bound", "max_steps", "max_minutes", "pruned")
 RUNNING = "running still, or killed"
 FAILED = "error"
 

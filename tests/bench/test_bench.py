@@ -115,7 +115,7 @@ def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Pa
         os.kill(bench.pid, signal.SIGTERM)
         out, errors = bench.communicate()
         assert psutil.wait_procs(started, timeout=30)[1] == []
-        assert bench.returncode == 130 and "python -m dqnspeed.bench resume=found measures the rest" in errors
+        assert bench.returncode == 130 and "-m dqnspeed.bench resume=found measures the rest" in errors
         assert "partial" in out and "Traceback" not in errors
     result = results.read(path)
     assert not result.complete and result.suite == "micro" and result.measurements[0].value
