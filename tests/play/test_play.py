@@ -157,7 +157,10 @@ def test_play_answers_mistakes_in_one_sentence(line: str, atari: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_without_a_run_the_newest_with_something_to_play_is_played(atari: Path, tmp_path: Path) -> None:
+def test_without_a_run_the_newest_with_something_to_play_is_played(
+    atari: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     result = play(tmp_path, "episodes=1")
     assert result.returncode == 2 and result.stderr == (
         "dqnspeed: outputs/ and multirun/: hold no run with something to play; "
