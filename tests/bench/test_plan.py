@@ -90,7 +90,7 @@ def test_every_piece_counts_what_its_unit_names(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(work, "STORED", 200)
     monkeypatch.setattr(work, "MATRIX", {"cpu": 16})
     monkeypatch.setattr(work, "COPIED", 1024)
-    names = {"wrappers=native", "cv2, area", "Pillow, area", "write", "sample 32", "8 games", "32"}
+    names = {"wrappers=native", "cv2, area", "Pillow, area", "write", "sample 32", "8 games", "batch 32"}
     tried = [piece for piece, _ in pong().pieces() if piece.group in ("resize", "envs") and piece.name in names]
     tried += [piece for piece, _ in toy().pieces() if piece.group not in ("resize", "envs") and piece.name in names]
     tried += [*toy().floors(), next(pong().floors()), toy().baseline()]
@@ -107,7 +107,7 @@ def test_every_piece_counts_what_its_unit_names(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_arithmetic_of_an_update_is_that_of_its_layers() -> None:
     # Layers 3-8-3 with biases left out: forward and target 2 * 48 each, backward of weights 96 and of activations 48.
-    counts = events_of(next(piece for piece, _ in toy().pieces() if (piece.group, piece.name) == ("update", "32")))
+    counts = events_of(next(piece for piece, _ in toy().pieces() if (piece.group, piece.name) == ("update", "batch 32")))
     assert counts[0][work.FLOP] == 32 * (96 + 96 + 96 + 48)
 
 
