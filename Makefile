@@ -1,6 +1,8 @@
 # make train   set everything up and train Pong in minutes (ARGS="seed=1" passes overrides, "experiment=ppo" too)
 # make play    watch the newest run play (ARGS="run=outputs/2026-01-31/12-00-00 record=true")
-# make report  the table of the newest run or sweep (ARGS="outputs multirun curves=curves.png")
+# make bench   which of the speed-ups pays on this machine? (ARGS="suite=micro")
+# make bench-compare  the working tree against a commit, part by part (BASE=HEAD ARGS="fail_below=0.9")
+# make report  a page with the newest run or sweep (ARGS="outputs multirun watch=true")
 # make gpu     try everything that a GPU can do (PART=tests|train|resume|timings; INSTALL=no PYTHON=python3)
 # make test    set everything up, then lint, type-check, hold imports to their contract and run all tests
 # make quick   the same with the quick tests alone, about a minute, for every change
@@ -9,14 +11,17 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help install train play report ladder docs docs-serve gpu test quick lint format clean
+.PHONY: help install train play bench bench-compare report ladder docs docs-serve gpu test quick lint format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make train      set everything up and train Pong in minutes: experiment=speedrun (ARGS="seed=1" changes'
 	@echo '                it; with another algo or env, name experiment=baseline or another too; or resume=FOLDER)'
 	@echo 'make play       watch the newest run play (ARGS="run=FOLDER record=true overlay=true")'
-	@echo 'make report     the table of the newest run or sweep (ARGS="FOLDER curves=curves.png")'
+	@echo 'make bench      which of the speed-ups pays on this machine, and one line to paste: ten minutes'
+	@echo '                (ARGS="suite=full env=breakout peers=true")'
+	@echo 'make bench-compare  what became faster or slower since a commit (BASE=HEAD~1 ARGS="fail_below=0.9")'
+	@echo 'make report     a page with the newest run or sweep (ARGS="FOLDER watch=true")'
 	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings;'
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
@@ -52,12 +57,27 @@ $(VENV)/.installed-play: $(VENV)/.installed
 play: $(VENV)/.installed-play
 	$(BIN)/python -m dqnspeed.play $(ARGS)
 
-report: install
+$(VENV)/.installed-bench: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m dqnspeed.bench $(ARGS)
+
+BASE ?= HEAD
+bench-compare: $(VENV)/.installed-bench
+	$(BIN)/python -m dqnspeed.bench.against base='$(BASE)' $(ARGS)
+
+$(VENV)/.installed-report: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
+	@touch $@
+
+report: $(VENV)/.installed-report
 	$(BIN)/python -m dqnspeed.report $(ARGS)
 
 LADDER := baseline,no_torch_no_grad,n_envs,process,tweaked_n_envs,tweaked_process,chapter6_dqn
 SWEEP := multirun/$(shell date +%Y-%m-%d/%H-%M-%S)
-ladder: install
+ladder: $(VENV)/.installed-report
 	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.25 tracking=local \
 	  $(ARGS) hydra.sweep.dir=$(SWEEP)
 	$(BIN)/python -m dqnspeed.report $(SWEEP)

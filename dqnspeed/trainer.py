@@ -20,6 +20,7 @@ from dqnspeed.runs.checkpoint import state_to_resume
 from dqnspeed.runs.evaluation import evaluation_metrics
 from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.runs.parts import Acting, Learning, Plan, prepare_process, snapshot
+from dqnspeed.runs.schedule import Prune
 from dqnspeed.system import atomic
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import times
@@ -38,6 +39,9 @@ def train(
     group: str | None = None,
     resume: bool = False,
     label: str | None = None,
+    again: bool = False,
+    benchmark: bool = True,
+    prune: Prune | None = None,
 ) -> dict[str, Any]:
     """Train one agent in ``folder`` and return its summary.
 
@@ -47,6 +51,9 @@ def train(
         resume: continue the run in ``folder`` from its newest checkpoint; from its start if it was killed before the
             first was due.
         label: the run's name, by default that of its rung.
+        again: where it is to be resumed and left no checkpoint, start again, however long it lasted.
+        benchmark: the run has the machine for itself, so that its times can be compared.
+        prune: asked at every report whether to end the run as an unpromising one.
 
     Raises:
         ConfigError: the folder holds another run already; or the run to be resumed is still running, or left no
@@ -58,9 +65,9 @@ def train(
     prepare_process(run)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         resources.enter_context(locked_folder(folder, resume))
-        state = state_to_resume(folder, run.checkpoint) if resume else None
+        state = state_to_resume(folder, run.checkpoint, again) if resume else None
         save_configuration(folder, config)
-        plan = Plan(run, spec, folder, config, label or run.experiment.name, group, state)
+        plan = Plan(run, spec, folder, config, label or run.experiment.name, group, state, benchmark, prune)
         learning = Learning(plan, signals, resources)
         error: BaseException | None = None
         try:
@@ -171,7 +178,9 @@ class Training:
         }
         self.evaluated = {}
         self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
-        returns = progress.returns
+        returns, prune = progress.returns, self.learning.plan.prune
+        if prune is not None and prune(returns.mean, progress.clock.now()):
+            self.stop.prune()
         if self.run.stop.on == "train" and (returns.full or returns.count >= FIRST_GAMES):
             self.save_if_best(returns.mean, provisional=not returns.full)
 

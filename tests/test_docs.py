@@ -34,9 +34,12 @@ COMMANDS = {
     "play": "dqnspeed.play.command",
     "report": "dqnspeed.report.command",
     "doctor": "dqnspeed.doctor.command",
+    "bench": "dqnspeed.bench.command",
+    "bench.against": "dqnspeed.bench.against",
     "doctor.gpu": "dqnspeed.doctor.gpu",
     "options": "dqnspeed.options.command",
 }
+OF_FOLDERS = ("resume=", "sweep.")  # what takes no part in a composition
 # Options of the example package, GROUP=NAME, with which tests/test_plugins.py trains.
 EXAMPLE = {
     f"{group}={name}"
@@ -92,11 +95,13 @@ def check(command: str) -> list[RunConfig]:
 
 def composed(arguments: Sequence[str]) -> list[RunConfig]:
     """The run; of a sweep, runs with every value of it, but not every combination."""
-    given = [word for word in arguments if word not in EXAMPLE and word != "-m" and not word.startswith("resume=")]
+    given = [word for word in arguments if word not in EXAMPLE and word != "-m" and not word.startswith(OF_FOLDERS)]
     choices = []
     for word, override in zip(given, OverridesParser.create().parse_overrides(given), strict=True):
         assert "-m" in arguments or not override.is_sweep_override(), word
-        values = override.sweep_string_iterator() if override.is_sweep_override() else []
+        values = override.sweep_string_iterator() if override.is_discrete_sweep() else []
+        if override.is_interval_sweep():
+            values = [override.value().start, override.value().end]
         choices.append([f"{override.key_or_group}={value}" for value in values] or [word])
     jobs = range(max(map(len, choices), default=1))
     return [make_run(*(values[job % len(values)] for values in choices)) for job in jobs]
@@ -109,7 +114,7 @@ def check_make(target: str, *variables: str) -> None:
         name, _, value = variable.partition("=")
         assert re.search(rf"^{name} *\?=", makefile, re.M), variable
         if name == "ARGS":
-            check(f"python -m dqnspeed.{target} {value}")
+            check(f"python -m dqnspeed.{'bench.against' if target == 'bench-compare' else target} {value}")
 
 
 def check_install(packages: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import dqnspeed
 
 HOUSE = Path(dqnspeed.__file__).parent
 ROOT = HOUSE.parent
-COMMANDS = ["train.py", "play", "doctor", "report", "options"]
+COMMANDS = ["train.py", "play", "doctor", "report", "options", "bench"]
 ALGORITHMS = sorted(path.stem for path in (ROOT / "conf" / "algo").glob("*.yaml"))
 
 

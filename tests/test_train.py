@@ -7,6 +7,7 @@ import csv
 import json
 import logging
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -391,7 +392,7 @@ def test_two_jobs_of_a_sweep_run_in_one_process(
         assert name.startswith("baseline env.id=toy_envs:Counter-v0 ") and ("=process" in name) == (job == 1)
         begin = next(i for i, line in enumerate(lines) if line.startswith(f"{name}: toy_envs:Counter-v0, algo=dqn"))
         assert lines[begin + 1] == "goal: no bound; limits: 500 agent steps"
-        assert lines[begin + 2] == f"device cpu, 1 torch thread; files in {where}"
+        assert re.fullmatch(rf"device cpu, \d+ cores?, 1 torch thread; files in {re.escape(where)}", lines[begin + 2])
         assert lines[begin + 3].startswith("Schedule: ")
         games = summary["return_mean_games"]
         assert games == min(100, summary["episodes"]) < 100
@@ -455,6 +456,7 @@ def test_the_wheel_carries_its_configuration_to_any_folder(tmp_path: Path) -> No
     zipfile.ZipFile(wheel).extractall(site)
     shipped = {path.relative_to(site / "dqnspeed" / "conf") for path in (site / "dqnspeed" / "conf").rglob("*.yaml")}
     assert shipped == {path.relative_to(CONF_DIR) for path in Path(CONF_DIR).rglob("*.yaml")}
+    assert (site / "hydra_plugins" / "dqnspeed_sweepers.py").is_file()
     result = subprocess.run(
         command(*TOY, "stop.max_steps=100"), cwd=tmp_path, capture_output=True, text=True,
         env={**environment(), "PYTHONPATH": f"{site}:{environment()['PYTHONPATH']}"},

@@ -23,7 +23,7 @@ USAGE_EXIT_CODE = 2
 
 
 def run_app(job: Callable[..., Any]) -> None:
-    """Run a command; print errors as one sentence, and the failed jobs of a sweep."""
+    """Run a command; print errors as one sentence, and what became of the jobs of a sweep."""
     if "--version" in sys.argv[1:]:
         print(about())
         return
@@ -35,9 +35,10 @@ def run_app(job: Callable[..., Any]) -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     finally:
-        for line in sweep.report():
+        print(*sweep.table(), sep="\n", end="\n" if sweep.jobs else "", flush=True)
+        for line in sweep.problems():
             print(line, file=sys.stderr)
-    if sweep.failed:
+    if sweep.has_failed:
         sys.exit(1)
 
 

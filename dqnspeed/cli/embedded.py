@@ -14,6 +14,7 @@ import hydra
 import torch
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed.cli import resume as resuming
@@ -74,6 +75,8 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
             raise ConfigError(f"overrides: {one} is for train(), which goes on with a run.")
     config = hydra.compose("config", overrides=list(overrides), return_hydra_config=True)
     HydraConfig.instance().cfg = cast("HydraConf", config)
+    if config.hydra.mode == RunMode.MULTIRUN:
+        raise ConfigError(f"sweep={config.hydra.runtime.choices.sweep}: a sweep needs the command line.")
     return config
 
 

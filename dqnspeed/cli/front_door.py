@@ -12,7 +12,8 @@ from dqnspeed.system.version import about
 COMMANDS = {
     "train": "train an agent; everything is an override, GROUP=OPTION or KEY=VALUE",
     "play": "watch a trained agent, record its games, and see what it scores",
-    "report": "the table of runs, and their learning curves",
+    "report": "a page of runs: their table, plots and statistics",
+    "bench": "which of the speed-ups pays on this machine? ends with one line to paste",
     "doctor": "why does it not learn? checks an environment and a few updates",
     "options": "what every option means, what it takes, and its default",
 }

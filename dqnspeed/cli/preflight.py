@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from hydra.conf import HydraConf
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
@@ -20,10 +20,12 @@ from omegaconf import DictConfig, open_dict
 from dqnspeed import envs
 from dqnspeed.algorithms import algorithm_of, check_fits
 from dqnspeed.algorithms.footprint import check_footprint
+from dqnspeed.cli import study
 from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
+from dqnspeed.cli.dry_run import print_plan
 from dqnspeed.cli.store import bound_of
-from dqnspeed.cli.sweep import sweep, sweep_jobs
+from dqnspeed.cli.sweep import FOLDER, Job, Line, earlier_jobs, outcome, quoted, sweep, sweep_jobs
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -43,6 +45,9 @@ class Preflight(Callback):
     def __init__(self) -> None:
         self._locks = contextlib.ExitStack()
 
+    def __reduce__(self) -> tuple[type[Preflight], tuple[()]]:
+        return Preflight, ()  # a launcher's processes get a copy, without the locks
+
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
             HydraConfig.instance().cfg = cast("HydraConf", config)  # folder names may refer to it
@@ -53,10 +58,17 @@ class Preflight(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
-            jobs = list(_jobs_in_new_folders(config))
-            check_jobs(jobs)
-            self._locks.enter_context(_output_folder(config, "sweep"))
-            sweep.jobs = len(jobs)
+            known = earlier_jobs(Path(config.hydra.sweep.dir)) if is_set(config, FOLDER) else None
+            found = _new_jobs(config) if known is None else _missing_jobs(config, known)
+            if study.is_study(config.hydra):
+                found += _ends_of_search(config, number=len(known or []))
+            checked = check_jobs([(job_config, job.overrides) for job, job_config in found])
+            if sweep.dry_run:
+                print_plan([(job, *one) for (job, _), one in zip(found, checked, strict=True)])
+                sys.exit()
+            self._locks.enter_context(_output_folder(config, "sweep", resumed=known is not None))
+            new = [] if study.is_study(config.hydra) else [job for job, _ in found]
+            sweep.begin(Path(config.hydra.sweep.dir), Line.given(), new if known is None else known)
 
     def on_run_end(self, config: DictConfig, **_: Any) -> None:
         self._locks.close()
@@ -126,38 +138,88 @@ def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
         )
 
 
-def _jobs_in_new_folders(config: DictConfig) -> Iterator[tuple[DictConfig, list[str]]]:
-    loader, folders = GlobalHydra.instance().config_loader(), set[Path]()
-    for number, overrides in enumerate(sweep_jobs(config, loader)):
-        job = loader.load_sweep_config(config, overrides)
-        with open_dict(job):
-            job.hydra.job.id = job.hydra.job.num = number
-        HydraConfig.instance().cfg = cast("HydraConf", job)
-        folder = Path(job.hydra.sweep.dir, job.hydra.sweep.subdir)
-        if is_set(config, "hydra.sweep.dir"):
-            check_folder_is_new("hydra.sweep.dir", folder)
+JobConfig = tuple[Job, DictConfig]  # a job, and what it is composed to
+
+
+def _new_jobs(config: DictConfig) -> list[JobConfig]:
+    """The jobs of a new sweep, but for those of a search, which come one after another."""
+    if study.is_study(config.hydra):
+        return []
+    jobs, folders = list[JobConfig](), set[str]()
+    for number, overrides in enumerate(sweep_jobs(config, _loader())):
+        job = _composed(config, overrides, number)
+        folder = job[0].folder
+        if is_set(config, FOLDER):
+            _check_job_folder(config, folder)
         if folder in folders:
-            raise ConfigError(f"hydra.sweep.subdir={job.hydra.sweep.subdir}: several jobs would write there.")
+            raise ConfigError(f"hydra.sweep.subdir={folder}: several jobs would write there.")
         folders.add(folder)
-        yield job, overrides
-    if not folders:
+        jobs.append(job)
+    if not jobs:
         raise ConfigError("-m: this sweep has no jobs, since one of its options has no values.")
+    return jobs
+
+
+def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[JobConfig]:
+    """Those of an earlier sweep's jobs that are not finished."""
+    missing = []
+    for number, job in enumerate(known):
+        folder = Path(config.hydra.sweep.dir, job.folder)
+        if outcome(folder).is_finished:
+            continue
+        if folder.is_dir():
+            with locked_folder(folder, resumed=True):  # else another process runs it still
+                pass
+        missing.append((job, _composed(config, job.overrides, number)[1]))
+    return missing
+
+
+def _ends_of_search(config: DictConfig, number: int) -> list[JobConfig]:
+    """The first jobs of a search, as it were: with the least and with the most of everything."""
+    study.check_options(config)
+    if is_set(config, FOLDER):
+        _check_job_folder(config, str(number))
+    jobs = [_composed(config, overrides, number) for overrides in study.ends(config, _loader())]
+    for _, job_config in jobs:
+        study.check_objective(config, job_config)
+    return jobs
+
+
+def _check_job_folder(config: DictConfig, folder: str) -> None:
+    if not sweep.resumes:  # what an older version recorded
+        check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, folder))
+
+
+def _loader() -> ConfigLoader:
+    return GlobalHydra.instance().config_loader()
+
+
+def _composed(config: DictConfig, overrides: list[str], number: int) -> JobConfig:
+    """A job of the sweep ``config``."""
+    job = _loader().load_sweep_config(config, overrides)
+    with open_dict(job):
+        job.hydra.job.id = job.hydra.job.num = number
+    HydraConfig.instance().cfg = cast("HydraConf", job)  # names of folders may refer to it
+    return Job(str(job.hydra.sweep.subdir), overrides), job
 
 
 @contextlib.contextmanager
-def _output_folder(config: DictConfig, mode: str) -> Iterator[None]:
+def _output_folder(config: DictConfig, mode: str, resumed: bool = False) -> Iterator[None]:
     """Make and lock the folder of a ``run`` or a ``sweep``, by default a new one, and set its name in Hydra."""
     option, named = f"hydra.{mode}.dir", config.hydra[mode].dir
-    with made_folder(option, named, is_set(config, option)) as folder:
+    with made_folder(option, named, is_set(config, option), resumed) as folder:
         if str(folder) != named:
             config.hydra[mode].dir = str(folder)
-            config.hydra.overrides.hydra.append(f"{option}={_quoted(str(folder))}")  # a sweep's jobs compose again
+            config.hydra.overrides.hydra.append(f"{option}={quoted(str(folder))}")  # a sweep's jobs compose again
         yield
 
 
 @contextlib.contextmanager
-def made_folder(option: str, named: str, given: bool) -> Iterator[Path]:
+def made_folder(option: str, named: str, given: bool, resumed: bool = False) -> Iterator[Path]:
     """Make and lock the folder ``named`` by ``option``; a name not ``given`` by the user is changed if it is taken.
+
+    Args:
+        resumed: it is that of a sweep that is gone on with.
 
     Raises:
         ConfigError: it cannot be made or written, or it is another run's.
@@ -172,17 +234,13 @@ def made_folder(option: str, named: str, given: bool) -> Iterator[Path]:
             folder = new_folder(folder)
     except OSError as error:
         raise ConfigError(f"{option}={folder}: cannot be made ({error.strerror}).") from error
-    with locked_folder(folder, resumed=False):
+    with locked_folder(folder, resumed):
         yield folder
 
 
 def is_set(config: DictConfig, option: str) -> bool:
     """Whether the command line sets the folder; a default one that exists gets another name."""
     return any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra)
-
-
-def _quoted(text: str) -> str:
-    return "'" + re.sub(r"(\\*)'", r"\1\1\'", text) + "'"
 
 
 def check_folder_is_new(option: str, folder: Path) -> None:

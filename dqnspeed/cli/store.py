@@ -119,7 +119,9 @@ def option_list() -> str:
 
 def group_list() -> str:
     """A line a group: what it decides, as ``--help`` shows it."""
-    return "\n".join(f"  {f.name:<13} {f.metadata['about']}" for f in fields(RunConfig) if is_dataclass(_HINTS[f.name]))
+    about = {f.name: f.metadata["about"] for f in fields(RunConfig) if is_dataclass(_HINTS[f.name])}
+    about["sweep"] = "many runs of the chapter in place of one; sweep.dry_run=true tells which"
+    return "\n".join(f"  {name:<13} {text}" for name, text in about.items())
 
 
 def bound_of(env_id: str, pong: float | None = None) -> float | None:

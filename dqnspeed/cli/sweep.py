@@ -1,69 +1,378 @@
-"""The jobs of a sweep: their overrides and their failures."""
+"""A sweep: its jobs, the record of them in its folder, and what became of each."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
+import json
+import re
+import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+import psutil
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
+from hydra._internal.utils import get_args_parser
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.config.options import ConfigError
+from dqnspeed.system import atomic, shell
+from dqnspeed.tracking.run_folder import SUMMARY, SWEEP, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
+
+PREFIX = "sweep."
+RESUME, DRY_RUN = f"{PREFIX}resume=", f"{PREFIX}dry_run="
+FOLDER = "hydra.sweep.dir"
+SIGNALS = ("SIGINT", "SIGTERM")
+# What became of a job, by the reason that its summary gives.
+STATES = {
+    "reward_bound": "solved", "max_steps": "at its limit", "max_minutes": "at its limit", "pruned": "pruned",
+    "error": "failed", **dict.fromkeys(SIGNALS, "ended"),
+}  # fmt: skip
+FINISHED = ("solved", "at its limit", "pruned")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job: its folder, below that of its sweep, and its overrides."""
+
+    folder: str
+    overrides: list[str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job.
+
+    Attributes:
+        state: one of the values of :data:`STATES`; of a job without a summary ``killed``, or ``not run``.
+        why: of a failed one, a sentence.
+    """
+
+    state: str
+    why: str = ""
+    summary: Row = field(default_factory=dict)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in FINISHED
+
+
+def outcome(folder: Path) -> Outcome:
+    """What became of the job in ``folder``, by its files."""
+    without = "killed" if holds_run(folder) else "not run"
+    if not (folder / SUMMARY).exists():
+        return Outcome(without)
+    try:
+        summary = read_summary(folder)
+    except DamagedError as error:
+        return Outcome(without, str(error))
+    return Outcome(STATES.get(str(summary.get("stopped_by")), without), str(summary.get("error") or ""), summary)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The command line of a sweep, without the name of its folder."""
+
+    overrides: list[str]
+    config_dir: str | None = None
+
+    @classmethod
+    def given(cls) -> Line:
+        """That of this process."""
+        args = get_args_parser().parse_args()
+        return cls([text for text in args.overrides if not text.startswith(f"{FOLDER}=")], args.config_dir)
+
+    def arguments(self, folder: Path) -> list[str]:
+        """What Hydra is to be given, for a sweep in ``folder``."""
+        flags = ["-m", *(["--config-dir", self.config_dir] if self.config_dir else [])]
+        return [*flags, *self.overrides, f"{FOLDER}={quoted(str(folder))}"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a sweep's folder records: its line, and its jobs; they are ``None`` in that of an older version."""
+
+    line: Line
+    jobs: list[Job] | None
+
+    @classmethod
+    def read(cls, folder: Path) -> Record | None:
+        """The record in ``folder``, if there is one.
+
+        Raises:
+            ConfigError: it is damaged.
+        """
+        path = folder / SWEEP_JOBS
+        try:
+            if path.exists():
+                stored = json.loads(path.read_text(encoding="utf-8"))
+                return cls(Line(**stored["line"]), [Job(**job) for job in stored["jobs"]])
+            path = folder / SWEEP
+            if path.exists():  # Hydra's own
+                overrides = OmegaConf.load(path).hydra.overrides
+                given = [str(text) for text in [*overrides.hydra, *overrides.task]]
+                ours = (f"{FOLDER}=", "hydra.mode=")
+                return cls(Line([text for text in given if not text.startswith(ours)]), None)
+        except Exception as error:  # a YAML parser may raise anything
+            raise ConfigError(f"{path}: is damaged ({' '.join(str(error).split())}).") from error
+        return None
 
 
 class Sweep:
-    """Counts the jobs of the sweep in this process, and records those that fail."""
+    """The sweep that this process runs; where a launcher runs its jobs in other processes, there it is empty."""
 
     def __init__(self) -> None:
-        self.jobs = self._started = 0
-        self.failed: list[str] = []
+        self.dry_run = False
+        self.resumes = False  # by sweep.resume=, what an older version may have recorded
+        self.ended_by: signal.Signals | None = None
+        self.folder: Path | None = None
+        self.jobs: list[Job] = []
+        self._line = Line([])
+
+    def begin(self, folder: Path, line: Line, jobs: Sequence[Job]) -> None:
+        """The sweep of ``line`` runs in ``folder`` from here on, which records it before the first job starts."""
+        self.folder, self._line = folder, line
+        self.add(jobs)
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Record more jobs; those that are known already stay as they are."""
+        assert self.folder is not None
+        known = {job.folder for job in self.jobs}
+        self.jobs += [job for job in jobs if job.folder not in known]
+        record = {"line": dataclasses.asdict(self._line), "jobs": [dataclasses.asdict(job) for job in self.jobs]}
+        try:
+            atomic.write_json(self.folder / SWEEP_JOBS, record)
+        except OSError as error:
+            raise ConfigError(f"{self.folder / SWEEP_JOBS}: cannot be written ({error.strerror}).") from error
+
+    def launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
+        """Run those of ``jobs`` that are not finished."""
+        assert self.folder is not None
+        missing = [job for job in jobs if not outcome(self.folder / job.folder).is_finished]
+        if missing and not isinstance(launcher, BasicLauncher):
+            with self._waiting():
+                self._launch(launcher, missing)
+            return
+        for job in missing:
+            try:
+                self._launch(launcher, [job])
+            except Exception as error:  # before the job could record it, as where its folder cannot be made
+                record_failure(self.folder / job.folder, error)
+
+    def _launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
+        assert self.folder is not None
+        overrides = [[*job.overrides, f"hydra.sweep.subdir={quoted(job.folder)}"] for job in jobs]
+        results = launcher.launch(overrides, initial_job_idx=self.jobs.index(jobs[0]))
+        for job, result in zip(jobs, results, strict=True):
+            try:
+                _ = result.return_value
+            except Exception as error:
+                record_failure(self.folder / job.folder, error)
 
     @contextlib.contextmanager
-    def job(self, folder: Path) -> Iterator[None]:
-        """Print and record the error of a job that fails inside, so that the next one can start."""
-        self._started += 1
+    def _waiting(self) -> Iterator[None]:
+        """Pass a signal on to jobs in other processes, wait until they have saved, and end; a second one ends at once.
+
+        Raises:
+            RunError: the launcher failed, as where the system ends one of its processes.
+        """
+
+        def end(number: int, frame: FrameType | None) -> None:
+            if self.ended_by is not None:
+                raise KeyboardInterrupt
+            self.ended_by = signal.Signals(number)
+            for child in psutil.Process().children():
+                with contextlib.suppress(psutil.Error):
+                    child.terminate()
+
+        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         except Exception as error:
-            if not self.jobs:
-                raise  # a launcher runs it in another process and handles the error
-            users = is_user_error(error)
-            if FULL_ERROR or not (users or isinstance(error, RunError)):
-                traceback.print_exc()
-            sentence = explain(error) if users else str(error) or type(error).__name__
-            print(f"dqnspeed: {sentence}", file=sys.stderr)
-            self.failed.append(f"{folder}: {sentence.splitlines()[0]}")
+            if self.ended_by is None:
+                reason = (str(error).splitlines() or [""])[0]
+                raise RunError(f"the launcher failed: {type(error).__name__}: {reason}") from error
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self.ended_by is not None:
+            sys.exit(128 + self.ended_by.value)
 
-    def report(self) -> list[str]:
-        """Lines for the end of a sweep: the jobs that failed, and the number that did not run."""
-        left, lines = self.jobs - self._started if self._started else 0, []  # a launcher may run them elsewhere
-        if self.failed:
-            lines = [f"dqnspeed: {len(self.failed)} of {self.jobs} jobs failed:", *(f"  {job}" for job in self.failed)]
-        if left:
-            lines.append(f"dqnspeed: the sweep was ended: {left} of its {self.jobs} jobs were left out.")
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a launcher runs it, and this process one of its jobs."""
+        return self.folder is None
+
+    def remember_signals(self) -> None:
+        """In a process of a launcher's: a signal between two jobs ends the sweep too."""
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self.ended_by = signal.Signals(number)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+
+    def table(self) -> list[str]:
+        """Lines for the end of a sweep: a table of all jobs, and how to go on with it if some are not finished."""
+        if self.folder is None:
+            return []
+        found = [outcome(self.folder / job.folder) for job in self.jobs]
+        shared = set.intersection(*(set(job.overrides) for job in self.jobs)) if len(self.jobs) > 1 else set[str]()
+        rows = [_row(job, one, shared) for job, one in zip(self.jobs, found, strict=True)]
+        lines = ["", *aligned([("job", "", "", "minutes", "mean return"), *rows])]
+        if not all(one.is_finished for one in found):
+            lines.append(f"To go on: {shell.command('train', f'{RESUME}{self.folder}')}")
         return lines
+
+    def problems(self) -> list[str]:
+        """Sentences for the end of a sweep: the jobs that failed, and the number that were left out."""
+        if self.folder is None:
+            return []
+        found = {job.folder: outcome(self.folder / job.folder) for job in self.jobs}
+        failed = [f"  {self.folder / name}: {one.why}" for name, one in found.items() if one.state == "failed"]
+        left = sum(one.state == "not run" for one in found.values())
+        lines = [f"dqnspeed: {len(failed)} of {len(found)} jobs failed:", *failed] if failed else []
+        if left:
+            lines.append(f"dqnspeed: the sweep was ended: {left} of its {len(found)} jobs were left out.")
+        return lines
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a job has not come to its end."""
+        return self.folder is not None and any(not outcome(self.folder / job.folder).is_finished for job in self.jobs)
 
 
 sweep = Sweep()
 
 
+def take_options(arguments: Sequence[str]) -> list[str]:
+    """Carry out the ``sweep.KEY=VALUE`` among the arguments of the command line; returns those for Hydra.
+
+    Raises:
+        ConfigError: there is no such option, or no sweep to go on with.
+    """
+    own = [text for text in arguments if text.startswith(PREFIX)]
+    others = [text for text in arguments if not text.startswith(PREFIX)]
+    for text in own:
+        if not text.startswith((RESUME, DRY_RUN)):
+            raise ConfigError(f"{text}: there is no such option; {RESUME}FOLDER and {DRY_RUN}true are.")
+        if text.startswith(DRY_RUN) and text not in (f"{DRY_RUN}true", f"{DRY_RUN}false"):
+            raise ConfigError(f"{text}: must be true or false.")
+    sweep.dry_run = f"{DRY_RUN}true" in own
+    named = [text.removeprefix(RESUME) for text in own if text.startswith(RESUME)]
+    if not named:
+        return others
+    if len(named) > 1 or not named[0]:
+        raise ConfigError(f"{RESUME}: name one folder of a sweep.")
+    others = [text for text in others if text not in ("-m", "--multirun")]
+    if others:
+        raise ConfigError(f"{others[0]}: does not go with {RESUME}, which takes what the folder records.")
+    folder = Path(named[0])
+    record = Record.read(folder)
+    if record is None:
+        raise ConfigError(f"{folder}: holds no sweep (no {SWEEP_JOBS}).")
+    sweep.resumes = True
+    return record.line.arguments(folder)
+
+
+def earlier_jobs(folder: Path) -> list[Job] | None:
+    """The jobs of the sweep in ``folder``, if this process was given its line again; ``None`` if there is no sweep.
+
+    Raises:
+        ConfigError: the sweep there is another.
+    """
+    record = Record.read(folder)
+    if record is None or record.jobs is None:
+        return None
+    if record.line != Line.given():
+        raise ConfigError(f"{FOLDER}: {folder} holds another sweep already; name a new folder.")
+    return record.jobs
+
+
 def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
-    """The overrides of each job that Hydra's basic sweeper will run."""
-    params = cfg.hydra.sweeper.get("params") or {}
-    overrides = [f"{key}={value}" for key, value in params.items()] + list(cfg.hydra.overrides.task)
+    """The overrides of each job of a sweep over lists of values."""
     choices = dict[str, list[str]]()  # the last one given counts
-    for override in OverridesParser.create(config_loader=loader).parse_overrides(overrides):
+    for override in OverridesParser.create(config_loader=loader).parse_overrides(swept(cfg)):
         key = override.get_key_element()
         if override.is_sweep_override() and not override.is_discrete_sweep():
-            raise ConfigError(f"{override.input_line}: no list of values to sweep over; give {key}=VALUE,VALUE.")
+            raise ConfigError(
+                f"{override.input_line}: no list of values to sweep over; give {key}=VALUE,VALUE, "
+                f"or hydra/sweeper=optuna to search."
+            )
         if override.is_sweep_override():
             choices[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
         else:
             choices[key] = [str(override.input_line)]
     return (list(job) for job in itertools.product(*choices.values()))
+
+
+def swept(cfg: DictConfig) -> list[str]:
+    """The overrides of a sweep: those of its option of ``sweep``, and then those of the command line."""
+    params = cfg.hydra.sweeper.get("params") or {}
+    return [f"{key}={value}" for key, value in params.items()] + [str(text) for text in cfg.hydra.overrides.task]
+
+
+@contextlib.contextmanager
+def failures_recorded(folder: Path, cfg: DictConfig) -> Iterator[None]:
+    """Print and record the error of a job that fails inside, so that the next one can start."""
+    try:
+        yield
+    except Exception as error:
+        record_failure(folder, error, cfg)
+
+
+def record_failure(folder: Path, error: Exception, cfg: DictConfig | None = None) -> None:
+    """Print why the job in ``folder`` failed, and write it into its summary as one sentence."""
+    users = is_user_error(error)
+    if FULL_ERROR or not (users or isinstance(error, RunError)):
+        traceback.print_exception(error)
+    sentence = explain(error) if users else str(error) or type(error).__name__
+    print(f"dqnspeed: {sentence}", file=sys.stderr)
+    earlier = outcome(folder).summary or (_unstarted(cfg) if cfg is not None else {})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = {"stopped_by": "error", "error": sentence.splitlines()[0]}
+        atomic.write_json(folder / SUMMARY, {**earlier, **why})
+    except OSError as refused:
+        print(f"dqnspeed: {folder / SUMMARY}: cannot be written ({refused.strerror}).", file=sys.stderr)
+
+
+def _unstarted(cfg: DictConfig) -> Row:
+    """What a summary says of a job that failed before it started."""
+    name = OmegaConf.select(cfg, "experiment.name")
+    known: dict[str, Any] = {"experiment": name, "label": name, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
+    numbers = ("time_to_solve_s", "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100")
+    return {**known, "solved": False, **dict.fromkeys(numbers)}
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with the cells of each column one below the other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _row(job: Job, found: Outcome, shared: set[str]) -> tuple[str, ...]:
+    """The cells of a job's line; the overrides that all jobs share are left out."""
+    seconds, mean = found.summary.get("wall_time_s"), found.summary.get("return_mean_100")
+    return (
+        job.folder,
+        " ".join(text for text in job.overrides if text not in shared),
+        found.state,
+        "" if seconds is None else f"{seconds / 60:.1f}",
+        "" if mean is None else f"{mean:.2f}",
+    )
+
+
+def quoted(text: str) -> str:
+    """``text`` as the value of an override, whatever signs it has."""
+    return "'" + re.sub(r"(\\*)'", r"\1\1\'", text) + "'"

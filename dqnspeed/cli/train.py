@@ -8,69 +8,105 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import hydra
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
 from dqnspeed.algorithms.gradient import NotFiniteError
-from dqnspeed.cli import compose
+from dqnspeed.cli import compose, study
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
+from dqnspeed.cli.hint import faster_line
 from dqnspeed.cli.schemas import CONF_DIR
-from dqnspeed.cli.sweep import sweep
+from dqnspeed.cli.sweep import SIGNALS as STOPPING
+from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
 from dqnspeed.config import changes
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.runs.checkpoint import playable
-from dqnspeed.runs.schedule import schedule_sentence
+from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.tracking import FolderGoneError
+from dqnspeed.tracking.run_folder import holds_run
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
 
-STOPPING = ("SIGINT", "SIGTERM")
-
 
 @hydra.main(version_base="1.3", config_path=CONF_DIR, config_name="config")
-def _job(cfg: DictConfig) -> float | None:
+def _begin(cfg: DictConfig) -> None:
+    _job(cfg)  # a function that a launcher's processes can import
+
+
+def _job(cfg: DictConfig) -> None:
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
-    group = str(hydra_config.sweep.dir) if hydra_config.mode == RunMode.MULTIRUN else None
-    with one_sentence() if group is None else sweep.job(_shown(folder)):
-        plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
-        run = compose.from_hydra(cfg)
-        sources = hydra_config.runtime.config_sources
-        flags = [f"--config-dir={source.path}" for source in sources if source.provider == "command-line"]
-        return _train(job_of(run, envs.describe(run), folder, plain, group, list(hydra_config.overrides.task)), flags)
-    return None
+    if hydra_config.mode == RunMode.MULTIRUN:
+        with failures_recorded(_shown(folder), cfg):
+            _sweep_job(cfg, folder)
+    else:
+        with one_sentence():
+            sources = hydra_config.runtime.config_sources
+            flags = [f"--config-dir={source.path}" for source in sources if source.provider == "command-line"]
+            _train(_composed(cfg, folder, None), flags)
+
+
+def _sweep_job(cfg: DictConfig, folder: Path) -> None:
+    """A job of a sweep: a new one, or one that was ended before."""
+    if sweep.is_elsewhere:
+        sweep.remember_signals()
+    if sweep.ended_by is not None:
+        return
+    hydra_config = HydraConfig.get()
+    if holds_run(folder):
+        job = resumed_job([f"{resuming.PREFIX}{_shown(folder)}"])
+    else:
+        job = _composed(cfg, folder, str(hydra_config.sweep.dir))
+    alone, prune = is_alone(hydra_config.launcher), study.pruning(hydra_config)
+    _train(dataclasses.replace(job, again=True, benchmark=alone, prune=prune))
+
+
+def is_alone(launcher: Any) -> bool:
+    """Whether jobs of this launcher have a machine for themselves, so that their times can be compared."""
+    name = str(launcher.get("_target_"))
+    return "basic_launcher" in name or "Slurm" in name
+
+
+def _composed(cfg: DictConfig, folder: Path, group: str | None) -> Job:
+    plain, run = resuming.plain_of(cfg), compose.from_hydra(cfg)
+    return job_of(run, envs.describe(run), folder, plain, group, list(HydraConfig.get().overrides.task))
 
 
 def _start() -> None:
+    with one_sentence():
+        sys.argv[1:] = take_options(sys.argv[1:])
     check_flags()
-    _job()
+    _begin()
 
 
-def _resume() -> float | None:
+def _resume() -> None:
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s %(levelname)s] %(message)s", datefmt="%H:%M:%S")
-    return _train(resumed_job(sys.argv[1:]))
+    _train(resumed_job(sys.argv[1:]))
 
 
-def _train(job: Job, flags: Sequence[str] = ()) -> float | None:
+def _train(job: Job, flags: Sequence[str] = ()) -> None:
     summary = train_and_tell(job)
     if summary["stopped_by"] in STOPPING:
+        stopped_by = signal.Signals[summary["stopped_by"]]
+        if job.again and sweep.is_elsewhere:
+            sweep.ended_by = stopped_by
+            return
         # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
-        sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
+        sys.exit(128 + stopped_by.value)
     if job.group is None:
         print(*_next(_shown(job.folder), job.overrides, flags), sep="\n")
-    return cast("float | None", summary["return_mean_100"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +121,9 @@ class Job:
     label: str
     resume: bool
     overrides: Sequence[str]
+    again: bool = False
+    benchmark: bool = True
+    prune: Prune | None = None
 
 
 def job_of(
@@ -122,8 +161,12 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     device, threads = str(machine.pick_device(run.device)), torch.get_num_threads()
     lines = opening(run, job.label, device, threads, shown, job.resume)
     print(*lines, schedule_sentence(run), sep="\n", flush=True)
+    if not job.resume and (line := faster_line(run, job.overrides)):
+        print(f"hint: {line}", flush=True)
     try:
-        summary = train(run, job.spec, job.folder, job.plain, job.group, job.resume, job.label)
+        summary = train(
+            run, job.spec, job.folder, job.plain, job.group, job.resume, job.label, job.again, job.benchmark, job.prune
+        )
     except (ActorError, NotFiniteError) as error:
         raise RunError(f"{error}\n{resuming.advice(shown)}") from error
     except FolderGoneError as error:

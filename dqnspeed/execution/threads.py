@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -87,6 +89,17 @@ class LearnerThreads:
             f"other processes keep {others:.1f} of {_cores(self._total)} busy: the learner continues with {threads} of "
             f"its {self._share.learner_threads} threads."
         )
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """This process waits inside; what others do meanwhile is not measured."""
+        before = time.monotonic(), machine.cpu_seconds(), machine.own_cpu_seconds()
+        try:
+            yield
+        finally:
+            self._since += time.monotonic() - before[0]
+            self._all += machine.cpu_seconds() - before[1]
+            self._own += machine.own_cpu_seconds() - before[2]
 
     def _begin(self) -> None:
         self._since, self._all, self._own = time.monotonic(), machine.cpu_seconds(), machine.own_cpu_seconds()

@@ -1,54 +1,42 @@
-"""``python -m dqnspeed.report [FOLDER...]``: a table of runs, and a picture of their learning curves."""
+"""``python -m dqnspeed.report [FOLDER...]``: a page, a table, statistics and pictures of runs."""
 
 from __future__ import annotations
 
 import importlib.util
-import math
+import json
 import sys
-import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from omegaconf import OmegaConf
-
-from dqnspeed.cli import compose
-from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.key_value import CommandLine
-from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.report import pictures
+from dqnspeed.report.contents import Report
+from dqnspeed.report.figures import BY_TIME, Figure
+from dqnspeed.report.page import page
+from dqnspeed.report.progress import Progress, progress_of
+from dqnspeed.report.rungs import baseline_of, rungs_of
+from dqnspeed.report.runs import Run, read_run, runs_below
+from dqnspeed.report.watch import EVERY_S, served
 from dqnspeed.system import atomic
-from dqnspeed.tracking.run_folder import (
-    HYDRA,
-    HYDRA_OVERRIDES,
-    METRICS,
-    SUMMARY,
-    SWEEP,
-    DamagedError,
-    newest_run,
-    read_episodes,
-    read_metrics,
-    read_summary,
-)
+from dqnspeed.tracking.results import in_order
+from dqnspeed.tracking.run_folder import METRICS, SWEEP, DamagedError, newest_run
 
-NUMBER = (int, float, type(None))
-# What a row of the table needs of a summary.json.
-NEEDED: dict[str, Any] = {
-    "experiment": str, "kind": list, "seed": int, "solved": bool, "stopped_by": (str, type(None)),
-    "steps_per_second": NUMBER, "updates_per_second": NUMBER, "replay_ratio": NUMBER, "return_mean_100": NUMBER,
-    "time_to_solve_s": NUMBER,
-}  # fmt: skip
-LEGEND_WIDTH, LEGEND_LINES = 80, 6  # characters, and lines that fit into the plot
-MEAN = "episode/return_mean_100"
-ENDED_WELL = ("reward_bound", "max_steps", "max_minutes")
+PAGE, MARKDOWN, JSON, PICTURES = "report.html", "report.md", "report.json", "report"
+NEEDS = "pip install 'dqnspeed[report]' brings it."
 
 
 @dataclass(frozen=True)
 class ReportConfig:
-    curves: str | None = option("also draw the learning curves, into this file (needs matplotlib)", default=None)
+    out: str | None = option("the folder to write into, by default the first FOLDER", default=None)
+    title: str | None = option("the title, by default the game and what was compared", default=None)
+    baseline: str | None = option("the rung that changes are measured against, by default baseline", default=None)
+    group_by: str | None = option("the option whose values are compared, such as algo, in place of rungs", default=None)
+    watch: bool = option("show the page on this machine, drawn anew until the runs have ended", default=False)
+    curves: str | None = option("also draw the learning curves, into this file", default=None)
 
 
 def _is_folder(argument: str) -> bool:
@@ -58,156 +46,24 @@ def _is_folder(argument: str) -> bool:
 
 COMMAND_LINE = CommandLine(
     "python -m dqnspeed.report [FOLDER...] [KEY=VALUE...]",
-    "The table of the runs in FOLDER..., by default of the newest run or sweep, and their learning curves.",
+    f"A report of the runs in FOLDER..., by default of the newest run or sweep: a table here, and in the first folder\n"
+    f"{PAGE}, {MARKDOWN}, {JSON} and pictures.",
     ReportConfig,
     others="folders of runs and sweeps",
     is_other=_is_folder,
 )
 
 
-def runs_below(folders: Sequence[Path]) -> list[Path]:
-    """Folders of runs at or below ``folders``."""
-    return sorted({path.parent for folder in folders for name in (METRICS, SUMMARY) for path in folder.rglob(name)})
+@dataclass
+class Problems:
+    """Sentences on what could not be read or written; each is printed once."""
 
+    said: list[str] = field(default_factory=list)
 
-def load(folder: Path) -> dict[str, Any]:
-    """A run's summary, with ``label`` and ``kind`` computed if an older version did not write them; of a run without
-    one, what its last report says.
-
-    Raises:
-        DamagedError: ``summary.json`` is damaged, or the configuration of a run without one.
-    """
-    if not (folder / SUMMARY).exists():
-        return _so_far(folder)
-    summary = read_summary(folder)
-    for key, kind in NEEDED.items():
-        if key not in summary or not isinstance(summary[key], kind):
-            raise DamagedError(f"{folder / SUMMARY}: is damaged ({key} is {summary.get(key, 'missing')}).")
-    if isinstance(summary.get("label"), str):
-        return summary
-    if not (folder / HYDRA_OVERRIDES).exists():
-        return {**summary, "label": summary["experiment"]}
-    return {**summary, **_named(summary, *_configuration(folder))}
-
-
-def _so_far(folder: Path) -> dict[str, Any]:
-    run, overrides = _configuration(folder)
-    reports, _ = read_metrics(folder)
-    last = reports[-1] if reports else {}
-    summary = {
-        "experiment": run.experiment.name,
-        "kind": run.experiment.kind,
-        "seed": run.seed,
-        "solved": False,
-        "stopped_by": "running still, or killed",
-        "steps_per_second": last.get("perf/steps_per_second"),
-        "updates_per_second": last.get("perf/updates_per_second"),
-        "replay_ratio": last.get("perf/replay_ratio"),
-        "return_mean_100": last.get(MEAN),
-        "time_to_solve_s": None,
-    }
-    return {**summary, **_named(summary, run, overrides)}
-
-
-def _named(summary: dict[str, Any], run: RunConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    changed = compose.changed(run, overrides)
-    return {
-        "label": changes.label(summary["experiment"], overrides, changed),
-        "kind": changes.kinds(summary["kind"], changed),
-    }
-
-
-def _configuration(folder: Path) -> tuple[RunConfig, list[str]]:
-    """The configuration of a run, and the overrides that it was started with."""
-    path = folder / HYDRA_OVERRIDES
-    try:
-        overrides = [str(line) for line in OmegaConf.load(path)] if path.exists() else []
-        return compose.from_hydra(resuming.load_run(folder)), overrides
-    except Exception as error:  # damaged YAML, or options that no longer exist
-        raise DamagedError(f"{folder / HYDRA}: is damaged ({' '.join(str(error).split())}).") from error
-
-
-def table(summaries: Sequence[dict[str, Any]]) -> str:
-    """A Markdown table, slowest first; speeds are also given relative to the baseline if there is one."""
-    lines = [
-        "| run | kind | seed | agent steps/s | updates/s | replay ratio | mean return | solved after "
-        "| by the exponential mean |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    baselines = (s["steps_per_second"] for s in summaries if s["label"] == "baseline" and _ended_well(s))
-    baseline = next(baselines, None)
-    for summary in sorted(summaries, key=lambda s: s["steps_per_second"] or 0):
-        relative = f" ({(summary['steps_per_second'] or 0) / baseline:.2f}×)" if baseline else ""
-        bound = "≥ " if summary.get("time_is_lower_bound") else ""
-        solved = bound + _shown(summary["time_to_solve_s"], ".0f", " s") if summary["solved"] else "no"
-        cells = [
-            f"`{summary['label']}`",
-            ", ".join(map(str, summary["kind"])),
-            str(summary["seed"]),
-            _shown(summary["steps_per_second"], ".0f", relative),
-            _shown(summary["updates_per_second"], ".1f"),
-            _shown(summary["replay_ratio"], ".1f"),
-            _shown(summary["return_mean_100"], ".1f"),
-            solved if _ended_well(summary) else f"**not finished: {summary['stopped_by']}**",
-            _shown(summary.get("time_to_solve_avg_s"), ".0f", " s"),
-        ]
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(lines)
-
-
-def _ended_well(summary: dict[str, Any]) -> bool:
-    """Whether the run was ended by its bound or a limit, not by an error or a signal."""
-    return summary["stopped_by"] in ENDED_WELL
-
-
-def _shown(value: float | None, form: str, unit: str = "") -> str:
-    return "-" if value is None or not math.isfinite(value) else f"{value:{form}}{unit}"
-
-
-def curves(runs: Iterable[tuple[Path, dict[str, Any]]], picture: Path) -> list[str]:
-    """Draw mean and single returns of each run, a folder and its summary, against wall clock.
-
-    Returns:
-        A sentence for each file that is damaged; the rest of it is drawn.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    damages: list[str] = []
-    legend_lines = 0
-    for folder, summary in runs:
-        episodes, lost = read_episodes(folder)
-        reports, also_lost = read_metrics(folder)
-        damages += filter(None, (lost, also_lost))
-        means = [(report["time"] / 60, report[MEAN]) for report in reports if MEAN in report]
-        if not means:
-            continue
-        mark = "" if _ended_well(summary) else f" (not finished: {summary['stopped_by']})"
-        name = f"{summary['label']}, seed {summary['seed']}{mark}".replace("$", r"\$")
-        name = textwrap.fill(name, LEGEND_WIDTH)
-        legend_lines += name.count("\n") + 1
-        (line,) = axes.plot(*zip(*means, strict=True), label=name, linestyle=":" if mark else "-")
-        if episodes:
-            minutes, returns = [game["wall_time_s"] / 60 for game in episodes], [game["return"] for game in episodes]
-            axes.scatter(minutes, returns, s=4, alpha=0.35, color=line.get_color(), linewidths=0)
-    axes.set(xlabel="minutes since the first environment step", ylabel="unclipped return")
-    axes.set_title("Mean of the last games, as many as stop.window (line), and single games (dots)", fontsize=10)
-    axes.grid(alpha=0.3)
-    if legend_lines > LEGEND_LINES:  # it would hide the curves
-        figure.set_size_inches(8, 4.5 + 0.15 * legend_lines)
-        figure.legend(loc="outside lower left", frameon=False, fontsize=7)
-    elif axes.lines:
-        axes.legend(frameon=False, fontsize=8)
-    try:
-        with atomic.replacing(picture) as partial:
-            figure.savefig(partial, dpi=120, format=picture.suffix[1:] or "png")
-    except (OSError, ValueError) as error:
-        damages.append(f"curves={picture}: cannot be written ({error}).")
-    plt.close(figure)
-    return damages
+    def add(self, sentence: str) -> None:
+        if sentence not in self.said:
+            self.said.append(sentence)
+            print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
 
 def _main() -> None:
@@ -217,35 +73,126 @@ def _main() -> None:
         newest = newest_run("run")
         folders = [newest.parent if (newest.parent / SWEEP).exists() else newest]
         print(f"dqnspeed: reports the newest, {folders[0]}", file=sys.stderr, flush=True)
-    problems = 0
-
-    def report_problem(sentence: str) -> None:
-        nonlocal problems
-        problems += 1
-        print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
-
-    picture = None if options.curves is None else Path(options.curves)
-    if picture and importlib.util.find_spec("matplotlib") is None:
-        report_problem(f"curves={options.curves}: needs matplotlib; pip install 'dqnspeed[report]' brings it.")
-        picture = None
-    runs = []
+    problems = Problems()
     for folder in folders:
         if not folder.is_dir():
-            report_problem(f"{folder}: there is no such folder.")
+            problems.add(f"{folder}: there is no such folder.")
         elif not runs_below([folder]):
-            report_problem(f"{folder}: holds no run (no {METRICS}).")
-    for folder in runs_below(folders):
-        try:
-            runs.append((folder, load(folder)))
-        except (DamagedError, ConfigError) as error:
-            report_problem(str(error))
-    if runs:
-        print(table([summary for _, summary in runs]), flush=True)
-    if runs and picture:
-        for sentence in curves(runs, picture):
-            report_problem(sentence)
-    if problems:
+            problems.add(f"{folder}: holds no run (no {METRICS}).")
+    found = [folder for folder in folders if folder.is_dir() and runs_below([folder])]
+    if options.watch and not _plots():
+        raise ConfigError(f"watch=true: needs plotly; {NEEDS}")
+    report, progress = _report(options, found, problems)
+    if report:
+        out = _made(Path(options.out)) if options.out else found[0]
+        if options.watch and not progress.done:
+            report = _watched(options, found, out, problems) or report
+        _finish(options, report, out, problems)
+    if problems.said:
         sys.exit(1)
+
+
+def _made(out: Path) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"out={out}: cannot be made ({error.strerror}).") from error
+    return out
+
+
+def _report(options: ReportConfig, folders: Sequence[Path], problems: Problems) -> tuple[Report | None, Progress]:
+    """What can be told of the runs below ``folders``, and how far they are; ``None`` if none can be read."""
+    runs = list[Run]()
+    for folder in sorted(runs_below(folders), key=in_order):
+        try:
+            runs.append(read_run(folder))
+        except (DamagedError, ConfigError) as error:
+            problems.add(str(error))
+            continue
+        for damage in runs[-1].damages:
+            problems.add(damage)
+    progress = progress_of(folders, runs)
+    if not runs:
+        return None, progress
+    rungs = rungs_of(runs, options.group_by, options.baseline)
+    baseline = baseline_of(rungs, options.baseline)
+    return Report(rungs, baseline, options.title, progress.sentence(), [*problems.said]), progress
+
+
+def _watched(options: ReportConfig, folders: Sequence[Path], out: Path, problems: Problems) -> Report | None:
+    """Draw and show the page again and again until the runs have ended."""
+    with served(out / PAGE) as address:
+        print(f"dqnspeed: {address} shows the page; Ctrl-C ends it.", file=sys.stderr, flush=True)
+        while True:
+            report, progress = _report(options, folders, problems)
+            if report:
+                _write(out / PAGE, page(report, out), problems)
+            if progress.done:
+                time.sleep(EVERY_S)  # so that browsers have the last page
+                return report
+            print(f"dqnspeed: {progress.sentence()}", file=sys.stderr, flush=True)
+            time.sleep(EVERY_S)
+
+
+def _finish(options: ReportConfig, report: Report, out: Path, problems: Problems) -> None:
+    """Write all files, and print the table."""
+    if options.curves and _draws():
+        for figure in [figure for figure in report.figures if figure.name.startswith(BY_TIME)][:1]:
+            _draw(figure, Path(options.curves), f"curves={options.curves}", problems)
+    elif options.curves:
+        problems.add(f"curves={options.curves}: needs matplotlib; {NEEDS}")
+    _write(out / MARKDOWN, report.markdown(_pictures(report, out, problems)), problems)
+    _write(out / JSON, json.dumps(atomic.finite(report.as_json()), indent=2) + "\n", problems)
+    wrote = _plots() and _write(out / PAGE, page(report, out), problems)
+    print(report.summary_table.markdown())
+    if len(report.runs) > len(report.rungs):
+        print(f"\n{report.run_table.markdown()}")
+    print("", *filter(None, [*report.headlines, report.progress, *report.warnings]), sep="\n")
+    missing = "" if _plots() else f"; {PAGE} needs plotly; {NEEDS}"
+    print(f"\n{out / (PAGE if wrote else MARKDOWN)}{missing}", flush=True)
+
+
+def _pictures(report: Report, out: Path, problems: Problems) -> list[str]:
+    """Draw every figure; returns the files, as links from ``out`` go."""
+    if not _draws():
+        return []
+    try:
+        (out / PICTURES).mkdir(exist_ok=True)
+    except OSError as error:
+        problems.add(_not_written(out / PICTURES, error))
+        return []
+    files = {f"{PICTURES}/{figure.name}.png": figure for figure in report.figures}
+    return [name for name, figure in files.items() if _draw(figure, out / name, str(out / name), problems)]
+
+
+def _draw(figure: Figure, path: Path, shown: str, problems: Problems) -> bool:
+    try:
+        pictures.draw(figure, path)
+    except (OSError, ValueError) as error:
+        problems.add(f"{shown}: cannot be written ({error}).")
+        return False
+    return True
+
+
+def _write(path: Path, text: str, problems: Problems) -> bool:
+    try:
+        atomic.write_text(path, text)
+    except OSError as error:
+        problems.add(_not_written(path, error))
+        return False
+    return True
+
+
+def _not_written(path: Path, error: OSError) -> str:
+    return f"{path}: cannot be written ({error.strerror}); out=FOLDER names another folder."
+
+
+def _draws() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def _plots() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("plotly", "jinja2"))
 
 
 def main() -> None:

@@ -147,8 +147,11 @@ def load(path: Path) -> State:
     return state
 
 
-def state_to_resume(folder: Path, config: CheckpointConfig) -> State:
+def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False) -> State:
     """The state from which the run in ``folder`` resumes; empty if it was killed before its first checkpoint was due.
+
+    Args:
+        again: it is empty too if a checkpoint was due, and none was saved.
 
     Raises:
         ConfigError: there is none, or none that can be read.
@@ -158,7 +161,7 @@ def state_to_resume(folder: Path, config: CheckpointConfig) -> State:
     except DamagedError as error:
         raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
     if found is None:
-        if not config.every_minutes or _lasted_s(folder) > 60 * (config.every_minutes + 1):
+        if not again and (not config.every_minutes or _lasted_s(folder) > 60 * (config.every_minutes + 1)):
             raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to resume from.")
         log.warning("%s was ended before its first checkpoint, so it starts again from its first step.", folder)
         return {}

@@ -17,7 +17,7 @@ from dqnspeed.execution.threads import LearnerThreads, set_threads
 from dqnspeed.memory import Memory
 from dqnspeed.runs.checkpoint import Checkpoints, State
 from dqnspeed.runs.evaluation import Evaluator
-from dqnspeed.runs.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
+from dqnspeed.runs.schedule import LearningStart, Prune, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.runs.summary import Progress, summarize, write_summary
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals
@@ -37,6 +37,7 @@ class Plan:
         config: the same configuration as plain data, for the trackers.
         label: the run's name; ``group``: the name of its sweep.
         state: what it resumes from; empty if it starts again from its first step, ``None`` for a new run.
+        benchmark: whether it has the machine for itself; ``prune``: asked at every report whether to end it.
     """
 
     run: RunConfig
@@ -46,6 +47,8 @@ class Plan:
     label: str
     group: str | None
     state: State | None
+    benchmark: bool = True
+    prune: Prune | None = None
 
 
 class Learning:
@@ -56,7 +59,7 @@ class Learning:
         self.plan, self.run, self.folder = plan, run, folder
         self.device = machine.pick_device(run.device)
         self.threads = LearnerThreads(run, self.device)
-        self.progress, self.stop = Progress(run), StopRule(run.stop, signals)
+        self.progress, self.stop = Progress(run, plan.benchmark), StopRule(run.stop, signals)
         self.learner: Learner = make_learner(run, plan.spec, self.device)
         self.evaluator = Evaluator(run, plan.spec, self.learner.network, self.device)
         resources.callback(self.evaluator.close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -12,6 +13,9 @@ from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Memory, OrderedMemory
 from dqnspeed.runs.summary import Progress
 from dqnspeed.system.signals import StopSignals
+
+# Whether to end a run early, by its mean return (NaN before the first game) and its seconds of training.
+Prune = Callable[[float, float], bool]
 
 
 @dataclass(frozen=True)
@@ -108,14 +112,19 @@ def schedule_sentence(run: RunConfig) -> str:
 
 
 class StopRule:
-    """Ends a run: solved, out of steps, out of time, or by a signal."""
+    """Ends a run: solved, out of steps, out of time, pruned, or by a signal."""
 
     def __init__(self, stop: StopConfig, signals: StopSignals):
         self._bound = math.inf if stop.reward_bound is None else stop.reward_bound
         self.max_steps = math.inf if stop.max_steps is None else stop.max_steps
         self._max_seconds = math.inf if stop.max_minutes is None else stop.max_minutes * 60
         self._on, self._signals = stop.on, signals
+        self._pruned = False
         self.reason: str | None = None
+
+    def prune(self) -> None:
+        """End the run as an unpromising one."""
+        self._pruned = True
 
     def is_asked(self) -> bool:
         """Whether a signal was received."""
@@ -136,6 +145,8 @@ class StopRule:
             self.reason = "max_steps"
         elif progress.clock.now() >= self._max_seconds:
             self.reason = "max_minutes"
+        elif self._pruned:
+            self.reason = "pruned"
         return self.reason is not None
 
     def _solved(self, progress: Progress, eval_mean: float | None) -> bool:

@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 class Progress:
     """Counters, clocks and returns of a run."""
 
-    def __init__(self, run: RunConfig):
+    def __init__(self, run: RunConfig, benchmark: bool = True):
+        self.benchmark = benchmark  # whether it had the machine for itself, so that its times can be compared
         self.clock, self.timer = Clock(), Timer(("sampling", "updating"))
         self.returns = Returns(run.stop.window)
         self.startup_s = 0.0
@@ -121,6 +122,7 @@ class Progress:
             "resumed_at": self.resumed_at,
             "time_to_solve_avg": self.time_to_solve_avg_s,
             "lost_s": self.lost_s,
+            "benchmark": self.benchmark,
             "time_is_lower_bound": self.time_is_lower_bound,
         }
 
@@ -132,6 +134,7 @@ class Progress:
         self.resumed_at = [*state["resumed_at"], self.agent_steps]
         self.time_to_solve_avg_s = state.get("time_to_solve_avg")
         self.lost_s, self.time_is_lower_bound = state.get("lost_s", 0.0), state.get("time_is_lower_bound", False)
+        self.benchmark &= state.get("benchmark", True)
         self._next_report = time.monotonic() + self._every
         self._begin_segment(updates)
 
@@ -202,6 +205,7 @@ def summarize(
         "peak_rss_mib": _rounded(machine.peak_rss_mib()),
         "peak_gpu_mib": _rounded(machine.peak_gpu_mib(device)),
         "busy": progress.busy,
+        "benchmark": progress.benchmark,
         "seed": run.seed,
         "machine": machine.describe(device),
         "versions": machine.versions(),

@@ -80,7 +80,7 @@ def read(folder: Path) -> Results:
     below = [folder] if holds_run(folder) else [path.parent for path in folder.rglob(METRICS)]
     if not below:
         raise ConfigError(f"{folder}: holds no run (no {METRICS}).")
-    runs = {str(path.relative_to(folder)): _rows(path) for path in sorted(below, key=_in_order)}
+    runs = {str(path.relative_to(folder)): _rows(path) for path in sorted(below, key=in_order)}
     for run in runs.values():
         for damage in run.damages:
             warnings.warn(damage, stacklevel=3)  # at the caller of dqnspeed.read
@@ -116,6 +116,6 @@ def _table(rows: list[Row], columns: Iterable[str]) -> Table:
     return pandas.DataFrame(rows, columns=list(dict.fromkeys([*columns, *(key for row in rows for key in row)])))
 
 
-def _in_order(path: Path) -> list[tuple[int, str]]:
+def in_order(path: Path) -> list[tuple[int, str]]:
     """A key by which ``2`` comes before ``10``."""
     return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", str(path))]

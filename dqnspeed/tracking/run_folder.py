@@ -24,6 +24,7 @@ TENSORBOARD, WANDB_ID = "tensorboard", "wandb/id.txt"
 LOCK = ".lock"
 RUNS = ("outputs", "multirun")  # where runs are unless hydra.run.dir or hydra.sweep.dir says otherwise
 SWEEP = "multirun.yaml"  # above the folders of the runs of a sweep
+SWEEP_JOBS, STUDY = "sweep.json", "study.db"  # beside it: its line and its jobs; Optuna's study
 
 # The columns of episodes.csv, and the types of their values.
 EPISODE_COLUMNS: dict[str, Callable[[str], Any]] = {

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import atari_game
+from dqnspeed.system import machine
 from dqnspeed.tracking.base import Tracker
 from dqnspeed.tracking.metrics import WINDOW_S
 
@@ -47,7 +48,7 @@ def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path,
     return [
         f"{label}{' resumes' if resumed else ''}: {name}, algo={run.algo.name}, parallelism={where}, seed {run.seed}",
         f"goal: {goal}; limits: {' or '.join(limits) or 'none, Ctrl-C saves and ends it'}",
-        f"device {device}, {threads} torch {'thread' if threads == 1 else 'threads'}; files in {folder}",
+        f"device {device}, {_number(machine.cores(), 'core')}, {_number(threads, 'torch thread')}; files in {folder}",
         *(about if label == run.experiment.name and not resumed else []),
     ]
 
@@ -212,6 +213,10 @@ class PlainProgress(RunProgress):
             return
         self._next = time.monotonic() + PLAIN_EVERY_S
         print("  ".join([f"{self._name}: {seconds:.0f} s", *state]), flush=True)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _short(label: str) -> str:

@@ -19,7 +19,6 @@ from conftest import TESTS, TOY, command, environment
 from omegaconf import OmegaConf
 
 from dqnspeed.cli import train
-from dqnspeed.cli.sweep import Sweep
 from dqnspeed.doctor import command as doctor
 from dqnspeed.play import command as play
 from dqnspeed.report import command as report
@@ -69,12 +68,6 @@ def test_a_default_folder_that_exists_is_left_alone(
     assert [re.sub(r"[\d-]+/[\d-]+_2", "NEW", run) for run in runs] == (
         ["outputs/NEW"] if kind == "outputs" else ["multirun/NEW/0", "multirun/NEW/1"]
     )
-
-
-def test_jobs_that_a_launcher_begins_elsewhere_are_not_reported_as_left_out() -> None:
-    sweep = Sweep()
-    sweep.jobs = 3
-    assert sweep.report() == []
 
 
 def test_no_two_are_given_the_same_new_folder(tmp_path: Path) -> None:

@@ -65,12 +65,12 @@ def test_its_version_is_that_of_the_commands(
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [
-        ("trian", "trian: is no command (nearest: train); choose one of train, play, report, doctor, options."),
-        ("--resume", "--resume: is no command; choose one of train, play, report, doctor, options."),
+        ("trian", "trian: is no command (nearest: train); choose one of train, play, report, bench, doctor, options."),
+        ("--resume", "--resume: is no command; choose one of train, play, report, bench, doctor, options."),
         (
             "experiment=speedrun",
-            "experiment=speedrun: is no command; choose one of train, play, report, doctor, options; overrides come "
-            "after a command, as in dqnspeed train KEY=VALUE.",
+            "experiment=speedrun: is no command; choose one of train, play, report, bench, doctor, options; overrides "
+            "come after a command, as in dqnspeed train KEY=VALUE.",
         ),
     ],
 )

@@ -24,7 +24,11 @@ from dqnspeed.options import command, pages
 from dqnspeed.options.reference import Key, brings, defaults_in_words, facts, keys, keys_of, meanings, sections, written
 
 EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
-FILES = sorted(path for path in Path(CONF_DIR).rglob("*.yaml") if path.stem not in ("reward_bounds", "usual"))
+FILES = sorted(
+    path
+    for path in Path(CONF_DIR).rglob("*.yaml")
+    if path.stem not in ("reward_bounds", "usual") and "hydra" not in path.relative_to(CONF_DIR).parts
+)
 SMALL = [*GROUPS, "execution", "checkpoint", "stop", "eval", "run"]
 
 

@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import csv
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import make_toy
 from PIL import Image
 
 from dqnspeed import envs
+from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.report import command as report
-from dqnspeed.report.command import curves, load, runs_below, table
+from dqnspeed.report.rungs import BOOK, baseline_of, book_figures, rungs_of
+from dqnspeed.report.runs import load, read_run, runs_below
+from dqnspeed.report.tables import run_table, rung_table
 from dqnspeed.tracking.run_folder import read_metrics
 from dqnspeed.trainer import train
 
@@ -23,7 +29,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     run = make_toy("stop.max_steps=1500")
     train(run, envs.describe(run), folder, {}, label="baseline model=mlp")
+    change(folder, busy=None)
     return folder
+
+
+@pytest.fixture
+def pictures() -> None:
+    """For a test that draws them."""
+
+
+@pytest.fixture(autouse=True)
+def without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where matplotlib is not installed, since drawing takes seconds."""
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
 @pytest.fixture
@@ -54,20 +73,147 @@ def run_report(
     return code, out, errors
 
 
-def test_a_report_has_a_row_and_a_curve_for_each_run(runs: Path) -> None:
-    change(runs / "b", label="baseline num_envs=2", time_to_solve_avg_s=12.4)
-    assert runs_below([runs]) == [runs / "a", runs / "b"]
-    a, b = load(runs / "a"), load(runs / "b")
-    shown = table([a, b])
-    assert len(shown.splitlines()) == 4
-    assert f"| `baseline model=mlp` | exact | 0 | {a['steps_per_second']:.0f} |" in shown
-    assert f"| `baseline num_envs=2` | exact | 0 | {b['steps_per_second']:.0f} |" in shown
-    assert " | no | 12 s |" in shown and " | no | - |" in shown
-    bound = table([{**a, "solved": True, "time_to_solve_s": 300.0, "time_is_lower_bound": True}])
-    assert " | ≥ 300 s | " in bound
-    assert curves([(runs / "a", a), (runs / "b", b)], runs / "curves.png") == []
-    with Image.open(runs / "curves.png") as picture:
+def rows_of(shown: str) -> tuple[list[dict[str, str]], ...]:
+    """The rows of each Markdown table, by the names of their columns."""
+    tables = list[list[dict[str, str]]]()
+    for block in re.split(r"\n(?!\|)", shown):
+        lines = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in block.strip().splitlines()]
+        if block.strip().startswith("|"):
+            tables.append([dict(zip(lines[0], line, strict=True)) for line in lines[2:]])
+    return tuple(tables)
+
+
+def test_a_report_has_a_row_for_each_rung_and_each_run(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs / "b", runs / "c")
+    for seed, name in enumerate("bc"):
+        change(runs / name, label="baseline num_envs=2", time_to_solve_avg_s=12.4, seed=seed)
+    assert runs_below([runs]) == [runs / "a", runs / "b", runs / "c"]
+    code, shown, errors = run_report(monkeypatch, capsys, runs)
+    assert (code, errors) == (0, "")
+    rungs, each = rows_of(shown)
+    assert [row["rung"] for row in rungs] == ["`baseline model=mlp`", "`baseline num_envs=2`"]
+    assert [row["seeds"] for row in rungs] == ["0", "0, 1"]
+    assert sorted(row["run"] for row in each) == ["`baseline model=mlp`", *["`baseline num_envs=2`"] * 2]
+    speed = load(runs / "a")["steps_per_second"]
+    assert rungs[0]["steps/s"] == f"{speed:.0f}" and rungs[1]["steps/s"] == f"{speed:.0f} [{speed:.0f}, {speed:.0f}]"
+    assert {row["by the exponential mean"] for row in each} == {"-", "12 s"}
+
+
+def test_a_report_is_a_page_a_text_pictures_and_numbers(
+    pictures: None, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = runs / "out" / "here"
+    gone = runs / "gone" / "curves.png"
+    code, shown, errors = run_report(
+        monkeypatch, capsys, runs / "a", f"out={out}", "title=One & <only>", f"curves={gone}"
+    )
+    assert code == 1 and str(out / "report.html") in shown
+    assert errors.startswith(f"dqnspeed: curves={gone}: cannot be written (")
+    assert not (runs / "a" / "report.html").exists()
+    page, text = (out / "report.html").read_text(), (out / "report.md").read_text()
+    assert "<h1>One &amp; &lt;only&gt;</h1>" in page and text.startswith("# One & <only>\n")
+    numbers = json.loads((out / "report.json").read_text())
+    assert numbers["title"] == "One & <only>" and numbers["runs"][0]["summary"]["seed"] == 0
+    assert numbers["rungs"][0]["steps_per_second"] == {
+        "value": load(runs / "a")["steps_per_second"], "low": None, "high": None
+    }  # fmt: skip
+    drawn = sorted(path.name for path in (out / "report").iterdir())
+    assert "return_by_time.png" in drawn and all(f"(report/{name})" in text for name in drawn)
+    with Image.open(out / "report" / "return_by_time.png") as picture:
         assert picture.size == (960, 540)
+
+
+def test_times_to_solve_are_medians_in_which_unsolved_runs_count(runs: Path) -> None:
+    shutil.copytree(runs / "a", runs / "c")
+    times = {"a": 300.0, "b": 500.0, "c": None}
+    for seed, (name, seconds) in enumerate(times.items()):
+        change(runs / name, seed=seed, solved=seconds is not None, time_to_solve_s=seconds,
+               wall_time_s=seconds or 1800.0, reward_bound=17.0, label="speedrun")  # fmt: skip
+    (rung,) = rungs_of([read_run(runs / name) for name in times])
+    (row,) = rung_table([rung], None).rows
+    assert row[2:4] == ["8.3 min [5.0, > 30.0]", "2 of 3"]
+    assert [row[-1] for row in run_table(rung.runs).rows] == ["300 s", "500 s", "> 30.0 min"]
+    change(runs / "a", time_is_lower_bound=True)
+    (rung,) = rungs_of([read_run(runs / name) for name in times])
+    assert rung_table([rung], None).rows[0][2].startswith("≥ 8.3 min")
+    assert run_table(rung.runs).rows[0][-1] == "≥ 300 s"
+    for name in times:
+        change(runs / name, solved=False, time_to_solve_s=None, time_is_lower_bound=False)
+    (rung,) = rungs_of([read_run(runs / name) for name in times])
+    assert rung_table([rung], None).rows[0][2] == "> 30.0 min"
+
+
+def test_changes_are_against_the_baseline_and_the_book_s_stand_beside_them(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pong = {"env": "PongNoFrameskip-v4", "reward_bound": 17.0, "solved": True, "stopped_by": "reward_bound"}
+    change(runs / "a", **pong, label="baseline", steps_per_second=50.0, time_to_solve_s=2000.0)
+    change(runs / "b", **pong, label="process", steps_per_second=100.0, time_to_solve_s=500.0)
+    for folder in ("a", "b"):
+        (runs / folder / "config.json").unlink(missing_ok=True)
+    code, shown, _ = run_report(monkeypatch, capsys, runs)
+    baseline, process = shown.splitlines()[2:4]
+    assert baseline == "| `baseline` | 50 | - | 33.3 min | - | 1 of 1 | " + baseline.partition("1 of 1 | ")[2]
+    assert baseline.endswith(" | 159 | - | 105 min | - |")
+    assert process.startswith("| `process` | 100 | +100% | 8.3 min | -75% | 1 of 1 | ")
+    assert process.endswith(" | 402 | +153% | 59 min | -44% |")
+    assert "process solves Pong soonest: in 8.3 min (one seed; 75% less than baseline)." in shown
+    code, shown, _ = run_report(monkeypatch, capsys, runs, "baseline=process")
+    assert code == 0 and "| `baseline` | 50 | -50% | 33.3 min | +300% |" in shown
+    before = sorted(runs.rglob("*"))
+    code, shown, errors = run_report(monkeypatch, capsys, runs, "baseline=proces", f"out={runs / 'new'}")
+    assert (code, shown) == (2, "") and sorted(runs.rglob("*")) == before
+    assert errors == (
+        "dqnspeed: baseline=proces: there is no such rung (nearest: process); choose one of baseline, process.\n"
+    )
+
+
+def test_the_book_s_figures_are_those_of_the_rungs_own_files() -> None:
+    lines = [line for line in BOOK.read_text().splitlines() if not line.startswith("#")]
+    rungs = {row["labels"].partition(";")[0]: row for row in csv.DictReader(lines)}
+    assert set(rungs) <= set(book_figures())
+    for name in (name for name in rungs if " " not in name):
+        figures = [yaml.safe_load((Path(CONF_DIR) / "experiment" / f"{name}.yaml").read_text())["experiment"][key]
+                   for key in ("book_fps", "book_minutes")]  # fmt: skip
+        curves = rungs[name]["steps_per_second"], rungs[name]["minutes"]
+        assert figures == [pytest.approx(float(curves[0]), abs=0.5), float(curves[1])]
+
+
+def test_runs_are_put_together_by_any_option(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, name in enumerate("ab"):
+        change(runs / name, label=f"baseline {name}", seed=seed)
+        (runs / name / "config.json").write_text(json.dumps({"num_envs": 2, "algo": {"name": "dqn", "gamma": seed}}))
+    for key, expected in {"algo": ["`algo=dqn`"], "algo.gamma": ["`algo.gamma=0`", "`algo.gamma=1`"]}.items():
+        _, shown, _ = run_report(monkeypatch, capsys, runs, f"group_by={key}")
+        assert [row["rung"] for row in rows_of(shown)[0]] == expected
+    code, shown, errors = run_report(monkeypatch, capsys, runs, "group_by=num_env")
+    assert (code, shown) == (2, "")
+    assert errors == "dqnspeed: group_by=num_env: no run has such an option (nearest: num_envs, env).\n"
+
+
+def test_games_and_bounds_are_not_put_together(runs: Path) -> None:
+    for name, (env, bound) in {"a": ("ALE/Pong-v5", 17.0), "b": ("ALE/Pong-v5", 19.0), "c": ("x:Y-v0", None)}.items():
+        if name == "c":
+            shutil.copytree(runs / "a", runs / "c")
+        change(runs / name, label="ours", env=env, reward_bound=bound)
+        (runs / name / "config.json").write_text("{}")
+    rungs = rungs_of([read_run(runs / name) for name in "abc"])
+    assert [rung.name for rung in rungs] == [
+        "ours, Pong, bound=17.0", "ours, Pong, bound=19.0", "ours, x:Y, bound=None"
+    ]  # fmt: skip
+    assert rungs[1].change(rungs[0]) == rungs[0].change(rungs[0]) == (None, None)
+
+
+def test_what_all_rungs_share_is_left_out_of_their_names(runs: Path) -> None:
+    change(runs / "a", label="process execution.threads=1")
+    change(runs / "b", label="process num_envs=2 execution.threads=1")
+    rungs = rungs_of([read_run(runs / name) for name in "ab"], baseline="process")
+    assert [rung.name for rung in rungs] == ["process", "process num_envs=2"]
+    assert baseline_of(rungs, "process") is baseline_of(rungs, "process execution.threads=1") is rungs[0]
 
 
 def test_a_summary_without_a_name_gets_it_from_the_command_line(runs: Path) -> None:
@@ -85,10 +231,13 @@ def test_a_summary_without_a_name_gets_it_from_the_command_line(runs: Path) -> N
 
 @pytest.mark.parametrize("reason", ["error", "SIGINT", "SIGTERM", "running"])
 def test_a_run_that_was_not_finished_is_marked_and_no_measure_for_the_others(reason: str, runs: Path) -> None:
-    change(runs / "a", label="baseline", stopped_by=reason)
-    shown = table([load(runs / "a"), load(runs / "b")])
-    assert f" | **not finished: {reason}** | - |" in shown and shown.count("not finished") == 1
-    assert "×" not in shown
+    error = "a part broke" if reason == "error" else None
+    change(runs / "a", label="baseline", stopped_by=reason, error=error)
+    rungs = rungs_of([read_run(runs / name) for name in "ab"])
+    assert baseline_of(rungs) is None
+    shown = rung_table(rungs, None).markdown()
+    said = f"failed: {error}" if reason == "error" else f"not finished: {reason}"
+    assert shown.count(f" | {said} |") == 1 and "change" not in shown
 
 
 @pytest.mark.parametrize(
@@ -100,7 +249,7 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(
     whole = (runs / "a" / "summary.json").read_bytes()
     (runs / "a" / "summary.json").write_bytes(whole[: len(whole) // 2] if content is None else content)
     code, shown, errors = run_report(monkeypatch, capsys, runs)
-    assert code == 1 and len(shown.splitlines()) == 3
+    assert code == 1 and len(rows_of(shown)[0]) == 1
     assert errors.startswith(f"dqnspeed: {runs / 'a' / 'summary.json'}: is damaged (") and len(errors.splitlines()) == 1
 
 
@@ -109,7 +258,7 @@ def test_a_folder_without_runs_is_named_beside_a_good_one(
 ) -> None:
     (runs / "empty").mkdir()
     code, shown, errors = run_report(monkeypatch, capsys, runs / "a", runs / "gone", runs / "empty")
-    assert code == 1 and len(shown.splitlines()) == 3
+    assert code == 1 and len(rows_of(shown)[0]) == 1
     assert errors.splitlines() == [
         f"dqnspeed: {runs / 'gone'}: there is no such folder.",
         f"dqnspeed: {runs / 'empty'}: holds no run (no metrics.jsonl).",
@@ -128,15 +277,16 @@ def test_a_run_without_a_summary_is_shown_as_far_as_it_came(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin(runs / "b", "num_envs=2", "seed=5")
-    code, shown, errors = run_report(monkeypatch, capsys, runs, f"curves={runs / 'curves.png'}")
-    assert code == 0 and errors == "" and (runs / "curves.png").exists()
-    (row,) = (line for line in shown.splitlines() if "num_envs=2" in line)
-    assert row.startswith("| `baseline num_envs=2` | changes the algorithm | 5 | ")
-    assert "**not finished: running still, or killed**" in row
-    assert f" | {read_metrics(runs / 'b')[0][-1]['episode/return_mean_100']:.1f} | " in row
+    code, shown, errors = run_report(monkeypatch, capsys, runs)
+    assert code == 0 and errors == ""
+    (row,) = (row for row in rows_of(shown)[0] if row["rung"] == "`baseline num_envs=2`")
+    assert row["kind"] == "task, algorithm" if "task" in row["kind"] else "algorithm"
+    assert row["seeds"] == "5" and row["remarks"] == "not finished: running still, or killed"
+    assert row["mean return"] == f"{read_metrics(runs / 'b')[0][-1]['episode/return_mean_100']:.1f}"
+    assert "1 of 2 runs have ended; the others are running or to come" in shown
     (runs / "a" / "summary.json").unlink()
     code, shown, errors = run_report(monkeypatch, capsys, runs)
-    assert code == 1 and len(shown.splitlines()) == 3  # nobody knows what a is
+    assert code == 1 and len(rows_of(shown)[0]) == 1  # nobody knows what a is
     assert errors.startswith(f"dqnspeed: {runs / 'a' / '.hydra'}: is damaged (")
 
 
@@ -152,12 +302,12 @@ def test_without_a_folder_the_newest_run_or_sweep_is_reported(
     shutil.copytree("b", "outputs/day/time")
     os.utime("outputs/day/time/metrics.jsonl", (1e9, 1e9))
     code, shown, errors = run_report(monkeypatch, capsys)
-    assert code == 0 and len(shown.splitlines()) == 4
+    assert code == 0 and len(rows_of(shown)[1]) == 2 and Path("multirun/day/time/report.html").exists()
     assert errors == "dqnspeed: reports the newest, multirun/day/time\n"
     begin(Path("outputs/day/time"))
     os.utime("outputs/day/time/metrics.jsonl")
     code, shown, errors = run_report(monkeypatch, capsys)
-    assert code == 0 and len(shown.splitlines()) == 3 and "not finished" in shown
+    assert code == 0 and len(rows_of(shown)[0]) == 1 and "not finished" in shown
     assert errors == "dqnspeed: reports the newest, outputs/day/time\n"
 
 
@@ -168,22 +318,56 @@ def test_curves_of_cut_files_are_drawn_as_far_as_they_go(
         data = (runs / "a" / name).read_bytes()
         (runs / "a" / name).write_bytes(data[: data.rindex(b"0.") - 3])
     (runs / "b" / "episodes.csv").unlink()
-    code, shown, errors = run_report(monkeypatch, capsys, runs, f"curves={runs / 'curves.png'}")
-    assert code == 1 and len(shown.splitlines()) == 4 and (runs / "curves.png").exists()
+    code, shown, errors = run_report(monkeypatch, capsys, runs)
+    assert code == 1 and len(rows_of(shown)[1]) == 2
+    page = (runs / "report.html").read_text()
+    assert '"name":"return_by_time"' in page and "episodes.csv: cannot be read" in page
     for name in ("metrics.jsonl", "episodes.csv"):
         assert f"dqnspeed: {runs / 'a' / name}: is damaged; 1 of its " in errors
     assert f"dqnspeed: {runs / 'b' / 'episodes.csv'}: cannot be read (No such file or directory)." in errors
-    code, shown, errors = run_report(monkeypatch, capsys, runs / "b", f"curves={runs / 'gone' / 'curves.png'}")
-    assert code == 1 and shown and f"curves={runs / 'gone' / 'curves.png'}: cannot be written" in errors
 
 
-def test_without_matplotlib_the_table_is_shown_all_the_same(
+def test_without_what_draws_the_tables_are_there_all_the_same(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    code, shown, errors = run_report(monkeypatch, capsys, runs)
+    assert (code, errors) == (0, "") and len(rows_of(shown)[1]) == 2
+    assert (runs / "report.md").exists() and not (runs / "report.html").exists()
+    assert shown.endswith("; report.html needs plotly; pip install 'dqnspeed[report]' brings it.\n")
     code, shown, errors = run_report(monkeypatch, capsys, runs, "curves=curves.png")
-    assert code == 1 and len(shown.splitlines()) == 4
+    assert code == 1 and rows_of(shown)
     assert errors == "dqnspeed: curves=curves.png: needs matplotlib; pip install 'dqnspeed[report]' brings it.\n"
+    code, shown, errors = run_report(monkeypatch, capsys, runs, "watch=true")
+    assert (code, errors) == (2, "dqnspeed: watch=true: needs plotly; pip install 'dqnspeed[report]' brings it.\n")
+
+
+def test_a_run_that_failed_before_it_trained_is_told_with_its_reason(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(runs / "b")
+    (runs / "b").mkdir()
+    failed = {"experiment": "baseline", "label": "baseline model=mlp", "seed": 3, "stopped_by": "error",
+              "error": "env.id=x: there is no such game."}  # fmt: skip
+    (runs / "b" / "summary.json").write_text(json.dumps(failed))
+    code, shown, errors = run_report(monkeypatch, capsys, runs)
+    assert (code, errors) == (0, "")
+    ((row,), (*_, failed)) = rows_of(shown)
+    assert row["seeds"] == "0, 3" and row["remarks"] == "failed: env.id=x: there is no such game. (1 of 2)"
+    assert "Failed: 1 of 2 runs, for the reasons below." in shown
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_the_table_shown(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs / "file").touch()
+    code, shown, errors = run_report(monkeypatch, capsys, runs / "a", f"out={runs / 'file'}")
+    assert (code, shown) == (2, "") and errors.startswith(f"dqnspeed: out={runs / 'file'}: cannot be made (")
+    (runs / "a" / "report.html").mkdir()
+    code, shown, errors = run_report(monkeypatch, capsys, runs / "a")
+    assert code == 1 and rows_of(shown)
+    cannot = "cannot be written (Is a directory); out=FOLDER names another folder."
+    assert errors == f"dqnspeed: {runs / 'a' / 'report.html'}: {cannot}\n"
 
 
 def test_folders_and_options_are_distinguished(
@@ -192,13 +376,14 @@ def test_folders_and_options_are_distinguished(
     monkeypatch.chdir(runs)
     (runs / "a").rename("num_envs=2")
     code, shown, errors = run_report(monkeypatch, capsys, "num_envs=2", "./b")
-    assert code == 0 and len(shown.splitlines()) == 4 and errors == ""
+    assert code == 0 and len(rows_of(shown)[1]) == 2 and errors == ""
     for arguments, sentence in {
         ("b", "--curves", "c.png"): "--curves: is no option; give curves=VALUE.",
         (
             "b",
             "curve=c.png",
-        ): "curve=c.png: is no option (nearest: curves); give KEY=VALUE, where KEY is one of curves; "
+        ): "curve=c.png: is no option (nearest: curves); give KEY=VALUE, where KEY is one of out, title, baseline, "
+        "group_by, watch, curves; "
         "or folders of runs and sweeps.",
     }.items():
         assert run_report(monkeypatch, capsys, *arguments) == (2, "", f"dqnspeed: {sentence}\n")

@@ -24,6 +24,7 @@ from conftest import environment, make_run, make_toy
 from dqnspeed.cli import compose, schemas
 from dqnspeed.config import changes
 from dqnspeed.envs import Episode
+from dqnspeed.system import machine
 from dqnspeed.tracking import make_trackers
 from dqnspeed.tracking.base import Tracking
 from dqnspeed.tracking.services import WandB, _exit_code
@@ -78,17 +79,18 @@ def test_every_option_has_a_kind() -> None:
 
 def test_a_run_begins_by_saying_what_it_is() -> None:
     run = make_run("experiment=speedrun", "env=breakout", "seed=3")
+    cores = "1 core" if machine.cores() == 1 else f"{machine.cores()} cores"
     assert opening(run, "speedrun env=breakout", "cpu", 1, Path("outputs/x")) == [
         "speedrun env=breakout: BreakoutNoFrameskip-v4, algo=ppo, "
         "parallelism=process (1 actor process with 16 environments), seed 3",
         "goal: a mean return of 31.8 over 100 training games; limits: 30 minutes",
-        "device cpu, 1 torch thread; files in outputs/x",
+        f"device cpu, {cores}, 1 torch thread; files in outputs/x",
     ]
     run = make_toy("stop.max_steps=5000", "stop.on=eval", "eval.every_steps=100", "stop.reward_bound=3")
     assert opening(run, "toy", "cuda", 4, Path("x"), resumed=True) == [
         "toy resumes: toy_envs:Counter-v0, algo=dqn, parallelism=serial, 1 environment, seed 0",
         "goal: a mean return of 3 over the games of an evaluation; limits: 5,000 agent steps",
-        "device cuda, 4 torch threads; files in x",
+        f"device cuda, {cores}, 4 torch threads; files in x",
     ]
     assert (
         opening(make_toy(), "toy", "cpu", 1, Path("x"))[1] == "goal: no bound; limits: none, Ctrl-C saves and ends it"

@@ -1,0 +1,4 @@
+from dqnspeed.bench import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""``bench.md``: a result as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dqnspeed.bench import picture
+from dqnspeed.bench.result import Result
+from dqnspeed.bench.rows import FAILED, Section, columns, gain, label, sections
+
+FILE = "bench.md"
+ABOUT = (
+    "A ratio is the median over pairs of neighbours, taken in turn, with a 95 % interval in brackets; an interval that",
+    "holds 1 is within noise. [bench.json](bench.json) has every pair.",
+)
+
+
+def render(result: Result, pictures: bool) -> str:
+    """The page in Markdown; with ``pictures`` it shows those beside it."""
+    return "\n".join(_lines(result, pictures)) + "\n"
+
+
+def _lines(result: Result, pictures: bool) -> Iterator[str]:
+    yield from ("# Which of these pays here?", "")
+    if not result.complete:
+        yield from ("**This result is partial:** `resume=FOLDER` measures what is missing.", "")
+    if line := result.recommendation:
+        yield from _command(line.line)
+        yield from (*gain(line), "")
+    if solve := result.to_solve:
+        yield from (f"For the shortest time to solve ({solve.about}):", "")
+        yield from _command(solve.line)
+    if pictures:
+        yield from (
+            "<picture>",
+            f'<source media="(prefers-color-scheme: dark)" srcset="{picture.DARK.file}">',
+            f'<img src="{picture.LIGHT.file}" width="600" alt="Speeds with 95 % intervals, grouped by piece">',
+            "</picture>",
+            "",
+        )
+    yield from (*result.walls, "") if result.walls else ()
+    for section in sections(result):
+        yield from _section(section, result)
+    yield from _measured(result)
+
+
+def _command(line: str) -> Sequence[str]:
+    return ("```bash", line, "```", "")
+
+
+def _section(section: Section, result: Result) -> Iterator[str]:
+    yield from (f"## {section.title}", "")
+    table = columns(section, result)
+    if section.measured:
+        yield _row(heading for heading, _ in table)
+        yield _row("---" if number == 0 else "---:" for number in range(len(table)))
+        yield from map(_row, zip(*(cells for _, cells in table), strict=True))
+        yield ""
+    for one in section.failed:
+        yield f"- {label(one)}: {FAILED}: {one.error}"
+    if section.failed:
+        yield ""
+    if section.floors:
+        yield from (f"The most: {'; '.join(section.floors)}.", "")
+
+
+def _measured(result: Result) -> Iterator[str]:
+    """Where, when and with what."""
+    here = result.machine
+    where = [here.get("cpu"), f"{here.get('cores')} cores", f"{here.get('memory_gib')} GiB", here.get("gpu")]
+    yield from ("## How this was measured", "")
+    yield f"{', '.join(filter(None, where))}; {here.get('platform')}."
+    yield f"{result.env}, seed {result.seed}, `suite={result.suite}`, from {result.started} to {result.ended}, by"
+    yield from ("", *_command(result.command))
+    versions = ", ".join(f"{package} {version}" for package, version in result.versions.items())
+    yield from (f"With {versions}; commit {result.commit or 'unknown'}.", "")
+    for when, sentences in (("Before", result.disturbances.before), ("After", result.disturbances.after)):
+        yield from (f"- {when} it: {sentence}" for sentence in sentences)
+    yield from ("", *ABOUT)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -1,0 +1,82 @@
+"""Paired measuring: reference and candidate take turns, and what counts is the ratio of neighbours."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dqnspeed.bench.result import Interval
+from dqnspeed.bench.subject import Speeds, Subject, speeds_of
+
+RESAMPLES = 9999
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long things are measured.
+
+    Attributes:
+        settle_s: seconds of a slice that are left out, in which caches fill and waiting threads wake.
+        slice_s: seconds that count; a slice ends with the next whole event.
+        least, most: pairs; after the least, it ends as soon as the interval is narrower than ``narrow``.
+    """
+
+    settle_s: float
+    slice_s: float
+    least: int
+    most: int
+    narrow: float = 0.03
+
+    def seconds(self, paired: bool) -> float:
+        """What the least of them take."""
+        return (1 + paired) * self.least * (self.settle_s + self.slice_s)
+
+
+def take_turns(
+    reference: Sequence[Subject],
+    candidate: Sequence[Subject],
+    pace: Pace,
+    judged: Callable[[Speeds | None, Speeds], float],
+) -> Iterator[tuple[Speeds | None, Speeds]]:
+    """Pairs of neighbouring slices; every other pair begins with the candidate, so that a drift favours neither.
+
+    Args:
+        reference: empty if there is none; several processes of a side work at the same time.
+        judged: the number of a pair whose interval is to become narrow.
+
+    Raises:
+        SubjectError: a process failed.
+    """
+    found = list[float]()
+    while len(found) < pace.most and not (len(found) >= pace.least and _is_narrow(found, pace.narrow)):
+        first, before = len(found) % 2 == 0, None
+        if reference and first:
+            before = speeds_of(reference, pace.settle_s, pace.slice_s)
+        value = speeds_of(candidate, pace.settle_s, pace.slice_s)
+        if reference and not first:
+            before = speeds_of(reference, pace.settle_s, pace.slice_s)
+        found.append(judged(before, value))
+        yield before, value
+
+
+def _is_narrow(values: Sequence[float], narrow: float) -> bool:
+    found = interval(values)
+    return found is not None and found.high - found.low <= narrow * found.median
+
+
+def interval(values: Sequence[float]) -> Interval | None:
+    """The median of ``values`` and its 95 % interval, by the percentile bootstrap; ``None`` for fewer than two.
+
+    The same values always give the same interval. With five values or fewer it reaches from the least to the largest.
+    """
+    if len(values) < 2:
+        return None
+    import numpy as np
+    from scipy.stats import bootstrap
+
+    found = bootstrap(
+        (np.asarray(values),), np.median, n_resamples=RESAMPLES, method="percentile",
+        random_state=np.random.default_rng(0),
+    ).confidence_interval  # fmt: skip
+    return Interval(statistics.median(values), float(found.low), float(found.high))

@@ -1,0 +1,270 @@
+"""What a suite measures: pieces, each a program that counts, and the choices of a training at equal work."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import hydra
+import PIL
+
+from dqnspeed.bench import work
+from dqnspeed.bench.counting import STEPS, UPDATES
+from dqnspeed.bench.subject import Program
+from dqnspeed.cli.compose import from_hydra, own_hydra
+from dqnspeed.cli.errors import as_config_error
+from dqnspeed.cli.preflight import check_run
+from dqnspeed.config import changes
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec
+from dqnspeed.envs.games import atari_game
+from dqnspeed.system import machine
+
+# The work of the learner that every training does: what is compared is engineering.
+WORK = ("algo.batch_size=32", "algo.steps_per_update=4", "algo.learning_starts=500")
+ALONE = (
+    "tracking=local", "tracking.progress=off", "checkpoint=none", "stop.on=train", "stop.reward_bound=null",
+    "stop.max_steps=null", "stop.max_minutes=null", "eval.every_steps=null",
+)  # fmt: skip
+LADDER = ("no_torch_no_grad", "n_envs", "process", "tweaked_n_envs", "tweaked_process", "chapter6_dqn")
+BASELINE = "baseline"
+FRAMES, PRODUCT, COPY = "raw frames of ALE", "matrix product", "memory copy"  # the names of floors
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What bounds a piece: the ``name`` of a floor, and how many of its units one of ``counted`` takes."""
+
+    name: str
+    counted: str
+    each: float = 1.0
+
+
+@dataclass(frozen=True)
+class Made:
+    """A piece, composed.
+
+    Args:
+        overrides: that make it of its reference; ``kinds``: of what they change, of
+            :data:`dqnspeed.config.schema.KINDS`.
+    """
+
+    program: Program
+    overrides: Sequence[str] = ()
+    kinds: Sequence[str] = (changes.EXACT,)
+    bound: Bound | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Something to measure.
+
+    Args:
+        counted: the name under which its program counts what ``unit`` names.
+        make: composes it, or raises :class:`ConfigError` if it cannot be measured here.
+        copies: processes that run at the same time, and whose speeds are added up.
+    """
+
+    group: str
+    name: str
+    unit: str
+    counted: str
+    make: Callable[[], Made]
+    copies: int = 1
+    version: str | None = None
+
+
+class Plan:
+    """Composes what a suite measures.
+
+    Args:
+        overrides: of ``dqnspeed.train``, for everything that is measured.
+        full: all choices, those that take long too.
+
+    Attributes:
+        reference: the baseline at equal work; ``spec``: its shapes.
+
+    Raises:
+        ConfigError: the reference cannot be trained here.
+    """
+
+    def __init__(self, overrides: Sequence[str], seed: int, full: bool = False):
+        self.overrides, self.seed, self.full = list(overrides), seed, full
+        self._composed: dict[tuple[str, ...], tuple[RunConfig, EnvSpec]] = {}
+        with own_hydra(), as_config_error(self.overrides):
+            run = from_hydra(hydra.compose("config", overrides=self.overrides))
+        if not run.has_replay:
+            raise ConfigError(
+                f"algo={run.algo.name}: has no replay, and the bench compares trainings that do the same updates for "
+                f"the same steps; use algo=dqn."
+            )
+        self.reference, self.spec = self.compose()
+
+    def lines(self, *overrides: str) -> list[str]:
+        """All overrides of a training at equal work; of one key the last counts, and those of the user before ours."""
+        named = changes.keys_of(self.overrides)
+        ours = [line for line in WORK if not changes.keys_of([line]) & named]
+        every = [*self.overrides, *ours, f"seed={self.seed}", *ALONE, *overrides]
+        return list({line.partition("=")[0]: line for line in every}.values())
+
+    def compose(self, *overrides: str) -> tuple[RunConfig, EnvSpec]:
+        """A training at equal work, checked; raises :class:`ConfigError`."""
+        lines = self.lines(*overrides)
+        if tuple(lines) not in self._composed:
+            with own_hydra(), as_config_error(lines):
+                run = from_hydra(hydra.compose("config", overrides=lines))
+                self._composed[tuple(lines)] = run, check_run(run)
+        return self._composed[tuple(lines)]
+
+    @property
+    def is_atari(self) -> bool:
+        return atari_game(self.reference.env) is not None
+
+    @property
+    def on_cpu(self) -> bool:
+        return machine.pick_device(self.reference.device).type == "cpu"
+
+    def kinds(self, overrides: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
+        """The kinds of what ``overrides`` change of the reference with those ``beside``."""
+        run, reference = self.compose(*beside, *overrides)[0], self.compose(*beside)[0]
+        return changes.kinds([changes.EXACT], changes.differences(run, reference))
+
+    def training(self, name: str, *overrides: str, group: str = "rungs") -> Piece:
+        """A whole training at equal work, whose actor processes are held to the same ratio of steps and updates."""
+
+        def make() -> Made:
+            held = overrides
+            if self.compose(*held)[0].replay_ratio is None:
+                held = (*held, f"parallelism.replay_ratio={self.reference.replay_ratio:g}")
+            run, spec = self.compose(*held)
+            bound = Bound(_product(run), work.FLOP)
+            return Made(_program("training", run, spec), held, self.kinds(held), bound)
+
+        return Piece(group, name, f"{STEPS}/s", STEPS, make)
+
+    def baseline(self) -> Piece:
+        return self.training(BASELINE)
+
+    def rung(self, *overrides: str) -> Piece:
+        return self.training(" ".join(overrides), *overrides)
+
+    def axes(self) -> dict[str, list[tuple[str, ...]]]:
+        """The choices that are not the reference's own, by what they choose."""
+        threads = [f"execution.threads={count}" for count in _powers_of_two_below(machine.cores())]
+        compiled = ["execution=compiled"] if self.full and shutil.which("c++") else []
+        axes = {
+            "wrappers": ["wrappers=native"] if self.is_atari else [],
+            "execution": ["execution=lean", "execution.precision=bf16", "execution.channels_last=true", *compiled],
+            "threads": threads if self.on_cpu else [],
+            "num_envs": ["num_envs=4", "num_envs=8"] if self.full else ["num_envs=4"],
+        }
+        named = changes.keys_of(self.overrides)
+        own = {"threads": "execution.threads"}
+        choices: dict[str, list[tuple[str, ...]]] = {
+            name: [(one,) for one in found] for name, found in axes.items() if own.get(name, name) not in named
+        }
+        if "parallelism" not in named:
+            choices["parallelism"] = [("parallelism=overlap",), ("parallelism=process",)]
+        return choices
+
+    def ladder(self) -> list[Piece]:
+        """The rungs of the ladder at equal work."""
+        if not self.is_atari or {"experiment", "wrappers"} & changes.keys_of(self.overrides):
+            return []
+        return [self.rung(f"experiment={name}") for name in LADDER]
+
+    def floors(self) -> Iterator[Piece]:
+        """What this machine can do at most."""
+        if self.is_atari:
+            yield self._piece("floors", FRAMES, "frames", work.FRAMES, copies=machine.cores())
+        for precision in ("fp32", "bf16"):
+            name, override = f"{PRODUCT} in {precision}", f"execution.precision={precision}"
+            yield self._piece("floors", name, "multiply", work.FLOP, beside=[override])
+        yield self._piece("floors", COPY, "copy", work.BYTES)
+
+    def pieces(self) -> Iterator[tuple[Piece, Piece | None]]:
+        """The parts of a training, each with its reference if it has one."""
+        yield from self._envs()
+        if self.is_atari and self.reference.wrappers.resize and self.reference.wrappers.backend == "gymnasium":
+            yield from self._resizers()
+        for name, piece, unit in (("write", "write", work.TRANSITIONS), ("sample 32", "sample", work.BATCHES)):
+            made = self._piece("replay", name, piece, unit, bound=Bound(COPY, work.BYTES))
+            yield made, None
+        for size in (1, 8, 16):
+            name = "1 game" if size == 1 else f"{size} games"
+            bound = Bound(PRODUCT, work.FLOP)
+            yield self._piece("acting", name, "act", work.ACTIONS, size=size, bound=bound), None
+        yield from self._updates()
+        if not self.on_cpu:
+            first = self._piece("transfer", "pinned", "transfer", work.BATCHES)
+            yield first, None
+            yield self._piece("transfer", "not pinned", "transfer", work.BATCHES, "execution.pin_memory=false"), first
+
+    def _envs(self) -> Iterator[tuple[Piece, Piece | None]]:
+        bound = Bound(FRAMES, STEPS, self.reference.wrappers.frame_skip) if self.is_atari else None
+
+        def piece(name: str, *overrides: str) -> Piece:
+            return self._piece("envs", name, "envs", STEPS, *overrides, bound=bound)
+
+        first = piece("as they are")
+        yield first, None
+        choices: list[tuple[str, ...]] = [("num_envs=4", "parallelism=overlap")]
+        if self.is_atari:
+            choices += [("wrappers=tweaked",), ("wrappers=native",), ("wrappers=native", "num_envs=8")]
+            if machine.cores() > 1:
+                choices.append(("wrappers=native", "num_envs=8", "parallelism.env_threads=1"))
+        for choice in choices:
+            yield piece(" ".join(choice), *choice), first
+
+    def _resizers(self) -> Iterator[tuple[Piece, Piece | None]]:
+        pillow = "Pillow-SIMD" if ".post" in PIL.__version__ else "Pillow"
+        first = self._piece("resize", "cv2, area", "resize", work.IMAGES)
+        yield first, None
+        for name, filtered in (("area", "area"), ("bicubic", "bicubic")):
+            overrides = ("wrappers.resizer=pillow", f"wrappers.interpolation={filtered}")
+            yield self._piece("resize", f"{pillow}, {name}", "resize", work.IMAGES, *overrides), first
+
+    def _updates(self) -> Iterator[tuple[Piece, Piece | None]]:
+        axes = self.axes()
+        for size in (32, 128, 512):
+            if size > self.reference.replay.capacity:
+                continue
+            first = self._update(f"batch {size}", size)
+            yield first, None
+            choices = [*axes.get("execution", []), *axes.get("threads", [])]
+            for choice in choices if size == 32 or self.full else [("execution=lean",)]:
+                yield self._update(f"batch {size} {' '.join(choice)}", size, *choice), first
+
+    def _update(self, name: str, size: int, *overrides: str) -> Piece:
+        bound, batch = Bound(PRODUCT, work.FLOP), (f"algo.batch_size={size}",)
+        return self._piece("update", name, "update", UPDATES, *overrides, size=size, bound=bound, beside=batch)
+
+    def _piece(
+        self, group: str, name: str, piece: str, counted: str, *overrides: str, size: int = 32,
+        bound: Bound | None = None, beside: Sequence[str] = (), copies: int = 1,
+    ) -> Piece:  # fmt: skip
+        def make() -> Made:
+            run, spec = self.compose(*beside, *overrides)
+            own = bound
+            if own is not None and own.name == PRODUCT:
+                own = Bound(_product(run), own.counted)
+            return Made(_program(piece, run, spec, size), overrides, self.kinds(overrides, beside), own)
+
+        return Piece(group, name, f"{counted}/s", counted, make, copies)
+
+
+def _product(run: RunConfig) -> str:
+    return f"{PRODUCT} in {run.execution.precision}"
+
+
+def _program(piece: str, run: RunConfig, spec: EnvSpec, size: int = 32) -> Program:
+    arguments = pickle.dumps(work.Work(piece, run, spec, size))
+    return Program([sys.executable, "-m", "dqnspeed.bench.child"], arguments)
+
+
+def _powers_of_two_below(limit: int) -> list[int]:
+    return [1 << bit for bit in range(limit.bit_length()) if 1 << bit < limit]

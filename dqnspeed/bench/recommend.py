@@ -1,0 +1,184 @@
+"""Which line pays here: the choices that are tried, the one that is recommended, and whether it holds its promise."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import cast
+
+import hydra
+from omegaconf import OmegaConf
+
+from dqnspeed.bench.measuring import severest
+from dqnspeed.bench.pairs import interval
+from dqnspeed.bench.plan import WORK, Plan
+from dqnspeed.bench.result import Interval, Measurement, Pair, Recommendation, Result, ToSolve
+from dqnspeed.cli.compose import from_hydra, own_hydra
+from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.config import changes
+from dqnspeed.config.schema import KINDS
+from dqnspeed.tracking.run_folder import DamagedError, read_summary
+
+SAFE = (changes.EXACT, changes.EQUIVALENT)
+ALLOWED = {"task": changes.TASK, "algorithm": changes.ALGORITHM}  # what allow= takes
+TRAIN = "python -m dqnspeed.train"
+PARTS = ("wrappers", "execution", "threads")  # axes that are exact or equivalent
+TOGETHER = 6  # rungs that :func:`tried` tries at most beside those of the axes
+Measure = Callable[[Sequence[str]], Measurement]
+
+
+def everything(plan: Plan) -> list[tuple[str, ...]]:
+    """Every combination of the choices of all axes, the reference left out."""
+    axes = [[(), *choices] for choices in plan.axes().values()]
+    return [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*axes) if any(chosen)]
+
+
+def tried(plan: Plan, measure: Measure) -> None:
+    """Try each choice alone, then those that pay together, and these with each way to share the work."""
+    best = dict[str, tuple[str, ...]]()
+    axes = plan.axes()
+    for axis, choices in axes.items():
+        rows = [(choice, measure(choice)) for choice in choices]
+        paid = [(row.ratio.median, choice) for choice, row in rows if row.ratio and row.ratio.low > 1]
+        if paid:
+            best[axis] = max(paid)[1]
+    parts = [best[axis] for axis in PARTS if axis in best]
+    for count in range(2, len(parts) + 1):
+        measure(tuple(itertools.chain(*parts[:count])))
+    # ALE's threads overlap with the learner in its process.
+    native = axes["wrappers"][0] if axes.get("wrappers") else ()
+    with_execution = (*native, *best.get("execution", ()))
+    games = axes.get("num_envs", [()])[0]
+    for way in axes.get("parallelism", []):
+        if with_execution:
+            measure((*with_execution, *way))
+        if games:
+            measure((*with_execution, *way, *games))
+
+
+def chosen(plan: Plan, result: Result, allowed: Collection[str]) -> Measurement | None:
+    """The line to recommend of the rungs measured, or ``None`` if none of the ``allowed`` kinds pays beyond noise.
+
+    Of those whose interval reaches the best median, it is the one with the fewest overrides: what adds nothing that
+    can be told from noise is left out.
+    """
+    paid = [row for row in result.measurements if row.group == "rungs" and row.ratio and row.ratio.low > 1]
+    fitting = [row for row in paid if set(plan.kinds(row.overrides)) <= set(allowed)]
+    best = max((row.ratio.median for row in fitting if row.ratio), default=0.0)
+    near = [row for row in fitting if row.ratio and row.ratio.high >= best]
+    return min(near, key=lambda row: (len(row.overrides), -row.ratio.median if row.ratio else 0), default=None)
+
+
+def recommendation(plan: Plan, row: Measurement, expected: Interval) -> Recommendation:
+    """``row`` as a line to paste, with the kind of each of its parts."""
+    own = list(row.overrides)
+    work = [line for line in WORK[:2] if changes.keys_of(["num_envs=1"]) & changes.keys_of(own)]
+    line = " ".join([TRAIN, *map(shlex.quote, [*plan.overrides, *own, *work])])
+    kinds = {override: severest(_kinds(plan, override)) for override in own}
+    return Recommendation(own, line, kinds, expected)
+
+
+def _kinds(plan: Plan, override: str) -> list[str]:
+    if "." in override.partition("=")[0]:
+        return changes.kinds([changes.EXACT], changes.keys_of([override]))
+    return plan.kinds([override])
+
+
+def nothing(plan: Plan) -> Recommendation:
+    line = " ".join([TRAIN, *map(shlex.quote, plan.overrides)])
+    sentence = "Nothing that was allowed is faster than the baseline beyond noise."
+    return Recommendation([], line, {}, Interval(1.0, 1.0, 1.0), sentence=sentence)
+
+
+def more_if_allowed(plan: Plan, result: Result, allowed: Collection[str], gain: float) -> str:
+    """A sentence on what a line that is not ``allowed`` would gain, if it is more; else empty."""
+    row = chosen(plan, result, KINDS)
+    if row is None or row.ratio is None or row.ratio.low <= gain:
+        return ""
+    kinds = plan.kinds(row.overrides)
+    missing = [name for name, kind in ALLOWED.items() if kind in kinds and kind not in allowed]
+    return (
+        f"allow={','.join(missing)} would allow {' '.join(row.overrides)}, {row.ratio.median:.2f}×." if missing else ""
+    )
+
+
+def checked(found: Recommendation, pairs: Sequence[Pair]) -> Recommendation:
+    """``found`` with the gain of whole trainings, pairs of speeds of the baseline and of the line."""
+    measured = interval([value / before for before, value in pairs if before and value])
+    if measured is None:
+        return found
+    agrees = measured.low <= found.expected.high and found.expected.low <= measured.high
+    said = "as expected" if agrees else "which is not what was expected"
+    gain = f"{measured.median:.2f}× ({measured.low:.2f}–{measured.high:.2f})"
+    sentence = f"Whole trainings, end to end, gained {gain}, {said}."
+    return dataclasses.replace(found, measured=measured, agrees=agrees, sentence=sentence)
+
+
+class TrainingError(Exception):
+    """A whole training failed; the message is one sentence without its full stop."""
+
+
+def train(overrides: Sequence[str], seconds: float, limit_s: float) -> float:
+    """Agent steps per second, after its warm-up, of a whole ``dqnspeed.train`` that trains for ``seconds``.
+
+    Raises:
+        TrainingError: it failed, or took longer than ``limit_s``.
+    """
+    with tempfile.TemporaryDirectory(prefix="dqnspeed-bench-") as made, tempfile.TemporaryFile("w+") as log:
+        folder = Path(made) / "run"
+        command = [*overrides, f"stop.max_minutes={seconds / 60}", f"hydra.run.dir='{folder}'"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dqnspeed.train", *command],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+        try:
+            process.wait(limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise TrainingError(f"a training of {seconds:g} s had not ended after {limit_s:g} s") from error
+        finally:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        try:
+            speed = read_summary(folder)["steps_per_second"]
+        except (DamagedError, KeyError) as error:
+            log.seek(0)
+            last = [line.strip() for line in log if line.strip()][-1:] or [f"exit code {process.returncode}"]
+            raise TrainingError(f"a training left no result ({last[0][:200].rstrip('.')})") from error
+        if process.returncode or not speed:
+            raise TrainingError(f"a training ended with exit code {process.returncode} and {speed} steps/s")
+        return float(speed)
+
+
+def to_solve(plan: Plan) -> ToSolve | None:
+    """The recipe that is known to solve the game soonest, or the one that its preset names."""
+    for name, usual in sorted(_usual().items(), key=lambda found: usual_seconds(found[1]) or 0):
+        with own_hydra():
+            run = from_hydra(hydra.compose("config", overrides=[f"experiment={name}"]))
+        if run.env.id == plan.reference.env.id:
+            return ToSolve(f"{TRAIN} experiment={name}", f"usually takes {usual}")
+    recipe = plan.reference.env.recipe
+    return ToSolve(f"{TRAIN} {recipe}", "has numbers for this game") if recipe else None
+
+
+def _usual() -> dict[str, str]:
+    """What the recipes usually take, of those that say it."""
+    found = cast("dict[str, str]", OmegaConf.to_container(OmegaConf.load(f"{CONF_DIR}/usual.yaml")))
+    return {name: usual for name, usual in found.items() if usual_seconds(usual)}
+
+
+def usual_seconds(usual: str | None) -> float | None:
+    """The longest of the times that ``usual`` begins with, as in ``223 to 493 s`` and ``20 minutes``, in seconds."""
+    found = re.match(r"(?:[\d.]+ to )?([\d.]+) (s|minutes|h)\b", usual or "")
+    return float(found[1]) * {"s": 1, "minutes": 60, "h": 3600}[found[2]] if found else None

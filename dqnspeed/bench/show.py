@@ -1,0 +1,102 @@
+"""A result for people: tables in the terminal; and beside ``bench.json`` a page, and a picture for light and dark."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dqnspeed.bench import page, picture
+from dqnspeed.bench.result import Result
+from dqnspeed.bench.rows import FAILED, NOISE, RECOMMENDED, Column, columns, gain, label, remark, sections
+from dqnspeed.system import atomic
+
+WIDE = 10_000  # columns of a file or a pipe
+GAP, NAME_WIDTH = 2, 24  # spaces between columns; the least of the first before the last is left out
+STYLES = {RECOMMENDED: "bold green", NOISE: "dim", "": ""}
+
+
+def table(result: Result, console: Console | None = None) -> None:
+    """Print ``result``, the recommended line last. A narrow terminal gets fewer columns; a pipe gets all."""
+    console = console or console_of_any_width()
+    for section in sections(result):
+        console.print(Text(f"\n{section.title}", "bold"))
+        if section.measured:
+            styles = [STYLES[remark(one, result)] for one in section.measured]
+            console.print(tabulate(columns(section, result), styles, console.width))
+        for one in section.failed:
+            console.print(Text(f"{label(one)}: {FAILED}: {one.error}", "red"))
+        if section.floors:
+            console.print(Text(f"The most: {'; '.join(section.floors)}.", "dim"))
+    console.print()
+    for text in _end(result):
+        console.print(text, soft_wrap=True)
+
+
+def console_of_any_width() -> Console:
+    """The terminal; or a pipe or file, into which everything goes, however wide."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDE
+    return console
+
+
+def tabulate(columns: Sequence[Column], styles: Sequence[str], width: int) -> Table:
+    """Cells by their headings in a table for a terminal of this width, which loses its last columns if it must.
+
+    Args:
+        styles: of the rows, for rich.
+    """
+    shown = [*columns]
+    while len(shown) > 2 and NAME_WIDTH + sum(GAP + max(map(len, [head, *cells])) for head, cells in shown[1:]) > width:
+        shown.pop()
+    heads = [head for head, _ in shown]
+    drawn = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim", show_header=any(heads))
+    for number, head in enumerate(heads):
+        is_name = number == 0
+        drawn.add_column(head, no_wrap=not is_name, overflow="fold", justify="left" if is_name else "right")
+    for cells, style in zip(zip(*(cells for _, cells in shown), strict=True), styles, strict=True):
+        drawn.add_row(*map(Text, cells), style=style)
+    return drawn
+
+
+def _end(result: Result) -> Iterator[Text]:
+    """What the figures are worth, what limits the speed, and at last the line to paste."""
+    if not result.complete:
+        yield Text("This result is partial; resume=FOLDER measures what is missing.", "yellow")
+    for when, sentences in (("before", result.disturbances.before), ("after", result.disturbances.after)):
+        for sentence in sentences:
+            yield Text(f"{when}: {sentence}", "yellow")
+    yield from map(Text, result.walls)
+    if line := result.recommendation:
+        yield from map(Text, gain(line))
+        yield Text(line.line, "bold green")
+    if solve := result.to_solve:
+        yield Text(f"For the shortest time to solve ({solve.about}):")
+        yield Text(solve.line, "bold")
+
+
+def write(result: Result, folder: Path) -> list[str]:
+    """Write ``bench.md``, ``bench.png`` and ``bench_dark.png`` into ``folder``.
+
+    Returns:
+        Sentences on what could not be written.
+    """
+    lost, pictures = [], has_matplotlib()
+    if not pictures:
+        lost.append(f"{folder}: its picture needs matplotlib; pip install 'dqnspeed[bench]' brings it.")
+    try:
+        for theme in (picture.LIGHT, picture.DARK) if pictures else ():
+            picture.draw(result, folder / theme.file, theme)
+        atomic.write_text(folder / page.FILE, page.render(result, pictures))
+    except OSError as error:
+        lost.append(f"{folder}: {page.FILE} and its pictures cannot be written ({error.strerror}).")
+    return lost
+
+
+def has_matplotlib() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None

@@ -1,0 +1,196 @@
+"""The suites: what is measured in which order, how long, and what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from dqnspeed.bench import result as results
+from dqnspeed.bench.measuring import Measuring, estimate, severest, with_pairs
+from dqnspeed.bench.pairs import Pace
+from dqnspeed.bench.plan import BASELINE, Piece, Plan
+from dqnspeed.bench.progress import Bar
+from dqnspeed.bench.recommend import (
+    TOGETHER,
+    TrainingError,
+    checked,
+    chosen,
+    everything,
+    more_if_allowed,
+    nothing,
+    recommendation,
+    to_solve,
+    train,
+    tried,
+)
+from dqnspeed.bench.result import Disturbances, Measurement, Pair, Recommendation, Result
+from dqnspeed.bench.subject import Speeds
+from dqnspeed.bench.work import PARTS
+from dqnspeed.system.disturbances import LOOK_S, Watch
+
+SUITES = ("quick", "full", "micro")
+PIECES = Pace(settle_s=0.1, slice_s=0.4, least=4, most=6)
+RUNGS = {
+    "quick": Pace(settle_s=0.3, slice_s=1.0, least=5, most=5),
+    "full": Pace(settle_s=0.3, slice_s=1.0, least=6, most=12),
+}
+FRESH = Pace(settle_s=0.3, slice_s=1.0, least=8, most=12)  # of the line that was chosen
+CHECK = {"quick": (3, 10.0), "full": (5, 20.0)}  # pairs of whole trainings, and the seconds that each trains
+CHECK_START_S, CHECK_LIMIT_S = 7.0, 120.0  # what a whole training takes besides, and may take at most
+OTHERS = Pace(settle_s=0.0, slice_s=1.0, least=4, most=6)  # of peers, some of whose events take seconds
+PEERS_S = 200.0  # what all peers take about
+NAMES = {
+    "sampling": "drawing batches", "updating": "the learner's updates", "acting": "choosing actions",
+    "stepping": "stepping the games",
+}  # fmt: skip
+
+
+class Suite:
+    """A suite with the overrides of all that it measures.
+
+    Raises:
+        ConfigError: the reference cannot be trained here.
+    """
+
+    def __init__(self, name: str, overrides: Sequence[str], seed: int):
+        self.name, self.plan = name, Plan(overrides, seed, full=name == "full")
+
+    def seconds(self, result: Result, peers: bool) -> float:
+        """How long it takes about, without what ``result`` has already."""
+        plan, known = self.plan, {(one.group, one.name) for one in result.measurements}
+        pieces = [(piece, reference is not None) for piece, reference in plan.pieces()]
+        pieces += [(piece, False) for piece in plan.floors()]
+        left = [paired for piece, paired in pieces if (piece.group, piece.name) not in known]
+        others = PEERS_S if peers else 0.0
+        return 2 * LOOK_S + sum(estimate(PIECES, paired) for paired in left) + others + self._rungs_s(result)
+
+    def _rungs_s(self, result: Result) -> float:
+        if self.name == "micro":
+            return 0.0
+        count = 1 + len(everything(self.plan)) + len(self.plan.ladder())
+        if self.name == "quick":
+            count = 1 + sum(map(len, self.plan.axes().values())) + TOGETHER
+        measured = sum(one.group == "rungs" for one in result.measurements)
+        rungs = max(0, count - measured) * estimate(RUNGS[self.name], paired=True)
+        pairs, seconds = CHECK[self.name]
+        check = estimate(FRESH, paired=True) + 2 * pairs * (seconds + CHECK_START_S)
+        return rungs + (0.0 if result.recommendation else check)
+
+    def run(self, result: Result, path: Path, bar: Bar, peers: bool, allowed: Collection[str]) -> Result:
+        """Measure all that ``result`` lacks, and write it to ``path`` after each piece."""
+        with Measuring(result, path, bar) as measuring:
+            measuring.change()  # is there room for it?
+            bar.begin("looking at the machine")
+            watch = Watch()
+            now = watch.before()
+            before = list(dict.fromkeys([*result.disturbances.before, *now]))  # what an interrupted bench found, too
+            measuring.change(disturbances=Disturbances(before))
+            for sentence in now:
+                bar.say(sentence)
+            for piece in self.plan.floors():
+                measuring.measure(piece, PIECES)
+            if self.name != "micro":
+                self._rungs(measuring, allowed)
+            for piece, reference in self.plan.pieces():
+                measuring.measure(piece, PIECES, reference)
+            if peers:
+                self._peers(measuring)
+            measuring.end_reference()
+            bar.begin("looking at the machine")
+            measuring.change(disturbances=Disturbances(before, watch.after()), ended=results.now(), complete=True)
+            return measuring.result
+
+    def _rungs(self, measuring: Measuring, allowed: Collection[str]) -> None:
+        plan, pace = self.plan, RUNGS[self.name]
+        baseline = plan.baseline()
+        if measuring.measure(baseline, pace).error:
+            return  # everything else would be compared with it
+
+        def measure(overrides: Sequence[str]) -> Measurement:
+            return measuring.measure(plan.rung(*overrides), pace, baseline)
+
+        if self.name == "full":
+            for overrides in everything(plan):
+                measure(overrides)
+            for piece in plan.ladder():
+                measuring.measure(piece, pace, baseline)
+        else:
+            tried(plan, measure)
+        self._recommend(measuring, baseline, allowed)
+        self._say_walls(measuring)
+
+    def _peers(self, measuring: Measuring) -> None:
+        from dqnspeed.bench.peers import pieces
+
+        baseline = self.plan.baseline()
+        for piece in pieces(self.plan):
+            measuring.measure(piece, OTHERS, baseline)
+
+    def _recommend(self, measuring: Measuring, baseline: Piece, allowed: Collection[str]) -> None:
+        plan = self.plan
+        row = chosen(plan, measuring.result, allowed)
+        found = nothing(plan)
+        if row is not None:
+            # The best of many is partly the luckiest: what it gains is measured anew.
+            again = plan.training(f"{row.name}, once more", *row.overrides, group="check")
+            fresh = measuring.measure(again, FRESH, baseline)
+            if fresh.ratio is not None and fresh.ratio.low > 1:
+                found = recommendation(plan, row, fresh.ratio)
+        more = more_if_allowed(plan, measuring.result, allowed, found.expected.high)
+        measuring.change(recommendation=found, to_solve=to_solve(plan))
+        measuring.end_reference()
+        if found.overrides:
+            found = self._check(measuring, found)
+        work = (
+            f"All at a replay ratio of {plan.reference.replay_ratio:g}, in updates of {plan.reference.algo.batch_size}."
+        )
+        sentence = " ".join(filter(None, [found.sentence, more, work]))
+        measuring.change(recommendation=dataclasses.replace(found, sentence=sentence))
+
+    def _check(self, measuring: Measuring, found: Recommendation) -> Recommendation:
+        """The line against the baseline, each as whole trainings in turn."""
+        name = f"{' '.join(found.overrides)}, end to end"
+        row = measuring.result.find("check", name)
+        count, seconds = CHECK[self.name]
+        each = seconds + CHECK_START_S
+        if row is None:
+            pairs, error = list[Pair](), None
+            lines = [self.plan.lines(), self.plan.lines(*found.overrides)]
+            try:
+                for number in range(count):
+                    measuring.bar.begin(f"check: whole trainings, pair {number + 1} of {count}")
+                    order = (0, 1) if number % 2 == 0 else (1, 0)
+                    speeds = {which: train(lines[which], seconds, CHECK_LIMIT_S + seconds) for which in order}
+                    pairs.append([speeds[0], speeds[1]])
+                    measuring.bar.remaining.advance(2 * each)
+            except (TrainingError, OSError) as failed:
+                error = f"{failed}."
+            row = Measurement("check", name, "agent steps/s", severest(found.kinds.values()), found.overrides)
+            row = with_pairs(row, pairs, error)
+            measuring.add(row)
+        if row.error:
+            return dataclasses.replace(found, sentence=f"It was not checked: {row.error}")
+        return checked(found, row.pairs)
+
+    def _say_walls(self, measuring: Measuring) -> None:
+        """A sentence for the baseline and for the line on what takes most of their time."""
+        found = measuring.result.recommendation
+        names = {"the baseline": ("rungs", BASELINE)}
+        if found and found.overrides:
+            names["the line"] = ("check", f"{' '.join(found.overrides)}, once more")
+        sentences = [
+            wall(who, measuring.speeds[key], measuring.result.find(*key))
+            for who, key in names.items() if key in measuring.speeds
+        ]  # fmt: skip
+        if sentences:
+            measuring.change(walls=sentences)
+
+
+def wall(who: str, speeds: Speeds, row: Measurement | None) -> str:
+    """What takes most of the time of a training, and, of the learner, how near it is to what the cores can do."""
+    part = max(PARTS, key=lambda name: speeds[name])
+    sentence = f"{who}: {NAMES[part]} take{'' if part == 'updating' else 's'} {speeds[part]:.0%} of the time"
+    if part == "updating" and row is not None and row.floor is not None and speeds[part] > 0:
+        sentence += f", in which they reach {row.floor.share / speeds[part]:.0%} of {row.floor.what}"
+    return f"{sentence}."

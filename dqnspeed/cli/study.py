@@ -1,0 +1,263 @@
+"""``hydra/sweeper=optuna``: a search by Optuna, whose study lies in the folder of the sweep.
+
+Trial ``n`` is the job in the folder ``n``. One whose result Optuna was not told yet, since the sweep was ended, goes on
+from where it was.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hydra
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig
+
+from dqnspeed.cli.sweep import Job, outcome, sweep, swept
+from dqnspeed.config.options import ConfigError, check_values, option
+from dqnspeed.runs.schedule import Prune
+from dqnspeed.tracking.run_folder import CONFIG, STUDY
+
+if TYPE_CHECKING:
+    import optuna
+
+log = logging.getLogger(__name__)
+
+NAME = "dqnspeed"  # of the study in its file
+# Objectives, and whether more of each is better.
+RETURN, TIME = "return", "time_to_solve"
+DIRECTIONS = {RETURN: "maximize", TIME: "minimize"}
+UNSOLVED = 2  # times its limit is what a job counts that is not solved
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """The options of ``hydra/sweeper=optuna``; ``conf/hydra/sweeper/optuna.yaml`` has their defaults."""
+
+    objective: list[str] = option("what is searched for, one or both", choices=tuple(DIRECTIONS))
+    n_trials: int = option("jobs in all", ge=1)
+    n_jobs: int = option("jobs that the launcher is given at a time", ge=1)
+    seed: int = option("seed of the sampler", ge=0)
+    prune_every_s: float = option("seconds of training between the reports that pruning looks at", gt=0)
+    sampler: Any = option("one of optuna.samplers, which takes a seed")
+    pruner: Any = option("one of optuna.pruners")
+
+
+def is_study(config: Any) -> bool:
+    """Whether the sweeper in this configuration of Hydra's is Optuna's."""
+    return str(config.sweeper.get("_target_")).endswith(".OptunaSweeper")
+
+
+def check_options(config: DictConfig) -> None:
+    """Raise :class:`ConfigError` if the options of the search cannot be used."""
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("hydra/sweeper=optuna: needs Optuna; pip install 'dqnspeed[optuna]' brings it.")
+    given = {str(key): value for key, value in config.hydra.sweeper.items() if key not in ("_target_", "params")}
+    try:
+        check_values(StudyOptions(**{**given, "objective": list(given["objective"])}))
+    except (ConfigError, TypeError) as error:
+        raise ConfigError(f"hydra.sweeper.{error}") from error
+    if not given["objective"]:
+        raise ConfigError(f"hydra.sweeper.objective=[]: choose one of {', '.join(DIRECTIONS)}.")
+
+
+def check_objective(config: DictConfig, job: DictConfig) -> None:
+    """Raise :class:`ConfigError` if the objective of the search is nothing that a ``job`` can tell."""
+    if TIME in config.hydra.sweeper.objective and job.stop.max_minutes is None:
+        raise ConfigError(f"hydra.sweeper.objective={TIME}: needs a limit; give stop.max_minutes=MINUTES.")
+
+
+def ends(config: DictConfig, loader: ConfigLoader) -> list[list[str]]:
+    """The overrides of two jobs, with the first and with the last value of everything that is searched."""
+    space = _space(config, loader)
+    return [[f"{key}={one.ends[end]}" for key, one in space.items()] for end in (0, 1)]
+
+
+def search(options: StudyOptions, config: DictConfig, loader: ConfigLoader, launcher: Launcher) -> None:
+    """Run the trials of the study that are missing."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    folder, space = Path(config.hydra.sweep.dir), _space(config, loader)
+    study = optuna.create_study(
+        storage=_storage(folder),
+        study_name=NAME,
+        load_if_exists=True,
+        pruner=options.pruner,
+        directions=[DIRECTIONS[name] for name in options.objective],
+    )
+    before = study.trials
+    study.sampler = options.sampler(seed=options.seed + len(before))
+    running = [trial for trial in before if trial.state == optuna.trial.TrialState.RUNNING]
+    open_trials = [optuna.trial.Trial(study, trial._trial_id) for trial in running]
+    while True:
+        left = min(options.n_jobs - len(open_trials), options.n_trials - len(study.trials))
+        open_trials += [study.ask() for _ in range(left)]
+        if not open_trials:
+            break
+        jobs = [
+            Job(str(trial.number), [f"{key}={one.suggest(trial)}" for key, one in space.items()])
+            for trial in open_trials
+        ]
+        sweep.add(jobs)
+        sweep.launch(launcher, jobs)
+        for trial in open_trials:
+            _tell(study, trial, folder / str(trial.number), options)
+        open_trials = []
+
+
+def pruning(config: Any) -> Prune | None:
+    """What prunes the job of this configuration of Hydra's, if it is one of a search for one objective."""
+    if not is_study(config) or len(config.sweeper.objective) > 1:
+        return None
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    folder, number = Path(config.sweep.dir), int(config.sweep.subdir)
+    pruner = hydra.utils.instantiate(config.sweeper.pruner)
+    study = optuna.load_study(study_name=NAME, storage=_storage(folder), pruner=pruner)
+    frozen = study.trials[number]
+    trial = optuna.trial.Trial(study, frozen._trial_id)
+    return Pruning(trial, config.sweeper.objective[0], config.sweeper.prune_every_s, list(frozen.intermediate_values))
+
+
+class Pruning:
+    """Tells a trial the mean return at even times of training, and asks whether it is an unpromising one."""
+
+    def __init__(self, trial: optuna.Trial, objective: str, every_s: float, told: Sequence[int]):
+        self._trial, self._every_s = trial, every_s
+        self._sign = 1 if DIRECTIONS[objective] == "maximize" else -1
+        self._told = max(told, default=0)
+        self._works = True
+
+    def __call__(self, mean: float, seconds: float) -> bool:
+        period = int(seconds // self._every_s)
+        if not self._works or period <= self._told or not math.isfinite(mean):
+            return False
+        self._told = period
+        try:
+            self._trial.report(self._sign * mean, period)
+            return bool(self._trial.should_prune())
+        except Exception as error:  # training continues whatever the study's file does
+            log.warning("Optuna's study cannot be used and prunes no more: %s", error)
+            self._works = False
+            return False
+
+
+def figures(folder: Path) -> dict[str, Any]:
+    """Optuna's own plots of the study in ``folder``, as Plotly figures by their names: the history of each objective,
+    and where trials differ how much each option mattered.
+
+    Raises:
+        ConfigError: there is no study, or Optuna or Plotly is not installed.
+    """
+    if not (folder / STUDY).exists():
+        raise ConfigError(f"{folder}: holds no study (no {STUDY}).")
+    if any(importlib.util.find_spec(name) is None for name in ("optuna", "plotly")):
+        raise ConfigError(f"{folder}: plots of a study need Optuna and Plotly; pip install 'dqnspeed[optuna]'.")
+    import optuna
+    from optuna import visualization
+
+    study, found = optuna.load_study(study_name=NAME, storage=_storage(folder)), {}
+    completed = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    for place, direction in enumerate(study.directions):
+        is_return = direction == optuna.study.StudyDirection.MAXIMIZE
+        name, sign = (RETURN, -1) if is_return else (TIME, 1)
+
+        def value(trial: optuna.trial.FrozenTrial, place: int = place) -> float:
+            return float(trial.values[place])
+
+        def cost(trial: optuna.trial.FrozenTrial, place: int = place, sign: int = sign) -> float:
+            return sign * float(trial.values[place])
+
+        if completed:
+            found[f"history, {name}"] = visualization.plot_optimization_history(study, target=value, target_name=name)
+        if len({trial.values[place] for trial in completed}) > 1:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it says that low targets are taken for good, as they are here
+                plot = visualization.plot_param_importances(study, target=cost, target_name=name)
+            found[f"importance, {name}"] = plot
+    return found
+
+
+def _storage(folder: Path) -> str:
+    return f"sqlite:///{folder.resolve() / STUDY}"
+
+
+def _tell(study: optuna.Study, trial: optuna.Trial, folder: Path, options: StudyOptions) -> None:
+    """Tell the study what became of a trial's job; one that was ended stays open."""
+    from optuna.trial import TrialState
+
+    found = outcome(folder)
+    if found.state == "pruned":
+        study.tell(trial, state=TrialState.PRUNED)
+    elif found.is_finished:
+        values = [_value(name, found.summary, folder) for name in options.objective]
+        whole = [value for value in values if value is not None]
+        if len(whole) == len(values):
+            study.tell(trial, whole)
+        else:
+            study.tell(trial, state=TrialState.FAIL)
+    elif found.state == "failed":
+        study.tell(trial, state=TrialState.FAIL)
+
+
+def _value(objective: str, summary: Mapping[str, Any], folder: Path) -> float | None:
+    """What a finished job scores; ``None`` if no game of it ended."""
+    if objective == RETURN:
+        mean: float | None = summary["return_mean_100"]
+        return mean
+    if summary["solved"]:
+        return float(summary["time_to_solve_s"])
+    limit = json.loads((folder / CONFIG).read_text())["stop"]["max_minutes"]
+    return UNSOLVED * 60 * float(limit)
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    """What one key is given: a suggestion of Optuna's, of which ``ends`` are the first and the last."""
+
+    suggest: Callable[[Any], Any]
+    ends: tuple[Any, Any]
+
+
+def _space(config: DictConfig, loader: ConfigLoader) -> dict[str, _Dimension]:
+    """What is searched, and what is given, by the keys; of one key, the last counts."""
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides(swept(config))
+    space = {override.get_key_element(): _dimension(override) for override in overrides}
+    if not any(override.is_sweep_override() for override in overrides):
+        raise ConfigError("hydra/sweeper=optuna: nothing to search; give KEY=interval(A,B), range(A,B) or choice(A,B).")
+    return space
+
+
+def _dimension(override: Override) -> _Dimension:
+    key, value = override.get_key_element(), override.value()
+    if not override.is_sweep_override():
+        fixed = override.get_value_element_as_str()
+        return _Dimension(lambda trial: fixed, (fixed, fixed))
+    is_log = "log" in getattr(value, "tags", set())
+    if isinstance(value, IntervalSweep):
+        low, high = value.start, value.end
+        if low is None or high is None or low >= high or (is_log and low <= 0):
+            raise ConfigError(f"{override.input_line}: give a lower bound, above 0 with a log, and an upper one.")
+        if isinstance(low, int) and isinstance(high, int):
+            return _Dimension(lambda trial: trial.suggest_int(key, low, high, log=is_log), (low, high))
+        return _Dimension(lambda trial: trial.suggest_float(key, low, high, log=is_log), (low, high))
+    choices = list(override.sweep_string_iterator())
+    if not choices:
+        raise ConfigError(f"{override.input_line}: has no values.")
+    if isinstance(value, RangeSweep) and not value.shuffle and all(choice.lstrip("-").isdigit() for choice in choices):
+        first, last, step = int(choices[0]), int(choices[-1]), abs(int(value.step or 1))
+        low, high = min(first, last), max(first, last)
+        return _Dimension(lambda trial: trial.suggest_int(key, low, high, step=step), (low, high))
+    return _Dimension(lambda trial: trial.suggest_categorical(key, choices), (choices[0], choices[-1]))

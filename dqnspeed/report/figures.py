@@ -1,0 +1,304 @@
+"""The figures of a report, as plain data that both the page and the pictures are drawn from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from dqnspeed.report.rungs import Rung, game
+from dqnspeed.report.runs import MEAN, Run
+from dqnspeed.report.tables import duration
+
+# Observable's ten colours, which differ for most eyes on white and on black; after ten rungs the dashes change.
+COLOURS = (
+    "#4269d0", "#ff725c", "#3ca951", "#efb118", "#a463f2", "#6cc5b0", "#ff8ab7", "#9c6b4e", "#97bbf5", "#9498a0",
+)  # fmt: skip
+DASHES = "solid", "dash", "dot", "dashdot"
+BY_TIME = "return_by_time"
+PARTS = "acting", "stepping", "sampling", "updating", "waiting"
+POINTS, ALL_POINTS = 250, 5000  # of a curve, and of all curves of a figure, so that the page stays small
+FEW = 3  # runs whose single games are shown
+GRID = 120  # points of a mean over seeds
+Kind = Literal["mean", "seed", "games", "points", "censored", "bar"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers of one kind of one rung, or (``rung`` is ``None``) of one part of all rungs.
+
+    Attributes:
+        x: numbers, or names where a figure has one place for each rung.
+        low, high: the spread around ``y``, or empty.
+        text: of each point, for hovering; or one for all.
+    """
+
+    name: str
+    kind: Kind
+    rung: int | None
+    x: list[float] | list[str]
+    y: list[float]
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    text: str | list[str] = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot: its file name, title, axes with units, a note that says what is drawn and of how many seeds.
+
+    Attributes:
+        bound: a value of ``y`` worth a line.
+        from_zero: whether the axis of ``y`` begins there.
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str
+    note: str
+    series: list[Series]
+    bound: float | None = None
+    from_zero: bool = False
+
+    @property
+    def places(self) -> list[str]:
+        """The names of the places of a figure whose ``x`` are such; it is drawn sideways, to be read on a phone."""
+        return list(dict.fromkeys(x for series in self.series for x in series.x if isinstance(x, str)))
+
+
+def figures_of(rungs: Sequence[Rung]) -> list[Figure]:
+    """The figures that these runs have numbers for."""
+    seeds, minutes, steps = seeds_of(rungs), "minutes of training", "agent steps"
+    one_each = all(len(rung.runs) == 1 for rung in rungs)
+    drawn = [
+        *_returns(rungs),
+        Figure("steps_per_second", "Agent steps a second", "", "agent steps/s",
+               f"Without the warm-up; {seeds}{'' if one_each else ', a dot each, the bar is their median'}.",
+               _speeds(rungs), from_zero=True),
+        Figure("time_to_solve", "Time to solve", "", minutes,
+               f"{seeds.capitalize()}, a dot each; a triangle is a run that was ended unsolved, so its time is longer.",
+               _times(rungs), from_zero=True),
+        Figure("speed_by_num_envs", "Speed against the number of environments", "num_envs", "agent steps/s",
+               f"Median of the seeds and a dot for each; {seeds}.", _by_num_envs(rungs, _speed), from_zero=True),
+        Figure("time_by_num_envs", "Time to solve against the number of environments", "num_envs", minutes,
+               f"Median of the seeds (Kaplan and Meier's) and a dot for each, a triangle if it was ended unsolved; "
+               f"{seeds}.", _by_num_envs(rungs, _minutes), from_zero=True),
+        Figure("time_spent", "Where the time goes", "", "% of the wall clock",
+               f"Mean of {seeds}. Acting and learning in several processes overlap, so parts may add up to more than "
+               f"100 %.", _parts(rungs), from_zero=True),
+        Figure("speed_by_time", "Speed over time", minutes, "agent steps/s",
+               f"Over the last ten seconds, without the warm-up; {seeds}.",
+               _curves(rungs, "perf/steps_per_second", "time", learning=True), from_zero=True),
+        Figure("replay_ratio", "Replay ratio", minutes, "samples trained on ÷ agent steps",
+               f"Over the last ten seconds, without the warm-up; {seeds}.",
+               _curves(rungs, "perf/replay_ratio", "time", learning=True), from_zero=True),
+        Figure("episode_length", "Length of games", steps, "agent steps a game",
+               f"Of the game that ended last; {seeds}.", _curves(rungs, "episode/length", "step"), from_zero=True),
+        Figure("epsilon", "Exploration", steps, "epsilon",
+               f"Chance of a random action; {seeds}.", _curves(rungs, "train/epsilon", "step"), from_zero=True),
+    ]  # fmt: skip
+    return [figure for figure in drawn if figure.series]
+
+
+def _returns(rungs: Sequence[Rung]) -> Iterator[Figure]:
+    """Returns against time and steps, a pair for each game."""
+    games = dict[str, list[Rung]]()
+    for rung in rungs:
+        games.setdefault(rung.env, []).append(rung)
+    for number, (env, group) in enumerate(games.items(), 1):
+        suffix, of_game = ("", "") if len(games) == 1 else (f"_{number}", f", {game(env)}")
+        bounds = {rung.bound for rung in group}
+        bound = bounds.pop() if len(bounds) == 1 else None
+        more = any(len(rung.runs) > 1 for rung in group)
+        band = "; thick their mean, in which a seed that ended keeps its last value, and their spread" if more else ""
+        note = f"Mean of the last games, as many as stop.window, unclipped; {seeds_of(group)}{band}."
+        games_of = _games(group)
+        yield Figure(f"{BY_TIME}{suffix}", f"Return against wall clock{of_game}", "minutes of training", "mean return",
+                     f"{note}{' A dot is a game.' if games_of else ''}",
+                     [*games_of, *_curves(group, MEAN, "time", hold=True)], bound)  # fmt: skip
+        yield Figure(f"return_by_step{suffix}", f"Return against agent steps{of_game}", "agent steps", "mean return",
+                     note, _curves(group, MEAN, "step", hold=True), bound)  # fmt: skip
+
+
+def seeds_of(rungs: Sequence[Rung]) -> str:
+    """How many seeds the rungs have: ``3 seeds each``, ``1 to 3 seeds each``."""
+    counts = sorted({len(rung.runs) for rung in rungs})
+    if counts == [1]:
+        return "one seed each"
+    return f"{counts[0]} seeds each" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds each"
+
+
+def thin(x: Sequence[float], y: Sequence[float], points: int) -> list[int]:
+    """Indices of at most ``points`` points, with the lowest and the highest ``y`` of each stretch, in order."""
+    if len(x) <= points:
+        return list(range(len(x)))
+    kept = {0, len(x) - 1}
+    for stretch in np.array_split(np.arange(1, len(x) - 1), max(1, points // 2 - 1)):
+        values = np.asarray(y)[stretch]
+        kept |= {int(stretch[values.argmin()]), int(stretch[values.argmax()])}
+    return sorted(kept)
+
+
+def _curves(
+    rungs: Sequence[Rung], metric: str, against: str, learning: bool = False, hold: bool = False
+) -> list[Series]:
+    """The curve of each run, from where it is ``learning`` or from its start, and the means of rungs with several.
+
+    Args:
+        hold: whether one that ended counts on with its last value; else means are of those that go on.
+    """
+    points = min(POINTS, max(20, ALL_POINTS // max(1, sum(len(rung.runs) for rung in rungs))))
+    single, means = list[Series](), list[Series]()
+    for rung in rungs:
+        curves = [(run, _scaled(run.curve(metric, against, learning), against)) for run in rung.runs]
+        drawn = [(run, curve) for run, curve in curves if curve]
+        for run, curve in drawn:
+            x, y = zip(*curve, strict=True)
+            kept = thin(x, y, points)
+            kind: Kind = "mean" if len(drawn) == 1 else "seed"
+            series = Series(rung.name, kind, rung.number, _each(x, kept), _each(y, kept), text=of_run(run))
+            (means if kind == "mean" else single).append(series)
+        if len(drawn) > 1:
+            means.append(_mean(rung.name, rung.number, [curve for _, curve in drawn], hold))
+    return [*single, *means]
+
+
+def _mean(name: str, rung: int, curves: Sequence[Sequence[tuple[float, float]]], hold: bool) -> Series:
+    """Mean, lowest and highest of the curves, to the end of the last; without ``hold`` while half of them go on."""
+    ends = sorted(curve[-1][0] for curve in curves)
+    end = ends[-1 if hold else len(ends) // 2]
+    grid = np.linspace(min(end, max(curve[0][0] for curve in curves)), end, GRID)
+    columns = [
+        np.interp(grid, [x for x, _ in curve], [y for _, y in curve], right=curve[-1][1] if hold else math.nan)
+        for curve in curves
+    ]
+    values = np.ma.masked_invalid(np.stack(columns))
+    text = [f"mean of {count} seeds" for count in values.count(axis=0)]
+    low, high = values.min(axis=0), values.max(axis=0)
+    return Series(name, "mean", rung, _short(grid), _short(values.mean(axis=0)), _short(low), _short(high), text)
+
+
+def _games(rungs: Sequence[Rung]) -> list[Series]:
+    if sum(len(rung.runs) for rung in rungs) > FEW:
+        return []
+    series = []
+    for rung in rungs:
+        for run in rung.runs:
+            x, y = [row["wall_time_s"] / 60 for row in run.episodes], [row["return"] for row in run.episodes]
+            kept = thin(x, y, 2 * POINTS)
+            if kept:
+                text = f"a game of {of_run(run)}"
+                series.append(Series(rung.name, "games", rung.number, _each(x, kept), _each(y, kept), text=text))
+    return series
+
+
+def _speeds(rungs: Sequence[Rung]) -> list[Series]:
+    if sum(len(rung.runs) for rung in rungs) == 1:
+        return []  # the summary says it
+    medians = [
+        Series(rung.name, "bar", rung.number, [rung.name], _short([rung.steps_per_second.value]), text="median")
+        for rung in rungs
+        if rung.steps_per_second
+    ]
+    return medians + _dots(rungs, _speed, lambda rung: rung.name, only_several=True)
+
+
+def _times(rungs: Sequence[Rung]) -> list[Series]:
+    if not any(rung.solved for rung in rungs) or sum(len(rung.runs) for rung in rungs) == 1:
+        return []
+    return _dots(rungs, _minutes, lambda rung: rung.name)
+
+
+def _by_num_envs(rungs: Sequence[Rung], value: Callable[[Run], tuple[float, bool] | None]) -> list[Series]:
+    """A dot a run, and the medians of the rungs joined, if each has a number of environments of its own."""
+    counts = [{run.value("num_envs") for run in rung.runs} for rung in rungs]
+    numbers = [count for found in counts for count in found if isinstance(count, int)]
+    if not len(rungs) == len(set(numbers)) == sum(map(len, counts)) > 1:
+        return []
+    if value is _minutes and not any(rung.solved for rung in rungs):
+        return []
+    medians = []
+    for rung, place in zip(rungs, numbers, strict=True):
+        seconds = rung.figures.seconds_to_solve
+        median = rung.figures.steps_per_second if value is _speed else seconds and seconds / 60
+        if median is not None and math.isfinite(median):
+            medians.append((float(place), median))
+    x, y = ([pair[column] for pair in sorted(medians)] for column in (0, 1))
+    return [Series("median", "mean", None, _short(x), _short(y), text="median"),
+            *_dots(rungs, value, lambda rung: rung.runs[0].value("num_envs"))]  # fmt: skip
+
+
+def _dots(
+    rungs: Sequence[Rung],
+    value: Callable[[Run], tuple[float, bool] | None],
+    place: Callable[[Rung], str | float],
+    only_several: bool = False,
+) -> list[Series]:
+    """A dot a run at the place of its rung, other than where its ``value`` is only known to be larger."""
+    series = []
+    for rung in rungs:
+        kinds: tuple[tuple[Kind, bool], ...] = (("points", True), ("censored", False))
+        for kind, known in kinds:
+            found = [(run, value(run)) for run in rung.runs if not (only_several and len(rung.runs) == 1)]
+            shown = [(run, number_[0]) for run, number_ in found if number_ is not None and number_[1] == known]
+            if shown:
+                x = [place(rung)] * len(shown)
+                text = [of_run(run) + ("" if known else ", not solved") for run, _ in shown]
+                series.append(Series(rung.name, kind, rung.number, x, _short([y for _, y in shown]), text=text))  # type: ignore[arg-type]
+    return series
+
+
+def _speed(run: Run) -> tuple[float, bool] | None:
+    speed = run.summary["steps_per_second"]
+    return None if speed is None or not math.isfinite(speed) else (float(speed), True)
+
+
+def _minutes(run: Run) -> tuple[float, bool] | None:
+    seconds, solved = run.time_to_solve
+    return (seconds / 60, solved) if solved or (run.bound is not None and seconds) else None
+
+
+def _parts(rungs: Sequence[Rung]) -> list[Series]:
+    """The share of the wall clock that each part of the loop took, by the last reports."""
+    parts = dict[str, dict[str, float]]()
+    for rung in rungs:
+        shares = [_shares(run) for run in rung.runs]
+        for part in dict.fromkeys(key for share in shares for key in share):
+            parts.setdefault(part, {})[rung.name] = sum(share.get(part, 0.0) for share in shares if share) / sum(
+                map(bool, shares)
+            )
+    order = sorted(parts, key=lambda part: next((i for i, name in enumerate(PARTS) if part.endswith(name)), len(PARTS)))
+    return [Series(part, "bar", None, list(parts[part]), _short(list(parts[part].values())), text=part)
+            for part in order]  # fmt: skip
+
+
+def _shares(run: Run) -> dict[str, float]:
+    """Percent of the wall clock by the parts of the loop."""
+    last = run.reports[-1] if run.reports else {"time": 0}
+    if last["time"] <= 0:
+        return {}
+    times = {key.removeprefix("time/").replace("_", " "): value for key, value in last.items() if key[:5] == "time/"}
+    return {part: 100 * value / last["time"] for part, value in times.items()}
+
+
+def of_run(run: Run) -> str:
+    """A run as a figure names it beside its rung."""
+    marks = f" ({'; '.join(run.marks)})" if run.marks else ""
+    return f"seed {run.seed}{marks}, {duration(run.seconds)}"
+
+
+def _scaled(curve: list[tuple[float, float]], against: str) -> list[tuple[float, float]]:
+    return [(x / 60, y) for x, y in curve] if against == "time" else curve
+
+
+def _each(values: Sequence[float], indices: Sequence[int]) -> list[float]:
+    return _short([values[index] for index in indices])
+
+
+def _short(values: Sequence[float] | np.ndarray) -> list[float]:
+    """Five digits are more than a screen shows."""
+    return [float(f"{value:.5g}") for value in values]

@@ -1,0 +1,80 @@
+"""How far a sweep has come, and the time that is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from dqnspeed.cli import compose
+from dqnspeed.cli.sweep import sweep_jobs
+from dqnspeed.report.runs import Run, holding
+from dqnspeed.report.tables import duration
+from dqnspeed.tracking.run_folder import SWEEP
+
+SILENT_S = 600  # after which runs that have not ended are taken for killed
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Jobs of sweeps, and runs that are on their own.
+
+    Attributes:
+        going_on: whether one that has not ended wrote lately, or another of its sweep did, which it comes after.
+        seconds_left: an estimate, if there is anything to estimate it from.
+    """
+
+    jobs: int
+    ended: int
+    going_on: bool
+    seconds_left: float | None
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to be expected."""
+        return not self.going_on or self.ended >= self.jobs
+
+    def sentence(self) -> str:
+        """Empty if all has ended."""
+        if self.ended >= self.jobs:
+            return ""
+        left = "" if not self.seconds_left else f", about {duration(self.seconds_left)} are left"
+        state = f"the others are running or to come{left}" if self.going_on else "none of the others is running"
+        return f"{self.ended} of {self.jobs} runs have ended; {state}."
+
+
+def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
+    """The progress of the runs at and below ``folders``.
+
+    The time left is that of a run like those that ended (or, before one did, its limit), for each that did not.
+    """
+    sweeps = {sweep: _jobs(sweep / SWEEP) for sweep in holding(folders, SWEEP)}
+    jobs = sum(not any(sweep in run.folder.parents for sweep in sweeps) for run in runs)
+    for sweep, number in sweeps.items():
+        jobs += max(number, sum(sweep in run.folder.parents for run in runs))
+    begun = [run for run in runs if run.running]
+    ended = [run for run in runs if not run.running]
+    # Their locks are not asked, since that would hold up the runs themselves.
+    going_on = any(time.time() - run.span[1] < SILENT_S for run in runs if run.span)
+    limits = [60 * limit for run in begun if (limit := run.value("stop.max_minutes"))]
+    usual = [run.seconds for run in ended if run.seconds] or limits
+    left = None
+    if usual:
+        each = sum(usual) / len(usual)
+        left = each * (jobs - len(ended) - len(begun)) + sum(max(0.0, each - run.seconds) for run in begun)
+    return Progress(jobs, len(ended), going_on, left)
+
+
+def _jobs(file: Path) -> int:
+    """The number of jobs of the sweep that Hydra keeps in ``file``; zero if that cannot be told."""
+    try:
+        cfg = OmegaConf.load(file)
+        assert isinstance(cfg, DictConfig)
+        with compose.own_hydra():
+            return sum(1 for _ in sweep_jobs(cfg, GlobalHydra.instance().config_loader()))
+    except Exception:  # damaged, of another sweeper, or with options that no longer exist
+        return 0

@@ -1,0 +1,271 @@
+"""The runs that are reported: their folders, and what each of them says of itself, whichever version wrote it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import OmegaConf
+
+from dqnspeed.cli import compose
+from dqnspeed.cli import resume as resuming
+from dqnspeed.config import changes
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.tracking.metrics import WINDOW_S
+from dqnspeed.tracking.run_folder import (
+    CONFIG,
+    HYDRA,
+    HYDRA_CONFIG,
+    HYDRA_OVERRIDES,
+    METRICS,
+    SUMMARY,
+    VIDEOS,
+    DamagedError,
+    Row,
+    read_episodes,
+    read_metrics,
+    read_summary,
+)
+
+MEAN = "episode/return_mean_100"
+NUMBERS = "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100", "time_to_solve_s"
+# What a summary.json must hold; one of a run that failed before it trained has no numbers.
+NEEDED: dict[str, Any] = {
+    "experiment": str, "kind": list, "seed": int, "solved": bool, "stopped_by": (str, type(None)),
+    **dict.fromkeys(NUMBERS, (int, float, type(None))),
+}  # fmt: skip
+ENDED_WELL = ("reward_bound", "max_steps", "max_minutes", "pruned")
+RUNNING = "running still, or killed"
+FAILED = "error"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, and sentences on what of it could not be read."""
+
+    folder: Path
+    summary: Row
+    reports: list[Row]
+    episodes: list[Row]
+    config: Row
+    overrides: list[str]
+    damages: list[str]
+
+    @property
+    def label(self) -> str:
+        return str(self.summary["label"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.summary["seed"])
+
+    @property
+    def solved(self) -> bool:
+        return bool(self.summary["solved"])
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended, as far as its folder says."""
+        return bool(self.summary["stopped_by"] == RUNNING)
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it was ended by its bound or a limit, not by an error or a signal."""
+        return self.summary["stopped_by"] in ENDED_WELL
+
+    @property
+    def shared(self) -> bool:
+        """Whether other work on the machine slowed it down."""
+        return bool(self.summary.get("busy")) or self.summary.get("benchmark") is False
+
+    @property
+    def marks(self) -> list[str]:
+        """What a reader must know of it before its numbers."""
+        reason = self.summary["stopped_by"]
+        marks = [] if self.ended_well else [f"failed: {self.error}" if reason == FAILED else f"not finished: {reason}"]
+        return [*marks, *(["shared machine"] if self.shared else [])]
+
+    @property
+    def error(self) -> str:
+        return " ".join(str(self.summary.get("error") or FAILED).split())
+
+    @property
+    def env(self) -> str:
+        return str(self.value("env.id") or self.summary.get("env") or "")
+
+    @property
+    def bound(self) -> float | None:
+        """The mean return at which it is solved."""
+        bound = self.summary.get("reward_bound", self.value("stop.reward_bound"))
+        return bound if isinstance(bound, (int, float)) else None
+
+    @cached_property
+    def seconds(self) -> float:
+        """Of training."""
+        last = self.reports[-1]["time"] if self.reports else 0.0
+        return float(self.summary.get("wall_time_s") or self.summary["time_to_solve_s"] or last)
+
+    @property
+    def time_to_solve(self) -> tuple[float, bool]:
+        """Seconds until it was solved, or until it ended without being so; and which of the two."""
+        solved_after = self.summary["time_to_solve_s"]
+        return (float(solved_after), True) if self.solved and solved_after is not None else (self.seconds, False)
+
+    def curve(self, metric: str, against: str, learning: bool = False) -> list[tuple[float, float]]:
+        """``metric`` against ``step`` or ``time``, by the reports that have it.
+
+        Args:
+            learning: only those whose speeds are of no time before the first update, if there are any.
+        """
+        begun = next((report["time"] + WINDOW_S for report in self.reports if report.get("train/updates")), 0.0)
+        later = [report for report in self.reports if learning and report["time"] >= begun] or self.reports
+        return [(float(report[against]), float(report[metric])) for report in later if metric in report]
+
+    def value(self, key: str) -> Any:
+        """The option ``key`` (the name of a group's option), or what the summary has under it; ``None`` if neither."""
+        for node in (self.config, self.summary):
+            found: Any = node
+            for part in key.split("."):
+                found = found.get(part) if isinstance(found, dict) else None
+            if found is not None:
+                return found.get("name", found) if isinstance(found, dict) else found
+        return None
+
+    @cached_property
+    def command(self) -> str:
+        return shlex.join(["python", "-m", "dqnspeed.train", *self.overrides])
+
+    @cached_property
+    def span(self) -> tuple[float, float] | None:
+        """When it was started and when it last wrote, in seconds since 1970, by the times of its files."""
+        files = [self.folder / name for name in (HYDRA_OVERRIDES, CONFIG, METRICS, SUMMARY)]
+        written = list[float]()
+        for file in files:
+            with contextlib.suppress(OSError):
+                written.append(file.stat().st_mtime)
+        return (min(min(written), max(written) - self.seconds), max(written)) if written else None
+
+    @cached_property
+    def best_video(self) -> Path | None:
+        """The film with the highest return: of a game that ``play`` recorded, else of a game of the training."""
+        films = [film for film in (self.folder / VIDEOS).glob("*_return_*.mp4") if film.is_file()]
+        return max(films, key=lambda film: (film.name.startswith("play_"), return_of(film)), default=None)
+
+
+def return_of(film: Path) -> float:
+    """The return of a recorded game, which its name ends with."""
+    try:
+        return float(film.stem.rpartition("_")[2])
+    except ValueError:
+        return float("-inf")
+
+
+def runs_below(folders: Iterable[Path]) -> list[Path]:
+    """Folders of runs at or below ``folders``."""
+    return sorted(holding(folders, METRICS, SUMMARY))
+
+
+def holding(folders: Iterable[Path], *names: str) -> set[Path]:
+    """Folders at or below ``folders`` with a file of one of these names; one that vanishes meanwhile is left out."""
+    walks = (os.walk(folder) for folder in folders)
+    return {Path(at) for walk in walks for at, _, files in walk if not {*names}.isdisjoint(files)}
+
+
+def read_run(folder: Path) -> Run:
+    """All that is reported of the run in ``folder``.
+
+    Raises:
+        DamagedError: ``summary.json`` is damaged, or the configuration of a run without one.
+    """
+    summary = load(folder)
+    reports, lost = read_metrics(folder)
+    episodes, also_lost = read_episodes(folder)
+    damages = [damage for damage in (lost, also_lost) if damage and summary["stopped_by"] != FAILED]
+    return Run(folder, summary, reports, episodes, _config(folder), _overrides(folder), damages)
+
+
+def load(folder: Path) -> Row:
+    """A run's summary, with ``label`` and ``kind`` computed if an older version did not write them; of a run without
+    one, what its last report says.
+
+    Raises:
+        DamagedError: ``summary.json`` is damaged, or the configuration of a run without one.
+    """
+    if not (folder / SUMMARY).exists():
+        return _so_far(folder)
+    summary = read_summary(folder)
+    if summary.get("stopped_by") == FAILED:
+        summary = {**dict.fromkeys(NUMBERS), "kind": [], "solved": False, **summary}
+    for key, kind in NEEDED.items():
+        if key not in summary or not isinstance(summary[key], kind):
+            raise DamagedError(f"{folder / SUMMARY}: is damaged ({key} is {summary.get(key, 'missing')}).")
+    if isinstance(summary.get("label"), str):
+        return summary
+    if not (folder / HYDRA_OVERRIDES).exists():
+        return {**summary, "label": summary["experiment"]}
+    return {**summary, **_named(summary, *_configuration(folder))}
+
+
+def _so_far(folder: Path) -> Row:
+    run, overrides = _configuration(folder)
+    reports, _ = read_metrics(folder)
+    last = reports[-1] if reports else {}
+    summary = {
+        "experiment": run.experiment.name,
+        "kind": run.experiment.kind,
+        "env": run.env.id,
+        "reward_bound": run.stop.reward_bound,
+        "seed": run.seed,
+        "solved": False,
+        "stopped_by": RUNNING,
+        "steps_per_second": last.get("perf/steps_per_second"),
+        "updates_per_second": last.get("perf/updates_per_second"),
+        "replay_ratio": last.get("perf/replay_ratio"),
+        "return_mean_100": last.get(MEAN),
+        "time_to_solve_s": None,
+    }
+    return {**summary, **_named(summary, run, overrides)}
+
+
+def _named(summary: Row, run: RunConfig, overrides: Sequence[str]) -> Row:
+    changed = compose.changed(run, overrides)
+    return {
+        "label": changes.label(summary["experiment"], overrides, changed),
+        "kind": changes.kinds(summary["kind"], changed),
+    }
+
+
+def _configuration(folder: Path) -> tuple[RunConfig, list[str]]:
+    """The configuration of a run, and the overrides that it was started with."""
+    path = folder / HYDRA_OVERRIDES
+    try:
+        overrides = [str(line) for line in OmegaConf.load(path)] if path.exists() else []
+        return compose.from_hydra(resuming.load_run(folder)), overrides
+    except Exception as error:  # damaged YAML, or options that no longer exist
+        raise DamagedError(f"{folder / HYDRA}: is damaged ({' '.join(str(error).split())}).") from error
+
+
+def _config(folder: Path) -> Row:
+    """The configuration as it was written, by whichever version; empty if no copy can be read."""
+    with contextlib.suppress(OSError, ValueError):
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        if isinstance(config, dict):
+            return config
+    with contextlib.suppress(Exception):  # the libraries raise many errors at broken YAML
+        config = OmegaConf.to_container(OmegaConf.load(folder / HYDRA_CONFIG), resolve=True)
+        if isinstance(config, dict):
+            return cast("Row", config)
+    return {}
+
+
+def _overrides(folder: Path) -> list[str]:
+    with contextlib.suppress(Exception):
+        return [str(line) for line in OmegaConf.load(folder / HYDRA_OVERRIDES)]
+    return []

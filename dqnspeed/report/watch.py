@@ -1,0 +1,54 @@
+"""The page on this machine alone, while a sweep runs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+EVERY_S = 30  # seconds between pages, so that drawing them slows the runs down little
+HOST = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def served(page: Path) -> Iterator[str]:
+    """Serve ``page``, and nothing else, to this machine inside the block; browsers load it anew by themselves.
+
+    Yields:
+        Its address.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            # A page of elsewhere may have its name lead here; it would send that name.
+            ours = self.headers.get("Host", "").partition(":")[0] in (HOST, "localhost")
+            try:
+                content = page.read_bytes() if ours and self.path.partition("?")[0] == "/" else None
+            except OSError:
+                content = None
+            if content is None:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Refresh", str(EVERY_S))
+            self.end_headers()
+            with contextlib.suppress(OSError):  # the browser went away
+                self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing of each request."""
+
+    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://{HOST}:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,61 @@
+"""The sweepers of dqnspeed, where Hydra looks for plugins. It imports this at every start: nothing heavy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+
+class _Sweeper(Sweeper):
+    config: DictConfig
+    launcher: Launcher
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.config, self.loader = config, hydra_context.config_loader
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:
+        OmegaConf.save(self.config, Path(self.config.hydra.sweep.dir, "multirun.yaml"))
+        self.run()
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+
+class JobSweeper(_Sweeper):
+    """Every combination of the listed values, but for the jobs that are finished: ``hydra/sweeper=jobs``.
+
+    Args:
+        params: what is swept, by its keys, beside the command line.
+        max_batch_size: jobs that the launcher is given at a time, by default all.
+    """
+
+    def __init__(self, params: dict[str, str] | None, max_batch_size: int | None) -> None:
+        self.size = max_batch_size
+
+    def run(self) -> None:
+        from dqnspeed.cli.sweep import sweep
+
+        size = self.size or len(sweep.jobs)
+        for first in range(0, len(sweep.jobs), size):
+            sweep.launch(self.launcher, sweep.jobs[first : first + size])
+
+
+class OptunaSweeper(_Sweeper):
+    """A search by Optuna: ``hydra/sweeper=optuna``; ``dqnspeed.cli.study.StudyOptions`` has its options."""
+
+    def __init__(self, params: dict[str, str] | None, **options: Any) -> None:
+        self.options = options
+
+    def run(self) -> None:
+        from dqnspeed.cli import study
+
+        study.search(study.StudyOptions(**self.options), self.config, self.loader, self.launcher)

@@ -1,0 +1,102 @@
+"""A result as a bench would have it, of numbers that nobody measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from dqnspeed.bench.measuring import with_pairs
+from dqnspeed.bench.result import Disturbances, Floor, Interval, Measurement, Recommendation, Result, ToSolve
+from dqnspeed.config.changes import ALGORITHM, EQUIVALENT, EXACT
+
+REPEATS, NOISE = 12, 0.02
+BEST = ["wrappers=native", "parallelism=overlap", "execution=lean"]
+FRAMES, PRODUCT = "the raw frames of ALE", "the matrix product in fp32"
+STEPS, UPDATES = "agent steps/s", "updates/s"
+
+# Name, speed, reference, and what else is known; overrides are the name of a rung.
+RUNGS = (
+    ("baseline", 93.0, None, EXACT),
+    ("wrappers=native", 101.0, 93.0, EQUIVALENT),
+    ("parallelism=overlap", 104.0, 93.0, EXACT),
+    ("execution=lean", 121.0, 93.0, EQUIVALENT),
+    ("wrappers=native execution=lean", 139.0, 93.0, EQUIVALENT),
+    (" ".join(BEST), 158.0, 93.0, EQUIVALENT),
+    ("execution.channels_last=true", 93.0, 93.0, EQUIVALENT),
+)
+PEERS = (("Stable-Baselines3 DQN", 78.0, ALGORITHM), ("Stable-Baselines3 PPO, its own work", 240.0, ALGORITHM))
+PIECES = (
+    ("envs", "as they are", STEPS, 640.0, None),
+    ("envs", "wrappers=native", STEPS, 3300.0, 640.0),
+    ("envs", "wrappers=native num_envs=8", STEPS, 5900.0, 640.0),
+    ("resize", "cv2, area", "frames resized/s", 15_400.0, None),
+    ("resize", "Pillow, area", "frames resized/s", 8_300.0, 15_400.0),
+    ("replay", "write", "transitions/s", 410_000.0, None),
+    ("replay", "sample 32", "batches/s", 3_000.0, None),
+    ("acting", "1 game", "observations/s", 640.0, None),
+    ("acting", "16 games", "observations/s", 2_900.0, None),
+    ("update", "32", UPDATES, 44.0, None),
+    ("update", "32 execution.precision=bf16", UPDATES, 71.0, 44.0),
+    ("update", "32 execution.channels_last=true", UPDATES, 44.0, 44.0),
+    ("update", "512", UPDATES, 2.7, None),
+    ("update", "512 execution=lean", UPDATES, 4.4, 2.7),
+    ("floors", "matrix product in fp32", "FLOP/s", 2.5e11, None),
+)
+
+
+def measured(row: Measurement, speed: float, reference: float | None, seed: int) -> Measurement:
+    """``row`` with pairs around these speeds, of which neighbours share most of the noise."""
+    random = np.random.default_rng([seed, *row.name.encode()])
+    shared = random.normal(1, NOISE, REPEATS)
+    values, references = (shared * random.normal(1, NOISE / 4, REPEATS) for _ in range(2))
+    pairs = zip(references * (reference or 0.0), values * speed, strict=True)
+    return with_pairs(row, [[float(before) if reference else None, float(value)] for before, value in pairs])
+
+
+def make_result(faster: float = 1.0, seed: int = 0, **changes: Any) -> Result:
+    """A whole result, in which everything is ``faster`` times as fast; with these ``changes``."""
+    return dataclasses.replace(_make(faster, seed), **changes)
+
+
+@functools.cache
+def _make(faster: float, seed: int) -> Result:
+    def row(group: str, name: str, unit: str, speed: float, reference: float | None, **facts: Any) -> Measurement:
+        made = Measurement(group, name, unit, **facts)
+        return measured(made, speed * faster, reference and reference * faster, seed)
+
+    rungs = [
+        row("rungs", name, STEPS, speed, reference, kind=kind, overrides=name.split() if reference else [],
+            updates=speed * faster / 4, floor=Floor(PRODUCT, 231.0, speed * faster / 231))
+        for name, speed, reference, kind in RUNGS
+    ]  # fmt: skip
+    failed = [
+        Measurement("rungs", "execution=compiled", STEPS, error="execution=compiled: needs a C++ compiler."),
+        Measurement("peers", "TorchRL DQN", STEPS, error="is not installed; pip install 'dqnspeed[peers]' brings it."),
+    ]
+    peers = [row("peers", name, STEPS, speed, 93.0, kind=kind, version="2.9.2") for name, speed, kind in PEERS]
+    pieces = [row(*piece) for piece in PIECES]
+    kinds = dict(zip(BEST, (EQUIVALENT, EXACT, EQUIVALENT), strict=True))
+    return Result(
+        command="python -m dqnspeed.bench peers=true",
+        started="2026-01-31T12:00:00",
+        ended="2026-01-31T12:09:31",
+        suite="quick",
+        env="PongNoFrameskip-v4",
+        seed=0,
+        overrides=[],
+        machine={"platform": "Linux", "cpu": "Imagined Processor", "cores": 2, "memory_gib": 24.0, "gpu": None},
+        versions={"python": "3.11.7", "torch": "2.13.0"},
+        commit="0123456789abcdef",
+        complete=True,
+        disturbances=Disturbances([], ["another process (make) keeps 0.4 cores busy."]),
+        measurements=[*rungs, *peers, *failed, *pieces],
+        walls=["the baseline: the learner's updates take 71 % of the time."],
+        recommendation=Recommendation(
+            BEST, f"python -m dqnspeed.train {' '.join(BEST)}", kinds,
+            Interval(1.70, 1.66, 1.73), Interval(1.67, 1.61, 1.72), True, "Whole trainings gained 1.67×, as expected.",
+        ),
+        to_solve=ToSolve("python -m dqnspeed.train experiment=speedrun", "usually takes 223 to 493 s"),
+    )  # fmt: skip

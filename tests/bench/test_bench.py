@@ -1,0 +1,237 @@
+"""A whole bench: measured, interrupted, killed and resumed; and what it refuses at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import TESTS, TOY, environment, make_toy
+from forked import Forked
+from made import make_result
+from plans import toy
+
+from dqnspeed.bench import command, suites
+from dqnspeed.bench import result as results
+from dqnspeed.bench.pairs import Pace
+from dqnspeed.bench.plan import Piece, Plan
+from dqnspeed.bench.progress import Bar, Remaining
+from dqnspeed.bench.recommend import TrainingError, train
+from dqnspeed.bench.result import Interval, Result
+from dqnspeed.bench.suites import Suite, wall
+from dqnspeed.cli.hint import faster_line
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import KINDS
+from dqnspeed.system import machine
+from dqnspeed.system.disturbances import Watch
+
+LARGE, TINY = "model.hidden=[1024,1024,1024]", "model.hidden=[8]"  # the second is faster for sure
+
+pytestmark = pytest.mark.slow
+
+
+class FewPieces(Plan):
+    """No floor, a choice that pays, one that fails, and one part."""
+
+    def floors(self) -> Iterator[Piece]:
+        yield from ()
+
+    def axes(self) -> dict[str, list[tuple[str, ...]]]:
+        return {"execution": [(TINY,), ("wrappers=native",)]}
+
+    def pieces(self) -> Iterator[tuple[Piece, Piece | None]]:
+        yield next(one for one in super().pieces() if one[0].group == "replay")
+
+
+def empty(**changes: object) -> Result:
+    return dataclasses.replace(make_result(), measurements=[], recommendation=None, walls=[], complete=False, **changes)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
+    """A quick suite of few pieces with short slices."""
+    short = Pace(settle_s=0.02, slice_s=0.05, least=4, most=4)
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setattr(suites, "Plan", FewPieces)
+    monkeypatch.setattr(suites, "PIECES", short)
+    monkeypatch.setattr(suites, "FRESH", short)
+    monkeypatch.setattr(suites, "RUNGS", {"quick": short})
+    monkeypatch.setattr(suites, "train", lambda lines, *_: 300.0 if TINY in lines else 100.0)  # tried below
+    return Suite("quick", [one for one in TOY if "hidden" not in one] + [LARGE], seed=0)
+
+
+def test_a_bench_ends_with_a_line_that_it_has_checked_and_measures_nothing_twice(quick: Suite, tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    with Bar(10) as bar:
+        result = quick.run(empty(), path, bar, peers=False, allowed=KINDS)
+    assert results.read(path) == result and result.complete and result.ended
+    line = result.recommendation
+    assert line is not None and line.overrides == [TINY] and line.expected.low > 1
+    assert line.measured == Interval(3.0, 3.0, 3.0) and line.agrees is line.expected.holds(3.0)
+    assert line.sentence.startswith("Whole trainings, end to end, gained 3.00×")
+    failed = {one.name: one.error for one in result.measurements if one.error}
+    assert failed == {"wrappers=native": "wrappers=native: needs an ALE game, and toy_envs:Counter-v0 is not one."}
+    checks = [one for one in result.measurements if one.group == "check"]
+    assert [len(one.pairs) for one in checks] == [4, 3] and all(one.ratio for one in checks)
+    rung = result.find("rungs", TINY)
+    assert rung is not None and rung.ratio is not None and rung.updates and rung.kind == "changes the algorithm"
+    assert result.walls[0].startswith("the baseline: ") and result.walls[1].startswith("the line: ")
+
+    kept = [one for one in result.measurements if one.error is None and one.group != "replay"]
+    before = dataclasses.replace(result, measurements=kept, complete=False)
+    assert quick.seconds(before, peers=False) < quick.seconds(empty(), peers=False)
+    with Bar(10) as bar:
+        resumed = quick.run(before, path, bar, peers=False, allowed=KINDS)
+    assert {one.name for one in resumed.measurements} == {one.name for one in result.measurements}
+    assert [one for one in resumed.measurements if one in kept] == kept
+    assert resumed.recommendation == line and resumed.complete
+
+
+def test_a_whole_training_gives_its_speed_or_says_why_it_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    assert train(toy().lines(), seconds=0.5, limit_s=120) > 0
+    with pytest.raises(TrainingError, match=r"a training left no result \(.*env.id=Pnog: no ALE game"):
+        train(["env.id=Pnog"], seconds=0.5, limit_s=120)
+    with pytest.raises(TrainingError, match=r"a training of 0\.5 s had not ended after 0\.01 s"):
+        train(toy().lines(), seconds=0.5, limit_s=0.01)
+
+
+def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Path) -> None:
+    path = tmp_path / "found" / "bench.json"
+    with Forked("dqnspeed.bench", "suite=micro", "out=found", *TOY, cwd=tmp_path, env=environment()) as bench:
+        deadline = time.monotonic() + 120
+        while not path.exists() or '"value"' not in path.read_text():
+            assert bench.poll() is None and time.monotonic() < deadline, bench.communicate()
+            time.sleep(0.05)
+        while not (started := psutil.Process(bench.pid).children(recursive=True)):
+            time.sleep(0.02)
+        os.kill(bench.pid, signal.SIGTERM)
+        out, errors = bench.communicate()
+        assert psutil.wait_procs(started, timeout=30)[1] == []
+        assert bench.returncode == 130 and "-m dqnspeed.bench resume=found measures the rest" in errors
+        assert "partial" in out and "Traceback" not in errors
+    result = results.read(path)
+    assert not result.complete and result.suite == "micro" and result.measurements[0].value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["suite=fast"], "suite=fast: choose one of quick, full, micro"),
+        (["env.id=ALE/Pnog-v5"], "env.id=ALE/Pnog-v5: no ALE game"),
+        (["out=taken"], "out=taken: is there already; name a new folder, or resume=taken goes on"),
+        (["out=file/new"], "out=file/new: cannot be made"),
+        (["allow=all"], "allow=all: takes task, algorithm or both"),
+        (["resume=none"], "resume=none: there is no such folder"),
+        (["resume=taken"], r"resume=taken: taken/bench.json: cannot be read"),
+        (["resume=cut"], r"resume=cut: cut/bench.json: is damaged \(line 3: "),
+        (["resume=cut", "suite=full"], "suite=full: cannot be changed in a result that is resumed"),
+        (["resume=other"], r"resume=other: was measured on another machine \(cpu is Imagined Processor there and "),
+        (["fail_below=0.9"], "fail_below=0.9: belongs to compare"),
+        (["compare=a.json"], "compare=a.json: takes two files"),
+        (["peers=true"], "peers=true: they are run on Atari games"),
+    ],
+)
+def test_bad_input_is_one_sentence_before_anything_is_made(
+    arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("taken", "cut", "other"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "file").touch()
+    other = dataclasses.replace(make_result(), overrides=toy().overrides)
+    results.write(other, tmp_path / "other" / "bench.json")
+    (tmp_path / "cut" / "bench.json").write_text('{\n"schema": 1,\n"suite":')
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bench", *arguments])
+    if arguments[0].startswith(("out", "peers")):
+        sys.argv += toy().overrides
+    with pytest.raises(ConfigError, match=sentence):
+        command._main()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_time_left_is_corrected_by_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    remaining = Remaining(100)
+    assert remaining.left() == 100
+    now[0] += 50
+    remaining.advance(25)
+    assert remaining.left() == 150 and remaining.share == 0.25
+
+
+def test_the_wall_is_what_takes_most_of_the_time() -> None:
+    row = make_result().find("rungs", "baseline")
+    assert row is not None and row.floor is not None
+    speeds = {"updating": 0.71, "sampling": 0.02, "acting": 0.1, "stepping": 0.17}
+    sentence = wall("the baseline", speeds, row)
+    assert sentence == (
+        f"the baseline: the learner's updates take 71% of the time, in which they reach "
+        f"{row.floor.share / 0.71:.0%} of the matrix product in fp32."
+    )
+    assert wall("the line", {**speeds, "stepping": 0.8}, row) == "the line: stepping the games takes 80% of the time."
+
+
+def hinting(folder: Path, **changes: object) -> None:
+    here = machine.describe(machine.pick_device("cpu"))
+    made = dataclasses.replace(make_result(), env="toy_envs:Counter-v0", machine=here)
+    (folder / "1").mkdir(parents=True, exist_ok=True)
+    results.write(dataclasses.replace(made, **changes), folder / "1" / "bench.json")  # type: ignore[arg-type]
+
+
+def test_a_run_hints_at_an_obviously_faster_line_of_this_machine(tmp_path: Path) -> None:
+    run = make_toy("device=cpu")
+    assert faster_line(run, [], tmp_path) is None
+    hinting(tmp_path)
+    said = faster_line(run, ["seed=3", "env.id=x"], tmp_path)
+    assert said is not None and said.startswith("wrappers=native parallelism=overlap execution=lean is 1.70 times as")
+    for chosen in ("wrappers=tweaked", "execution.threads=1", "experiment=speedrun", "algo=c51"):
+        assert faster_line(run, [chosen], tmp_path) is None
+
+
+def test_no_hint_comes_from_another_machine_another_game_or_a_damaged_result(tmp_path: Path) -> None:
+    run, line = make_toy("device=cpu"), make_result().recommendation
+    assert line is not None
+    slight = dataclasses.replace(line, expected=dataclasses.replace(line.expected, low=1.02))
+    for changes in (
+        {"env": "Pong"},
+        {"machine": make_result().machine},
+        {"recommendation": None},
+        {"recommendation": slight},
+    ):
+        hinting(tmp_path, **changes)
+        assert faster_line(run, [], tmp_path) is None
+    for text in ("", "[]", '{"env": 1}', json.dumps({"env": run.env.id, "machine": None})):
+        (tmp_path / "1" / "bench.json").write_text(text)
+        assert faster_line(run, [], tmp_path) is None
+
+
+def test_the_machine_says_what_will_spoil_figures(tmp_path: Path) -> None:
+    cpus, cgroups = tmp_path / "cpu", tmp_path / "cgroup"
+    (cpus / "cpu0" / "cpufreq").mkdir(parents=True)
+    (cpus / "cpu0" / "thermal_throttle").mkdir()
+    (cpus / "cpu0" / "cpufreq" / "scaling_governor").write_text("powersave\n")
+    count = cpus / "cpu0" / "thermal_throttle" / "core_throttle_count"
+    count.write_text("7\n")
+    cgroups.mkdir()
+    (cgroups / "cpu.max").write_text("50000 100000\n")
+    (cgroups / "cpu.stat").write_text("usage_usec 5\nnr_throttled 3\n")
+    watch = Watch(cpus, cgroups)
+    before = watch.before()
+    assert "the processor's governor is powersave: its clock follows the load." in before
+    assert any(sentence.startswith("the container may use 0.5 cores' time of the ") for sentence in before)
+    assert not any("slowed down" in sentence or "held back" in sentence for sentence in before)
+    count.write_text("9\n")
+    (cgroups / "cpu.stat").write_text("usage_usec 5\nnr_throttled 8\n")
+    after = watch.after()
+    assert "the processor was slowed down 2 times because it was hot." in after
+    assert "the container was held back 5 times at its quota of CPU time." in after
+    assert Watch(tmp_path / "none", tmp_path / "none")._counters()["hot"] == 0

@@ -1,0 +1,50 @@
+"""Other libraries beside ours."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+
+from dqnspeed.bench import peers
+from dqnspeed.bench.counting import STEPS, UPDATES
+from dqnspeed.bench.plan import Plan
+from dqnspeed.bench.subject import running, speeds_of
+from dqnspeed.config.options import ConfigError
+
+TOY = ["env=cartpole", "wrappers=none", "model=mlp"]
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+
+def test_a_library_that_is_not_installed_is_a_piece_that_says_so(nothing_installed: None) -> None:
+    pieces = list(peers.pieces(Plan(TOY, 0)))
+    assert [piece.name for piece in pieces] == [peer.name for peer in peers.PEERS]
+    for piece in pieces:
+        with pytest.raises(ConfigError, match=r"^is not installed; pip install 'dqnspeed\[peers\]' brings it$"):
+            piece.make()
+
+
+def test_peers_are_refused_at_once_where_there_are_none(nothing_installed: None) -> None:
+    with pytest.raises(ConfigError, match=r"^peers=true: needs other libraries; pip install 'dqnspeed\[peers\]'"):
+        peers.check(Plan([], 0))
+    with pytest.raises(ConfigError, match=r"^peers=true: .* env.id=CartPole-v1 is none\.$"):
+        peers.check(Plan(TOY, 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.train.__name__)
+def test_a_library_does_the_work_of_the_training_beside_it(peer: peers.Peer) -> None:
+    pytest.importorskip(peer.package.replace("-", "_"))
+    plan = Plan(["algo.learning_starts=40"], 0)
+    [piece] = [piece for piece in peers.pieces(plan) if piece.name == peer.name]
+    with running(piece.make().program) as subject:
+        found = speeds_of([subject], 0.0, 0.0)
+    per_step = 16 / 1024 if "PPO" in peer.name else plan.reference.updates_per_step
+    assert found[UPDATES] / found[STEPS] == pytest.approx(per_step)

@@ -1,0 +1,118 @@
+"""What people see of a result: the tables, the page and the pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+
+import pytest
+from made import BEST, make_result
+from PIL import Image
+from rich.console import Console
+
+from dqnspeed.bench import page, show
+from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
+from dqnspeed.bench.rows import number
+
+LINE = f"python -m dqnspeed.train {' '.join(BEST)}"
+
+
+def printed(result: Result, width: int | None = None) -> str:
+    """What a terminal of this width shows, or a file."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=width is not None, width=width, color_system=None)
+    if width is None:
+        console.width = show.WIDE
+    show.table(result, console)
+    return out.getvalue()
+
+
+def test_a_file_gets_every_row_and_column_each_on_its_line() -> None:
+    result = make_result()
+    lines = printed(result).splitlines()
+    for row in result.measurements:
+        [line] = [one for one in lines if one.startswith(row.name) and (row.error or number(row.value) in one)]
+        assert row.error is None or row.error in line
+    [best] = [line for line in lines if line.startswith(" ".join(BEST))]
+    assert "recommended" in best and "68%" in best and "equivalent" in best
+    [channels] = [line for line in lines if line.startswith("execution.channels_last")]
+    assert "within noise" in channels
+    assert LINE in lines and "another process (make)" in "".join(lines)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_keeps_the_speeds_and_a_line_that_can_be_pasted(width: int) -> None:
+    shown = printed(make_result(), width)
+    tables, _, end = shown.partition("before: ")[0].partition("after: ")
+    assert max(map(len, tables.splitlines())) <= width
+    assert ("1.70×" in tables and "within noise" in tables) or width < 80
+    assert LINE in end.splitlines()
+
+
+@pytest.mark.parametrize("count", [0, 9])
+def test_what_there_is_of_a_partial_result_is_shown(count: int, tmp_path: Path) -> None:
+    whole = make_result(complete=False, recommendation=None, to_solve=None, walls=[], ended=None)
+    partial = dataclasses.replace(whole, measurements=whole.measurements[:count])
+    assert "resume=FOLDER measures what is missing" in printed(partial)
+    assert show.write(partial, tmp_path) == []
+    assert "**This result is partial:**" in (tmp_path / "bench.md").read_text()
+
+
+def test_a_result_of_failures_and_of_zeros_is_shown(tmp_path: Path) -> None:
+    failed = Measurement("envs", "a", "frames/s", error="exited with 3.")
+    zero = Measurement("envs", "b", "frames/s", pairs=[[0.0, 0.0]], value=0.0, reference=0.0)
+    odd = Measurement("unheard-of", "c", "$/s", value=3e13, ratio=Interval(2, 1, 3), reference=1e13)
+    result = make_result(measurements=[failed, zero, odd])
+    assert "a: not measured: exited with 3." in printed(result) and "30.0 T" in printed(result)
+    assert show.write(result, tmp_path) == []
+
+
+def test_without_a_faster_line_the_baseline_is_what_is_recommended() -> None:
+    nothing = Recommendation([], "python -m dqnspeed.train", {}, Interval(1, 1, 1), sentence="Nothing is faster.")
+    lines = printed(make_result(recommendation=nothing)).splitlines()
+    assert lines[lines.index("Nothing is faster.") + 1] == "python -m dqnspeed.train"
+    assert any(line.startswith("baseline") and "recommended" in line for line in lines)
+
+
+def test_the_page_has_the_line_and_a_row_for_each_measurement() -> None:
+    result = make_result(measurements=[*make_result().measurements, Measurement("envs", "a|b", "x/s", value=1.0)])
+    text = page.render(result, pictures=True)
+    assert f"```bash\n{LINE}\n```" in text and "bench_dark.png" in text
+    assert "Exact: parallelism=overlap; equivalent: wrappers=native execution=lean." in text
+    assert "bench.png" not in page.render(result, pictures=False)
+    tables = [block for block in text.split("\n\n") if block.startswith("|")]
+    for table in tables:
+        assert len({row.replace(r"\|", "").count("|") for row in table.splitlines()}) == 1
+    rows = sum(table.count("\n") - 1 for table in tables)
+    assert rows == sum(one.error is None for one in result.measurements)
+    assert text.count("not measured") == sum(one.error is not None for one in result.measurements)
+
+
+def test_the_pictures_for_light_and_dark_show_the_same(tmp_path: Path) -> None:
+    noise = Measurement("replay", "odd", "things of a long name/s", value=1e5, ratio=Interval(1.01, 0.5, 1.6))
+    show.write(make_result(measurements=[*make_result().measurements, noise]), tmp_path)
+    with Image.open(tmp_path / "bench.png") as light, Image.open(tmp_path / "bench_dark.png") as dark:
+        assert light.size == dark.size and light.width == 900
+        corners = [picture.convert("RGB").getpixel((0, 0)) for picture in (light, dark)]
+        assert corners == [(255, 255, 255), (22, 25, 29)]
+        for picture in (light, dark):  # nothing runs over the edge
+            pixels = picture.convert("RGB")
+            edges = [pixels.getpixel((x, y)) for y in range(light.height) for x in (0, 1, light.width - 1)]
+            assert len(set(edges)) == 1
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [lost] = show.write(make_result(), tmp_path / "gone")
+    assert lost.startswith(f"{tmp_path / 'gone'}: ")
+    monkeypatch.setattr(show, "has_matplotlib", lambda: False)
+    [lost] = show.write(make_result(), tmp_path)
+    assert lost.endswith("needs matplotlib; pip install 'dqnspeed[bench]' brings it.")
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.md"]
+
+
+def test_numbers_have_three_digits() -> None:
+    values = [None, 0.0, 0.27, 2.7, 61.25, 162.4, 6540.0, 1.25e6, 2.5e11]
+    assert [number(value) for value in values] == [
+        "–", "0.00", "0.270", "2.70", "61.2", "162", "6,540", "1.25 M", "250 G"
+    ]  # fmt: skip

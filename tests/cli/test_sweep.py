@@ -1,0 +1,299 @@
+"""A sweep runs to its end whatever becomes of a job, and what ended it takes nothing from it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hydra
+import pytest
+from conftest import TOY, command, environment, make_toy
+from forked import Forked
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from dqnspeed import envs
+from dqnspeed.cli import compose, dry_run, study
+from dqnspeed.cli import sweep as sweeps
+from dqnspeed.cli.sweep import Job, Line, Record, Sweep, outcome, take_options
+from dqnspeed.config.options import ConfigError
+
+FEW = [*TOY, "stop.max_steps=150", "tracking.report_every_s=0.05"]
+SEARCH = [
+    "-m", "hydra/sweeper=optuna", "optimizer.lr=tag(log,interval(1e-4,1e-1))", "algo.double=choice(true,false)",
+    "hydra.sweeper.n_trials=3", "hydra.sweeper.prune_every_s=0.02",
+]  # fmt: skip
+ALL_PRUNED = [
+    "hydra.sweeper.pruner._target_=optuna.pruners.ThresholdPruner", "~hydra.sweeper.pruner.n_startup_trials",
+    "+hydra.sweeper.pruner.upper=-1000",
+]  # fmt: skip
+NEEDS_OPTUNA = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="needs Optuna")
+NEEDS_JOBLIB = pytest.mark.skipif(
+    importlib.util.find_spec("hydra_plugins.hydra_joblib_launcher") is None, reason="needs joblib's launcher"
+)
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def summaries(folder: Path) -> dict[str, dict[str, Any]]:
+    return {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("*/summary.json"))}
+
+
+def killed(until: Callable[[], bool], *arguments: str, cwd: Path, by: signal.Signals = signal.SIGKILL) -> None:
+    """A training that gets a signal as soon as something is so."""
+    with Forked("dqnspeed.train", *arguments, cwd=cwd, env=environment()) as run:
+        deadline = time.monotonic() + 60
+        while not until():
+            assert time.monotonic() < deadline and run.poll() is None
+            time.sleep(0.01)
+        os.killpg(run.pid, by)
+        run.communicate()
+
+
+def has_lines(folder: Path, lines: int = 2) -> Callable[[], bool]:
+    path = folder / "metrics.jsonl"
+    return lambda: path.exists() and path.read_text().count("\n") >= lines
+
+
+def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_summaries(cli: Cli, tmp_path: Path) -> None:
+    folder, limit = tmp_path / "sweep", "stop.max_steps=400"
+    line = ["-m", *FEW, limit, "seed=3,4,5", "hydra.sweep.dir=sweep"]
+    killed((folder / "sweep.json").exists, *line, cwd=tmp_path)  # before the first job
+    killed(has_lines(folder / "1"), "sweep.resume=sweep", cwd=tmp_path)  # in the middle
+    kept = (folder / "0" / "summary.json").read_bytes()
+    (folder / "2" / ".hydra").mkdir(parents=True, exist_ok=True)
+    (folder / "2" / ".hydra" / "config.yaml").write_text("")  # as if it had been composed just then
+    done = cli(*line)  # the same line
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    assert {name: (one["seed"], one["agent_steps"]) for name, one in summaries(folder).items()} == {
+        "0": (3, 400), "1": (4, 400), "2": (5, 400)
+    }  # fmt: skip
+    assert kept == (folder / "0" / "summary.json").read_bytes()
+    rows = [row.split()[:2] for row in done.stdout.splitlines()[-3:]]
+    assert rows == [["0", "seed=3"], ["1", "seed=4"], ["2", "seed=5"]]
+
+
+def test_a_job_that_cannot_even_begin_ends_no_other_and_is_tried_again(cli: Cli, tmp_path: Path) -> None:
+    blocker = tmp_path / "sweep" / "0"
+    blocker.parent.mkdir()
+    blocker.write_text("no folder")
+    result = cli("-m", *FEW, "num_envs=1,2", "hydra.sweep.dir=sweep")
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    blocker.unlink()
+    assert summaries(tmp_path / "sweep")["1"]["stopped_by"] == "max_steps", "the others go on"
+    again = cli("sweep.resume=sweep")
+    assert again.returncode == 0, again.stderr
+    assert [one["stopped_by"] for one in summaries(tmp_path / "sweep").values()] == ["max_steps"] * 2
+
+
+def test_a_failure_before_the_first_step_leaves_a_summary_with_its_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = OmegaConf.create({"experiment": {"name": "baseline"}, "seed": 4})
+    with sweeps.failures_recorded(tmp_path / "7", cfg):
+        raise ConfigError("num_envs=0: must be at least 1.\nmore")
+    found = outcome(tmp_path / "7")
+    assert (found.state, found.why, found.summary["seed"]) == ("failed", "num_envs=0: must be at least 1.", 4)
+    assert "num_envs=0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("summary", "metrics", "state"),
+    [
+        (None, False, "not run"), (None, True, "killed"), ('{"stopped_by"', True, "killed"), ("[]", True, "killed"),
+        ('{"stopped_by": "SIGTERM"}', True, "ended"), ('{"stopped_by": "error", "error": "why"}', False, "failed"),
+        ('{"stopped_by": "pruned"}', True, "pruned"), ('{"stopped_by": "reward_bound"}', True, "solved"),
+        ("{}", True, "killed"),
+    ],
+)  # fmt: skip
+def test_what_became_of_a_job_is_read_from_its_folder(
+    summary: str | None, metrics: bool, state: str, tmp_path: Path
+) -> None:
+    if summary is not None:
+        (tmp_path / "summary.json").write_text(summary)
+    if metrics:
+        (tmp_path / "metrics.jsonl").touch()
+    assert outcome(tmp_path).state == state
+
+
+def test_a_record_is_read_as_it_was_written_and_hydras_own_in_place_of_it(tmp_path: Path) -> None:
+    assert Record.read(tmp_path) is None
+    overrides = {"hydra": ["hydra.sweep.dir=old", "hydra.mode=MULTIRUN"], "task": ["seed=0,1"]}
+    OmegaConf.save({"hydra": {"overrides": overrides}}, tmp_path / "multirun.yaml")
+    assert Record.read(tmp_path) == Record(Line(["seed=0,1"]), None)
+    Sweep().begin(tmp_path, Line(["seed=range(2)"], "mine"), jobs := [Job("0", ["seed=0"]), Job("1", ["seed=1"])])
+    assert (record := Record.read(tmp_path)) == Record(Line(["seed=range(2)"], "mine"), jobs)
+    assert record.line.arguments(Path("it's")) == [
+        "-m", "--config-dir", "mine", "seed=range(2)", "hydra.sweep.dir='it\\'s'"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["sweep.resme=x"], "sweep.resme=x: there is no such option"),
+        (["sweep.dry_run=1"], "sweep.dry_run=1: must be true or false"),
+        (["sweep.resume="], "sweep.resume=: name one folder"),
+        (["sweep.resume=x", "num_envs=2"], "num_envs=2: does not go with sweep.resume="),
+        (["sweep.resume=x"], "x: holds no sweep"),
+        (["sweep.resume=cut"], "cut/sweep.json: is damaged"),
+    ],
+)
+def test_mistakes_of_the_options_of_sweeps(
+    arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cut").mkdir()
+    Path("cut/sweep.json").write_text('{"line": {"over')
+    with pytest.raises(ConfigError, match=f"^{sentence}"):
+        take_options(arguments)
+
+
+def test_another_sweep_is_refused_in_the_folder_of_one(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "sweep").mkdir()
+    Sweep().begin(tmp_path / "sweep", Line(["seed=0,1"]), [Job("0", ["seed=0"])])
+    before = (tmp_path / "sweep" / "sweep.json").read_bytes()
+    result = cli("-m", *FEW, "seed=2,3", "hydra.sweep.dir=sweep")
+    assert result.returncode == 2 and "holds another sweep already; name a new folder." in result.stderr
+    assert [path.read_bytes() for path in (tmp_path / "sweep").iterdir()] == [before]
+
+
+@contextlib.contextmanager
+def composed(*overrides: str) -> Iterator[tuple[DictConfig, Any]]:
+    """The configuration of a sweep, as Hydra gives it to its sweeper, and what composes its jobs."""
+    with compose.own_hydra():
+        loader = GlobalHydra.instance().config_loader()
+        yield loader.load_configuration("config", list(overrides), RunMode.MULTIRUN), loader
+
+
+def of_sweep(*overrides: str) -> list[list[str]]:
+    """The overrides of each job."""
+    with composed(*overrides) as (cfg, loader):
+        return list(sweeps.sweep_jobs(cfg, loader))
+
+
+@pytest.mark.parametrize(("name", "jobs"), {"num_envs": 18, "ladder": 7, "wrappers": 9, "seeds": 6}.items())
+def test_a_sweep_of_the_chapter_is_one_word(name: str, jobs: int) -> None:
+    overrides = of_sweep(f"sweep={name}")
+    assert len(overrides) == len(set(map(tuple, overrides))) == jobs
+    with compose.own_hydra():
+        run = compose.from_hydra(hydra.compose("config", overrides=overrides[-1]))
+    assert run.stop.max_minutes is not None
+
+
+def test_what_the_command_line_sweeps_over_counts_more() -> None:
+    assert len(of_sweep("sweep=num_envs", "seed=7")) == 6
+
+
+def test_a_dry_run_tells_the_jobs_and_their_time_and_writes_nothing(cli: Cli, tmp_path: Path) -> None:
+    result = cli("sweep=seeds", *TOY, "seed=1,2", "stop.max_minutes=6", "sweep.dry_run=true")
+    assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
+    lines = result.stdout.splitlines()
+    assert [line.strip() for line in lines if "time: " in line] == ["time: at most 6.0 min"] * 2
+    assert lines[-1] == "2 jobs, one after another: at most 12.0 min; start-up apart"
+
+
+def test_a_short_try_tells_the_time_of_a_job_that_steps_limit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dry_run, "PROBE_S", 0.3)
+    run = make_toy("stop.max_steps=1000")
+    dry_run.print_plan(
+        [(Job(str(seed), []), dataclasses.replace(run, seed=seed), envs.describe(run)) for seed in (0, 1)]
+    )
+    times = [line for line in capsys.readouterr().out.splitlines() if "time: " in line]
+    assert len(times) == 2 and times[0] == times[1] and times[0].endswith("steps/s of a short try")
+
+
+@NEEDS_OPTUNA
+def test_a_search_is_gone_on_with_after_a_kill_and_prunes(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "search"
+    line = [*SEARCH, *FEW, "hydra.sweep.dir=search"]
+    killed(has_lines(folder / "1"), *line, *ALL_PRUNED, "stop.max_steps=100000", cwd=tmp_path)
+    done = cli("sweep.resume=search")
+    assert done.returncode == 0, done.stderr
+    assert [one["stopped_by"] for one in summaries(folder).values()] == ["pruned"] * 3
+    import optuna
+
+    trials = optuna.load_study(study_name=study.NAME, storage=f"sqlite:///{folder / 'study.db'}").trials
+    assert [trial.state.name for trial in trials] == ["PRUNED"] * 3
+    for number, trial in enumerate(trials):
+        chosen = OmegaConf.load(folder / str(number) / ".hydra" / "config.yaml")
+        assert chosen.optimizer.lr == trial.params["optimizer.lr"]
+        assert str(chosen.algo.double) == trial.params["algo.double"]
+
+
+@NEEDS_OPTUNA
+def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -> None:
+    done = cli(*SEARCH, *FEW, "hydra.sweeper.objective=[return,time_to_solve]", "stop.max_minutes=5",
+               "hydra.sweeper.n_trials=4", "seed=range(50)", "hydra.sweep.dir=search")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    figures = study.figures(tmp_path / "search")
+    assert {"history, return", "history, time_to_solve", "importance, return"} <= set(figures)
+    assert [len(figure.data) > 0 for figure in figures.values()] == [True] * len(figures)
+
+
+@NEEDS_OPTUNA
+@pytest.mark.parametrize(
+    ("override", "ends"),
+    {
+        "algo.batch_size=int(interval(8,32))": (8, 32),
+        "optimizer.lr=tag(log,interval(1e-4,1e-1))": (1e-4, 1e-1),
+        "num_envs=range(1,6,2)": (1, 5),
+        "algo.gamma=range(0.5,1.0,0.25)": ("0.5", "0.75"),
+        "algo=choice(dqn,c51)": ("dqn", "c51"),
+        "wrappers=deepmind,tweaked": ("deepmind", "tweaked"),
+        "seed=3": ("3", "3"),
+    }.items(),
+)
+def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple[Any, Any]) -> None:
+    import optuna
+
+    one = study._dimension(OverridesParser.create().parse_override(override))
+    assert one.ends == ends
+    key = override.partition("=")[0]
+    assert [one.suggest(optuna.trial.FixedTrial({key: end})) for end in ends] == list(ends)
+
+
+@NEEDS_OPTUNA
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["num_envs=2"], "hydra/sweeper=optuna: nothing to search"),
+        (["optimizer.lr=interval(2,1)"], "optimizer.lr=interval(2,1): give a lower bound"),
+        (["num_envs=1,2", "hydra.sweeper.objective=[speed]"], "hydra.sweeper.objective=speed: choose one of"),
+        (["num_envs=1,2", "hydra.sweeper.objective=[time_to_solve]"], "hydra.sweeper.objective=time_to_solve: needs"),
+        (["num_envs=1,2", "hydra.sweeper.n_trials=0"], "hydra.sweeper.n_trials=0: must be at least 1."),
+    ],
+)
+def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: str) -> None:
+    with composed("hydra/sweeper=optuna", *overrides) as (cfg, loader), pytest.raises(ConfigError) as error:
+        study.check_options(cfg)
+        for _ in study.ends(cfg, loader):
+            study.check_objective(cfg, cfg)
+    assert str(error.value).startswith(sentence)
+
+
+@NEEDS_JOBLIB
+def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    line = ["-m", *TOY, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0,1,2", "hydra.sweep.dir=sweep"]
+    with subprocess.Popen(command(*line), cwd=tmp_path, env=environment(), start_new_session=True) as run:
+        while not (has_lines(folder / "0")() and has_lines(folder / "1")()):
+            assert run.poll() is None
+            time.sleep(0.1)
+        os.killpg(run.pid, signal.SIGINT)
+        assert run.wait(timeout=120) == 128 + signal.SIGINT
+    found = summaries(folder)
+    assert set(found) == {"0", "1"}
+    assert all(one["stopped_by"] in sweeps.SIGNALS and one["benchmark"] is False for one in found.values())

@@ -1,0 +1,250 @@
+"""The page in a real browser, and while a sweep runs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dqnspeed.report import command as report
+from dqnspeed.report.figures import thin
+from dqnspeed.report.page import page
+from dqnspeed.report.progress import progress_of
+from dqnspeed.report.runs import read_run
+from dqnspeed.report.watch import served
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+LIMIT = 6_000_000  # bytes of a page with twenty runs
+LABELS = ["baseline", "baseline num_envs=2", "process", "tweaked_process </script><b>%{x}"]
+SEEDS = range(5)
+
+
+def write_run(folder: Path, label: str, seed: int, reports: int, ended: bool = True) -> Path:
+    """A run on Pong that is solved the sooner the longer its label is, one report each two seconds."""
+    (folder / ".hydra").mkdir(parents=True)
+    (folder / ".hydra" / "overrides.yaml").write_text(f"- seed={seed}\n")
+    (folder / ".hydra" / "config.yaml").write_text(f"num_envs: 1\nseed: {seed}\ndevice: auto\n")
+    (folder / "config.json").write_text(json.dumps({"num_envs": 1, "stop": {"max_minutes": 60}}))
+    lines = []
+    for number in range(1, reports + 1):
+        mean = -21 + 38 * number / reports + math.sin(number + seed)
+        lines.append({"step": 100 * number, "time": 2.0 * number, "episode/return_mean_100": mean,
+                      "episode/length": 900 + seed, "train/epsilon": 1 / number, "train/updates": number,
+                      "perf/steps_per_second": 50.0 + seed + number % 3, "perf/replay_ratio": 32.0,
+                      "time/acting": 0.5 * number, "time/updating": 1.4 * number})  # fmt: skip
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "episodes.csv").write_text(
+        "episode,return,length,env,agent_step,wall_time_s,video\n1,-21,900,0,90,1.8,\n"
+    )
+    if ended:
+        summary = {"experiment": label.split()[0], "label": label, "kind": ["changes the algorithm"], "seed": seed,
+                   "env": "PongNoFrameskip-v4", "reward_bound": 17.0, "solved": True, "stopped_by": "reward_bound",
+                   "steps_per_second": 50.0 + seed, "updates_per_second": 50.0, "replay_ratio": 32.0,
+                   "return_mean_100": 17.0, "time_to_solve_s": 2.0 * reports, "wall_time_s": 2.0 * reports}  # fmt: skip
+        (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of twenty long runs, with a film."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for number, (label, seed) in enumerate((label, seed) for label in LABELS for seed in SEEDS):
+        write_run(folder / str(number), label, seed, reports=1500 - 100 * LABELS.index(label) + 10 * seed)
+    (folder / "0" / "videos").mkdir()
+    (folder / "0" / "videos" / "play_best_seed0_episode_000001_return_21.mp4").write_bytes(bytes(300_000))
+    (folder / "7" / "videos").mkdir()
+    (folder / "7" / "videos" / "episode_000100_return_-3.mp4").write_bytes(bytes(900_000))
+    found, _ = report._report(report.ReportConfig(), [folder], report.Problems())
+    assert found is not None
+    (folder / "report.html").write_text(page(found, folder), encoding="utf-8")
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser: Any, written: Path) -> Iterator[Any]:
+    """The page, at the size of a laptop; at the end it has asked for nothing and complained of nothing."""
+    shown = browser.new_page(viewport={"width": 1366, "height": 900}, color_scheme="light")
+    said, asked = list[str](), list[str]()
+    shown.on("console", lambda message: said.append(message.text))
+    shown.on("pageerror", lambda error: said.append(str(error)))
+    shown.on("request", lambda request: asked.append(request.url[:80]))
+    shown.goto(written.as_uri())
+    yield shown
+    shown.close()
+    assert said == []
+    assert [url for url in asked if not url.startswith("data:")] == [written.as_uri()]
+
+
+def test_a_page_of_twenty_runs_is_small_and_shows_every_run(written: Path, opened: Any) -> None:
+    assert written.stat().st_size < LIMIT
+    assert opened.locator(".js-plotly-plot").count() == opened.locator("figure .plot").count() >= 8
+    table = opened.locator("section", has=opened.locator("#record")).locator("tbody tr")
+    assert table.count() == 20
+    assert opened.locator("#summary ~ .scroll tbody th").all_inner_texts() == LABELS
+    names = "plot => new Set(plot.data.filter(trace => trace.hovertemplate).map(trace => plot.id + trace.meta)).size"
+    assert opened.locator("#return_by_time").evaluate(names) == len(LABELS)
+    seeds = "plot => plot.data.filter(trace => /seed \\d/.test(trace.hovertemplate)).length"
+    assert opened.locator("#return_by_time").evaluate(seeds) == 20
+    assert opened.locator("video").count() == 1 and opened.locator("figcaption a").count() == 1
+
+
+def test_a_point_tells_its_values_to_the_mouse_and_to_the_keys(opened: Any) -> None:
+    plot = opened.locator("#steps_per_second")
+    plot.scroll_into_view_if_needed()
+    plot.locator(".points .point").first.hover(force=True)
+    hover = plot.locator(".hoverlayer .hovertext")
+    hover.first.wait_for()
+    assert "agent steps/s" in hover.first.text_content() and "baseline" in hover.first.text_content()
+    plot = opened.locator("#return_by_time")
+    plot.focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowUp"):
+        opened.keyboard.press(key)
+    plot.locator(".hoverlayer .hovertext").first.wait_for()
+    told = plot.locator(".hoverlayer .hovertext").first.text_content()
+    assert "mean return at" in told and "minutes of training" in told and "mean of 5 seeds" in told
+    assert opened.locator("#said").text_content()
+
+
+def test_rungs_are_hidden_in_all_plots_by_one_box(opened: Any) -> None:
+    shown = "plot => new Set(plot.data.filter(trace => trace.visible !== false).map(trace => trace.meta)).size"
+    opened.get_by_label("process", exact=True).focus()
+    opened.keyboard.press("Space")
+    for name in ("#return_by_time", "#steps_per_second", "#replay_ratio"):
+        assert opened.locator(name).evaluate(shown) == 3
+    opened.get_by_role("button", name="None").click()
+    assert opened.locator("#return_by_time").evaluate(shown) == 0
+    opened.get_by_role("button", name="All").click()
+    assert opened.locator("#return_by_time").evaluate(shown) == 4
+
+
+def test_the_page_fits_a_phone_and_is_dark_where_that_is_wanted(opened: Any) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = opened.evaluate(paper)
+    opened.get_by_role("button", name="Dark").click()
+    dark = opened.evaluate(paper)
+    assert dark != light
+    ink = "getComputedStyle(document.querySelector('.xtick text')).fill"
+    assert opened.evaluate(ink) == opened.evaluate("getComputedStyle(document.body).color")
+    opened.get_by_role("button", name="Light").click()
+    opened.emulate_media(color_scheme="dark")
+    assert opened.evaluate(paper) == light  # what the button says counts
+    opened.set_viewport_size({"width": 390, "height": 844})
+    deadline = time.monotonic() + 20
+    while opened.locator("#return_by_time .main-svg").first.bounding_box()["width"] > 390:
+        assert time.monotonic() < deadline
+        opened.wait_for_timeout(50)
+    assert opened.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_thinning_keeps_the_ends_and_the_extremes() -> None:
+    y = [math.sin(number / 50) for number in range(10_000)]
+    y[1234], y[7777] = 50.0, -50.0
+    kept = thin(range(10_000), y, 100)
+    assert len(kept) <= 100 and kept == sorted(set(kept)) and {0, 1234, 7777, 9999} <= set(kept)
+    assert thin([1, 2, 3], [1, 2, 3], 100) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("reports", [0, 1, 2])
+def test_a_curve_with_a_point_or_none_is_drawn_as_it_is(reports: int, tmp_path: Path) -> None:
+    for seed in range(2):
+        write_run(tmp_path / str(seed), "baseline", seed, reports)
+    found, _ = report._report(report.ReportConfig(), [tmp_path], report.Problems())
+    assert found is not None and "<h1>Pong: baseline, 2 runs</h1>" in page(found, tmp_path)
+
+
+def half_done(sweep: Path) -> None:
+    """Of a sweep of four jobs one has ended and one is training."""
+    write_run(sweep / "0", "baseline", 0, reports=100)
+    write_run(sweep / "1", "baseline", 1, reports=25, ended=False)
+    task = "{hydra: {sweeper: {params: null}, overrides: {task: ['num_envs=1,2', 'seed=0,1', 'tracking=local']}}}"
+    (sweep / "multirun.yaml").write_text(task)
+
+
+def test_the_time_left_of_a_sweep_is_that_of_runs_like_those_that_ended(tmp_path: Path) -> None:
+    half_done(tmp_path)
+    runs = [read_run(tmp_path / name) for name in "01"]
+    progress = progress_of([tmp_path], runs)
+    assert (progress.jobs, progress.ended, progress.done) == (4, 1, False)
+    assert progress.seconds_left == pytest.approx(2 * 200 + 150)
+    assert progress.sentence() == "1 of 4 runs have ended; the others are running or to come, about 9.2 min are left."
+    for file in tmp_path.rglob("*"):
+        os.utime(file, (1e9, 1e9))
+    progress = progress_of([tmp_path], [read_run(tmp_path / name) for name in "01"])
+    assert progress.done and progress.sentence() == "1 of 4 runs have ended; none of the others is running."
+    write_run(tmp_path / "2", "baseline", 2, reports=10)
+    progress = progress_of([tmp_path / "0", tmp_path / "2"], [read_run(tmp_path / name) for name in "02"])
+    assert progress.done and progress.sentence() == ""
+
+
+def get(address: str, path: str = "/", **headers: str) -> tuple[int, bytes]:
+    host, _, port = address.removeprefix("http://").strip("/").partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    assert answer.status != 200 or int(answer.headers["Refresh"]) > 0
+    content = answer.read()
+    connection.close()
+    return answer.status, content
+
+
+def test_the_page_alone_is_served_and_to_this_machine_alone(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    with served(file) as address:
+        assert address.startswith("http://127.0.0.1:")
+        assert get(address)[0] == 404
+        file.write_text("one")
+        assert get(address) == (200, b"one")
+        file.write_text("two")
+        assert get(address) == (200, b"two")
+        assert get(address, "/../report.html")[0] == get(address, "/metrics.jsonl")[0] == 404
+        assert get(address, Host="elsewhere.example")[0] == 404
+
+
+def test_a_sweep_is_watched_until_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half_done(tmp_path)
+    (tmp_path / "multirun.yaml").unlink()
+    monkeypatch.setattr(report, "EVERY_S", 0.05)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    def end() -> None:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "report.html").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        shutil.rmtree(tmp_path / "1")
+        write_run(tmp_path / "1", "baseline", 1, reports=90)
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    monkeypatch.setattr("sys.argv", ["dqnspeed-report", str(tmp_path), "watch=true"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    report.main()
+    ending.join()
+    out, errors = capsys.readouterr()
+    assert (
+        "1 of 2 runs have ended; the others are running or to come, about" in errors and "http://127.0.0.1:" in errors
+    )
+    assert "baseline" in out and "are left" not in (tmp_path / "report.html").read_text().partition("<main>")[0]

@@ -1,0 +1,66 @@
+"""The statistics are those that SciPy computes, where it has them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dqnspeed.report.statistics import (
+    Estimate,
+    estimate,
+    interquartile_mean,
+    median_time,
+    probability_of_improvement,
+)
+
+
+@pytest.mark.parametrize("runs", range(1, 10))
+def test_the_interquartile_mean_leaves_out_a_quarter_at_each_end(runs: int) -> None:
+    values = np.random.default_rng(runs).normal(size=(4, runs))
+    assert interquartile_mean(values) == pytest.approx(stats.trim_mean(values, 0.25, axis=1))
+
+
+def test_the_probability_of_improvement_is_that_of_mann_and_whitney() -> None:
+    draw = np.random.default_rng(0).integers
+    one, other = draw(5, size=(3, 6)).astype(float), draw(5, size=(3, 4)).astype(float)  # with ties
+    expected = [stats.mannwhitneyu(a, b).statistic / 24 for a, b in zip(one, other, strict=True)]
+    assert probability_of_improvement(one, other) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_median_time_is_that_of_kaplan_and_meier(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    times, solved = draw.integers(1, 9, size=7).astype(float), draw.random(7) < 0.7
+    survival = stats.ecdf(stats.CensoredData(uncensored=times[solved], right=times[~solved])).sf
+    half, below = (survival.quantiles[survival.probabilities < limit] for limit in (0.5 + 1e-9, 0.5 - 1e-9))
+    expected = (half[0] + below[0]) / 2 if len(below) else half[0] if len(half) else math.inf
+    assert median_time(np.stack([times, solved], axis=1)[None]) == [expected]
+
+
+@pytest.mark.parametrize("runs", range(1, 8))
+def test_the_median_time_of_runs_that_were_all_solved_is_their_median(runs: int) -> None:
+    times = np.random.default_rng(runs).random(runs)
+    assert median_time(np.stack([times, np.ones(runs)], axis=1)[None]) == pytest.approx([np.median(times)])
+
+
+def test_runs_that_were_ended_unsolved_make_the_median_time_longer() -> None:
+    solved = [(100.0, True), (200.0, True), (300.0, True)]
+    found = estimate(median_time, solved)
+    assert found is not None and found.value == 200
+    later = estimate(median_time, [*solved, (250.0, False), (400.0, False)])
+    assert later is not None and later.value == 300 and later.high == math.inf
+    never = estimate(median_time, [(100.0, False), (100.0, False)])
+    assert never == Estimate(math.inf, math.inf, math.inf)
+
+
+def test_an_interval_is_the_same_at_every_call_and_needs_two_runs_of_each_stratum() -> None:
+    values = [1.0, 2.0, 4.0, 8.0]
+    found = estimate(interquartile_mean, values)
+    assert found is not None and found == estimate(interquartile_mean, values)
+    assert found.low is not None and found.high is not None and 1 <= found.low < found.value < found.high <= 8
+    assert estimate(interquartile_mean, [3.0]) == Estimate(3.0)
+    assert estimate(probability_of_improvement, values, [0.0]) == Estimate(1.0)
+    assert estimate(probability_of_improvement, values, []) is None
