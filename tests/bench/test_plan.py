@@ -107,7 +107,8 @@ def test_every_piece_counts_what_its_unit_names(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_arithmetic_of_an_update_is_that_of_its_layers() -> None:
     # Layers 3-8-3 with biases left out: forward and target 2 * 48 each, backward of weights 96 and of activations 48.
-    counts = events_of(next(piece for piece, _ in toy().pieces() if (piece.group, piece.name) == ("update", "batch 32")))
+    pieces = {(piece.group, piece.name): piece for piece, _ in toy().pieces()}
+    counts = events_of(pieces["update", "batch 32"])
     assert counts[0][work.FLOP] == 32 * (96 + 96 + 96 + 48)
 
 
