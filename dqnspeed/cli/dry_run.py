@@ -14,7 +14,7 @@ import torch
 
 from dqnspeed.actors import ActorError
 from dqnspeed.algorithms.gradient import NotFiniteError
-from dqnspeed.cli.sweep import SIGNALS, Job
+from dqnspeed.cli.sweep_record import SIGNALS, Job
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import set_threads

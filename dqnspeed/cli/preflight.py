@@ -25,7 +25,8 @@ from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.dry_run import print_plan
 from dqnspeed.cli.store import bound_of
-from dqnspeed.cli.sweep import FOLDER, Job, Line, earlier_jobs, outcome, quoted, sweep, sweep_jobs
+from dqnspeed.cli.sweep import sweep, sweep_jobs
+from dqnspeed.cli.sweep_record import FOLDER, Job, Line, earlier_jobs, outcome, quoted
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig

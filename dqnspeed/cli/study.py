@@ -23,7 +23,8 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from dqnspeed.cli.sweep import Job, outcome, sweep, swept
+from dqnspeed.cli.sweep import sweep, swept
+from dqnspeed.cli.sweep_record import Job, outcome
 from dqnspeed.config.options import ConfigError, check_values, option
 from dqnspeed.runs.schedule import Prune
 from dqnspeed.tracking.run_folder import CONFIG, STUDY

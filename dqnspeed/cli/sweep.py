@@ -1,131 +1,33 @@
-"""A sweep: its jobs, the record of them in its folder, and what became of each."""
+"""A sweep: running its jobs, and telling what became of them."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import itertools
-import json
-import re
 import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import psutil
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
-from hydra._internal.utils import get_args_parser
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
+from dqnspeed.cli.sweep_record import Job, Line, Outcome, Record, outcome, quoted
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import atomic, shell
-from dqnspeed.tracking.run_folder import SUMMARY, SWEEP, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
+from dqnspeed.tracking.run_folder import SUMMARY, SWEEP_JOBS, Row
 
 PREFIX = "sweep."
 RESUME, DRY_RUN = f"{PREFIX}resume=", f"{PREFIX}dry_run="
-FOLDER = "hydra.sweep.dir"
-SIGNALS = ("SIGINT", "SIGTERM")
-# What became of a job, by the reason that its summary gives.
-STATES = {
-    "reward_bound": "solved", "max_steps": "at its limit", "max_minutes": "at its limit", "pruned": "pruned",
-    "error": "failed", **dict.fromkeys(SIGNALS, "ended"),
-}  # fmt: skip
-FINISHED = ("solved", "at its limit", "pruned")
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job: its folder, below that of its sweep, and its overrides."""
-
-    folder: str
-    overrides: list[str]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a job.
-
-    Attributes:
-        state: one of the values of :data:`STATES`; of a job without a summary ``killed``, or ``not run``.
-        why: of a failed one, a sentence.
-    """
-
-    state: str
-    why: str = ""
-    summary: Row = field(default_factory=dict)
-
-    @property
-    def is_finished(self) -> bool:
-        return self.state in FINISHED
-
-
-def outcome(folder: Path) -> Outcome:
-    """What became of the job in ``folder``, by its files."""
-    without = "killed" if holds_run(folder) else "not run"
-    if not (folder / SUMMARY).exists():
-        return Outcome(without)
-    try:
-        summary = read_summary(folder)
-    except DamagedError as error:
-        return Outcome(without, str(error))
-    return Outcome(STATES.get(str(summary.get("stopped_by")), without), str(summary.get("error") or ""), summary)
-
-
-@dataclass(frozen=True)
-class Line:
-    """The command line of a sweep, without the name of its folder."""
-
-    overrides: list[str]
-    config_dir: str | None = None
-
-    @classmethod
-    def given(cls) -> Line:
-        """That of this process."""
-        args = get_args_parser().parse_args()
-        return cls([text for text in args.overrides if not text.startswith(f"{FOLDER}=")], args.config_dir)
-
-    def arguments(self, folder: Path) -> list[str]:
-        """What Hydra is to be given, for a sweep in ``folder``."""
-        flags = ["-m", *(["--config-dir", self.config_dir] if self.config_dir else [])]
-        return [*flags, *self.overrides, f"{FOLDER}={quoted(str(folder))}"]
-
-
-@dataclass(frozen=True)
-class Record:
-    """What a sweep's folder records: its line, and its jobs; they are ``None`` in that of an older version."""
-
-    line: Line
-    jobs: list[Job] | None
-
-    @classmethod
-    def read(cls, folder: Path) -> Record | None:
-        """The record in ``folder``, if there is one.
-
-        Raises:
-            ConfigError: it is damaged.
-        """
-        path = folder / SWEEP_JOBS
-        try:
-            if path.exists():
-                stored = json.loads(path.read_text(encoding="utf-8"))
-                return cls(Line(**stored["line"]), [Job(**job) for job in stored["jobs"]])
-            path = folder / SWEEP
-            if path.exists():  # Hydra's own
-                overrides = OmegaConf.load(path).hydra.overrides
-                given = [str(text) for text in [*overrides.hydra, *overrides.task]]
-                ours = (f"{FOLDER}=", "hydra.mode=")
-                return cls(Line([text for text in given if not text.startswith(ours)]), None)
-        except Exception as error:  # a YAML parser may raise anything
-            raise ConfigError(f"{path}: is damaged ({' '.join(str(error).split())}).") from error
-        return None
 
 
 class Sweep:
@@ -285,20 +187,6 @@ def take_options(arguments: Sequence[str]) -> list[str]:
     return record.line.arguments(folder)
 
 
-def earlier_jobs(folder: Path) -> list[Job] | None:
-    """The jobs of the sweep in ``folder``, if this process was given its line again; ``None`` if there is no sweep.
-
-    Raises:
-        ConfigError: the sweep there is another.
-    """
-    record = Record.read(folder)
-    if record is None or record.jobs is None:
-        return None
-    if record.line != Line.given():
-        raise ConfigError(f"{FOLDER}: {folder} holds another sweep already; name a new folder.")
-    return record.jobs
-
-
 def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
     """The overrides of each job of a sweep over lists of values."""
     choices = dict[str, list[str]]()  # the last one given counts
@@ -371,8 +259,3 @@ def _row(job: Job, found: Outcome, shared: set[str]) -> tuple[str, ...]:
         "" if seconds is None else f"{seconds / 60:.1f}",
         "" if mean is None else f"{mean:.2f}",
     )
-
-
-def quoted(text: str) -> str:
-    """``text`` as the value of an override, whatever signs it has."""
-    return "'" + re.sub(r"(\\*)'", r"\1\1\'", text) + "'"

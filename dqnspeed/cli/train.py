@@ -25,8 +25,8 @@ from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.hint import faster_line
 from dqnspeed.cli.schemas import CONF_DIR
-from dqnspeed.cli.sweep import SIGNALS as STOPPING
 from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
+from dqnspeed.cli.sweep_record import SIGNALS as STOPPING
 from dqnspeed.config import changes
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec

@@ -26,7 +26,8 @@ from omegaconf import DictConfig, OmegaConf
 from dqnspeed import envs
 from dqnspeed.cli import compose, dry_run, study
 from dqnspeed.cli import sweep as sweeps
-from dqnspeed.cli.sweep import Job, Line, Record, Sweep, outcome, take_options
+from dqnspeed.cli.sweep import Sweep, take_options
+from dqnspeed.cli.sweep_record import SIGNALS, Job, Line, Record, outcome
 from dqnspeed.config.options import ConfigError
 
 FEW = [*TOY, "stop.max_steps=150", "tracking.report_every_s=0.05"]
@@ -296,4 +297,4 @@ def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -
         assert run.wait(timeout=120) == 128 + signal.SIGINT
     found = summaries(folder)
     assert set(found) == {"0", "1"}
-    assert all(one["stopped_by"] in sweeps.SIGNALS and one["benchmark"] is False for one in found.values())
+    assert all(one["stopped_by"] in SIGNALS and one["benchmark"] is False for one in found.values())
