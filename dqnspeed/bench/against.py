@@ -23,11 +23,11 @@ from rich.text import Text
 from dqnspeed.bench import compare
 from dqnspeed.bench import result as results
 from dqnspeed.bench.compare import Change
-from dqnspeed.bench.measuring import Measuring, estimate
-from dqnspeed.bench.pairs import Pace
+from dqnspeed.bench.measuring import OF_REFERENCE, Measuring, estimate
+from dqnspeed.bench.pairs import Pace, check_statistics
 from dqnspeed.bench.plan import Made, Piece, Plan
 from dqnspeed.bench.progress import Bar, shown
-from dqnspeed.bench.result import Disturbances, Result
+from dqnspeed.bench.result import Disturbances, Measurement, Result
 from dqnspeed.bench.show import console_of_any_width
 from dqnspeed.bench.subject import Program
 from dqnspeed.cli.app import run_app
@@ -64,6 +64,7 @@ def _main() -> None:
     options, overrides = COMMAND_LINE.read(sys.argv[1:])
     if options.out is not None and (Path(options.out).exists() or not Path(options.out).absolute().parent.is_dir()):
         raise ConfigError(f"out={options.out}: must be a new file in a folder that is there.")
+    check_statistics()
     source = source_of(options.base)
     plan = Plan(overrides, options.seed)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left behind
@@ -134,7 +135,12 @@ def _measure(measuring: Measuring, pieces: Sequence[tuple[Piece, Piece]]) -> Non
 
 def changes_in(result: Result) -> list[Change]:
     """The rows of a result as changes of their reference."""
-    return [Change(dataclasses.replace(row, value=row.reference), row, row.ratio) for row in result.measurements]
+
+    def before(row: Measurement) -> Measurement:
+        error = row.error if (row.error or "").startswith(OF_REFERENCE) else None
+        return dataclasses.replace(row, value=row.reference, error=error)
+
+    return [Change(before(row), row, row.ratio) for row in result.measurements]
 
 
 def _tell(changes: Sequence[Change], result: Result) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,11 +13,14 @@ from datetime import datetime
 from pathlib import Path
 
 from dqnspeed.bench import result as results
+from dqnspeed.bench.pairs import check_statistics
+from dqnspeed.bench.plan import BASELINE
 from dqnspeed.bench.progress import Bar, shown
 from dqnspeed.bench.recommend import ALLOWED
 from dqnspeed.bench.result import Result
 from dqnspeed.bench.suites import SUITES, Suite
 from dqnspeed.cli.app import run_app
+from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.hint import BENCH
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config import changes
@@ -62,8 +65,7 @@ def _main() -> None:
     if options.fail_below is not None:
         raise ConfigError(f"fail_below={options.fail_below:g}: belongs to compare=OLD.json NEW.json.")
     allowed = _allowed(options.allow)
-    if importlib.util.find_spec("scipy") is None:
-        raise ConfigError("the bench needs scipy; pip install 'dqnspeed[bench]' brings it.")
+    check_statistics()
     if options.resume is not None:
         return _resume(Path(options.resume), options, arguments, allowed)
     return _measure(options, overrides, allowed)
@@ -83,11 +85,16 @@ def _measure(options: BenchConfig, overrides: Sequence[str], allowed: Sequence[s
     folder = _new_folder(options.out)
     with locked_folder(folder, resumed=False):
         device = machine.pick_device(suite.plan.reference.device)
-        _run(suite, folder, options.peers, allowed, Result(
+        result = Result(
             command=shlex.join(["python", "-m", "dqnspeed.bench", *sys.argv[1:]]), started=results.now(),
             suite=options.suite, env=suite.plan.reference.env.id, seed=options.seed, overrides=list(overrides),
             machine=machine.describe(device), versions=machine.versions(), commit=machine.git_commit(),
-        ))  # fmt: skip
+        )  # fmt: skip
+        try:
+            _run(suite, folder, options.peers, allowed, result)
+        finally:
+            if not (folder / results.FILE).exists():  # it could not be written
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowed: Sequence[str]) -> None:
@@ -111,14 +118,15 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowe
                 f"resume={folder}: was measured on another machine ({key} is {earlier.machine.get(key)} there and "
                 f"{here[key]} here)."
             )
-    commit = machine.git_commit()
-    if earlier.commit != commit:
-        print(
-            f"dqnspeed: resume={folder}: was begun at commit {earlier.commit}, and this is {commit}.", file=sys.stderr
-        )
+    now = {"commit": machine.git_commit(), **machine.versions()}
+    for name, before in {"commit": earlier.commit, **earlier.versions}.items():
+        if now.get(name) != before:
+            print(f"dqnspeed: resume={folder}: was begun with {name} {before}, and here it is {now.get(name)}.",
+                  file=sys.stderr)  # fmt: skip
     with locked_folder(folder, resumed=True):
         whole = [one for one in earlier.measurements if one.error is None]  # what failed is tried again
-        _run(suite, folder, options.peers, allowed, dataclasses.replace(earlier, measurements=whole, complete=False))
+        begun = dataclasses.replace(earlier, measurements=whole, complete=False, ended=None)
+        _run(suite, folder, options.peers, allowed, begun)
 
 
 def _run(suite: Suite, folder: Path, peers: bool, allowed: Sequence[str], result: Result) -> None:
@@ -134,6 +142,9 @@ def _run(suite: Suite, folder: Path, peers: bool, allowed: Sequence[str], result
             _tell(results.read(folder), folder)
             raise
     _tell(result, folder)
+    baseline = result.find("rungs", BASELINE)
+    if baseline is not None and baseline.error:
+        raise RunError(f"the baseline could not be measured, and so no line is recommended: {baseline.error}")
 
 
 def _tell(result: Result, folder: Path) -> None:

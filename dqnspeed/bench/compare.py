@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dqnspeed.bench import result as results
-from dqnspeed.bench.pairs import RESAMPLES
+from dqnspeed.bench.pairs import RESAMPLES, check_statistics
 from dqnspeed.bench.result import Interval, Measurement, Result
 from dqnspeed.bench.rows import NOISE, Column, label, number, times
 from dqnspeed.bench.show import console_of_any_width, tabulate
@@ -65,8 +64,7 @@ def command(old: Path, new: Path, fail_below: float | None, console: Console | N
         ConfigError: one cannot be read, or they have nothing in common.
         RunError: pieces fell below ``fail_below`` times their speed; all is printed.
     """
-    if importlib.util.find_spec("scipy") is None:
-        raise ConfigError(f"compare={old}: needs scipy; pip install 'dqnspeed[bench]' brings it.")
+    check_statistics()
     try:
         before, after = results.read(old), results.read(new)
     except DamagedError as error:

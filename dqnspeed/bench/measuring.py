@@ -16,12 +16,14 @@ from dqnspeed.bench.plan import Bound, Piece
 from dqnspeed.bench.progress import Bar
 from dqnspeed.bench.result import Floor, Measurement, Pair, Result
 from dqnspeed.bench.subject import Speeds, Subject, SubjectError, running
+from dqnspeed.bench.work import PARTS
 from dqnspeed.cli.errors import RunError
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import KINDS
 
 START_S = 4.0  # estimate of what a process takes until it is ready
 FLOORS = "floors"
+OF_REFERENCE = "its reference, "  # what the error of a row begins with that failed by its reference
 
 
 class Measuring:
@@ -34,7 +36,6 @@ class Measuring:
         self.result, self.bar = result, bar
         self._path = path
         self._reference: tuple[Piece, Subject] | None = None
-        self.speeds: dict[tuple[str, str], Speeds] = {}  # medians of all that a piece counts, by group and name
 
     def __enter__(self) -> Measuring:
         return self
@@ -59,13 +60,12 @@ class Measuring:
 
     def measure(self, piece: Piece, pace: Pace, reference: Piece | None = None) -> Measurement:
         """The row of ``piece``, measured unless the result has it; one that fails is a row that says why."""
-        seconds = estimate(pace, reference is not None)
         found = self.result.find(piece.group, piece.name)
         if found is None:
             self.bar.begin(f"{piece.group}: {piece.name}")
             found = self._measured(piece, pace, reference)
             self.add(found)
-        self.bar.remaining.advance(seconds)
+            self.bar.remaining.advance(estimate(pace, reference is not None))
         return found
 
     def end_reference(self) -> None:
@@ -88,16 +88,16 @@ class Measuring:
                 if reference is None and piece.copies == 1:
                     candidate = [self._started(piece)]  # which may be the reference of what comes next
                 else:
-                    candidate = [resources.enter_context(running(made.program)) for _ in range(piece.copies)]
+                    candidate = resources.enter_context(running(*[made.program] * piece.copies))
                 turns = list(take_turns(before, candidate, pace, judged))
         except (ConfigError, SubjectError, OSError) as error:  # OSError: no process or no file for what it says
             return dataclasses.replace(row, error=self._reason(error, piece))
         medians = median_speeds([value for _, value in turns])
-        self.speeds[piece.group, piece.name] = medians
         pairs: list[Pair] = [[one[piece.counted] if one else None, value[piece.counted]] for one, value in turns]
         updates = medians.get(UPDATES) if piece.counted != UPDATES else None
         floor = self._floor(made.bound, medians, piece.counted)
-        return with_pairs(dataclasses.replace(row, updates=updates, floor=floor), pairs)
+        parts = {part: medians[part] for part in PARTS if part in medians}
+        return with_pairs(dataclasses.replace(row, updates=updates, floor=floor, parts=parts), pairs)
 
     def _started(self, piece: Piece) -> Subject:
         if self._reference is None or self._reference[0] != piece:
@@ -112,16 +112,16 @@ class Measuring:
         if self._reference and isinstance(error, SubjectError) and error.subject is self._reference[1]:
             reference = self._reference[0]
             self.end_reference()
-            return sentence if reference == piece else f"its reference, {reference.name}: {sentence}"
+            return sentence if reference == piece else f"{OF_REFERENCE}{reference.name}: {sentence}"
         return sentence
 
     def _floor(self, bound: Bound | None, speeds: Speeds, counted: str) -> Floor | None:
-        """The share of the best slice of a floor, of which more cannot be reached unless it was disturbed."""
+        """The share of the best slice of a floor; above 1 if that was disturbed."""
         floor = bound and self.result.find(FLOORS, bound.name)
         best = max((value for _, value in floor.pairs if value), default=0.0) if floor else 0.0
         if not bound or not best or not speeds.get(bound.counted):
             return None
-        share = min(1.0, speeds[bound.counted] * bound.each / best)
+        share = speeds[bound.counted] * bound.each / best
         return Floor(f"the {bound.name}", speeds[counted] / share, share)
 
 

@@ -70,7 +70,8 @@ def _measured(result: Result) -> Iterator[str]:
     where = [here.get("cpu"), f"{here.get('cores')} cores", f"{here.get('memory_gib')} GiB", here.get("gpu")]
     yield from ("## How this was measured", "")
     yield f"{', '.join(filter(None, where))}; {here.get('platform')}."
-    yield f"{result.env}, seed {result.seed}, `suite={result.suite}`, from {result.started} to {result.ended}, by"
+    until = result.ended or "an interruption"
+    yield f"{result.env}, seed {result.seed}, `suite={result.suite}`, from {result.started} to {until}, by"
     yield from ("", *_command(result.command))
     versions = ", ".join(f"{package} {version}" for package, version in result.versions.items())
     yield from (f"With {versions}; commit {result.commit or 'unknown'}.", "")

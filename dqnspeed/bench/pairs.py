@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dqnspeed.bench.result import Interval
 from dqnspeed.bench.subject import Speeds, Subject, speeds_of
+from dqnspeed.config.options import ConfigError
 
 RESAMPLES = 9999
+
+
+def check_statistics() -> None:
+    """Raise :class:`ConfigError` if what estimates intervals is not installed."""
+    if importlib.util.find_spec("scipy") is None:
+        raise ConfigError("the bench needs scipy; pip install 'dqnspeed[bench]' brings it.")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Other libraries, run as their documentation says, with the learner's work of the training that they stand beside.
 
-That is the game, batch, ratio of steps and updates, replay and learning rate; network and wrappers are those of DQN on
-Atari (Mnih et al., 2015), which each library brings itself. Libraries are imported in the measured process alone.
+That is the game, batch, ratio of steps and updates, replay, learning rate and last epsilon; network and wrappers are
+those of DQN on Atari (Mnih et al., 2015), which each library brings itself. Libraries are imported in the measured
+process alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.bench.plan import Made, Piece, Plan
@@ -20,11 +21,15 @@ from dqnspeed.bench.subject import Program
 from dqnspeed.bench.work import Work
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
+from dqnspeed.system import machine
 
 INSTALL = "pip install 'dqnspeed[peers]' brings it"
 GROUP = "peers"
 WARM_UPDATES = 4  # before the first event
 FOREVER = 10**9  # agent steps
+# Groups and keys that hold for peers too, or that they bring by themselves.
+SHARED = {"env", "seed", "device", "execution", "algo.batch_size", "algo.steps_per_update", "algo.learning_starts",
+          "algo.gamma", "optimizer.lr", "replay.capacity"}  # fmt: skip
 
 
 def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:
@@ -39,8 +44,9 @@ def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:
     model = DQN(
         "CnnPolicy", _stable_baselines3_games(work, games), buffer_size=work.run.replay.capacity, gamma=algo.gamma,
         learning_rate=work.run.optimizer.lr, batch_size=algo.batch_size, learning_starts=algo.learning_starts,
-        target_update_interval=1000, train_freq=algo.steps_per_update, gradient_steps=games, exploration_fraction=0.1,
-        exploration_final_eps=0.01, seed=work.run.seed, device=work.run.device,
+        target_update_interval=1000, train_freq=algo.steps_per_update, gradient_steps=games,
+        exploration_initial_eps=_epsilon(work), exploration_final_eps=_epsilon(work), seed=work.run.seed,
+        device=work.run.device,
     )  # fmt: skip
     _count_stable_baselines3(model, counter, batches=1)
 
@@ -61,6 +67,10 @@ def stable_baselines3_ppo(work: Work, counter: Counter) -> None:
         seed=work.run.seed, device=work.run.device,
     )  # fmt: skip
     _count_stable_baselines3(model, counter, batches=games * steps // size)
+
+
+def _epsilon(work: Work) -> float:
+    return float(cast("Any", work.run.exploration).start)
 
 
 def _stable_baselines3_games(work: Work, games: int) -> Any:
@@ -102,7 +112,7 @@ def torchrl_dqn(work: Work, counter: Counter) -> None:
     from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
     from torchrl.objectives import DQNLoss, HardUpdate
 
-    run, steps = work.run, 400
+    run, steps, device = work.run, 400, machine.pick_device(work.run.device)
     algo: Any = run.algo
     torch.manual_seed(run.seed)
 
@@ -125,16 +135,20 @@ def torchrl_dqn(work: Work, counter: Counter) -> None:
         Scale(),
         convolutions,
         MLP(in_features=3136, out_features=env.action_spec.space.n, num_cells=[512], activation_class=torch.nn.ReLU),
-    )
-    network(torch.zeros(1, 4, 84, 84))  # lazy modules
-    actor = QValueActor(network, spec=Composite(action=env.action_spec), in_keys=["observation"])
-    greedy = EGreedyModule(spec=actor.spec, annealing_num_steps=1_000_000, eps_init=1.0, eps_end=0.01)
+    ).to(device)
+    network(torch.zeros(1, 4, 84, 84, device=device))  # lazy modules
+    actor = QValueActor(network, spec=Composite(action=env.action_spec), in_keys=["observation"]).to(device)
+    greedy = EGreedyModule(spec=actor.spec, annealing_num_steps=1, eps_init=_epsilon(work), eps_end=_epsilon(work))
+    greedy.to(device)
     collector = Collector(
         make_game,
         TensorDictSequential(actor, greedy),
         frames_per_batch=steps,
         total_frames=FOREVER,
         init_random_frames=algo.learning_starts,
+        policy_device=device,
+        env_device="cpu",
+        storing_device="cpu",
     )
     storage = LazyTensorStorage(run.replay.capacity)
     replay = TensorDictReplayBuffer(storage=storage, batch_size=algo.batch_size)
@@ -151,7 +165,7 @@ def torchrl_dqn(work: Work, counter: Counter) -> None:
             continue
         for _ in range(steps // algo.steps_per_update):
             optimizer.zero_grad()
-            loss(replay.sample())["loss"].backward()
+            loss(replay.sample().to(device))["loss"].backward()
             torch.nn.utils.clip_grad_norm_(loss.parameters(), 10)
             optimizer.step()
             target.step()
@@ -183,9 +197,13 @@ TRAININGS = {peer.train.__name__: peer.train for peer in PEERS}
 
 
 def check(plan: Plan) -> None:
-    """Raise :class:`ConfigError` unless there is a peer to measure here."""
-    if not plan.is_atari:
-        raise ConfigError(f"peers=true: they are run on Atari games, and env.id={plan.reference.env.id} is none.")
+    """Raise :class:`ConfigError` unless there is a peer to measure here, at the work of the reference."""
+    env = plan.reference.env.id
+    if not plan.is_atari or "NoFrameskip" not in env:
+        raise ConfigError(f"peers=true: they are run on games such as PongNoFrameskip-v4, and env.id={env} is none.")
+    for key in sorted(changes.keys_of(plan.overrides)):
+        if key not in SHARED and key.partition(".")[0] not in SHARED:
+            raise ConfigError(f"peers=true: {key} would change our side alone; leave it out.")
     if not any(map(_version, {peer.package for peer in PEERS})):
         raise ConfigError(f"peers=true: needs other libraries; {INSTALL.replace('it', 'them')}.")
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import hydra
 import PIL
@@ -19,13 +20,13 @@ from dqnspeed.cli.errors import as_config_error
 from dqnspeed.cli.preflight import check_run
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.games import atari_game
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.system import machine
 
-# The work of the learner that every training does: what is compared is engineering.
-WORK = ("algo.batch_size=32", "algo.steps_per_update=4", "algo.learning_starts=500")
+STARTS = "algo.learning_starts=500"  # of trainings whose warm-up is not measured
 ALONE = (
     "tracking=local", "tracking.progress=off", "checkpoint=none", "stop.on=train", "stop.reward_bound=null",
     "stop.max_steps=null", "stop.max_minutes=null", "eval.every_steps=null",
@@ -81,12 +82,17 @@ class Piece:
 class Plan:
     """Composes what a suite measures.
 
+    Every training does the learner's work of the reference, in updates of one size at one ratio of updates and steps,
+    and explores as the reference does at last, when almost every action takes the network: what is compared is
+    engineering.
+
     Args:
         overrides: of ``dqnspeed.train``, for everything that is measured.
         full: all choices, those that take long too.
 
     Attributes:
-        reference: the baseline at equal work; ``spec``: its shapes.
+        reference: the baseline; ``spec``: its shapes.
+        ratio: samples trained on for each agent step.
 
     Raises:
         ConfigError: the reference cannot be trained here.
@@ -95,30 +101,45 @@ class Plan:
     def __init__(self, overrides: Sequence[str], seed: int, full: bool = False):
         self.overrides, self.seed, self.full = list(overrides), seed, full
         self._composed: dict[tuple[str, ...], tuple[RunConfig, EnvSpec]] = {}
-        with own_hydra(), as_config_error(self.overrides):
-            run = from_hydra(hydra.compose("config", overrides=self.overrides))
+        run = self._composed_of(self.overrides)
         if not run.has_replay:
             raise ConfigError(
                 f"algo={run.algo.name}: has no replay, and the bench compares trainings that do the same updates for "
                 f"the same steps; use algo=dqn."
             )
+        algo, start = cast("Any", run.algo), getattr(typed(run.exploration, Exploration).settled(), "start", None)
+        self.ratio = algo.batch_size / algo.steps_per_update
+        self._work = [*_work_of(run), *self._held(run)]
+        self._pinned = [*self._work, *([] if start is None else [f"exploration.start={start:g}"])]
         self.reference, self.spec = self.compose()
 
     def lines(self, *overrides: str) -> list[str]:
-        """All overrides of a training at equal work; of one key the last counts, and those of the user before ours."""
-        named = changes.keys_of(self.overrides)
-        ours = [line for line in WORK if not changes.keys_of([line]) & named]
-        every = [*self.overrides, *ours, f"seed={self.seed}", *ALONE, *overrides]
+        """All overrides of a training at equal work; of one key the last counts."""
+        starts = [] if changes.keys_of([STARTS]) & changes.keys_of(self.overrides) else [STARTS]
+        every = [*self.overrides, *starts, *self._pinned, f"seed={self.seed}", *ALONE, *overrides]
         return list({line.partition("=")[0]: line for line in every}.values())
+
+    def to_paste(self, *overrides: str) -> list[str]:
+        """The user's overrides with ``overrides``, and with the work of the reference where they would change it."""
+        run = self._composed_of([*self.overrides, *overrides])
+        missing = [line for line in self._work if line not in _work_of(run)]
+        return [*self.overrides, *overrides, *missing]
 
     def compose(self, *overrides: str) -> tuple[RunConfig, EnvSpec]:
         """A training at equal work, checked; raises :class:`ConfigError`."""
         lines = self.lines(*overrides)
         if tuple(lines) not in self._composed:
-            with own_hydra(), as_config_error(lines):
-                run = from_hydra(hydra.compose("config", overrides=lines))
-                self._composed[tuple(lines)] = run, check_run(run)
+            run = self._composed_of(lines)
+            self._composed[tuple(lines)] = run, check_run(run)
         return self._composed[tuple(lines)]
+
+    def _composed_of(self, lines: list[str]) -> RunConfig:
+        with own_hydra(), as_config_error(lines):
+            return from_hydra(hydra.compose("config", overrides=lines))
+
+    def _held(self, run: RunConfig) -> list[str]:
+        """What holds actor processes to the ratio of steps and updates, if ``run`` has such that are free of it."""
+        return [f"parallelism.replay_ratio={self.ratio:g}"] if run.replay_ratio is None else []
 
     @property
     def is_atari(self) -> bool:
@@ -137,9 +158,7 @@ class Plan:
         """A whole training at equal work, whose actor processes are held to the same ratio of steps and updates."""
 
         def make() -> Made:
-            held = overrides
-            if self.compose(*held)[0].replay_ratio is None:
-                held = (*held, f"parallelism.replay_ratio={self.reference.replay_ratio:g}")
+            held = (*overrides, *self._held(self.compose(*overrides)[0]))
             run, spec = self.compose(*held)
             bound = Bound(_product(run), work.FLOP)
             return Made(_program("training", run, spec), held, self.kinds(held), bound)
@@ -222,11 +241,12 @@ class Plan:
 
     def _resizers(self) -> Iterator[tuple[Piece, Piece | None]]:
         pillow = "Pillow-SIMD" if ".post" in PIL.__version__ else "Pillow"
-        first = self._piece("resize", "cv2, area", "resize", work.IMAGES)
+        ours = ("wrappers.resizer=cv2", "wrappers.interpolation=area")
+        first = self._piece("resize", "cv2, area", "resize", work.IMAGES, beside=ours)
         yield first, None
         for name, filtered in (("area", "area"), ("bicubic", "bicubic")):
             overrides = ("wrappers.resizer=pillow", f"wrappers.interpolation={filtered}")
-            yield self._piece("resize", f"{pillow}, {name}", "resize", work.IMAGES, *overrides), first
+            yield self._piece("resize", f"{pillow}, {name}", "resize", work.IMAGES, *overrides, beside=ours), first
 
     def _updates(self) -> Iterator[tuple[Piece, Piece | None]]:
         axes = self.axes()
@@ -236,7 +256,7 @@ class Plan:
             first = self._update(f"batch {size}", size)
             yield first, None
             choices = [*axes.get("execution", []), *axes.get("threads", [])]
-            for choice in choices if size == 32 or self.full else [("execution=lean",)]:
+            for choice in choices if size == 32 or self.full else choices[:1]:
                 yield self._update(f"batch {size} {' '.join(choice)}", size, *choice), first
 
     def _update(self, name: str, size: int, *overrides: str) -> Piece:
@@ -255,6 +275,11 @@ class Plan:
             return Made(_program(piece, run, spec, size), overrides, self.kinds(overrides, beside), own)
 
         return Piece(group, name, f"{counted}/s", counted, make, copies)
+
+
+def _work_of(run: RunConfig) -> list[str]:
+    algo: Any = run.algo  # one that learns from a replay
+    return [f"algo.batch_size={algo.batch_size}", f"algo.steps_per_update={algo.steps_per_update}"]
 
 
 def _product(run: RunConfig) -> str:

@@ -20,10 +20,6 @@ class Remaining:
     def share(self) -> float:
         return min(1.0, self._done / self._total) if self._total else 1.0
 
-    def add(self, seconds: float) -> None:
-        """More is to be done than was known."""
-        self._total += seconds
-
     def advance(self, seconds: float) -> None:
         """What was estimated at so many seconds is done."""
         self._done += seconds

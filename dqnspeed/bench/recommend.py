@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -21,17 +20,17 @@ from omegaconf import OmegaConf
 
 from dqnspeed.bench.measuring import severest
 from dqnspeed.bench.pairs import interval
-from dqnspeed.bench.plan import WORK, Plan
+from dqnspeed.bench.plan import Plan
 from dqnspeed.bench.result import Interval, Measurement, Pair, Recommendation, Result, ToSolve
 from dqnspeed.cli.compose import from_hydra, own_hydra
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import changes
 from dqnspeed.config.schema import KINDS
+from dqnspeed.system import shell
 from dqnspeed.tracking.run_folder import DamagedError, read_summary
 
 SAFE = (changes.EXACT, changes.EQUIVALENT)
 ALLOWED = {"task": changes.TASK, "algorithm": changes.ALGORITHM}  # what allow= takes
-TRAIN = "python -m dqnspeed.train"
 PARTS = ("wrappers", "execution", "threads")  # axes that are exact or equivalent
 TOGETHER = 6  # rungs that :func:`tried` tries at most beside those of the axes
 Measure = Callable[[Sequence[str]], Measurement]
@@ -82,8 +81,7 @@ def chosen(plan: Plan, result: Result, allowed: Collection[str]) -> Measurement 
 def recommendation(plan: Plan, row: Measurement, expected: Interval) -> Recommendation:
     """``row`` as a line to paste, with the kind of each of its parts."""
     own = list(row.overrides)
-    work = [line for line in WORK[:2] if changes.keys_of(["num_envs=1"]) & changes.keys_of(own)]
-    line = " ".join([TRAIN, *map(shlex.quote, [*plan.overrides, *own, *work])])
+    line = shell.command("train", *plan.to_paste(*own))
     kinds = {override: severest(_kinds(plan, override)) for override in own}
     return Recommendation(own, line, kinds, expected)
 
@@ -95,7 +93,7 @@ def _kinds(plan: Plan, override: str) -> list[str]:
 
 
 def nothing(plan: Plan) -> Recommendation:
-    line = " ".join([TRAIN, *map(shlex.quote, plan.overrides)])
+    line = shell.command("train", *plan.overrides)
     sentence = "Nothing that was allowed is faster than the baseline beyond noise."
     return Recommendation([], line, {}, Interval(1.0, 1.0, 1.0), sentence=sentence)
 
@@ -167,9 +165,9 @@ def to_solve(plan: Plan) -> ToSolve | None:
         with own_hydra():
             run = from_hydra(hydra.compose("config", overrides=[f"experiment={name}"]))
         if run.env.id == plan.reference.env.id:
-            return ToSolve(f"{TRAIN} experiment={name}", f"usually takes {usual}")
+            return ToSolve(shell.command("train", f"experiment={name}"), f"usually takes {usual}")
     recipe = plan.reference.env.recipe
-    return ToSolve(f"{TRAIN} {recipe}", "has numbers for this game") if recipe else None
+    return ToSolve(shell.command("train", *recipe.split()), "has numbers for this game") if recipe else None
 
 
 def _usual() -> dict[str, str]:

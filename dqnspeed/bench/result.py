@@ -43,7 +43,7 @@ class Floor:
 
     what: str  # part of a sentence: "ALE's raw frames on these cores"
     most: float  # in the unit of the measurement
-    share: float  # 0 to 1: value / most
+    share: float  # value / most
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Measurement:
     ratio: Interval | None = None  # value / reference of neighbours
     updates: float | None = None  # updates/s, where there are any
     floor: Floor | None = None
+    parts: dict[str, float] = field(default_factory=dict)  # of a training, the share of the time that each part takes
     error: str | None = None  # one sentence on why it could not be measured
     version: str | None = None  # of a peer
 

@@ -116,14 +116,16 @@ class Subject:
 
 
 @contextlib.contextmanager
-def running(program: Program) -> Iterator[Subject]:
-    """A subject that is ready, and ends with the block; raises :class:`SubjectError`."""
-    subject = Subject(program)
-    try:
-        subject.await_ready()
-        yield subject
-    finally:
-        subject.end()
+def running(*programs: Program) -> Iterator[list[Subject]]:
+    """Subjects that are ready, and end with the block; raises :class:`SubjectError`."""
+    with contextlib.ExitStack() as resources:
+        subjects = list[Subject]()
+        for program in programs:
+            subjects.append(Subject(program))
+            resources.callback(subjects[-1].end)
+        for subject in subjects:
+            subject.await_ready()
+        yield subjects
 
 
 def speeds_of(subjects: Sequence[Subject], settle_s: float, slice_s: float) -> Speeds:

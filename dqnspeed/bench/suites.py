@@ -25,20 +25,18 @@ from dqnspeed.bench.recommend import (
     tried,
 )
 from dqnspeed.bench.result import Disturbances, Measurement, Pair, Recommendation, Result
-from dqnspeed.bench.subject import Speeds
-from dqnspeed.bench.work import PARTS
 from dqnspeed.system.disturbances import LOOK_S, Watch
 
 SUITES = ("quick", "full", "micro")
-PIECES = Pace(settle_s=0.1, slice_s=0.4, least=4, most=6)
+PIECES = Pace(settle_s=0.1, slice_s=0.35, least=5, most=6)
 RUNGS = {
     "quick": Pace(settle_s=0.3, slice_s=1.0, least=5, most=5),
     "full": Pace(settle_s=0.3, slice_s=1.0, least=6, most=12),
 }
 FRESH = Pace(settle_s=0.3, slice_s=1.0, least=8, most=12)  # of the line that was chosen
-CHECK = {"quick": (3, 10.0), "full": (5, 20.0)}  # pairs of whole trainings, and the seconds that each trains
+CHECK = {"quick": (5, 5.0), "full": (6, 20.0)}  # pairs of whole trainings, and the seconds that each trains
 CHECK_START_S, CHECK_LIMIT_S = 7.0, 120.0  # what a whole training takes besides, and may take at most
-OTHERS = Pace(settle_s=0.0, slice_s=1.0, least=4, most=6)  # of peers, some of whose events take seconds
+OTHERS = Pace(settle_s=0.0, slice_s=1.0, least=5, most=6)  # of peers, some of whose events take seconds
 PEERS_S = 200.0  # what all peers take about
 NAMES = {
     "sampling": "drawing batches", "updating": "the learner's updates", "acting": "choosing actions",
@@ -142,9 +140,7 @@ class Suite:
         measuring.end_reference()
         if found.overrides:
             found = self._check(measuring, found)
-        work = (
-            f"All at a replay ratio of {plan.reference.replay_ratio:g}, in updates of {plan.reference.algo.batch_size}."
-        )
+        work = f"All at a replay ratio of {plan.ratio:g}, in updates of {plan.reference.algo.batch_size}."
         sentence = " ".join(filter(None, [found.sentence, more, work]))
         measuring.change(recommendation=dataclasses.replace(found, sentence=sentence))
 
@@ -156,7 +152,7 @@ class Suite:
         each = seconds + CHECK_START_S
         if row is None:
             pairs, error = list[Pair](), None
-            lines = [self.plan.lines(), self.plan.lines(*found.overrides)]
+            lines = [self.plan.lines(*self.plan.baseline().make().overrides), self.plan.lines(*found.overrides)]
             try:
                 for number in range(count):
                     measuring.bar.begin(f"check: whole trainings, pair {number + 1} of {count}")
@@ -179,18 +175,16 @@ class Suite:
         names = {"the baseline": ("rungs", BASELINE)}
         if found and found.overrides:
             names["the line"] = ("check", f"{' '.join(found.overrides)}, once more")
-        sentences = [
-            wall(who, measuring.speeds[key], measuring.result.find(*key))
-            for who, key in names.items() if key in measuring.speeds
-        ]  # fmt: skip
-        if sentences:
-            measuring.change(walls=sentences)
+        rows = {who: measuring.result.find(*key) for who, key in names.items()}
+        time = "the time" if self.plan.on_cpu else "the host's time, which also waits for the device"
+        measuring.change(walls=[wall(who, row, time) for who, row in rows.items() if row and row.parts])
 
 
-def wall(who: str, speeds: Speeds, row: Measurement | None) -> str:
+def wall(who: str, row: Measurement, time: str = "the time") -> str:
     """What takes most of the time of a training, and, of the learner, how near it is to what the cores can do."""
-    part = max(PARTS, key=lambda name: speeds[name])
-    sentence = f"{who}: {NAMES[part]} take{'' if part == 'updating' else 's'} {speeds[part]:.0%} of the time"
-    if part == "updating" and row is not None and row.floor is not None and speeds[part] > 0:
-        sentence += f", in which they reach {row.floor.share / speeds[part]:.0%} of {row.floor.what}"
+    part = max(row.parts, key=lambda name: row.parts[name])
+    share = row.parts[part]
+    sentence = f"{who}: {NAMES[part]} take{'' if part == 'updating' else 's'} {share:.0%} of {time}"
+    if part == "updating" and row.floor is not None and share > 0:
+        sentence += f", in which they reach {row.floor.share / share:.0%} of {row.floor.what}"
     return f"{sentence}."

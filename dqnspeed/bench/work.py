@@ -71,9 +71,9 @@ class CountedTraining(Training):
             self._counter.event(self._counts(updates))
 
     def _counts(self, updates: int) -> Mapping[str, float]:
-        # Where the ratio of steps and updates is held, actors may be some steps ahead, now more and now fewer.
-        per_step = self.run.updates_per_step
-        steps = self.progress.agent_steps if per_step is None else updates / per_step
+        # Actors may be some steps ahead, now more and now fewer.
+        assert self.run.updates_per_step is not None
+        steps = updates / self.run.updates_per_step
         seconds = {**self.progress.timer.seconds, **self.actors.seconds}
         parts = {part: seconds.get(part, 0.0) for part in PARTS}
         return {STEPS: steps, UPDATES: updates, FLOP: updates * self._flop, **parts}
@@ -202,6 +202,7 @@ def multiply(work: Work, counter: Counter) -> None:
     run = work.run
     set_threads(run)
     device = machine.pick_device(run.device)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32  # as convolutions multiply
     side, dtype = MATRIX.get(device.type, 8192), torch.bfloat16 if run.execution.precision == "bf16" else torch.float32
     left, right = (torch.rand(side, side, dtype=dtype, device=device) for _ in range(2))
     for count in _forever():

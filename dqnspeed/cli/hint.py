@@ -14,33 +14,39 @@ from dqnspeed.system import machine
 BENCH = "bench"  # where its results are, unless out= says otherwise
 FILE = "bench.json"
 OBVIOUS = 1.1  # gain from which a line is worth a hint
+BESIDE = {"env", "seed", "stop", "tracking", "checkpoint", "eval", "hydra"}  # groups that the speed does not depend on
 SAME = ("cpu", "gpu", "cores", "device")  # of the machine
 
 
 def faster_line(run: RunConfig, overrides: Sequence[str], here: Path = Path(BENCH)) -> str | None:
-    """A sentence on what the newest result for this machine and game recommends, if it is obviously faster and the
-    run chooses none of its parts by itself; else ``None``. A result that cannot be read is passed over."""
+    """A sentence on what the newest result for this machine, this game and these ``overrides`` recommends, if it is
+    obviously faster; else ``None``. A result that cannot be read is passed over."""
     if not run.has_replay:
         return None
+    own = _of_work(overrides)
     machine_here = machine.describe(machine.pick_device(run.device))
     for path in sorted(here.glob(f"*/{FILE}"), key=_written, reverse=True):
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             if found["env"] != run.env.id or any(found["machine"][key] != machine_here[key] for key in SAME):
                 continue
+            if _of_work([str(override) for override in found["overrides"]]) != own:
+                continue
             line = found["recommendation"]
-            parts, gain = [str(part) for part in line["overrides"]], line["expected"]
+            parts, gain = [str(part) for part in line["overrides"]], line["measured"] or line["expected"]
             low, median = float(gain["low"]), float(gain["median"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        if low < OBVIOUS or _groups(overrides) & {*_groups(parts), "algo", "experiment"}:
+        if low < OBVIOUS:
             return None
         return f"{' '.join(parts)} is {median:.2f} times as fast here ({path})."
     return None
 
 
-def _groups(overrides: Sequence[str]) -> set[str]:
-    return {key.partition(".")[0] for key in changes.keys_of(overrides)}
+def _of_work(overrides: Sequence[str]) -> set[str]:
+    """The overrides without those that the speed does not depend on, and without the game."""
+    named = ((override, next(iter(changes.keys_of([override])))) for override in overrides)
+    return {override for override, key in named if key.partition(".")[0] not in BESIDE}
 
 
 def _written(path: Path) -> float:

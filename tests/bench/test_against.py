@@ -74,6 +74,10 @@ def test_each_tree_runs_its_own_code(
     found = against.results.read(tmp_path / "out.json")
     assert found.complete and found.measurements[0].ratio is not None and found.measurements[0].ratio.high < 0.01
     assert against.changes_in(dataclasses.replace(found, measurements=[])) == []
+    for error, fell in {"the piece broke.": True, "its reference, HEAD: it broke.": False}.items():
+        broken = dataclasses.replace(found.measurements[0], pairs=[], value=None, ratio=None, error=error)
+        (change,) = against.changes_in(dataclasses.replace(found, measurements=[broken]))
+        assert change.fell_below(0.5) is fell
 
 
 def test_what_cannot_be_compared_is_refused_at_once(

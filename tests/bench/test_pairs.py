@@ -107,7 +107,7 @@ while True:
 
 
 def test_speeds_are_counted_from_event_to_event() -> None:
-    with running(program("counter.event({'done': done, 'tens': 10 * done})")) as one:
+    with running(program("counter.event({'done': done, 'tens': 10 * done})")) as [one]:
         for _ in range(3):
             found = speeds_of([one], 0.01, 0.03)
             assert found["tens"] == pytest.approx(10 * found["done"]) and found["done"] > 0
@@ -115,14 +115,14 @@ def test_speeds_are_counted_from_event_to_event() -> None:
 
 def test_processes_that_work_at_the_same_time_are_added_up() -> None:
     counting = program("counter.event({'done': done})")
-    with running(counting) as one, running(counting) as other:
+    with running(counting, counting) as [one, other]:
         together = speeds_of([one, other], 0.02, 0.2)["done"]
         assert together > 1.2 * speeds_of([one], 0.02, 0.2)["done"]
 
 
 def test_what_waits_does_nothing_nor_do_its_children() -> None:
     begin = "import subprocess; child = subprocess.Popen([sys.executable, '-c', 'while True: pass'])"
-    with running(program("counter.event({'done': done})", begin)) as waiting:
+    with running(program("counter.event({'done': done})", begin)) as [waiting]:
         [child] = psutil.Process(waiting.pid).children()
         await_status(child, psutil.STATUS_STOPPED)
         waiting.tell(subjects.GO)
@@ -159,7 +159,7 @@ def await_status(process: psutil.Process, status: str) -> None:
 def test_a_process_that_fails_says_why_and_is_ended(loop: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "END_S", 0.5 if "sleep" in loop else 10.0)
     begun = program(f"if done < 5:\n    counter.event({{'done': done}})\nelse:\n    {loop}")
-    with running(begun) as failing:
+    with running(begun) as [failing]:
         pid = failing.pid
         failing.tell(subjects.GO)
         time.sleep(0.1)

@@ -38,13 +38,22 @@ def test_peers_are_refused_at_once_where_there_are_none(nothing_installed: None)
         peers.check(Plan(TOY, 0))
 
 
+def test_what_would_change_our_side_alone_is_refused() -> None:
+    for override, sentence in {
+        "model=small": r"model would change our side alone", "num_envs=4": r"num_envs would change our side alone",
+        "env.id=ALE/Pong-v5": r"such as PongNoFrameskip-v4, and env.id=ALE/Pong-v5 is none",
+    }.items():  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"^peers=true: .*{sentence}"):
+            peers.check(Plan([override], 0))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.train.__name__)
 def test_a_library_does_the_work_of_the_training_beside_it(peer: peers.Peer) -> None:
     pytest.importorskip(peer.package.replace("-", "_"))
     plan = Plan(["algo.learning_starts=40"], 0)
     [piece] = [piece for piece in peers.pieces(plan) if piece.name == peer.name]
-    with running(piece.make().program) as subject:
+    with running(piece.make().program) as [subject]:
         found = speeds_of([subject], 0.0, 0.0)
     per_step = 16 / 1024 if "PPO" in peer.name else plan.reference.updates_per_step
     assert found[UPDATES] / found[STEPS] == pytest.approx(per_step)

@@ -25,12 +25,26 @@ pytestmark = pytest.mark.slow
 
 def test_every_training_does_the_same_work_and_the_users_numbers_win() -> None:
     run = toy().reference
-    assert (run.algo.batch_size, run.updates_per_step, run.algo.learning_starts, run.seed) == (32, 1 / 4, 40, 3)
+    assert (run.algo.batch_size, run.updates_per_step, run.algo.learning_starts, run.seed) == (32, 1, 40, 3)
     assert run.stop.reward_bound is run.stop.max_steps is run.stop.max_minutes is None and not run.checkpoint.final
     free = toy().rung("parallelism=process").make()
-    assert free.overrides == ("parallelism=process", "parallelism.replay_ratio=8")
-    assert pickle.loads(free.program.stdin).run.updates_per_step == 1 / 4
+    assert free.overrides == ("parallelism=process", "parallelism.replay_ratio=32")
+    assert pickle.loads(free.program.stdin).run.updates_per_step == 1
+    games = pickle.loads(toy().rung("num_envs=4").make().program.stdin).run
+    assert (games.algo.batch_size, games.updates_per_step) == (32, 1)
+    quarter = Plan([*toy().overrides, "parallelism=process", "algo.steps_per_update=4"], seed=0)
+    assert quarter.ratio == quarter.reference.replay_ratio == 8
     assert toy().lines("num_envs=4", "seed=7")[-1] == "num_envs=4" and "seed=7" in toy().lines("num_envs=4", "seed=7")
+
+
+def test_almost_every_action_takes_the_network() -> None:
+    assert toy().reference.exploration.start == toy().reference.exploration.final == 0.02
+    assert "exploration.start=0.02" in toy().lines()
+
+
+def test_a_line_to_paste_does_the_work_that_was_measured() -> None:
+    assert toy().to_paste("execution=lean") == [*toy().overrides, "execution=lean"]
+    assert toy().to_paste("num_envs=4")[-2:] == ["algo.batch_size=32", "algo.steps_per_update=1"]
 
 
 @pytest.mark.parametrize(
@@ -115,11 +129,11 @@ def test_the_arithmetic_of_an_update_is_that_of_its_layers() -> None:
 def test_a_training_that_waits_is_not_taken_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     piece = Plan([*TOY, "parallelism.timeout_s=1", "tracking.report_every_s=0.1"], seed=0).rung("parallelism=process")
-    with running(piece.make().program) as training:
+    with running(piece.make().program) as [training]:
         for _ in range(2):
             time.sleep(1.5)
             found = speeds_of([training], 0.1, 0.3)
-            assert found[STEPS] == pytest.approx(4 * found[UPDATES]) and found[UPDATES] > 0
+            assert found[STEPS] == pytest.approx(found[UPDATES]) and found[UPDATES] > 0
             assert all(found[part] >= 0 for part in work.PARTS)
 
 

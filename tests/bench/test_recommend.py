@@ -20,6 +20,7 @@ from dqnspeed.bench.recommend import (
 from dqnspeed.bench.result import Interval, Measurement, Result
 from dqnspeed.config.changes import ALGORITHM, EQUIVALENT, EXACT
 from dqnspeed.config.schema import KINDS
+from dqnspeed.system import shell
 
 BF16, LAST, THREADS, GAMES = (
     "execution.precision=bf16", "execution.channels_last=true", "execution.threads=1", "num_envs=4",
@@ -63,7 +64,7 @@ def test_every_part_of_a_line_has_its_kind_and_games_bring_their_work() -> None:
     row = Measurement("rungs", "", "agent steps/s", overrides=[BF16, THREADS, GAMES])
     found = recommendation(toy(), row, Interval(1.5, 1.4, 1.6))
     assert found.kinds == {BF16: EQUIVALENT, THREADS: EXACT, GAMES: ALGORITHM}
-    assert found.line.endswith(f"{BF16} {THREADS} {GAMES} algo.batch_size=32 algo.steps_per_update=4")
+    assert found.line.endswith(f"{BF16} {THREADS} {GAMES} algo.batch_size=32 algo.steps_per_update=1")
     assert "'model.hidden=[8]'" in found.line
 
 
@@ -96,7 +97,7 @@ def test_what_pays_alone_is_tried_together_and_with_each_way_to_share_the_work()
 
 def test_the_recipe_that_solves_the_game_soonest_is_named() -> None:
     found = to_solve(pong())
-    assert found is not None and found.line == "python -m dqnspeed.train experiment=speedrun"
+    assert found is not None and found.line == shell.command("train", "experiment=speedrun")
     assert to_solve(toy()) is None
     assert [usual_seconds(text) for text in ("223 to 493 s, over", "20 minutes, in", "4.6 h for", "long", None)] == [
         493, 1200, pytest.approx(16560), None, None,
