@@ -43,7 +43,7 @@ def train(
     benchmark: bool = True,
     prune: Prune | None = None,
 ) -> dict[str, Any]:
-    """Train one agent in ``folder`` and return its summary.
+    """Train one agent in ``folder`` and return its summary, with the ``signal`` that came if one did.
 
     Args:
         run: the checked configuration; ``spec``: the shapes of its environment.
@@ -77,6 +77,8 @@ def train(
             raise
         finally:
             summary = learning.close(error)
+    if signals.received is not None:
+        summary["signal"] = signals.received.name  # it may have come after the run had ended by itself
     return summary
 
 
@@ -193,4 +195,5 @@ class Training:
         if all(w.isfinite().all() for w in weights.values()):
             facts = {"agent_steps": self.progress.agent_steps, "return_mean": mean}
             state = {"learner": {"network": weights}, "progress": facts, "config": self.learning.plan.config}
-            self.checkpoints.save_best(state, mean, provisional)
+            if file := self.checkpoints.save_best(state, mean, provisional):
+                self.trackers.best(file, mean, self.progress.agent_steps, self.progress.clock.now())

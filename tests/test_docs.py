@@ -86,6 +86,9 @@ def check(command: str) -> list[RunConfig]:
         check_install(words[2:])
     elif words and words[0] == "cd":
         assert words[1] == "dqnspeed" or (ROOT / words[1]).is_dir(), command
+    elif words and words[0] in ("tensorboard", "wandb"):
+        assert importlib.util.find_spec(words[0])
+        assert all((ROOT / word).is_file() for word in words if word.endswith(".yaml")), command
     elif words[:3] == ["python", "-m", "pytest"]:
         assert (ROOT / words[3]).is_file(), command
     else:

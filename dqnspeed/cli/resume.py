@@ -31,6 +31,7 @@ from dqnspeed.tracking.run_folder import (
     RESUMED,
     SWEEP,
     DamagedError,
+    group_of,
     read_summary,
 )
 
@@ -78,7 +79,7 @@ def prepare(arguments: Sequence[str]) -> Resumption:
         earlier = _earlier_overrides(folder)
         if overrides:
             _save_overrides(overrides, plain, folder)
-    group = str(folder.parent) if (folder.parent / SWEEP).exists() else None
+    group = group_of(folder.parent) if (folder.parent / SWEEP).exists() else None
     return Resumption(folder, run, spec, plain, group, [*earlier, *overrides])
 
 

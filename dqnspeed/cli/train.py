@@ -35,7 +35,7 @@ from dqnspeed.runs.checkpoint import playable
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.tracking import FolderGoneError
-from dqnspeed.tracking.run_folder import holds_run
+from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
 
@@ -68,7 +68,7 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
     if holds_run(folder):
         job = resumed_job([f"{resuming.PREFIX}{_shown(folder)}"])
     else:
-        job = _composed(cfg, folder, str(hydra_config.sweep.dir))
+        job = _composed(cfg, folder, group_of(Path(hydra_config.sweep.dir)))
     alone, prune = is_alone(hydra_config.launcher), study.pruning(hydra_config)
     _train(dataclasses.replace(job, again=True, benchmark=alone, prune=prune))
 
@@ -98,8 +98,9 @@ def _resume() -> None:
 
 def _train(job: Job, flags: Sequence[str] = ()) -> None:
     summary = train_and_tell(job)
-    if summary["stopped_by"] in STOPPING:
-        stopped_by = signal.Signals[summary["stopped_by"]]
+    # Of a sweep, one that came after the job had ended by itself, too.
+    if summary["stopped_by"] in STOPPING or (job.group is not None and "signal" in summary):
+        stopped_by = signal.Signals[summary["signal"]]
         if job.again and sweep.is_elsewhere:
             sweep.ended_by = stopped_by
             return

@@ -59,9 +59,12 @@ class Checkpoints:
         better = mean > self._best if provisional == self._provisional else self._provisional
         return self._config.best and better and not math.isnan(mean)
 
-    def save_best(self, state: State, mean: float, provisional: bool = False) -> None:
-        if self._save("best", state):
-            self._best, self._provisional = mean, provisional
+    def save_best(self, state: State, mean: float, provisional: bool = False) -> Path | None:
+        """Save ``best``; returns its file, ``None`` if it could not be written."""
+        if not self._save("best", state):
+            return None
+        self._best, self._provisional = mean, provisional
+        return self._folder / f"best{SUFFIX}"
 
     def is_due(self) -> bool:
         """Whether it is time for a periodic checkpoint."""

@@ -20,8 +20,9 @@ from dqnspeed.tracking.files import (
     time_logged,
 )
 from dqnspeed.tracking.run_folder import EPISODES, EVALUATIONS, METRICS
-from dqnspeed.tracking.services import TensorBoard, WandB
+from dqnspeed.tracking.tensorboard import TensorBoard
 from dqnspeed.tracking.terminal import make_progress
+from dqnspeed.tracking.wandb import WandB
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def make_trackers(
     if run.tracking.tensorboard:
         services.append(("TensorBoard", lambda: TensorBoard(folder, config, name, resumed_at)))
     if run.tracking.wandb != "disabled":
-        services.append(("W&B", lambda: WandB(run.tracking, folder, config, name, group, resumed_at)))
+        services.append(("W&B", lambda: WandB(run, folder, config, name, group, resumed_at)))
     try:
         services += typed(run.tracking, Tracking).further(folder, config, name, resumed_at)
     except Exception as error:  # of somebody else's tracker

@@ -14,6 +14,9 @@ from dqnspeed.envs import Episode
 
 log = logging.getLogger(__name__)
 
+OF_A_GAME = ("episode/return", "episode/length")  # which services are sent with each game, not with reports
+OF_RECORDING = ("tracking", "checkpoint")  # groups of options that say how a run is recorded
+
 
 class Tracker:
     """Receives the events of a run; each method does nothing by default."""
@@ -29,6 +32,9 @@ class Tracker:
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         """Metrics of the last window, at agent step ``step`` after ``seconds`` of wall clock."""
+
+    def best(self, file: Path, mean: float, step: int, seconds: float) -> None:
+        """A checkpoint of the weights with the best ``mean`` return so far was saved in ``file``."""
 
     def close(self, summary: Mapping[str, Any]) -> None:
         """The run ended with this summary."""
@@ -48,6 +54,9 @@ class Trackers(Tracker):
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         self._each(lambda tracker: tracker.report(metrics, step, seconds))
+
+    def best(self, file: Path, mean: float, step: int, seconds: float) -> None:
+        self._each(lambda tracker: tracker.best(file, mean, step, seconds))
 
     def close(self, summary: Mapping[str, Any]) -> None:
         self._each(lambda tracker: tracker.close(summary))
@@ -82,3 +91,8 @@ class Tracking(TrackingConfig):
 @dataclass(frozen=True)
 class Standard(Tracking):
     """The usual trackers only."""
+
+
+def without_recording(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without the options that say how the run is recorded, for services that compare runs."""
+    return {group: options for group, options in config.items() if group not in OF_RECORDING}

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import shell
 
@@ -20,7 +22,8 @@ HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml
 RESUMED = f"{HYDRA}/resumed.yaml"  # the overrides that the run was resumed with
 CHECKPOINTS, VIDEOS = "checkpoints", "videos"
 PLAYED, TABLE = "play.json", "table.png"
-TENSORBOARD, WANDB_ID = "tensorboard", "wandb/id.txt"
+TENSORBOARD, WANDB = "tensorboard", "wandb"
+WANDB_ID = f"{WANDB}/id.txt"
 LOCK = ".lock"
 RUNS = ("outputs", "multirun")  # where runs are unless hydra.run.dir or hydra.sweep.dir says otherwise
 SWEEP = "multirun.yaml"  # above the folders of the runs of a sweep
@@ -41,6 +44,17 @@ class DamagedError(Exception):
 def holds_run(folder: Path) -> bool:
     """Whether a run has written there."""
     return (folder / METRICS).exists()
+
+
+def group_of(sweep: Path) -> str:
+    """The name of a sweep's runs together, which does not depend on the working folder."""
+    return "/".join(sweep.resolve().parts[-2:])
+
+
+def wandb_ids(folder: Path) -> list[str]:
+    """W&B's ids of a run: one, or if it was resumed offline one of each segment."""
+    names = [path.name for path in (folder / WANDB).glob("*run-*") if path.is_dir()]
+    return sorted({name.removeprefix("offline-").split("-", 2)[-1] for name in names})
 
 
 def newest_run(what: str, is_one: Callable[[Path], bool] = holds_run) -> Path:
@@ -79,6 +93,14 @@ def read_summary(folder: Path) -> Row:
     if not isinstance(summary, dict):
         raise DamagedError(f"{path}: is damaged (no summary).")
     return summary
+
+
+def read_overrides(folder: Path) -> list[str]:
+    """The overrides that a run was started with; empty if they cannot be read."""
+    with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
+        lines = yaml.safe_load((folder / HYDRA_OVERRIDES).read_text(encoding="utf-8"))
+        return [str(line) for line in lines] if isinstance(lines, list) else []
+    return []
 
 
 def read_metrics(folder: Path) -> tuple[list[Row], str]:

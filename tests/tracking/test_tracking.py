@@ -1,36 +1,23 @@
-"""What people see of a run: its name, its first and last lines, its progress, W&B."""
+"""What people see of a run: its name, its first and last lines, its progress."""
 
 from __future__ import annotations
 
-import json
 import re
-import socket
-import struct
-import subprocess
-import sys
-import threading
-import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rich
-from conftest import environment, make_run, make_toy
+from conftest import make_run, make_toy
 
 from dqnspeed.cli import compose, schemas
 from dqnspeed.config import changes
-from dqnspeed.envs import Episode
 from dqnspeed.system import machine
 from dqnspeed.tracking import make_trackers
 from dqnspeed.tracking.base import Tracking
-from dqnspeed.tracking.services import WandB, _exit_code
 from dqnspeed.tracking.terminal import Forecast, PlainProgress, RichProgress, Trend, opening, show
-
-WANDB_BLOCK = 32768  # bytes of its files, each written in such blocks as LevelDB does
 
 
 @pytest.mark.parametrize(
@@ -153,124 +140,6 @@ def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> 
     line = "baseline num_envs=2: 30 s  limit in 9:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
     assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  ratio 4.0\n"
     assert show({}, 1)[:2] == ["mean -", "loss -"]
-
-
-def records(path: Path) -> dict[str, list[Any]]:
-    """What a ``.wandb`` file holds so far, by kind: protocol buffers in the log format of LevelDB."""
-    from wandb.proto import wandb_internal_pb2
-
-    found = defaultdict[str, list[Any]](list)
-    data, position, record = path.read_bytes(), 7, b""
-    while position + 7 <= len(data):
-        if (rest := WANDB_BLOCK - position % WANDB_BLOCK) < 7:
-            position += rest
-            continue
-        _, length, kind = struct.unpack("<IHB", data[position : position + 7])
-        record += data[position + 7 : position + 7 + length]
-        position += 7 + length
-        if kind in (1, 4):  # whole, or the last part
-            whole = wandb_internal_pb2.Record.FromString(record)
-            kind_of_record = whole.WhichOneof("record_type")
-            found[kind_of_record].append(getattr(whole, kind_of_record))
-            record = b""
-    return dict(found)
-
-
-def test_a_run_whose_end_the_disk_refused_is_no_success_for_wandb() -> None:
-    assert _exit_code({"stopped_by": "max_steps", "not_written": []}) == 0
-    assert _exit_code({"stopped_by": "max_steps", "not_written": ["summary.json (No space left on device)"]}) == 1
-
-
-@pytest.mark.parametrize(("reason", "code"), [("error", 1), ("SIGTERM", 143), ("max_steps", 0)])
-def test_wandb_logs_a_game_once_and_ends_as_the_run_did(reason: str, code: int, tmp_path: Path) -> None:
-    tracking = make_toy("tracking.wandb=offline").tracking
-    tracker = WandB(tracking, tmp_path, {}, "baseline num_envs=2, seed 0", None, None)
-    for step in (10, 20):
-        tracker.episode(step // 10, Episode(0, float(step), 7), step, 1.0)
-        for later in (1, 2, 3):
-            tracker.report({"episode/return": step, "episode/length": 7, "train/loss": later}, step + later, 2.0)
-    tracker.close({"stopped_by": reason, "error": "ActorError: it died"})
-    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    deadline = time.monotonic() + 30  # a process of W&B's writes it
-    while "exit" not in (found := records(file)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert [run.display_name for run in found["run"]] == ["baseline num_envs=2, seed 0"]
-    rows = [{"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in h.item} for h in found["history"]]
-    assert [row["episode/return"] for row in rows if "episode/return" in row] == [10, 20]
-    assert [row["train/loss"] for row in rows if "train/loss" in row] == [1, 2, 3] * 2
-    assert [ended.exit_code for ended in found["exit"]] == [code]
-    values = {item.key: item.value_json for summary in found["summary"] for item in summary.update}
-    assert (json.loads(values["stopped_by"]), json.loads(values["error"])) == (reason, "ActorError: it died")
-
-
-class Refuses(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_response(401)
-        self.end_headers()
-        self.wfile.write(b'{"errors": [{"message": "not logged in"}]}')
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-TWO_JOBS = """
-import sys
-from pathlib import Path
-from conftest import make_toy
-from dqnspeed.tracking import make_trackers
-from dqnspeed.tracking.base import Tracking
-from dqnspeed.tracking.services import WandB
-for name in ("first", "second"):
-    folder = Path(sys.argv[1]) / name
-    folder.mkdir()
-    WandB(make_toy("tracking.wandb=online").tracking, folder, {}, name, None, None).close({"stopped_by": "max_steps"})
-"""
-
-
-@pytest.mark.parametrize("why", ["no answer from http", "returned error 401", "No API key configured"])
-def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline(why: str, tmp_path: Path) -> None:
-    """A server that takes connections and never says a word; one that refuses the key; and no key at all."""
-    asked = 0
-    if why.startswith("no answer"):
-        silent = socket.create_server(("127.0.0.1", 0))
-        port, kept = silent.getsockname()[1], []
-
-        def accept() -> None:
-            nonlocal asked
-            while True:
-                try:
-                    kept.append(silent.accept())
-                except OSError:
-                    return
-                asked += 1
-
-        threading.Thread(target=accept, daemon=True).start()
-        stop: Any = silent.close
-    else:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        port, stop = server.server_port, server.server_close
-    own = {"WANDB_BASE_URL": f"http://127.0.0.1:{port}", "HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
-    if not why.startswith("No API key"):
-        own["WANDB_API_KEY"] = "x" * 40
-    result = subprocess.run(
-        [sys.executable, "-c", TWO_JOBS, str(tmp_path)], env={**environment(), **own}, capture_output=True, text=True,
-        timeout=100,
-    )  # fmt: skip
-    stop()
-    assert result.returncode == 0, result.stderr
-    lines = result.stderr.splitlines()
-    assert len(lines) == 2 and len(set(lines)) == 1, lines
-    assert lines[0].startswith("tracking.wandb=online: W&B cannot be used (") and why in lines[0]
-    assert lines[0].endswith("); this run is kept offline.")
-    assert len(list(tmp_path.glob("*/wandb/offline-run-*/*.wandb"))) == 2
-    assert asked <= 1
 
 
 class NoServer(Tracking):

@@ -1,0 +1,211 @@
+"""Weights & Biases: the runs of a sweep in one group, every metric against the agent's steps or the clock."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import math
+import os
+import shutil
+import signal
+import threading
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import Episode
+from dqnspeed.system import atomic, machine, shell
+from dqnspeed.tracking.base import OF_A_GAME, Tracker, without_recording
+from dqnspeed.tracking.run_folder import CHECKPOINTS, WANDB, WANDB_ID, read_overrides, wandb_ids
+
+log = logging.getLogger(__name__)
+
+ANSWER_S = 4.0  # time limit for W&B's server to answer, and then to start a run
+FINISH_S = 60.0  # the most that the end of a run waits until all is sent; what is missing `wandb sync` sends
+STEP, SECONDS = "agent_step", "time/wall_s"  # what metrics are drawn against
+OF_THE_CLOCK = ("perf/", "time/")  # metrics that are drawn against SECONDS
+HIGHEST = ("episode/return_mean_100", "eval/return_mean")  # metrics of whose values a run's summary has the highest
+VIDEO = "video"
+TAG, NOTES = 64, 10_000  # the most characters that W&B takes
+
+_no_wandb: list[str] = []  # why W&B's server cannot be used, for the later jobs of a sweep
+
+
+class WandB(Tracker):
+    """A run of Weights & Biases, offline unless asked.
+
+    Its configuration is the run's, without the options of recording; its tags are the experiment, the algorithm, the
+    device and the kinds of change; its notes the command line. Videos are media of the game's step, and at the end
+    the best checkpoint is an artifact.
+
+    Online, a resumed run continues under its id. Offline runs cannot be continued, so each segment is a run of its own,
+    ``<id>-<step it was resumed at>``, in one group. Steps that were lost in a kill and trained again are there twice.
+    If the server cannot be used, this run and the later ones of the process are offline; a warning says why. A run of
+    an agent of W&B's, ``wandb agent``, has the id that the agent gives it.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        folder: Path,
+        config: Mapping[str, Any],
+        name: str,
+        group: str | None,
+        resumed_at: int | None,
+    ):
+        import wandb
+
+        self._folder, self._wandb, tracking = folder.resolve(), wandb, run.tracking
+        id_file = folder / WANDB_ID
+        if not id_file.exists():
+            id_file.parent.mkdir(exist_ok=True)
+            of_agent = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
+            atomic.write_text(id_file, of_agent or uuid.uuid4().hex[:8])
+        first = id_file.read_text()
+
+        def begin(mode: Any, run_id: str) -> Any:
+            return wandb.init(
+                project=tracking.project,
+                name=tracking.run_name or name[:128],
+                group=tracking.group or group or first,
+                job_type="train",
+                tags=_tags(run),
+                notes=shell.command("train", *read_overrides(folder))[:NOTES],
+                dir=str(folder),
+                mode=mode,
+                config=without_recording(config),
+                reinit="finish_previous",
+                id=run_id,
+                resume="allow" if mode == "online" else None,
+                settings=wandb.Settings(silent=True, console="off", init_timeout=ANSWER_S, **_patience(wandb)),
+            )
+
+        online = None
+        if tracking.wandb == "online":
+            try:
+                if not _no_wandb:
+                    check_server(wandb)
+                    online = begin("online", first)
+            except Exception as error:
+                logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # used by W&B; its errors add nothing
+                _no_wandb.append(" ".join(str(error).split()).rstrip("."))
+            if online is None:
+                log.warning("tracking.wandb=online: W&B cannot be used (%s); this run is kept offline.", _no_wandb[0])
+        # An id that was tried online cannot be used again in this process.
+        fresh = resumed_at is None and tracking.wandb == "offline"
+        self._run = online or begin("offline", first if fresh else _new_id(folder, f"{first}-{resumed_at or 0}"))
+        self._defined = set[str]()
+        self._videos: list[tuple[Path, int, float]] = []  # that may not be written yet, with step and seconds
+        self._best: dict[str, Any] = {}  # what is known of the best checkpoint
+        for axis in (STEP, SECONDS):
+            self._defined.add(axis)
+            self._run.define_metric(axis, hidden=True)
+
+    def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
+        values = (episode.episode_return, episode.length)
+        self._log(dict(zip(OF_A_GAME, values, strict=True)), step, seconds)
+        if video:
+            self._videos.append((self._folder / video, step, seconds))
+
+    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        numbers = {name: v for name, v in metrics.items() if math.isfinite(v) and name not in OF_A_GAME}
+        self._log(numbers, step, seconds)
+        self._log_videos()
+
+    def best(self, file: Path, mean: float, step: int, seconds: float) -> None:
+        self._best = {"return_mean": mean, STEP: step, SECONDS: seconds}
+
+    def close(self, summary: Mapping[str, Any]) -> None:
+        try:
+            self._run.summary.update(dict(summary))
+            self._log_videos()
+            self._keep_best()
+        finally:
+            self._run.finish(exit_code=_exit_code(summary))
+
+    def _log(self, values: Mapping[str, Any], step: int, seconds: float) -> None:
+        for name in values:
+            if name not in self._defined:
+                self._defined.add(name)
+                axis = SECONDS if name.startswith(OF_THE_CLOCK) else STEP
+                self._run.define_metric(name, step_metric=axis, summary="max" if name in HIGHEST else None)
+        self._run.log({**values, STEP: step, SECONDS: seconds})
+
+    def _log_videos(self) -> None:
+        """Log the videos that are whole; W&B copies them, and one for which there is no room is left out."""
+        whole = [video for video in self._videos if video[0].exists()]
+        self._videos = [video for video in self._videos if video not in whole]
+        for path, step, seconds in whole:
+            with contextlib.suppress(OSError):
+                self._log({VIDEO: self._wandb.Video(str(path), caption=path.stem, format="mp4")}, step, seconds)
+
+    def _keep_best(self) -> None:
+        """The best checkpoint as an artifact: a copy, since the run may be resumed and find a better one."""
+        found = next((self._folder / CHECKPOINTS).glob("best.*"), None)  # it may be of an earlier segment
+        if found is None:
+            return
+        copied = self._folder / WANDB / f"best-{self._run.id}{found.suffix}"
+        shutil.copyfile(found, copied)
+        artifact = self._wandb.Artifact(f"best-{self._run.id}", type="model", metadata=self._best)
+        # It is not copied once more.
+        artifact.add_file(str(copied), name=found.name, policy="immutable", skip_cache=True)
+        self._run.log_artifact(artifact, aliases=["best"])
+
+
+def _patience(wandb: Any) -> dict[str, float]:
+    """How long the end of a run waits for a server that was lost, where this version of W&B can be told."""
+    name = "finish_timeout"
+    return {name: FINISH_S} if name in getattr(wandb.Settings, "model_fields", {}) else {}
+
+
+def _new_id(folder: Path, wanted: str) -> str:
+    """``wanted``, with a number if a segment has it, which was killed before its first checkpoint."""
+    known = wandb_ids(folder)
+    others = (f"{wanted}-{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain([wanted], others) if one not in known)
+
+
+def _tags(run: RunConfig) -> list[str]:
+    device = machine.pick_device(run.device).type
+    return [tag[:TAG] for tag in dict.fromkeys([run.experiment.name, run.algo.name, device, *run.experiment.kind])]
+
+
+def check_server(wandb: Any) -> None:
+    """Raise :class:`OSError` if W&B's server does not answer.
+
+    W&B itself would wait for minutes, at its first call and at the end of the process.
+    """
+    url = wandb.setup(wandb.Settings(mode="offline", silent=True)).settings.base_url  # silent: do not ask for a key
+    found: list[OSError] = [TimeoutError(f"no answer from {url} within {ANSWER_S:g} s")]
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(url, timeout=ANSWER_S).close()
+        except urllib.error.HTTPError:
+            pass  # an answer
+        except Exception as error:
+            reason = getattr(error, "reason", error)
+            if not isinstance(reason, TimeoutError):
+                found[0] = OSError(f"{url}: {reason}")
+            return
+        found.clear()
+
+    asking = threading.Thread(target=ask, daemon=True)  # looking up a name has no time limit
+    asking.start()
+    asking.join(ANSWER_S)
+    for error in list(found):
+        raise error
+    wandb.setup(wandb.Settings(mode="online"))
+
+
+def _exit_code(summary: Mapping[str, Any]) -> int:
+    """The exit code of a run with this summary; W&B marks every code but 0 as failed."""
+    reason = summary.get("stopped_by")
+    if reason in ("SIGINT", "SIGTERM"):
+        return 128 + signal.Signals[reason].value
+    return int(reason is None or reason == "error" or bool(summary.get("not_written")))

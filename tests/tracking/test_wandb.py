@@ -1,0 +1,253 @@
+"""What Weights & Biases is told, read back from its own files."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import environment, make_toy
+
+import dqnspeed
+from dqnspeed.envs import Episode
+from dqnspeed.runs.checkpoint import load
+from dqnspeed.tracking.run_folder import read_episodes, read_metrics, read_overrides, read_summary, wandb_ids
+from dqnspeed.tracking.wandb import WandB, _exit_code, _new_id
+
+WANDB_BLOCK = 32768  # bytes of its files, each written in such blocks as LevelDB does
+
+
+def records(path: Path) -> dict[str, list[Any]]:
+    """What a ``.wandb`` file holds so far, by kind: protocol buffers in the log format of LevelDB."""
+    from wandb.proto import wandb_internal_pb2
+
+    found = defaultdict[str, list[Any]](list)
+    data, position, record = path.read_bytes(), 7, b""
+    while position + 7 <= len(data):
+        if (rest := WANDB_BLOCK - position % WANDB_BLOCK) < 7:
+            position += rest
+            continue
+        _, length, kind = struct.unpack("<IHB", data[position : position + 7])
+        record += data[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            whole = wandb_internal_pb2.Record.FromString(record)
+            kind_of_record = whole.WhichOneof("record_type")
+            found[kind_of_record].append(getattr(whole, kind_of_record))
+            record = b""
+    return dict(found)
+
+
+def ended(folder: Path) -> dict[str, list[Any]]:
+    """The records of the run in ``folder``, once they are all written, by a process of W&B's."""
+    deadline = time.monotonic() + 30
+    while True:
+        (file,) = folder.glob("wandb/offline-run-*/*.wandb")
+        if "exit" in (found := records(file)):
+            return found
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def rows_of(found: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [{"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in h.item} for h in found["history"]]
+
+
+def summary_of(found: dict[str, list[Any]]) -> dict[str, Any]:
+    """The last value of each key."""
+    items = [item for summary in found["summary"] for item in summary.update]
+    return {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items}
+
+
+@pytest.fixture(scope="module", params=["dqn", "ppo"])
+def tracked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with evaluations, films and a best checkpoint."""
+    folder: Path = tmp_path_factory.mktemp(request.param)
+    catch = ["env.id=toy_envs:Catch-v0", "env.reward_bound=null", "wrappers=none", "model=board", "model.hidden=[8]"]
+    few = ["stop.max_steps=600", "eval.every_steps=300", "eval.episodes=2", "tracking.video_every=40"]
+    dqnspeed.train(
+        [*catch, f"algo={request.param}", *few, "tracking.report_every_s=0.1", "execution.threads=1",
+         "tracking.tensorboard=false", *(["algo.learning_starts=40"] if request.param == "dqn" else [])],
+        folder=folder,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.mark.slow
+def test_wandb_has_every_metric_with_its_axis_and_every_value_once(tracked: Path) -> None:
+    found, reports = ended(tracked), read_metrics(tracked)[0]
+    names = {name for report in reports for name in report} - {"step", "time"}
+    axes = {metric.name: metric for metric in found["metric"]}
+    assert set(axes) - names == {"agent_step", "time/wall_s", "video"}
+    for metric in found["metric"]:
+        of_clock = metric.name.startswith(("perf/", "time/"))
+        is_axis = metric.name in ("agent_step", "time/wall_s")
+        assert metric.step_metric == ("" if is_axis else "time/wall_s" if of_clock else "agent_step")
+        assert metric.summary.max == (metric.name in ("episode/return_mean_100", "eval/return_mean"))
+    rows = rows_of(found)
+    assert all({"agent_step", "time/wall_s"} <= set(row) for row in rows)
+    for name in ("train/loss", "eval/return_mean", "perf/steps_per_second"):
+        logged = [report[name] for report in reports if name in report]
+        assert [row[name] for row in rows if name in row] == [pytest.approx(value, abs=1e-6) for value in logged]
+    games = [row["episode/return"] for row in rows if "episode/return" in row]
+    assert games == [episode["return"] for episode in read_episodes(tracked)[0]]
+
+
+@pytest.mark.slow
+def test_every_metric_of_the_documentation_is_one_that_wandb_gets(tracked: Path) -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "run_folder.md").read_text()
+    logged = {metric.name for metric in ended(tracked)["metric"]}
+    assert {name for name in logged if not name.startswith(("time/", "agent_step", "video"))} <= {
+        *re.findall(r"`(\w+/\w+)`", page), *(f"episode/{kind}{of}" for kind in ("return", "length")
+        for of in ("_mean_100", "_avg")), "episode/count", "train/updates",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_run_of_wandb_says_what_it_is(tracked: Path) -> None:
+    found, summary = ended(tracked), read_summary(tracked)
+    (run,), (over,) = found["run"], found["exit"]
+    config = {item.key: json.loads(item.value_json) for item in run.config.update}
+    assert config["algo"] == json.loads((tracked / "config.json").read_text())["algo"]
+    assert not {"tracking", "checkpoint", "hydra"} & set(config)
+    assert run.display_name == f"{summary['label']}, seed 0"[:128] and run.job_type == "train"
+    assert run.run_group == run.run_id == wandb_ids(tracked)[0]
+    assert set(run.tags) == {"baseline", config["algo"]["name"], "cpu", *summary["kind"]}
+    assert "-m dqnspeed.train env.id=toy_envs:Catch-v0 " in run.notes and run.notes.endswith(
+        read_overrides(tracked)[-1]
+    )
+    assert over.exit_code == 0
+    told, rows = summary_of(found), rows_of(found)
+    assert told["stopped_by"] == "max_steps" and told["return_mean_100"] == summary["return_mean_100"]
+    means = [row["episode/return_mean_100"] for row in rows if "episode/return_mean_100" in row]
+    assert told["episode/return_mean_100"] == {"max": max(means)}
+    assert (
+        told["perf/steps_per_second"]
+        == [row for row in rows if "perf/steps_per_second" in row][-1]["perf/steps_per_second"]
+    )
+
+
+@pytest.mark.slow
+def test_films_and_the_best_checkpoint_are_there_with_their_steps(tracked: Path) -> None:
+    found = ended(tracked)
+    films = [row for row in rows_of(found) if "video/path" in row]
+    filmed = [episode for episode in read_episodes(tracked)[0] if episode["video"]]
+    assert films and [row["agent_step"] for row in films] == [episode["agent_step"] for episode in filmed]
+    for row, episode in zip(films, filmed, strict=True):
+        (copied,) = tracked.glob(f"wandb/offline-run-*/files/{row['video/path']}")
+        assert copied.read_bytes() == (tracked / episode["video"]).read_bytes()
+    (artifact,) = [artifact for artifact in found["artifact"] if artifact.type == "model"]
+    (entry,) = artifact.manifest.contents
+    best = load(tracked / "checkpoints" / "best.safetensors")["progress"]
+    assert entry.path == "best.safetensors"
+    assert Path(entry.local_path).read_bytes() == (tracked / "checkpoints" / "best.safetensors").read_bytes()
+    facts = json.loads(artifact.metadata)
+    assert (facts["agent_step"], facts["return_mean"]) == (best["agent_steps"], best["return_mean"])
+
+
+def test_a_run_whose_end_the_disk_refused_is_no_success_for_wandb() -> None:
+    assert _exit_code({"stopped_by": "max_steps", "not_written": []}) == 0
+    assert _exit_code({"stopped_by": "max_steps", "not_written": ["summary.json (No space left on device)"]}) == 1
+
+
+def test_segments_that_were_killed_before_a_checkpoint_have_ids_of_their_own(tmp_path: Path) -> None:
+    assert _new_id(tmp_path, "abc-40") == "abc-40"
+    for name in ("offline-run-20260131_120000-abc-40", "offline-run-20260131_120100-abc-40-2", "run-20260131_1202-abc"):
+        (tmp_path / "wandb" / name).mkdir(parents=True)
+    assert _new_id(tmp_path, "abc-40") == "abc-40-3"
+    assert wandb_ids(tmp_path) == ["abc", "abc-40", "abc-40-2"]
+
+
+@pytest.mark.parametrize(("reason", "code"), [("error", 1), ("SIGTERM", 143), ("max_steps", 0)])
+def test_wandb_logs_a_game_once_and_ends_as_the_run_did(reason: str, code: int, tmp_path: Path) -> None:
+    tracker = WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "baseline num_envs=2, seed 0", None, None)
+    for step in (10, 20):
+        tracker.episode(step // 10, Episode(0, float(step), 7), step, 1.0)
+        for later in (1, 2, 3):
+            tracker.report({"episode/return": step, "episode/length": 7, "train/loss": later}, step + later, 2.0)
+    tracker.close({"stopped_by": reason, "error": "ActorError: it died"})
+    found = ended(tmp_path)
+    assert [run.display_name for run in found["run"]] == ["baseline num_envs=2, seed 0"]
+    rows = rows_of(found)
+    assert [row["episode/return"] for row in rows if "episode/return" in row] == [10, 20]
+    assert [row["train/loss"] for row in rows if "train/loss" in row] == [1, 2, 3] * 2
+    assert [over.exit_code for over in found["exit"]] == [code]
+    values = summary_of(found)
+    assert (values["stopped_by"], values["error"]) == (reason, "ActorError: it died")
+
+
+class Refuses(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(401)
+        self.end_headers()
+        self.wfile.write(b'{"errors": [{"message": "not logged in"}]}')
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+TWO_JOBS = """
+import sys
+from pathlib import Path
+from conftest import make_toy
+from dqnspeed.tracking.wandb import WandB
+for name in ("first", "second"):
+    folder = Path(sys.argv[1]) / name
+    folder.mkdir()
+    WandB(make_toy("tracking.wandb=online"), folder, {}, name, None, None).close({"stopped_by": "max_steps"})
+"""
+
+
+@pytest.mark.parametrize("why", ["no answer from http", "returned error 401", "No API key configured"])
+def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline(why: str, tmp_path: Path) -> None:
+    """A server that takes connections and never says a word; one that refuses the key; and no key at all."""
+    asked = 0
+    if why.startswith("no answer"):
+        silent = socket.create_server(("127.0.0.1", 0))
+        port, kept = silent.getsockname()[1], []
+
+        def accept() -> None:
+            nonlocal asked
+            while True:
+                try:
+                    kept.append(silent.accept())
+                except OSError:
+                    return
+                asked += 1
+
+        threading.Thread(target=accept, daemon=True).start()
+        stop: Any = silent.close
+    else:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port, stop = server.server_port, server.server_close
+    own = {"WANDB_BASE_URL": f"http://127.0.0.1:{port}", "HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
+    if not why.startswith("No API key"):
+        own["WANDB_API_KEY"] = "x" * 40
+    result = subprocess.run(
+        [sys.executable, "-c", TWO_JOBS, str(tmp_path)], env={**environment(), **own}, capture_output=True, text=True,
+        timeout=100,
+    )  # fmt: skip
+    stop()
+    assert result.returncode == 0, result.stderr
+    lines = result.stderr.splitlines()
+    assert len(lines) == 2 and len(set(lines)) == 1, lines
+    assert lines[0].startswith("tracking.wandb=online: W&B cannot be used (") and why in lines[0]
+    assert lines[0].endswith("); this run is kept offline.")
+    assert len(list(tmp_path.glob("*/wandb/offline-run-*/*.wandb"))) == 2
+    assert asked <= 1
