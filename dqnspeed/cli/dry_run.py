@@ -29,12 +29,15 @@ PROBE_S = 5.0
 BATCHES = 4  # agent steps before the first update of a probe, in batches
 
 
-def print_plan(jobs: Sequence[tuple[Job, RunConfig, EnvSpec]]) -> None:
+def print_plan(jobs: Sequence[tuple[Job, RunConfig, EnvSpec]], trials: int | None = None) -> None:
     """Print each job with the most time that it takes, and the sum of these.
+
+    Args:
+        trials: of a search that are missing, of which the last two ``jobs`` have the ends of everything searched.
 
     A job that has no limit but agent steps is tried for :data:`PROBE_S`, once for all its seeds, to tell its speed.
     """
-    speeds, total, open_ended = dict[str, float](), 0.0, 0
+    speeds, each = dict[str, float](), list[float | None]()
     for job, run, spec in jobs:
         set_threads(run)
         device = str(machine.pick_device(run.device))
@@ -48,12 +51,15 @@ def print_plan(jobs: Sequence[tuple[Job, RunConfig, EnvSpec]]) -> None:
                 speeds[kind] = probe(run, spec)
             if speeds[kind]:
                 minutes, tried = steps / speeds[kind] / 60, f", at the {speeds[kind]:,.0f} steps/s of a short try"
-        open_ended += minutes is None
-        total += minutes or 0.0
+        each.append(minutes)
         print("    time:", "not known" if minutes is None else f"at most {in_words(minutes)}{tried}", flush=True)
+    if trials is not None:
+        ends = each[-2:]
+        each = [*each[:-2], *[None if None in ends else max(filter(None, ends), default=0.0)] * trials]
+    open_ended, total = each.count(None), sum(filter(None, each))
     besides = f", and {open_ended} of a time that is not known" if open_ended else ""
-    one = "job" if len(jobs) == 1 else "jobs"
-    print(f"{len(jobs)} {one}, one after another: at most {in_words(total)}{besides}; start-up apart")
+    what = "1 job" if len(each) == 1 else f"{len(each)} jobs, one after another"
+    print(f"{what}: at most {in_words(total)}{besides}; start-up apart")
 
 
 def in_words(minutes: float) -> str:

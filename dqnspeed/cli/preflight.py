@@ -54,18 +54,23 @@ class Preflight(Callback):
             HydraConfig.instance().cfg = cast("HydraConf", config)  # folder names may refer to it
             if is_set(config, "hydra.run.dir"):
                 check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
-            check_jobs([(config, config.hydra.overrides.task)])
+            checked = check_jobs([(config, config.hydra.overrides.task)])
+            if sweep.dry_run:
+                print_plan([(Job(str(config.hydra.run.dir), list(config.hydra.overrides.task)), *checked[0])])
+                sys.exit()
             self._locks.enter_context(_output_folder(config, "run"))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
             known = earlier_jobs(Path(config.hydra.sweep.dir)) if is_set(config, FOLDER) else None
             found = _new_jobs(config) if known is None else _missing_jobs(config, known)
+            trials = None
             if study.is_study(config.hydra):
                 found += _ends_of_search(config, number=len(known or []))
+                trials = config.hydra.sweeper.n_trials - len(known or [])
             checked = check_jobs([(job_config, job.overrides) for job, job_config in found])
             if sweep.dry_run:
-                print_plan([(job, *one) for (job, _), one in zip(found, checked, strict=True)])
+                print_plan([(job, *one) for (job, _), one in zip(found, checked, strict=True)], trials)
                 sys.exit()
             self._locks.enter_context(_output_folder(config, "sweep", resumed=known is not None))
             new = [] if study.is_study(config.hydra) else [job for job, _ in found]
@@ -180,10 +185,11 @@ def _ends_of_search(config: DictConfig, number: int) -> list[JobConfig]:
     study.check_options(config)
     if is_set(config, FOLDER):
         _check_job_folder(config, str(number))
-    jobs = [_composed(config, overrides, number) for overrides in study.ends(config, _loader())]
-    for _, job_config in jobs:
+    jobs = [_composed(config, overrides, number)[1] for overrides in study.ends(config, _loader())]
+    for job_config in jobs:
         study.check_objective(config, job_config)
-    return jobs
+    ends = zip(study.ends(config, _loader()), jobs, strict=True)
+    return [(Job("an end of what is searched", overrides), job_config) for overrides, job_config in ends]
 
 
 def _check_job_folder(config: DictConfig, folder: str) -> None:

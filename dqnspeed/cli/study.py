@@ -10,7 +10,6 @@ import importlib.util
 import json
 import logging
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +69,14 @@ def check_options(config: DictConfig) -> None:
         raise ConfigError(f"hydra.sweeper.{error}") from error
     if not given["objective"]:
         raise ConfigError(f"hydra.sweeper.objective=[]: choose one of {', '.join(DIRECTIONS)}.")
+    for name in ("sampler", "pruner"):
+        try:
+            made = hydra.utils.instantiate(given[name])
+            if name == "sampler":
+                made(seed=given["seed"])
+        except Exception as error:  # of Optuna's, which raises what it likes
+            reason = str(error.__cause__ or error).splitlines()[0].rstrip(".")
+            raise ConfigError(f"hydra.sweeper.{name}: cannot be made ({reason}).") from error
 
 
 def check_objective(config: DictConfig, job: DictConfig) -> None:
@@ -123,10 +130,8 @@ def pruning(config: Any) -> Prune | None:
         return None
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     folder, number = Path(config.sweep.dir), int(config.sweep.subdir)
-    pruner = hydra.utils.instantiate(config.sweeper.pruner)
-    study = optuna.load_study(study_name=NAME, storage=_storage(folder), pruner=pruner)
+    study = open_study(folder, pruner=hydra.utils.instantiate(config.sweeper.pruner))
     frozen = study.trials[number]
     trial = optuna.trial.Trial(study, frozen._trial_id)
     return Pruning(trial, config.sweeper.objective[0], config.sweeper.prune_every_s, list(frozen.intermediate_values))
@@ -155,40 +160,12 @@ class Pruning:
             return False
 
 
-def figures(folder: Path) -> dict[str, Any]:
-    """Optuna's own plots of the study in ``folder``, as Plotly figures by their names: the history of each objective,
-    and where trials differ how much each option mattered.
-
-    Raises:
-        ConfigError: there is no study, or Optuna or Plotly is not installed.
-    """
-    if not (folder / STUDY).exists():
-        raise ConfigError(f"{folder}: holds no study (no {STUDY}).")
-    if any(importlib.util.find_spec(name) is None for name in ("optuna", "plotly")):
-        raise ConfigError(f"{folder}: plots of a study need Optuna and Plotly; pip install 'dqnspeed[optuna]'.")
+def open_study(folder: Path, **options: Any) -> optuna.Study:
+    """The study in ``folder``."""
     import optuna
-    from optuna import visualization
 
-    study, found = optuna.load_study(study_name=NAME, storage=_storage(folder)), {}
-    completed = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
-    for place, direction in enumerate(study.directions):
-        is_return = direction == optuna.study.StudyDirection.MAXIMIZE
-        name, sign = (RETURN, -1) if is_return else (TIME, 1)
-
-        def value(trial: optuna.trial.FrozenTrial, place: int = place) -> float:
-            return float(trial.values[place])
-
-        def cost(trial: optuna.trial.FrozenTrial, place: int = place, sign: int = sign) -> float:
-            return sign * float(trial.values[place])
-
-        if completed:
-            found[f"history, {name}"] = visualization.plot_optimization_history(study, target=value, target_name=name)
-        if len({trial.values[place] for trial in completed}) > 1:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # it says that low targets are taken for good, as they are here
-                plot = visualization.plot_param_importances(study, target=cost, target_name=name)
-            found[f"importance, {name}"] = plot
-    return found
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.load_study(study_name=NAME, storage=_storage(folder), **options)
 
 
 def _storage(folder: Path) -> str:

@@ -24,7 +24,7 @@ from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.cli.sweep_record import Job, Line, Outcome, Record, outcome, quoted
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import atomic, shell
-from dqnspeed.tracking.run_folder import SUMMARY, SWEEP_JOBS, Row
+from dqnspeed.tracking.run_folder import STUDY, SUMMARY, SWEEP_JOBS, Row
 
 PREFIX = "sweep."
 RESUME, DRY_RUN = f"{PREFIX}resume=", f"{PREFIX}dry_run="
@@ -132,7 +132,9 @@ class Sweep:
         shared = set.intersection(*(set(job.overrides) for job in self.jobs)) if len(self.jobs) > 1 else set[str]()
         rows = [_row(job, one, shared) for job, one in zip(self.jobs, found, strict=True)]
         lines = ["", *aligned([("job", "", "", "minutes", "mean return"), *rows])]
-        if not all(one.is_finished for one in found):
+        # A trial that failed stays failed: a search goes on to others.
+        final = ("failed",) if (self.folder / STUDY).exists() else ()
+        if not all(one.is_finished or one.state in final for one in found):
             lines.append(f"To go on: {shell.command('train', f'{RESUME}{self.folder}')}")
         return lines
 

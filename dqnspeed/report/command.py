@@ -13,13 +13,14 @@ from pathlib import Path
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.report import pictures
+from dqnspeed.report import pictures, wandb
 from dqnspeed.report.contents import Report
 from dqnspeed.report.figures import BY_TIME, Figure
 from dqnspeed.report.page import page
 from dqnspeed.report.progress import Progress, progress_of
 from dqnspeed.report.rungs import baseline_of, rungs_of
 from dqnspeed.report.runs import Run, read_run, runs_below
+from dqnspeed.report.study import search_figures
 from dqnspeed.report.watch import EVERY_S, served
 from dqnspeed.system import atomic
 from dqnspeed.tracking.results import in_order
@@ -36,6 +37,7 @@ class ReportConfig:
     baseline: str | None = option("the rung that changes are measured against, by default baseline", default=None)
     group_by: str | None = option("the option whose values are compared, such as algo, in place of rungs", default=None)
     watch: bool = option("show the page on this machine, drawn anew until the runs have ended", default=False)
+    wandb: bool = option("send it to W&B too, as a report of the same runs there", default=False)
     curves: str | None = option("also draw the learning curves, into this file", default=None)
 
 
@@ -59,11 +61,18 @@ class Problems:
     """Sentences on what could not be read or written; each is printed once."""
 
     said: list[str] = field(default_factory=list)
+    noted: set[str] = field(default_factory=set)
+
+    def note(self, sentence: str) -> None:
+        """Say what is no problem."""
+        if sentence not in self.noted:
+            self.noted.add(sentence)
+            print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
     def add(self, sentence: str) -> None:
         if sentence not in self.said:
             self.said.append(sentence)
-            print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
+            self.note(sentence)
 
 
 def _main() -> None:
@@ -80,6 +89,8 @@ def _main() -> None:
         elif not runs_below([folder]):
             problems.add(f"{folder}: holds no run (no {METRICS}).")
     found = [folder for folder in folders if folder.is_dir() and runs_below([folder])]
+    if options.wandb:
+        wandb.check()
     if options.watch and not _plots():
         raise ConfigError(f"watch=true: needs plotly; {NEEDS}")
     report, progress = _report(options, found, problems)
@@ -116,7 +127,8 @@ def _report(options: ReportConfig, folders: Sequence[Path], problems: Problems) 
         return None, progress
     rungs = rungs_of(runs, options.group_by, options.baseline)
     baseline = baseline_of(rungs, options.baseline)
-    return Report(rungs, baseline, options.title, progress.sentence(), [*problems.said]), progress
+    search = list(search_figures(runs, problems.note, problems.add))
+    return Report(rungs, baseline, options.title, progress.sentence(), [*problems.said], search), progress
 
 
 def _watched(options: ReportConfig, folders: Sequence[Path], out: Path, problems: Problems) -> Report | None:
@@ -144,6 +156,8 @@ def _finish(options: ReportConfig, report: Report, out: Path, problems: Problems
     _write(out / MARKDOWN, report.markdown(_pictures(report, out, problems)), problems)
     _write(out / JSON, json.dumps(atomic.finite(report.as_json()), indent=2) + "\n", problems)
     wrote = _plots() and _write(out / PAGE, page(report, out), problems)
+    if options.wandb:
+        _send(report, out / wandb.FILE, problems)
     print(report.summary_table.markdown())
     if len(report.runs) > len(report.rungs):
         print(f"\n{report.run_table.markdown()}")
@@ -181,6 +195,15 @@ def _write(path: Path, text: str, problems: Problems) -> bool:
         problems.add(_not_written(path, error))
         return False
     return True
+
+
+def _send(report: Report, path: Path, problems: Problems) -> None:
+    try:
+        problems.note(f"W&B: {wandb.send(report, path)}")
+    except wandb.NotSentError as error:
+        problems.add(f"wandb=true: the report was not sent ({error}).")
+    except OSError as error:
+        problems.add(_not_written(path, error))
 
 
 def _not_written(path: Path, error: OSError) -> str:

@@ -28,6 +28,7 @@ class Report:
         baseline: the rung that changes are measured against, if it is there.
         progress: a sentence on a sweep that is not done, or empty.
         problems: sentences on what could not be read.
+        search: figures of the searches that the runs are of.
     """
 
     rungs: list[Rung]
@@ -35,6 +36,7 @@ class Report:
     given_title: str | None
     progress: str
     problems: list[str]
+    search: Sequence[Figure] = ()
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -61,6 +63,7 @@ class Report:
         said = {
             "failed": "failed: {} of {} runs, for the reasons below.",
             "not finished": "not finished: {} of {} runs, which count as far as they came.",
+            "pruned": "pruned: {} of {} runs, which a search ended early as unpromising ones.",
             "shared machine": "shared machine: {} of {} runs were slowed down by other work, so their speeds and times "
             "are no measure of it.",
         }
@@ -115,7 +118,7 @@ class Report:
 
     @cached_property
     def figures(self) -> list[Figure]:
-        return figures_of(self.rungs)
+        return [*figures_of(self.rungs), *self.search]
 
     def markdown(self, pictures: Sequence[str]) -> str:
         """The report as Markdown.

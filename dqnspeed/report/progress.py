@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from dqnspeed.cli import compose
-from dqnspeed.cli.sweep import sweep_jobs
+from dqnspeed.cli.sweep_record import Record
 from dqnspeed.report.runs import Run, holding
 from dqnspeed.report.tables import duration
 from dqnspeed.tracking.run_folder import SWEEP
@@ -52,7 +50,7 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
 
     The time left is that of a run like those that ended (or, before one did, its limit), for each that did not.
     """
-    sweeps = {sweep: _jobs(sweep / SWEEP) for sweep in holding(folders, SWEEP)}
+    sweeps = {sweep: _jobs(sweep) for sweep in holding(folders, SWEEP)}
     jobs = sum(not any(sweep in run.folder.parents for sweep in sweeps) for run in runs)
     for sweep, number in sweeps.items():
         jobs += max(number, sum(sweep in run.folder.parents for run in runs))
@@ -69,12 +67,11 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
     return Progress(jobs, len(ended), going_on, left)
 
 
-def _jobs(file: Path) -> int:
-    """The number of jobs of the sweep that Hydra keeps in ``file``; zero if that cannot be told."""
+def _jobs(folder: Path) -> int:
+    """The number of jobs of the sweep in ``folder``; zero if that cannot be told."""
     try:
-        cfg = OmegaConf.load(file)
-        assert isinstance(cfg, DictConfig)
-        with compose.own_hydra():
-            return sum(1 for _ in sweep_jobs(cfg, GlobalHydra.instance().config_loader()))
-    except Exception:  # damaged, of another sweeper, or with options that no longer exist
+        trials = OmegaConf.select(OmegaConf.load(folder / SWEEP), "hydra.sweeper.n_trials")
+        record = Record.read(folder)
+        return int(trials or len((record and record.jobs) or []))
+    except Exception:  # damaged, or of another sweeper
         return 0

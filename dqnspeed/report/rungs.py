@@ -206,9 +206,10 @@ def short(labels: list[str]) -> list[str]:
 
 
 def compared_after(runs: Iterable[Run]) -> float | None:
-    """The seconds for which all ``runs`` were trained that ended well; if none did, all that have reported."""
+    """The seconds for which all ``runs`` were trained that came to their end; if none did, all that have reported."""
     reported = [run for run in runs if run.curve(MEAN, "time")]
-    return min((run.seconds for run in ([run for run in reported if run.ended_well] or reported)), default=None)
+    whole = [run for run in reported if run.ended_well and not run.pruned]
+    return min((run.seconds for run in (whole or reported)), default=None)
 
 
 def _scores(runs: Iterable[Run], after: float | None) -> list[float]:

@@ -31,6 +31,7 @@ from dqnspeed.tracking.run_folder import (
     Row,
     read_episodes,
     read_metrics,
+    read_overrides,
     read_summary,
 )
 
@@ -81,6 +82,11 @@ class Run:
         return self.summary["stopped_by"] in ENDED_WELL
 
     @property
+    def pruned(self) -> bool:
+        """Whether a search ended it as an unpromising one."""
+        return bool(self.summary["stopped_by"] == "pruned")
+
+    @property
     def shared(self) -> bool:
         """Whether other work on the machine slowed it down."""
         return bool(self.summary.get("busy")) or self.summary.get("benchmark") is False
@@ -89,7 +95,9 @@ class Run:
     def marks(self) -> list[str]:
         """What a reader must know of it before its numbers."""
         reason = self.summary["stopped_by"]
-        marks = [] if self.ended_well else [f"failed: {self.error}" if reason == FAILED else f"not finished: {reason}"]
+        marks = ["pruned"] if self.pruned else []
+        if not self.ended_well:
+            marks = [f"failed: {self.error}" if reason == FAILED else f"not finished: {reason}"]
         return [*marks, *(["shared machine"] if self.shared else [])]
 
     @property
@@ -188,7 +196,7 @@ def read_run(folder: Path) -> Run:
     reports, lost = read_metrics(folder)
     episodes, also_lost = read_episodes(folder)
     damages = [damage for damage in (lost, also_lost) if damage and summary["stopped_by"] != FAILED]
-    return Run(folder, summary, reports, episodes, _config(folder), _overrides(folder), damages)
+    return Run(folder, summary, reports, episodes, _config(folder), read_overrides(folder), damages)
 
 
 def load(folder: Path) -> Row:
@@ -263,9 +271,3 @@ def _config(folder: Path) -> Row:
         if isinstance(config, dict):
             return cast("Row", config)
     return {}
-
-
-def _overrides(folder: Path) -> list[str]:
-    with contextlib.suppress(Exception):
-        return [str(line) for line in OmegaConf.load(folder / HYDRA_OVERRIDES)]
-    return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -14,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pytest
-from conftest import TOY, command, environment, make_toy
+import yaml
+from conftest import TOY, command, environment, make_run, make_toy
 from forked import Forked
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -26,9 +27,12 @@ from omegaconf import DictConfig, OmegaConf
 from dqnspeed import envs
 from dqnspeed.cli import compose, dry_run, study
 from dqnspeed.cli import sweep as sweeps
+from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import Sweep, take_options
 from dqnspeed.cli.sweep_record import SIGNALS, Job, Line, Record, outcome
 from dqnspeed.config.options import ConfigError
+from dqnspeed.report.runs import read_run, runs_below
+from dqnspeed.report.study import search_figures
 
 FEW = [*TOY, "stop.max_steps=150", "tracking.report_every_s=0.05"]
 SEARCH = [
@@ -183,13 +187,29 @@ def of_sweep(*overrides: str) -> list[list[str]]:
         return list(sweeps.sweep_jobs(cfg, loader))
 
 
-@pytest.mark.parametrize(("name", "jobs"), {"num_envs": 18, "ladder": 7, "wrappers": 9, "seeds": 6}.items())
+CHAPTER = {"num_envs": 18, "ladder": 7, "wrappers": 9, "seeds": 6}
+
+
+@pytest.mark.parametrize(("name", "jobs"), CHAPTER.items())
 def test_a_sweep_of_the_chapter_is_one_word(name: str, jobs: int) -> None:
     overrides = of_sweep(f"sweep={name}")
     assert len(overrides) == len(set(map(tuple, overrides))) == jobs
-    with compose.own_hydra():
-        run = compose.from_hydra(hydra.compose("config", overrides=overrides[-1]))
-    assert run.stop.max_minutes is not None
+    assert make_run(*overrides[-1]).stop.max_minutes is not None
+
+
+@pytest.mark.parametrize("name", CHAPTER)
+def test_wandbs_agents_do_the_same_jobs(name: str) -> None:
+    node = yaml.safe_load((Path(CONF_DIR) / "sweep" / "wandb" / f"{name}.yaml").read_text())
+    assert (node["method"], node["program"]) == ("grid", "dqnspeed.train")
+    before, given = node["command"][:4], node["command"][4:-1]
+    assert (before, node["command"][-1]) == (["${env}", "${interpreter}", "-m", "${program}"], "${args_no_hyphens}")
+    values = ([f"{key}={value}" for value in one["values"]] for key, one in node["parameters"].items())
+    agents = [list(job) for job in itertools.product(*values)]
+    ours = [[text for text in job if not text.startswith("sweep=")] for job in of_sweep(f"sweep={name}")]
+    assert agents == ours
+    run = make_run(*given, *agents[-1])
+    assert run.tracking.wandb == "online"
+    assert dataclasses.replace(run, tracking=make_run().tracking) == make_run(f"sweep={name}", *ours[-1])
 
 
 def test_what_the_command_line_sweeps_over_counts_more() -> None:
@@ -202,6 +222,18 @@ def test_a_dry_run_tells_the_jobs_and_their_time_and_writes_nothing(cli: Cli, tm
     lines = result.stdout.splitlines()
     assert [line.strip() for line in lines if "time: " in line] == ["time: at most 6.0 min"] * 2
     assert lines[-1] == "2 jobs, one after another: at most 12.0 min; start-up apart"
+
+
+@NEEDS_OPTUNA
+def test_a_dry_run_of_a_search_or_of_one_run_starts_neither(cli: Cli, tmp_path: Path) -> None:
+    result = cli(*SEARCH, *TOY, "hydra.sweeper.n_trials=7", "stop.max_minutes=2", "sweep.dry_run=true")
+    assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
+    lines = result.stdout.splitlines()
+    assert sum(line.startswith("an end of what is searched: optimizer.lr=") for line in lines) == 2
+    assert lines[-1] == "7 jobs, one after another: at most 14.0 min; start-up apart"
+    result = cli(*TOY, "stop.max_minutes=2", "sweep.dry_run=true")
+    assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
+    assert result.stdout.splitlines()[-1] == "1 job: at most 2.0 min; start-up apart"
 
 
 def test_a_short_try_tells_the_time_of_a_job_that_steps_limit(
@@ -239,9 +271,19 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
     done = cli(*SEARCH, *FEW, "hydra.sweeper.objective=[return,time_to_solve]", "stop.max_minutes=5",
                "hydra.sweeper.n_trials=4", "seed=range(50)", "hydra.sweep.dir=search")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    figures = study.figures(tmp_path / "search")
-    assert {"history, return", "history, time_to_solve", "importance, return"} <= set(figures)
-    assert [len(figure.data) > 0 for figure in figures.values()] == [True] * len(figures)
+    said = list[str]()
+    runs = [read_run(folder) for folder in runs_below([tmp_path])]
+    found = {figure.name: figure for figure in search_figures(runs, said.append, said.append)}
+    assert {"search_return", "search_time_to_solve", "importance_return"} <= set(found) and said == []
+    best, trials = found["search_return"].series
+    assert [round(value, 6) for value in trials.y] == [
+        round(one["return_mean_100"], 6) for one in summaries(tmp_path / "search").values()
+    ]
+    assert best.y == list(itertools.accumulate(trials.y, max)) and trials.x == [0, 1, 2, 3]
+    assert sum(found["importance_return"].series[0].y) == pytest.approx(1)
+    (tmp_path / "search" / "study.db").write_bytes(b"no database")
+    assert list(search_figures(runs, said.append, said.append)) == []
+    assert len(said) == 1 and "study.db: cannot be read" in said[0]
 
 
 @NEEDS_OPTUNA
@@ -275,6 +317,8 @@ def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple
         (["num_envs=1,2", "hydra.sweeper.objective=[speed]"], "hydra.sweeper.objective=speed: choose one of"),
         (["num_envs=1,2", "hydra.sweeper.objective=[time_to_solve]"], "hydra.sweeper.objective=time_to_solve: needs"),
         (["num_envs=1,2", "hydra.sweeper.n_trials=0"], "hydra.sweeper.n_trials=0: must be at least 1."),
+        (["num_envs=1,2", "+hydra.sweeper.sampler.x=1"], "hydra.sweeper.sampler: cannot be made ("),
+        (["num_envs=1,2", "hydra.sweeper.pruner._target_=optuna.Nothing"], "hydra.sweeper.pruner: cannot be made ("),
     ],
 )
 def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: str) -> None:

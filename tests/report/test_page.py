@@ -178,8 +178,9 @@ def half_done(sweep: Path) -> None:
     """Of a sweep of four jobs one has ended and one is training."""
     write_run(sweep / "0", "baseline", 0, reports=100)
     write_run(sweep / "1", "baseline", 1, reports=25, ended=False)
-    task = "{hydra: {sweeper: {params: null}, overrides: {task: ['num_envs=1,2', 'seed=0,1', 'tracking=local']}}}"
-    (sweep / "multirun.yaml").write_text(task)
+    (sweep / "multirun.yaml").write_text("{hydra: {sweeper: {params: null}}}")
+    jobs = [{"folder": str(number), "overrides": []} for number in range(4)]
+    (sweep / "sweep.json").write_text(json.dumps({"line": {"overrides": []}, "jobs": jobs}))
 
 
 def test_the_time_left_of_a_sweep_is_that_of_runs_like_those_that_ended(tmp_path: Path) -> None:

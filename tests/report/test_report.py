@@ -383,7 +383,7 @@ def test_folders_and_options_are_distinguished(
             "b",
             "curve=c.png",
         ): "curve=c.png: is no option (nearest: curves); give KEY=VALUE, where KEY is one of out, title, baseline, "
-        "group_by, watch, curves; "
+        "group_by, watch, wandb, curves; "
         "or folders of runs and sweeps.",
     }.items():
         assert run_report(monkeypatch, capsys, *arguments) == (2, "", f"dqnspeed: {sentence}\n")
