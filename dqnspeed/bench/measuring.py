@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from dqnspeed.bench import result as results
 from dqnspeed.bench.counting import UPDATES
@@ -43,9 +44,9 @@ class Measuring:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.end_reference()
 
-    def change(self, **changes: object) -> None:
+    def change(self, **changes: Any) -> None:
         """Change the result, and write it; raises :class:`RunError` if that fails."""
-        self.result = dataclasses.replace(self.result, **changes)  # type: ignore[arg-type]
+        self.result = dataclasses.replace(self.result, **changes)
         try:
             results.write(self.result, self._path)
         except OSError as error:

@@ -106,7 +106,8 @@ def envs(work: Work, counter: Counter) -> None:
 
 def frames(work: Work, counter: Counter) -> None:
     """ALE alone: frames of the game, which nobody looks at."""
-    ale: Any = make_env(work.run.env, work.run.wrappers).unwrapped.ale  # type: ignore[attr-defined]
+    env: Any = make_env(work.run.env, work.run.wrappers)
+    ale = env.unwrapped.ale
     ale.reset_game()
     for count in _forever():
         for _ in range(100):

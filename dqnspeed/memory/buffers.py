@@ -81,7 +81,8 @@ class SharedBuffers:
         try:
             self._block.close()
         except BufferError:  # a view still exists; the memory is freed with it
-            self._block._mmap = None  # type: ignore[attr-defined]
+            block: Any = self._block
+            block._mmap = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"layout": self._layout, "name": self._block.name}

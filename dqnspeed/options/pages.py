@@ -23,9 +23,9 @@ def show(page: RenderableType) -> None:
     if console.is_terminal:
         console.print(page)
         return
-    plain = Console(file=io.StringIO(), width=UNLIMITED, color_system=None)
-    plain.print(page)
-    print(*(line.rstrip() for line in plain.file.getvalue().splitlines()), sep="\n")  # type: ignore[attr-defined]
+    text = io.StringIO()
+    Console(file=text, width=UNLIMITED, color_system=None).print(page)
+    print(*(line.rstrip() for line in text.getvalue().splitlines()), sep="\n")
 
 
 def overview() -> RenderableType:

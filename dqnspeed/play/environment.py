@@ -30,7 +30,7 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
 
     def __init__(self, run: RunConfig, spec: EnvSpec, render_mode: str | None = None):
         self.observation_space = observation_space(spec)
-        self.action_space = spaces.Discrete(spec.num_actions)  # type: ignore[assignment]  # of np.int64, takes int
+        self.action_space: Any = spaces.Discrete(spec.num_actions)
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": spec.render_fps}
         self.render_mode = render_mode
         self._env = envs.make_vector_env(dataclasses.replace(run, num_envs=1), render_mode=render_mode)
@@ -83,7 +83,7 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
 
     @property
     def _last_action(self) -> int:
-        return int(self.action_space.n) - 1  # type: ignore[attr-defined]  # it is Discrete
+        return int(self.action_space.n) - 1
 
     def _advance(self, action: int) -> Step:
         self._env.send(np.array([action], np.int64))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -246,9 +246,9 @@ def _dots(
             found = [(run, value(run)) for run in rung.runs if not (only_several and len(rung.runs) == 1)]
             shown = [(run, number_[0]) for run, number_ in found if number_ is not None and number_[1] == known]
             if shown:
-                x = [place(rung)] * len(shown)
+                x = cast("list[float] | list[str]", [place(rung)] * len(shown))
                 text = [of_run(run) + ("" if known else ", not solved") for run, _ in shown]
-                series.append(Series(rung.name, kind, rung.number, x, _short([y for _, y in shown]), text=text))  # type: ignore[arg-type]
+                series.append(Series(rung.name, kind, rung.number, x, _short([y for _, y in shown]), text=text))
     return series
 
 

@@ -53,5 +53,6 @@ def children_ignore_signals() -> Iterator[None]:
         yield
     finally:
         for child in set(multiprocessing.active_children()).difference(others):
-            child._popen.terminate = child._popen.kill  # type: ignore[attr-defined]
+            started: Any = child
+            started._popen.terminate = started._popen.kill
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
