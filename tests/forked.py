@@ -62,9 +62,9 @@ class Forked:
 
     def communicate(self, timeout: float = 60) -> tuple[str, str]:
         self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired(self.args, timeout)
         out, errors = (Path(file.name).read_text() for file in self._told)
+        if self._process.exitcode is None:
+            raise AssertionError(f"{self.args} had not ended after {timeout:g} s:\n{out}\n{errors}")
         return out, errors
 
     def __enter__(self) -> Forked:

@@ -130,10 +130,11 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowe
 
 
 def _run(suite: Suite, folder: Path, peers: bool, allowed: Sequence[str], result: Result) -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seconds = suite.seconds(result, peers)
     print(f"suite={suite.name} takes about {shown(seconds)} minutes here; the result goes to {folder}", flush=True)
     with Bar(seconds) as bar:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, bar.interrupt)
         try:
             result = suite.run(result, folder / results.FILE, bar, peers, allowed)
         except KeyboardInterrupt:

@@ -35,6 +35,7 @@ class Bar:
 
     def __init__(self, seconds: float):
         self.remaining = Remaining(seconds)
+        self._interrupted = False
         self._console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False), BarColumn(bar_width=20),
@@ -50,7 +51,15 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def interrupt(self, *_: object) -> None:
+        """A handler of signals. Python drops what is raised while it clears an object away, so :meth:`begin` asks."""
+        self._interrupted = True
+        raise KeyboardInterrupt
+
     def begin(self, what: str) -> None:
+        """Tell the next piece; raises :class:`KeyboardInterrupt` if a signal came and was lost."""
+        if self._interrupted:
+            raise KeyboardInterrupt
         left = shown(self.remaining.left())
         self._bar.update(self._task, description=what[:60], completed=self.remaining.share, left=f"{left} left")
         if not self._console.is_terminal:

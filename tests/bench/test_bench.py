@@ -169,6 +169,14 @@ def test_time_left_is_corrected_by_what_was_done(monkeypatch: pytest.MonkeyPatch
     assert remaining.left() == 150 and remaining.share == 0.25
 
 
+def test_a_signal_that_python_drops_ends_the_bench_at_its_next_piece() -> None:
+    bar = Bar(10)
+    with pytest.raises(KeyboardInterrupt):
+        bar.interrupt(signal.SIGTERM, None)
+    with pytest.raises(KeyboardInterrupt):
+        bar.begin("the next")
+
+
 def test_the_wall_is_what_takes_most_of_the_time() -> None:
     row = make_result().find("rungs", "baseline")
     assert row is not None and row.floor is not None

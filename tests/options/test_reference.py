@@ -27,7 +27,7 @@ EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob(
 FILES = sorted(
     path
     for path in Path(CONF_DIR).rglob("*.yaml")
-    if path.stem not in ("reward_bounds", "usual") and "hydra" not in path.relative_to(CONF_DIR).parts
+    if path.stem not in ("reward_bounds", "usual") and not {"hydra", "wandb"} & set(path.relative_to(CONF_DIR).parts)
 )
 SMALL = [*GROUPS, "execution", "checkpoint", "stop", "eval", "run"]
 
