@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 import gymnasium
 import numpy as np
@@ -217,7 +216,7 @@ def test_what_is_pressed_at_a_games_start_is_in_its_set_and_nothing_it_brings_is
     """Rewards of a few steps, those of the start included, are those of the bare game after as many frames."""
     rom, *overrides = line.split()
     for backend in ("deepmind", "native"):
-        run = make_run(f"wrappers={backend}", f"env.id={rom}", *overrides, "wrappers.clip_reward=false", "num_envs=2")
+        run = make_run(f"wrappers={backend}", f"env.id={rom}", *overrides, "wrappers.clip_reward=false", "num_envs=4")
         game = atari_game(run.env)
         assert game is not None
         bare = AtariEnv(game=rom, frameskip=1, full_action_space=game.full_action_space)
@@ -225,20 +224,20 @@ def test_what_is_pressed_at_a_games_start_is_in_its_set_and_nothing_it_brings_is
         fire = fire_index(game)
         assert ([] if fire is None else [meanings[fire]]) == STARTS[line]
         env = make_vector_env(run)
-        env.reset([1, 2])
+        env.reset([1, 2, 3, 4])
         steps, action = 3, len(meanings) - 1
-        total = np.zeros(2)
+        total = np.zeros(4)
         for _ in range(steps):
-            env.send(np.full(2, action))
+            env.send(np.full(4, action))
             total += env.recv().rewards
         backends = env._backend.env
         if backend == "native":
-            backends.send(np.full(2, action))
+            backends.send(np.full(4, action))
             frames = backends.recv()[4]["episode_frame_number"] - 4
         else:
             frames = np.array([e.unwrapped.ale.getEpisodeFrameNumber() for e in backends.envs])
         first = bare.reset(seed=1)[1]["episode_frame_number"]
-        for i in range(2):
+        for i in range(4):
             bare.reset(seed=1)
             pressed = frames[i] - first - 4 * steps
             assert 0 <= pressed <= 31
@@ -262,9 +261,8 @@ def test_fire_is_not_pressed_where_it_costs_whatever_a_sticky_joystick_does() ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4) if os.environ.get("DQNSPEED_EVERY_GAME") else [0])
+@pytest.mark.parametrize("part", range(4))
 def test_every_game_begins_alike_on_both_backends(part: int) -> None:
-    """A quarter of all games, or with ``DQNSPEED_EVERY_GAME=1`` all."""
     native, ours = make_run("wrappers=native", "wrappers.noop_max=0"), make_run("wrappers.noop_max=0")
     for rom in sorted(_roms())[part::4]:
         outcomes = []
