@@ -21,6 +21,7 @@ HYDRA = ".hydra"
 HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml"
 RESUMED = f"{HYDRA}/resumed.yaml"  # the overrides that the run was resumed with
 CHECKPOINTS, VIDEOS = "checkpoints", "videos"
+BEST = f"{CHECKPOINTS}/best.safetensors"
 PLAYED, TABLE = "play.json", "table.png"
 TENSORBOARD, WANDB = "tensorboard", "wandb"
 WANDB_ID = f"{WANDB}/id.txt"

@@ -21,7 +21,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine, shell
 from dqnspeed.tracking.base import OF_A_GAME, Tracker, without_recording
-from dqnspeed.tracking.run_folder import CHECKPOINTS, WANDB, WANDB_ID, read_overrides, wandb_ids
+from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides, wandb_ids
 
 log = logging.getLogger(__name__)
 
@@ -146,8 +146,8 @@ class WandB(Tracker):
 
     def _keep_best(self) -> None:
         """The best checkpoint as an artifact: a copy, since the run may be resumed and find a better one."""
-        found = next((self._folder / CHECKPOINTS).glob("best.*"), None)  # it may be of an earlier segment
-        if found is None:
+        found = self._folder / BEST  # it may be of an earlier segment
+        if not found.exists():
             return
         copied = self._folder / WANDB / f"best-{self._run.id}{found.suffix}"
         shutil.copyfile(found, copied)

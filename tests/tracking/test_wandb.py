@@ -168,6 +168,13 @@ def test_segments_that_were_killed_before_a_checkpoint_have_ids_of_their_own(tmp
     assert wandb_ids(tmp_path) == ["abc", "abc-40", "abc-40-2"]
 
 
+def test_what_a_kill_left_of_a_checkpoint_is_not_sent(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "best.safetensors.partial").write_text("cut")
+    WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "toy", None, None).close({"stopped_by": "max_steps"})
+    assert "artifact" not in ended(tmp_path)
+
+
 @pytest.mark.parametrize(("reason", "code"), [("error", 1), ("SIGTERM", 143), ("max_steps", 0)])
 def test_wandb_logs_a_game_once_and_ends_as_the_run_did(reason: str, code: int, tmp_path: Path) -> None:
     tracker = WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "baseline num_envs=2, seed 0", None, None)
