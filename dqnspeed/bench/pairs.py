@@ -27,18 +27,18 @@ class Pace:
     Attributes:
         settle_s: seconds of a slice that are left out, in which caches fill and waiting threads wake.
         slice_s: seconds that count; a slice ends with the next whole event.
-        least, most: pairs; after the least, it ends as soon as the interval is narrower than ``narrow``.
+        min_pairs, max_pairs: after the former it ends as soon as the interval is narrower than ``narrow``.
     """
 
     settle_s: float
     slice_s: float
-    least: int
-    most: int
+    min_pairs: int
+    max_pairs: int
     narrow: float = 0.03
 
     def seconds(self, paired: bool) -> float:
-        """What the least of them take."""
-        return (1 + paired) * self.least * (self.settle_s + self.slice_s)
+        """What ``min_pairs`` take."""
+        return (1 + paired) * self.min_pairs * (self.settle_s + self.slice_s)
 
 
 def take_turns(
@@ -57,7 +57,7 @@ def take_turns(
         SubjectError: a process failed.
     """
     found = list[float]()
-    while len(found) < pace.most and not (len(found) >= pace.least and _is_narrow(found, pace.narrow)):
+    while len(found) < pace.max_pairs and not (len(found) >= pace.min_pairs and _is_narrow(found, pace.narrow)):
         first, before = len(found) % 2 == 0, None
         if reference and first:
             before = speeds_of(reference, pace.settle_s, pace.slice_s)

@@ -28,15 +28,15 @@ from dqnspeed.bench.result import Disturbances, Measurement, Pair, Recommendatio
 from dqnspeed.system.disturbances import LOOK_S, Watch
 
 SUITES = ("quick", "full", "micro")
-PIECES = Pace(settle_s=0.1, slice_s=0.35, least=5, most=6)
+PIECES = Pace(settle_s=0.1, slice_s=0.35, min_pairs=5, max_pairs=6)
 RUNGS = {
-    "quick": Pace(settle_s=0.3, slice_s=1.0, least=5, most=5),
-    "full": Pace(settle_s=0.3, slice_s=1.0, least=6, most=12),
+    "quick": Pace(settle_s=0.3, slice_s=1.0, min_pairs=5, max_pairs=5),
+    "full": Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=12),
 }
-FRESH = Pace(settle_s=0.3, slice_s=1.0, least=8, most=12)  # of the line that was chosen
+FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=8, max_pairs=12)  # of the line that was chosen
 CHECK = {"quick": (5, 5.0), "full": (6, 20.0)}  # pairs of whole trainings, and the seconds that each trains
 CHECK_START_S, CHECK_LIMIT_S = 7.0, 120.0  # what a whole training takes besides, and may take at most
-OTHERS = Pace(settle_s=0.0, slice_s=1.0, least=5, most=6)  # of peers, some of whose events take seconds
+OTHERS = Pace(settle_s=0.0, slice_s=1.0, min_pairs=5, max_pairs=6)  # of peers, some of whose events take seconds
 PEERS_S = 200.0  # what all peers take about
 NAMES = {
     "sampling": "drawing batches", "updating": "the learner's updates", "acting": "choosing actions",

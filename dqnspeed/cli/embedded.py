@@ -88,14 +88,14 @@ def _new(overrides: Sequence[str], folder: str | Path | None, resources: context
         raise ConfigError(
             f"folder={folder}: does not go with hydra.run.dir={config.hydra.run.dir}; name one of the two."
         )
-    given = folder is not None or is_set(config, option)
-    if given:
+    is_named = folder is not None or is_set(config, option)
+    if is_named:
         check_folder_is_new(option, Path(named))
     task = list(config.hydra.overrides.task)
     [(run, spec)] = check_jobs([(config, task)])
     with open_dict(config):
         del config["hydra"]
-    made = resources.enter_context(made_folder(option, named, given))
+    made = resources.enter_context(made_folder(option, named, is_named))
     try:
         for name, node in ((HYDRA_CONFIG, config), (HYDRA_OVERRIDES, OmegaConf.create(task))):
             (made / name).parent.mkdir(exist_ok=True)

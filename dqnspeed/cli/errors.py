@@ -73,8 +73,8 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
         quoted = "KEY='\"VALUE\"' where it has other signs"
         return f"{error.override}: cannot be read; give GROUP=OPTION or KEY=VALUE ({quoted})."
     if "Config group override must be" in text:
-        given = sys.argv[1:] if arguments is None else arguments
-        wrong = [f"{argument}: " for argument in given if re.match(r"[\w/]*=([\d.]*|null|true|false)$", argument)]
+        line = sys.argv[1:] if arguments is None else arguments
+        wrong = [f"{argument}: " for argument in line if re.match(r"[\w/]*=([\d.]*|null|true|false)$", argument)]
         return f"{''.join(wrong[:1])}a group takes the name of one of its options."
     known = re.search(r"Could not append to config\. An item is already at '([\w.@/]+)'", text)
     if known:

@@ -74,7 +74,7 @@ class Preflight(Callback):
                 sys.exit()
             self._locks.enter_context(_output_folder(config, "sweep", resumed=known is not None))
             new = [] if study.is_study(config.hydra) else [job for job, _ in found]
-            sweep.begin(Path(config.hydra.sweep.dir), Line.given(), new if known is None else known)
+            sweep.begin(Path(config.hydra.sweep.dir), Line.of_this_process(), new if known is None else known)
 
     def on_run_end(self, config: DictConfig, **_: Any) -> None:
         self._locks.close()
@@ -222,8 +222,8 @@ def _output_folder(config: DictConfig, mode: str, resumed: bool = False) -> Iter
 
 
 @contextlib.contextmanager
-def made_folder(option: str, named: str, given: bool, resumed: bool = False) -> Iterator[Path]:
-    """Make and lock the folder ``named`` by ``option``; a name not ``given`` by the user is changed if it is taken.
+def made_folder(option: str, named: str, is_named: bool, resumed: bool = False) -> Iterator[Path]:
+    """Make and lock the folder ``named`` by ``option``; a name that is not the user's is changed if it is taken.
 
     Args:
         resumed: it is that of a sweep that is gone on with.
@@ -235,7 +235,7 @@ def made_folder(option: str, named: str, given: bool, resumed: bool = False) -> 
         raise ConfigError(f"{option}=: name a folder.")
     folder = Path(named)
     try:
-        if given:
+        if is_named:
             folder.mkdir(parents=True, exist_ok=True)
         else:
             folder = new_folder(folder)

@@ -140,17 +140,17 @@ def pruning(config: Any) -> Prune | None:
 class Pruning:
     """Tells a trial the mean return at even times of training, and asks whether it is an unpromising one."""
 
-    def __init__(self, trial: optuna.Trial, objective: str, every_s: float, told: Sequence[int]):
+    def __init__(self, trial: optuna.Trial, objective: str, every_s: float, reported: Sequence[int]):
         self._trial, self._every_s = trial, every_s
         self._sign = 1 if DIRECTIONS[objective] == "maximize" else -1
-        self._told = max(told, default=0)
+        self._reported = max(reported, default=0)
         self._works = True
 
     def __call__(self, mean: float, seconds: float) -> bool:
         period = int(seconds // self._every_s)
-        if not self._works or period <= self._told or not math.isfinite(mean):
+        if not self._works or period <= self._reported or not math.isfinite(mean):
             return False
-        self._told = period
+        self._reported = period
         try:
             self._trial.report(self._sign * mean, period)
             return bool(self._trial.should_prune())

@@ -69,7 +69,7 @@ class Line:
     config_dir: str | None = None
 
     @classmethod
-    def given(cls) -> Line:
+    def of_this_process(cls) -> Line:
         """That of this process."""
         args = get_args_parser().parse_args()
         return cls([text for text in args.overrides if not text.startswith(f"{FOLDER}=")], args.config_dir)
@@ -102,9 +102,9 @@ class Record:
             path = folder / SWEEP
             if path.exists():  # Hydra's own
                 overrides = OmegaConf.load(path).hydra.overrides
-                given = [str(text) for text in [*overrides.hydra, *overrides.task]]
+                lines = [str(text) for text in [*overrides.hydra, *overrides.task]]
                 ours = (f"{FOLDER}=", "hydra.mode=")
-                return cls(Line([text for text in given if not text.startswith(ours)]), None)
+                return cls(Line([text for text in lines if not text.startswith(ours)]), None)
         except Exception as error:  # a YAML parser may raise anything
             raise ConfigError(f"{path}: is damaged ({' '.join(str(error).split())}).") from error
         return None
@@ -119,7 +119,7 @@ def earlier_jobs(folder: Path) -> list[Job] | None:
     record = Record.read(folder)
     if record is None or record.jobs is None:
         return None
-    if record.line != Line.given():
+    if record.line != Line.of_this_process():
         raise ConfigError(f"{FOLDER}: {folder} holds another sweep already; name a new folder.")
     return record.jobs
 

@@ -66,7 +66,7 @@ def test_each_tree_runs_its_own_code(
     monkeypatch.setattr(
         against.Plan, "pieces", lambda plan: [one for one in pieces(plan) if one[0].name.startswith("sample")]
     )
-    monkeypatch.setattr(against, "PACE", Pace(0.01, 0.05, least=4, most=4))
+    monkeypatch.setattr(against, "PACE", Pace(0.01, 0.05, min_pairs=4, max_pairs=4))
     code, shown, errors = call("base=HEAD", "fail_below=0.5", f"out={tmp_path / 'out.json'}", *TOY)
     assert code == 1, errors
     assert "fail_below=0.5: 1 of 1 fell below: replay: sample 32." in errors

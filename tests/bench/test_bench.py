@@ -57,7 +57,7 @@ def empty(**changes: object) -> Result:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
     """A quick suite of few pieces with short slices."""
-    short = Pace(settle_s=0.02, slice_s=0.05, least=4, most=4)
+    short = Pace(settle_s=0.02, slice_s=0.05, min_pairs=4, max_pairs=4)
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     monkeypatch.setattr(disturbances, "LOOK_S", 0.1)
     monkeypatch.setattr(suites, "Plan", FewPieces)

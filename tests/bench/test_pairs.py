@@ -76,7 +76,7 @@ def test_a_machine_that_slows_down_moves_both_of_a_pair(scripted: None) -> None:
     both = [Scripted(name, slower, order) for name in "AB"]
     ratios = []
     judged = lambda before, value: ratios.append(value["steps"] / before["steps"]) or 1.0  # noqa: E731
-    pairs = list(take_turns([both[0]], [both[1]], Pace(0, 0, least=8, most=8), judged))
+    pairs = list(take_turns([both[0]], [both[1]], Pace(0, 0, min_pairs=8, max_pairs=8), judged))
     assert "".join(order) == "ABBA" * 4 and len(pairs) == 8
     found = interval(ratios)
     assert found is not None and found.holds(1.0)
@@ -85,7 +85,9 @@ def test_a_machine_that_slows_down_moves_both_of_a_pair(scripted: None) -> None:
 def test_repeats_end_once_the_interval_is_narrow_and_not_before_the_least(scripted: None) -> None:
     def count(values: list[float]) -> int:
         candidate = Scripted("B", iter(values), [])
-        return len(list(take_turns([], [candidate], Pace(0, 0, least=4, most=9), lambda _, value: value["steps"])))
+        return len(
+            list(take_turns([], [candidate], Pace(0, 0, min_pairs=4, max_pairs=9), lambda _, value: value["steps"]))
+        )
 
     assert count([1.0] * 9) == 4
     assert count([1.0, 2.0] * 5) == 9
