@@ -29,6 +29,7 @@ from dqnspeed.cli.log_file import LogFile
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.runs.checkpoint import load
+from dqnspeed.runs.parts import Learning
 from dqnspeed.system.atomic import finite
 from dqnspeed.tracking.files import Lines
 from dqnspeed.trainer import train
@@ -157,6 +158,21 @@ def test_tensorboard_gets_the_same_names_and_values(tracked: Path) -> None:
     report = next(r for r in lines_of(tracked) if "train/loss" in r)
     losses = {event.step: event.value for event in events.Scalars("train/loss")}
     assert losses[report["step"]] == pytest.approx(report["train/loss"], rel=1e-3)
+
+
+def test_a_signal_that_comes_after_the_end_of_a_run_is_told_and_changes_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Learning.close
+
+    def close_late(learning: Learning, error: BaseException | None) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return close(learning, error)
+
+    monkeypatch.setattr(Learning, "close", close_late)
+    summary = run_in(tmp_path, make_toy("stop.max_steps=60"))
+    assert (summary["stopped_by"], summary["signal"]) == ("max_steps", "SIGTERM")  # which ends a sweep
+    assert "signal" not in json.loads((tmp_path / "summary.json").read_text())
 
 
 def test_cartpole_is_solved(tmp_path: Path) -> None:
