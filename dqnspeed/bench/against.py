@@ -23,7 +23,7 @@ from rich.text import Text
 from dqnspeed.bench import compare
 from dqnspeed.bench import result as results
 from dqnspeed.bench.compare import Change
-from dqnspeed.bench.measuring import OF_REFERENCE, Measuring, estimate
+from dqnspeed.bench.measuring import OF_REFERENCE, Measuring
 from dqnspeed.bench.pairs import Pace, check_statistics
 from dqnspeed.bench.plan import Made, Piece, Plan
 from dqnspeed.bench.progress import Bar, shown
@@ -78,7 +78,7 @@ def _main() -> None:
         with tarfile.open(fileobj=io.BytesIO(source)) as archive:
             archive.extractall(Path(folder, "base"), filter="data")
         pieces = [of_two_trees(piece, Path(folder, "base"), options.base) for piece, _ in plan.pieces()]
-        seconds = 2 * LOOK_S + len(pieces) * estimate(PACE, paired=True)
+        seconds = 2 * LOOK_S + len(pieces) * PACE.seconds(paired=True)
         print(f"{len(pieces)} pieces against {options.base} take about {shown(seconds)} minutes here", flush=True)
         with Bar(seconds) as bar, Measuring(begun, Path(options.out or Path(folder, results.FILE)), bar) as measuring:
             try:

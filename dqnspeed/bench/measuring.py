@@ -22,7 +22,6 @@ from dqnspeed.cli.errors import RunError
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import KINDS
 
-START_S = 4.0  # estimate of what a process takes until it is ready
 FLOORS = "floors"
 OF_REFERENCE = "its reference, "  # what the error of a row begins with that failed by its reference
 
@@ -66,7 +65,7 @@ class Measuring:
             self.bar.begin(f"{piece.group}: {piece.name}")
             found = self._measured(piece, pace, reference)
             self.add(found)
-            self.bar.remaining.advance(estimate(pace, reference is not None))
+            self.bar.remaining.advance(pace.seconds(reference is not None))
         return found
 
     def end_reference(self) -> None:
@@ -124,11 +123,6 @@ class Measuring:
             return None
         share = speeds[bound.counted] * bound.each / best
         return Floor(f"the {bound.name}", speeds[counted] / share, share)
-
-
-def estimate(pace: Pace, paired: bool) -> float:
-    """Seconds that a piece takes."""
-    return START_S + pace.seconds(paired)
 
 
 def with_pairs(row: Measurement, pairs: Sequence[Pair], error: str | None = None) -> Measurement:

@@ -28,6 +28,7 @@ class Pace:
         settle_s: seconds of a slice that are left out, in which caches fill and waiting threads wake.
         slice_s: seconds that count; a slice ends with the next whole event.
         min_pairs, max_pairs: after the former it ends as soon as the interval is narrower than ``narrow``.
+        start_s: an estimate of what a process takes to start and to end.
     """
 
     settle_s: float
@@ -35,10 +36,11 @@ class Pace:
     min_pairs: int
     max_pairs: int
     narrow: float = 0.03
+    start_s: float = 4.0
 
     def seconds(self, paired: bool) -> float:
         """What ``min_pairs`` take."""
-        return (1 + paired) * self.min_pairs * (self.settle_s + self.slice_s)
+        return self.start_s + (1 + paired) * self.min_pairs * (self.settle_s + self.slice_s)
 
 
 def take_turns(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from dqnspeed.bench import result as results
-from dqnspeed.bench.measuring import Measuring, estimate, severest, with_pairs
+from dqnspeed.bench.measuring import Measuring, severest, with_pairs
 from dqnspeed.bench.pairs import Pace
 from dqnspeed.bench.plan import BASELINE, Piece, Plan
 from dqnspeed.bench.progress import Bar
@@ -28,14 +28,14 @@ from dqnspeed.bench.result import Disturbances, Measurement, Pair, Recommendatio
 from dqnspeed.system.disturbances import LOOK_S, Watch
 
 SUITES = ("quick", "full", "micro")
-PIECES = Pace(settle_s=0.1, slice_s=0.35, min_pairs=5, max_pairs=6)
+PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=5, max_pairs=5)
 RUNGS = {
-    "quick": Pace(settle_s=0.3, slice_s=1.0, min_pairs=5, max_pairs=5),
-    "full": Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=12),
+    "quick": Pace(settle_s=0.25, slice_s=0.8, min_pairs=5, max_pairs=5, start_s=7.0),
+    "full": Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=12, start_s=7.0),
 }
-FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=8, max_pairs=12)  # of the line that was chosen
-CHECK = {"quick": (5, 5.0), "full": (6, 20.0)}  # pairs of whole trainings, and the seconds that each trains
-CHECK_START_S, CHECK_LIMIT_S = 7.0, 120.0  # what a whole training takes besides, and may take at most
+FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=8, max_pairs=10, start_s=7.0)  # of the line that was chosen
+CHECK = {"quick": (4, 6.0), "full": (6, 20.0)}  # pairs of whole trainings, and the seconds that each trains
+CHECK_START_S, CHECK_LIMIT_S = 5.0, 120.0  # what a whole training takes besides, and may take at most
 OTHERS = Pace(settle_s=0.0, slice_s=1.0, min_pairs=5, max_pairs=6)  # of peers, some of whose events take seconds
 PEERS_S = 200.0  # what all peers take about
 NAMES = {
@@ -61,7 +61,7 @@ class Suite:
         pieces += [(piece, False) for piece in plan.floors()]
         left = [paired for piece, paired in pieces if (piece.group, piece.name) not in known]
         others = PEERS_S if peers else 0.0
-        return 2 * LOOK_S + sum(estimate(PIECES, paired) for paired in left) + others + self._rungs_s(result)
+        return 2 * LOOK_S + sum(PIECES.seconds(paired) for paired in left) + others + self._rungs_s(result)
 
     def _rungs_s(self, result: Result) -> float:
         if self.name == "micro":
@@ -70,9 +70,9 @@ class Suite:
         if self.name == "quick":
             count = 1 + sum(map(len, self.plan.axes().values())) + TOGETHER
         measured = sum(one.group == "rungs" for one in result.measurements)
-        rungs = max(0, count - measured) * estimate(RUNGS[self.name], paired=True)
+        rungs = max(0, count - measured) * RUNGS[self.name].seconds(paired=True)
         pairs, seconds = CHECK[self.name]
-        check = estimate(FRESH, paired=True) + 2 * pairs * (seconds + CHECK_START_S)
+        check = FRESH.seconds(paired=True) + 2 * pairs * (seconds + CHECK_START_S)
         return rungs + (0.0 if result.recommendation else check)
 
     def run(self, result: Result, path: Path, bar: Bar, peers: bool, allowed: Collection[str]) -> Result:
