@@ -86,21 +86,30 @@ def _main() -> None:
     for folder in folders:
         if not folder.is_dir():
             problems.add(f"{folder}: there is no such folder.")
-        elif not runs_below([folder]):
+        elif not _holds_runs(folder, options):
             problems.add(f"{folder}: holds no run (no {METRICS}).")
-    found = [folder for folder in folders if folder.is_dir() and runs_below([folder])]
+    found = [folder for folder in folders if _holds_runs(folder, options)]
     if options.wandb:
         wandb.check()
     if options.watch and not _plots():
         raise ConfigError(f"watch=true: needs plotly; {NEEDS}")
     report, progress = _report(options, found, problems)
-    if report:
+    watched = options.watch and not progress.done
+    if not (report or watched or problems.said):
+        problems.add(f"{found[0]}: holds no run (no {METRICS}).")
+    if report or watched:
         out = _made(Path(options.out)) if options.out else found[0]
-        if options.watch and not progress.done:
+        if watched:
             report = _watched(options, found, out, problems) or report
-        _finish(options, report, out, problems)
+        if report:
+            _finish(options, report, out, problems)
     if problems.said:
         sys.exit(1)
+
+
+def _holds_runs(folder: Path, options: ReportConfig) -> bool:
+    """Whether there are runs, or, to be watched, are to come."""
+    return bool(folder.is_dir() and (runs_below([folder]) or (options.watch and (folder / SWEEP).exists())))
 
 
 def _made(out: Path) -> Path:

@@ -22,7 +22,8 @@ class Progress:
     """Jobs of sweeps, and runs that are on their own.
 
     Attributes:
-        going_on: whether one that has not ended wrote lately, or another of its sweep did, which it comes after.
+        going_on: whether one that has not ended wrote lately, or another of its sweep did, which it comes after, or
+            the sweep has just begun.
         seconds_left: an estimate, if there is anything to estimate it from.
     """
 
@@ -55,9 +56,10 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
     for sweep, number in sweeps.items():
         jobs += max(number, sum(sweep in run.folder.parents for run in runs))
     begun = [run for run in runs if run.running]
+    lately = [run.span[1] for run in runs if run.span] + [(sweep / SWEEP).stat().st_mtime for sweep in sweeps]
     ended = [run for run in runs if not run.running]
     # Their locks are not asked, since that would hold up the runs themselves.
-    going_on = any(time.time() - run.span[1] < SILENT_S for run in runs if run.span)
+    going_on = any(time.time() - written < SILENT_S for written in lately)
     limits = [60 * limit for run in begun if (limit := run.value("stop.max_minutes"))]
     usual = [run.seconds for run in ended if run.seconds] or limits
     left = None

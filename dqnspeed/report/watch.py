@@ -11,6 +11,7 @@ from typing import Any
 
 EVERY_S = 30  # seconds between pages, so that drawing them slows the runs down little
 HOST = "127.0.0.1"
+WAITING = b"<!doctype html><title>dqnspeed</title>No run has begun yet."
 
 
 @contextlib.contextmanager
@@ -25,13 +26,13 @@ def served(page: Path) -> Iterator[str]:
         def do_GET(self) -> None:
             # A page of elsewhere may have its name lead here; it would send that name.
             ours = self.headers.get("Host", "").partition(":")[0] in (HOST, "localhost")
-            try:
-                content = page.read_bytes() if ours and self.path.partition("?")[0] == "/" else None
-            except OSError:
-                content = None
-            if content is None:
+            if not ours or self.path.partition("?")[0] != "/":
                 self.send_error(404)
                 return
+            try:
+                content = page.read_bytes()
+            except OSError:
+                content = WAITING
             self.send_response(200)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Length", str(len(content)))

@@ -20,7 +20,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         OSError: it could not be written; ``path`` is unchanged.
     """
-    partial = path.with_name(f"{path.name}{PARTIAL}")
+    partial = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
     try:
         yield partial
         flush(partial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import math
@@ -21,7 +22,7 @@ from dqnspeed.report.figures import thin
 from dqnspeed.report.page import page
 from dqnspeed.report.progress import progress_of
 from dqnspeed.report.runs import read_run
-from dqnspeed.report.watch import served
+from dqnspeed.report.watch import WAITING, served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LIMIT = 6_000_000  # bytes of a page with twenty runs
@@ -249,3 +250,35 @@ def test_a_sweep_is_watched_until_it_has_ended(
         "1 of 2 runs have ended; the others are running or to come, about" in errors and "http://127.0.0.1:" in errors
     )
     assert "baseline" in out and "are left" not in (tmp_path / "report.html").read_text().partition("<main>")[0]
+
+
+def test_a_sweep_is_watched_before_its_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half_done(tmp_path)
+    for run in "01":
+        shutil.rmtree(tmp_path / run)
+    monkeypatch.setattr("sys.argv", ["dqnspeed-report", str(tmp_path), "watch=true"])
+    monkeypatch.setattr(report, "EVERY_S", 0.05)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    pages = list[tuple[int, bytes]]()
+
+    @contextlib.contextmanager
+    def shown(page: Path) -> Iterator[str]:
+        with served(page) as address:
+            pages.append(get(address))
+            for run in range(4):
+                write_run(tmp_path / str(run), "baseline", run, reports=5)
+            yield address
+
+    monkeypatch.setattr(report, "served", shown)
+    report.main()
+    assert pages == [(200, WAITING)]
+    assert "baseline" in capsys.readouterr().out and (tmp_path / "report.html").exists()
+
+    for run in range(4):
+        shutil.rmtree(tmp_path / str(run))
+    os.utime(tmp_path / "multirun.yaml", (1e9, 1e9))
+    with pytest.raises(SystemExit) as ended:
+        report.main()
+    assert ended.value.code == 1 and "holds no run" in capsys.readouterr().err

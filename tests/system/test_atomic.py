@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,13 @@ def test_two_files_that_differ_in_their_suffix_do_not_meet_while_they_are_writte
         one.write_text("one")
         other.write_text("other")
     assert (tmp_path / "it.json").read_text() == "one" and (tmp_path / "it.yaml").read_text() == "other"
+
+
+def test_two_processes_that_write_one_file_leave_one_of_the_two(tmp_path: Path) -> None:
+    path = tmp_path / "it.txt"
+    write = "import sys, pathlib; from dqnspeed.system import atomic; atomic.write_text(pathlib.Path(sys.argv[1]), 'b')"
+    with atomic.replacing(path) as partial:
+        partial.write_text("a")
+        subprocess.run([sys.executable, "-c", write, path], check=True)
+        assert path.read_text() == "b" and partial.read_text() == "a"
+    assert path.read_text() == "a" and [*tmp_path.iterdir()] == [path]
