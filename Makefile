@@ -75,11 +75,9 @@ $(VENV)/.installed-report: $(VENV)/.installed
 report: $(VENV)/.installed-report
 	$(BIN)/python -m dqnspeed.report $(ARGS)
 
-LADDER := baseline,no_torch_no_grad,n_envs,process,tweaked_n_envs,tweaked_process,chapter6_dqn
 SWEEP := multirun/$(shell date +%Y-%m-%d/%H-%M-%S)
 ladder: $(VENV)/.installed-report
-	$(BIN)/python -m dqnspeed.train -m experiment=$(LADDER) stop.max_minutes=1.25 tracking=local \
-	  $(ARGS) hydra.sweep.dir=$(SWEEP)
+	$(BIN)/python -m dqnspeed.train sweep=ladder tracking=local $(ARGS) hydra.sweep.dir=$(SWEEP)
 	$(BIN)/python -m dqnspeed.report $(SWEEP)
 
 $(VENV)/.installed-docs: $(VENV)/.installed
