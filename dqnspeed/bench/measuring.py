@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from dqnspeed.bench import result as results
-from dqnspeed.bench.counting import UPDATES
+from dqnspeed.bench.counting import END, UPDATES
 from dqnspeed.bench.pairs import Pace, interval, take_turns
 from dqnspeed.bench.plan import Bound, Piece
 from dqnspeed.bench.progress import Bar
@@ -36,6 +36,7 @@ class Measuring:
         self.result, self.bar = result, bar
         self._path = path
         self._reference: tuple[Piece, Subject] | None = None
+        self._ending = list[Subject]()  # they end while others start
 
     def __enter__(self) -> Measuring:
         return self
@@ -69,10 +70,20 @@ class Measuring:
         return found
 
     def end_reference(self) -> None:
-        """Let go of the reference that waits."""
+        """Let go of the reference that waits; no measured process is left then."""
         if self._reference is not None:
-            self._reference[1].end()
+            self._end(self._reference[1])
             self._reference = None
+        self._see_ended()
+
+    def _end(self, subject: Subject) -> None:
+        subject.tell(END)
+        self._ending.append(subject)
+
+    def _see_ended(self) -> None:
+        """Wait until all have ended that were told to."""
+        while self._ending:
+            self._ending.pop().end()
 
     def _measured(self, piece: Piece, pace: Pace, reference: Piece | None) -> Measurement:
         row = Measurement(piece.group, piece.name, piece.unit, version=piece.version)
@@ -88,7 +99,8 @@ class Measuring:
                 if reference is None and piece.copies == 1:
                     candidate = [self._started(piece)]  # which may be the reference of what comes next
                 else:
-                    candidate = resources.enter_context(running(*[made.program] * piece.copies))
+                    candidate = resources.enter_context(running(*[made.program] * piece.copies, end=self._end))
+                self._see_ended()
                 turns = list(take_turns(before, candidate, pace, judged))
         except (ConfigError, SubjectError, OSError) as error:  # OSError: no process or no file for what it says
             return dataclasses.replace(row, error=self._reason(error, piece))

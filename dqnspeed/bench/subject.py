@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dqnspeed.bench.counting import COUNT, END, FD, GO, STOP
@@ -116,13 +116,13 @@ class Subject:
 
 
 @contextlib.contextmanager
-def running(*programs: Program) -> Iterator[list[Subject]]:
-    """Subjects that are ready, and end with the block; raises :class:`SubjectError`."""
+def running(*programs: Program, end: Callable[[Subject], object] = Subject.end) -> Iterator[list[Subject]]:
+    """Subjects that are ready, and for which ``end`` is called with the block's end; raises :class:`SubjectError`."""
     with contextlib.ExitStack() as resources:
         subjects = list[Subject]()
         for program in programs:
             subjects.append(Subject(program))
-            resources.callback(subjects[-1].end)
+            resources.callback(end, subjects[-1])
         for subject in subjects:
             subject.await_ready()
         yield subjects
