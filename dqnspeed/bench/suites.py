@@ -37,7 +37,7 @@ FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=8, max_pairs=8, start_s=7.0)  
 CHECK = {"quick": (4, 6.0), "full": (6, 20.0)}  # pairs of whole trainings, and the seconds that each trains
 CHECK_START_S, CHECK_LIMIT_S = 5.0, 120.0  # what a whole training takes besides, and may take at most
 OTHERS = Pace(settle_s=0.0, slice_s=1.0, min_pairs=5, max_pairs=6)  # of peers, some of whose events take seconds
-PEERS_S = 200.0  # what all peers take about
+PEERS_S = 350.0  # what all peers take about
 NAMES = {
     "sampling": "drawing batches", "updating": "the learner's updates", "acting": "choosing actions",
     "stepping": "stepping the games",
