@@ -11,7 +11,7 @@ from typing import Any
 
 from dqnspeed.report import tables
 from dqnspeed.report.figures import Figure, figures_of
-from dqnspeed.report.rungs import Rung, game
+from dqnspeed.report.rungs import Rung, game, shared_words
 from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import Table, duration
 from dqnspeed.system.version import __version__
@@ -76,9 +76,7 @@ class Report:
     @cached_property
     def shared_words(self) -> str:
         """The overrides that all rungs have, which their names leave out."""
-        first = self.rungs[0]
-        left_out = [word for word in first.label.split(" ") if word not in first.name.split(" ")]
-        return " ".join(left_out)
+        return " ".join(shared_words([rung.label for rung in self.rungs]))
 
     @cached_property
     def summary_table(self) -> Table:

@@ -19,6 +19,8 @@ from dqnspeed.report.statistics import Estimate, estimate
 BASELINE = "baseline"
 BOOK = Path(__file__).with_name("book_ladder.csv")
 BOOK_ENV, BOOK_BOUND = "PongNoFrameskip-v4", 17
+DIGITS = 4  # of long numbers in names, as a search tries them, at least
+_LONG_NUMBER = re.compile(r"(?<==)-?\d*\.\d{5,}(?:e[-+]?\d+)?(?= |$)")
 
 
 @dataclass(frozen=True)
@@ -198,11 +200,27 @@ def _keys(node: dict[str, Any], prefix: str = "") -> Iterable[str]:
             yield from _keys(value, f"{prefix}{key}.")
 
 
+def shared_words(labels: Sequence[str]) -> list[str]:
+    """The overrides that all of ``labels`` have, if there are several."""
+    first, *others = [label.split(" ")[1:] for label in dict.fromkeys(labels)]
+    return [word for word in first if all(word in other for other in others)] if others else []
+
+
 def short(labels: list[str]) -> list[str]:
-    """Names without the overrides that all of ``labels`` have, if there are several."""
+    """Names without the overrides that all of ``labels`` have, and with the digits of long numbers that tell them
+    apart."""
+    shared = shared_words(labels)
     words = [label.split(" ") for label in labels]
-    shared = set(words[0][1:]).intersection(*(word[1:] for word in words)) if len(set(labels)) > 1 else set()
-    return [" ".join([first, *(word for word in rest if word not in shared)]) for first, *rest in words]
+    names = [" ".join([first, *(word for word in rest if word not in shared)]) for first, *rest in words]
+    for digits in range(DIGITS, 17):
+        rounded = [_rounded(name, digits) for name in names]
+        if len(set(rounded)) == len(set(names)):
+            return rounded
+    return names
+
+
+def _rounded(name: str, digits: int) -> str:
+    return _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.{digits}g}", name)
 
 
 def compared_after(runs: Iterable[Run]) -> float | None:

@@ -260,6 +260,7 @@ def test_a_sweep_is_watched_before_its_first_run(
         shutil.rmtree(tmp_path / run)
     monkeypatch.setattr("sys.argv", ["dqnspeed-report", str(tmp_path), "watch=true"])
     monkeypatch.setattr(report, "EVERY_S", 0.05)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     pages = list[tuple[int, bytes]]()
 

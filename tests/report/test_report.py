@@ -16,7 +16,7 @@ from PIL import Image
 from dqnspeed import envs
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.report import command as report
-from dqnspeed.report.rungs import BOOK, baseline_of, book_figures, rungs_of
+from dqnspeed.report.rungs import BOOK, baseline_of, book_figures, rungs_of, shared_words, short
 from dqnspeed.report.runs import load, read_run, runs_below
 from dqnspeed.report.tables import run_table, rung_table
 from dqnspeed.tracking.run_folder import read_metrics
@@ -387,3 +387,11 @@ def test_folders_and_options_are_distinguished(
         "or folders of runs and sweeps.",
     }.items():
         assert run_report(monkeypatch, capsys, *arguments) == (2, "", f"dqnspeed: {sentence}\n")
+
+
+def test_long_numbers_in_names_have_the_digits_that_tell_them_apart() -> None:
+    labels = ["a num_envs=2 lr=0.0012520653814999472", "a num_envs=2 lr=0.30000", "a num_envs=2 lr=1.450382e-05 seed=1"]
+    assert short(labels) == ["a lr=0.001252", "a lr=0.3", "a lr=1.45e-05 seed=1"]
+    assert short([*labels, "a num_envs=2 lr=0.00125206"])[0] == "a lr=0.00125207"
+    assert short(labels[:1]) == ["a num_envs=2 lr=0.001252"]
+    assert shared_words(labels) == ["num_envs=2"] and shared_words(labels[:1]) == []
