@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHILD = "dqnspeed/bench/child.py"
 # Starts the child of the source tree that the argument names, wherever another is installed.
 START = "import sys; sys.path.insert(0, sys.argv.pop()); from dqnspeed.bench.child import main; main()"
-PACE = Pace(settle_s=0.1, slice_s=0.4, min_pairs=6, max_pairs=12)
+PACE = Pace(settle_s=0.1, slice_s=0.4, min_pairs=6, max_pairs=12, start_s=15.0)  # two processes for each piece
 
 
 @dataclass(frozen=True)
