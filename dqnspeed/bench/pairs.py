@@ -39,8 +39,8 @@ class Pace:
     start_s: float = 4.0
 
     def seconds(self, paired: bool) -> float:
-        """What ``min_pairs`` take."""
-        return self.start_s + (1 + paired) * self.min_pairs * (self.settle_s + self.slice_s)
+        """What it takes at most, but for events that take longer than a slice."""
+        return self.start_s + (1 + paired) * self.max_pairs * (self.settle_s + self.slice_s)
 
 
 def take_turns(

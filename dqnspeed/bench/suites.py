@@ -31,7 +31,7 @@ SUITES = ("quick", "full", "micro")
 PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=5, max_pairs=5)
 RUNGS = {
     "quick": Pace(settle_s=0.25, slice_s=0.8, min_pairs=5, max_pairs=5, start_s=7.0),
-    "full": Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=12, start_s=7.0),
+    "full": Pace(settle_s=0.3, slice_s=1.0, min_pairs=5, max_pairs=8, start_s=7.0),
 }
 FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=8, max_pairs=8, start_s=7.0)  # of the line that was chosen
 CHECK = {"quick": (4, 6.0), "full": (6, 20.0)}  # pairs of whole trainings, and the seconds that each trains
