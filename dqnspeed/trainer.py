@@ -176,6 +176,7 @@ class Training:
         metrics = {
             **metrics,
             **times(self.learning.device.type, progress.timer.seconds, self.actors.seconds),
+            **self.actors.metrics(),
             **self.evaluated,
         }
         self.evaluated = {}

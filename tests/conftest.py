@@ -137,3 +137,17 @@ def no_process_is_left() -> Iterator[None]:
     """Every test ends with as many children as it began with."""
     yield
     assert multiprocessing.active_children() == []
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Any]:
+    """A Ray cluster of two nodes on this machine, which ``parallelism.address=auto`` joins."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "env_vars": environment()})
+    cluster.add_node(num_cpus=2, env_vars=environment())
+    os.environ["RAY_ADDRESS"] = cluster.address
+    yield cluster
+    del os.environ["RAY_ADDRESS"]
+    cluster.shutdown()

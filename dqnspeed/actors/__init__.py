@@ -16,7 +16,7 @@ from dqnspeed.system import machine
 
 def memory_lock(run: RunConfig) -> Any:
     """The lock of the memory's cursors, if actors in other processes write them."""
-    return multiprocessing.get_context("spawn").Lock() if run.parallelism.processes else None
+    return multiprocessing.get_context("spawn").Lock() if run.parallelism.shares_memory else None
 
 
 def make_actors(arguments: ActorArguments) -> Actors:

@@ -25,6 +25,9 @@ class Actors(Protocol):
     def seconds(self) -> Mapping[str, float]:
         """Seconds spent in each part of acting."""
 
+    def metrics(self) -> Mapping[str, float]:
+        """What is reported of them beside ``seconds``."""
+
     def begin(self) -> None:
         """Start acting."""
 
@@ -84,6 +87,9 @@ class Parallelism(ParallelismConfig):
         """The actors."""
         raise NotImplementedError
 
+    def check_here(self) -> None:
+        """Raise :class:`ConfigError` if something is missing here that it needs."""
+
     def check(self, run: RunConfig) -> None:
         super().check(run)
         ratio = self.replay_ratio
@@ -101,6 +107,11 @@ class Parallelism(ParallelismConfig):
             raise ConfigError(
                 f"parallelism.replay_ratio={ratio}: belongs to parallelism=process; with parallelism={self.name} the "
                 f"ratio is algo.batch_size / algo.steps_per_update."
+            )
+        elif self.replace_lost:
+            raise ConfigError(
+                f"parallelism.replace_lost=true: belongs to parallelism=process; with parallelism={self.name} there are no "
+                f"actors to replace."
             )
         elif self.num_actors != 1:
             raise ConfigError(

@@ -10,7 +10,7 @@ import pickle
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -18,30 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from dqnspeed.actors.loop import Orders, Paused, Ready, act
 from dqnspeed.actors.stepper import env_seeds, make_stepper
-from dqnspeed.algorithms import epsilon_at
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import ActorError, EnvSpec, make_vector_env
+from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
 from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
 PAUSE_S = 0.0005
-
-
-@dataclass(frozen=True)
-class Ready:
-    """The actor's environments are made; ``games_restored``: with their saved games."""
-
-    games_restored: bool
-
-
-@dataclass(frozen=True)
-class Paused:
-    """All that the actor needs to continue; it waits until pause ``number`` is over."""
-
-    number: int
-    state: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -87,11 +72,12 @@ class Controls:
     """Counters and flags that the learner and all actors share, with a slot for each actor in the arrays."""
 
     def __init__(self, context: Any, num_actors: int):
-        # Plain flags: an event has a lock, which a killed actor may never release.
-        self.go, self.stop = context.Value("b", 0, lock=False), context.Value("b", 0, lock=False)
+        # A plain flag: an event has a lock, which a killed actor may never release.
+        self.stop = context.Value("b", 0, lock=False)
         self.pause = context.Value("q", 0, lock=False)  # the number of this pause, 0 while actors may act
         self.limit = context.Value("d", 0, lock=False)  # agent steps of all actors together
         self._steps = context.RawArray("q", num_actors)
+        self._rows = context.RawArray("d", num_actors)
         self._beats = context.RawArray("d", num_actors)
         self._seconds = context.RawArray("d", 2 * num_actors)
 
@@ -99,6 +85,11 @@ class Controls:
     def agent_steps(self) -> np.ndarray:
         """Agent steps each actor has collected, ``(num_actors,) int64``."""
         return np.frombuffer(self._steps, np.int64)
+
+    @property
+    def rows_allowed(self) -> np.ndarray:
+        """Rows of each actor's environments at which it must wait, ``(num_actors,) float64``."""
+        return np.frombuffer(self._rows, np.float64)
 
     @property
     def heartbeat(self) -> np.ndarray:
@@ -128,7 +119,7 @@ class ActorJob:
     segment: int
 
 
-def act(job: ActorJob, pipe: Any) -> None:
+def run_actor(job: ActorJob, pipe: Any) -> None:
     """Entry point of an actor process: acts until stopped; what it raises is sent to the learner."""
     for ignored in (signal.SIGINT, signal.SIGTERM):  # the learner alone ends a run
         signal.signal(ignored, signal.SIG_IGN)
@@ -140,7 +131,15 @@ def act(job: ActorJob, pipe: Any) -> None:
         if job.weights.network is None:
             pipe.send(Unshared(job.weights.reason))
         else:
-            _loop(job, job.weights.network, pipe)
+            run, index = job.run, job.index
+            seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
+            env = make_vector_env(run)
+            stepper = make_stepper(
+                run, job.spec, job.weights.network, job.device, env, index, job.state, job.segment,
+                run.parallelism.num_actors,
+            )  # fmt: skip
+            with contextlib.closing(stepper):
+                act(run, stepper, PipeChannel(job, pipe))
     except (Exception, SystemExit) as error:
         message = str(error) if isinstance(error, ActorError) else traceback.format_exc()
         # At the end of a run the learner has closed its end of the pipe.
@@ -150,62 +149,56 @@ def act(job: ActorJob, pipe: Any) -> None:
         pipe.close()
 
 
-def _loop(job: ActorJob, network: Network, pipe: Any) -> None:
-    run, controls, index = job.run, job.controls, job.index
-    seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
-    env = make_vector_env(run)
-    stepper = make_stepper(run, job.spec, network, job.device, env, index, job.state, job.segment)
-    written = _rings(job)
-    deliver = _sender(pipe) if written is None else lambda rows: written.append(rows, index * run.num_envs)
-    agent_steps, heartbeat = controls.agent_steps, controls.heartbeat
-    pipe.send(Ready(stepper.games_restored))
-    try:
-        while not controls.go.value:
-            time.sleep(PAUSE_S)
+class PipeChannel:
+    """A pipe of the actor's own, and memory that it shares with the learner.
+
+    Orders and counters are in shared memory, and so are the weights. Rows go straight into the learner's memory, or,
+    with ``transport=queue``, through the pipe one at a time, pickled, as through the chapter's queue.
+    """
+
+    def __init__(self, job: ActorJob, pipe: Any):
+        self._pipe, self._controls, self._index, self._num_envs = pipe, job.controls, job.index, job.run.num_envs
+        self._agent_steps, self._heartbeat = job.controls.agent_steps, job.controls.heartbeat
+        self._rows_allowed = job.controls.rows_allowed
+        self._rings = None if job.buffers is None else Rings(job.buffers, job.spec.stack, lock=job.lock)
+        self._rows = 0 if self._rings is None else self._rings.rows(self._index * self._num_envs)
+        self._beats = 0
+
+    def send(self, message: Ready | Paused) -> None:
+        if isinstance(message, Paused):
+            state = {**message.state, "agent_steps": int(self._agent_steps[self._index])}
+            message = replace(message, state=state)
+        self._pipe.send(message)
+
+    def orders(self) -> Orders:
+        controls = self._controls
+        self._heartbeat[self._index] = time.monotonic()
+        self._beats += 1
+        if self._beats % 256 == 0:
             _check_parent()
-        beats, paused = 0, 0
-        while not controls.stop.value:
-            heartbeat[index] = time.monotonic()
-            beats += 1
-            if beats % 256 == 0:
-                _check_parent()
-            if pause := controls.pause.value:
-                if pause != paused:  # the next pause may start before this process checks again
-                    pipe.send(Paused(pause, {**stepper.state_dict(), "agent_steps": int(agent_steps[index])}))
-                    paused = pause
-                time.sleep(PAUSE_S)
-                continue
-            total = int(agent_steps.sum())
-            if total >= controls.limit.value:
-                time.sleep(PAUSE_S)
-                continue
-            stepper.start(epsilon_at(total, run))
-            rows, episodes = stepper.finish()
-            deliver(rows)
-            agent_steps[index] += int(rows.transition.sum())
-            controls.seconds[index] = stepper.seconds["acting"], stepper.seconds["stepping"]
-            for episode in episodes:
-                lane = index * run.num_envs + episode.env
-                pipe.send(replace(episode, env=lane, end_row=0 if written is None else written.rows(lane)))
-    finally:
-        stepper.close()
+        total = int(self._agent_steps.sum())
+        steps = total < controls.limit.value and self._rows < self._rows_allowed[self._index]
+        return Orders(bool(controls.stop.value), controls.pause.value, bool(steps), total)
 
+    def wait(self) -> None:
+        time.sleep(PAUSE_S)
 
-def _rings(job: ActorJob) -> Rings | None:
-    """The learner's memory, if rows are written straight into it, or ``None`` if they go through the pipe."""
-    if job.buffers is None:
-        return None
-    return Rings(job.buffers, job.spec.stack, lock=job.lock)
+    def refresh(self) -> None:
+        """Nothing: the network is the learner's own."""
 
-
-def _sender(pipe: Any) -> Callable[[Rows], None]:
-    """Rows go through the pipe one at a time, pickled, as through the chapter's queue."""
-
-    def send(rows: Rows) -> None:
-        for i in range(len(rows.actions)):
-            pipe.send((i, rows.one(i)))
-
-    return send
+    def deliver(self, rows: Rows, episodes: list[Episode], seconds: Mapping[str, float]) -> None:
+        lane, index = self._index * self._num_envs, self._index
+        if self._rings is not None:
+            self._rings.append(rows, lane)
+            self._rows += 1
+        else:
+            for i in range(len(rows.actions)):
+                self._pipe.send((i, rows.one(i)))
+        self._agent_steps[index] += int(rows.transition.sum())
+        self._controls.seconds[index] = seconds["acting"], seconds["stepping"]
+        for episode in episodes:
+            own = lane + episode.env
+            self._pipe.send(replace(episode, env=own, end_row=0 if self._rings is None else self._rings.rows(own)))
 
 
 def _check_parent() -> None:

@@ -33,6 +33,10 @@ class LocalActor:
         """Seconds of all groups together."""
         return {name: sum(group.seconds[name] for group in self._groups) for name in self._groups[0].seconds}
 
+    def metrics(self) -> dict[str, float]:
+        """They cannot be lost."""
+        return {}
+
     def begin(self) -> None:
         """Nothing to start: environments step when called."""
 
@@ -141,6 +145,7 @@ class Serial(Parallelism):
                         i,
                         state and state[str(i)],
                         segment,
+                        count,
                     )
                 )
                 if not groups[i].games_restored:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
-from dqnspeed.algorithms import make_policy
+from dqnspeed.algorithms import algorithm_of, make_policy
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
 from dqnspeed.exploration.policy import Policy
@@ -25,6 +26,7 @@ class Collected:
     agent_steps: int = 0
     episodes: list[Episode] = field(default_factory=list)
     epsilon: float = 1.0
+    lost: list[str] = field(default_factory=list)  # what became of actors that were replaced
 
 
 class EnvStepper:
@@ -32,6 +34,8 @@ class EnvStepper:
 
     :meth:`start` chooses actions and starts a step, :meth:`finish` waits for it. ``seconds`` holds the time spent in
     ``acting`` and ``stepping``.
+
+    ``epsilons`` gives that of each environment, where it is given the run's.
 
     It continues from ``state``, a :meth:`state_dict`. ``games_restored`` is False if the games could not be restored
     and new ones were started with ``seeds``.
@@ -47,8 +51,9 @@ class EnvStepper:
         policy: Policy,
         seeds: list[int],
         state: Mapping[str, Any] | None = None,
+        epsilons: Callable[[float], float | np.ndarray] = float,
     ):
-        self._env, self._policy = env, policy
+        self._env, self._policy, self._epsilons = env, policy, epsilons
         self._stack = FrameStack(env.num_envs, spec.stack, spec.frame_shape, spec.frame_dtype)
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self._begin(seeds)
@@ -67,7 +72,7 @@ class EnvStepper:
 
     def start(self, epsilon: float) -> None:
         begin = time.perf_counter()
-        self._actions, self._acting = self._policy(self._stack.observations, epsilon)
+        self._actions, self._acting = self._policy(self._stack.observations, self._epsilons(epsilon))
         acted = time.perf_counter()
         self._env.send(self._actions)
         self.seconds["acting"] += acted - begin
@@ -128,11 +133,14 @@ def make_stepper(
     actor: int,
     state: Mapping[str, Any] | None,
     segment: int,
+    actors: int = 1,
 ) -> EnvStepper:
-    """The stepper of the ``actor``-th actor, which continues from ``state`` if there is one; it owns ``env``."""
+    """The stepper of the ``actor``-th of ``actors``, which continues from ``state`` if there is any; it owns ``env``."""
+    lanes = range(actor * env.num_envs, (actor + 1) * env.num_envs)
+    epsilons = functools.partial(algorithm_of(run).epsilons, run, lanes=lanes, total=actors * env.num_envs)
     try:
         policy = make_policy(run, spec, network, device, np.random.default_rng([run.seed, actor, 1]))
-        return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, env.num_envs, segment), state)
+        return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, env.num_envs, segment), state, epsilons)
     except BaseException:
         env.close()
         raise

@@ -36,6 +36,9 @@ class Learner(Protocol):
     def warm_up(self, batch: Any) -> None:
         """Do once what an update on ``batch`` does, without effect, so that the first update is not slower."""
 
+    def attach(self, memory: Any) -> None:
+        """Called once with the algorithm's memory, before its first batch."""
+
     def update(self, batch: Any) -> None:
         """Learn from one batch of the algorithm's memory."""
 
@@ -102,6 +105,11 @@ class Algorithm(AlgoConfig):
     def epsilon_at(self, run: RunConfig, step: int) -> float:
         """The chance of a random action at an agent step; NaN for a policy without epsilon."""
         return typed(run.exploration, Exploration).epsilon_at(step) if "exploration" in self.uses else math.nan
+
+    def epsilons(self, run: RunConfig, epsilon: float, lanes: range, total: int) -> float | np.ndarray:
+        """That of each of the environments ``lanes``, of ``total`` of all actors, where ``epsilon`` is the run's."""
+        exploration = typed(run.exploration, Exploration)
+        return exploration.of_lanes(epsilon, lanes, total) if "exploration" in self.uses else epsilon
 
     def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
         """Raise :class:`ConfigError` if it cannot learn an environment of these shapes."""

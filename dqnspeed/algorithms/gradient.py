@@ -102,6 +102,9 @@ class GradientLearner:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
+    def attach(self, memory: Any) -> None:
+        """Nothing: most need nothing of their memory but its batches."""
+
     def update(self, batch: Any) -> None:
         """One optimizer step on ``batch``."""
         self._step(batch)

@@ -131,11 +131,6 @@ class FromRollouts(Algorithm):
                 f"parallelism.transport=queue: carries single transitions, and algo={self.name} learns from whole "
                 f"rollouts; use parallelism.transport=shared_memory."
             )
-        if parallelism.num_actors > 1:
-            raise ConfigError(
-                f"parallelism.num_actors={parallelism.num_actors}: algo={self.name} takes its rollouts from one actor "
-                f"process; use num_envs for more environments."
-            )
         if self.batch_size > rollout:
             raise ConfigError(
                 f"algo.batch_size={self.batch_size}: must be at most {rollout}, algo.rollout_steps of all environments."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.precision import precision
+from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.memory import RolloutBatch
 
 
@@ -27,6 +28,9 @@ class PPO(ActorCritic, FromRollouts):
     clip: float = option("how far the probability ratio may move", gt=0)
     clip_value: bool = option("clip the value function as the policy is")
     normalize_advantage: bool = option("normalise the advantages of each batch")
+    correction: str = option(
+        "vtrace: correct returns for actors that lag behind the learner (IMPALA)", choices=("none", "vtrace")
+    )
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return PPOLearner(self, run, spec, device)
@@ -52,6 +56,19 @@ class PPOLearner(PolicyLearner):
     def __init__(self, algo: PPO, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._clip, self._clip_value, self._normalize = algo.clip, algo.clip_value, algo.normalize_advantage
+        self._corrects = algo.correction == "vtrace"
+
+    def attach(self, memory: Any) -> None:
+        if self._corrects:
+            memory.judge = self.judge
+
+    def judge(self, observations: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values of observations and log-probabilities of actions, ``(K,) float32``, by the network as it is now."""
+        batch = self._to_device({"observations": observations, "actions": actions})
+        with gradients_off(self._execution), precision(self._execution, self.device):
+            logits, values = self.network.policy_and_value(batch["observations"])
+        log_probs = torch.log_softmax(logits, dim=1).gather(1, batch["actions"][:, None])[:, 0]
+        return values.float().cpu().numpy(), log_probs.float().cpu().numpy()
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
         return {
@@ -60,6 +77,7 @@ class PPOLearner(PolicyLearner):
             "old_log_probs": batch.log_probs,
             "old_values": batch.values,
             "returns": batch.returns,
+            "advantages": batch.advantages,
             "entropy_coef": self._entropy_coef(),
         }
 
@@ -70,11 +88,11 @@ class PPOLearner(PolicyLearner):
         old_log_probs: Tensor,
         old_values: Tensor,
         returns: Tensor,
+        advantages: Tensor,
         entropy_coef: Tensor,
     ) -> Loss:
         with precision(self._execution, self.device):
             logits, values = self.network.policy_and_value(observations)
-        advantages = returns - old_values
         if self._normalize:
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         log_probs = torch.log_softmax(logits, dim=1)

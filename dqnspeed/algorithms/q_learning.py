@@ -87,6 +87,9 @@ class TableLearner:
     def warm_up(self, batch: Batch) -> None:
         """A table has nothing to prepare."""
 
+    def attach(self, memory: Any) -> None:
+        """Nothing: it needs its batches alone."""
+
     def update(self, batch: Batch) -> None:
         """Learn from the transitions of ``batch``, one by one."""
         states, next_states = batch.observations.argmax(axis=1), batch.next_observations.argmax(axis=1)

@@ -18,6 +18,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict
 
 from dqnspeed import envs
+from dqnspeed.actors.base import Parallelism
 from dqnspeed.algorithms import algorithm_of, check_fits
 from dqnspeed.algorithms.footprint import check_footprint
 from dqnspeed.cli import study
@@ -29,7 +30,7 @@ from dqnspeed.cli.sweep import sweep, sweep_jobs
 from dqnspeed.cli.sweep_record import FOLDER, Job, Line, earlier_jobs, outcome, quoted
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution
 from dqnspeed.execution.threads import check_threads
@@ -89,6 +90,7 @@ def check_run(run: RunConfig) -> EnvSpec:
     Raises:
         ConfigError: environment, network, execution and this machine's memory do not fit together.
     """
+    typed(run.parallelism, Parallelism).check_here()
     check_execution(run)
     check_threads(run)
     with envs.Watchdog(run.parallelism.timeout_s, functools.partial(_report_silence, run)):

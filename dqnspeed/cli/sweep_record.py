@@ -14,7 +14,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.tracking.run_folder import SUMMARY, SWEEP, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
 
 FOLDER = "hydra.sweep.dir"
-SIGNALS = ("SIGINT", "SIGTERM")
+SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 # What became of a job, by the reason that its summary gives.
 STATES = {
     "reward_bound": "solved", "max_steps": "at its limit", "max_minutes": "at its limit", "pruned": "pruned",

@@ -34,6 +34,7 @@ from dqnspeed.execution.threads import set_threads
 from dqnspeed.runs.checkpoint import playable
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
+from dqnspeed.system.signals import PREEMPTING
 from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
@@ -103,6 +104,8 @@ def _train(job: Job, flags: Sequence[str] = ()) -> None:
         stopped_by = signal.Signals[summary["signal"]]
         if job.again and sweep.is_elsewhere:
             sweep.ended_by = stopped_by
+            if stopped_by in PREEMPTING:
+                signal.raise_signal(stopped_by)  # the launcher, which listens again, queues the job anew
             return
         # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
         sys.exit(128 + stopped_by.value)

@@ -93,6 +93,7 @@ class WrappersConfig(GroupOption):
 class ParallelismConfig(GroupOption):
     processes: ClassVar[bool] = False  # acts in other processes than the learner's
     overlaps: ClassVar[bool] = False  # environments step while the learner computes
+    shares_memory: ClassVar[bool] = False  # the other processes are on this machine and write into the memory
 
     name: str = option("where experience comes from")
     num_actors: int = option("actor processes (process only)", ge=1, le=256)
@@ -101,7 +102,18 @@ class ParallelismConfig(GroupOption):
         "process only: 'free', or samples trained on per agent step, held on both sides"
     )
     env_threads: int = option("threads of wrappers=native (in each actor), 0: shared out with execution.threads", ge=0)
+    replace_lost: bool = option("replace an actor that died, hangs or raised, instead of ending the run (process only)")
     timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
+
+    @property
+    def steps_ahead(self) -> int:
+        """Steps of each environment that may be ahead of a learner that holds a ratio."""
+        return 2
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether its processes need no cores of this machine."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -236,7 +248,7 @@ class RunConfig:
     @property
     def shares_replay(self) -> bool:
         """Whether actor processes write straight into the replay."""
-        return self.parallelism.processes and self.parallelism.transport == "shared_memory"
+        return self.parallelism.shares_memory and self.parallelism.transport == "shared_memory"
 
     @property
     def takes_turns(self) -> bool:

@@ -39,6 +39,9 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
         env = parallelism.env_threads or min(run.num_envs, cores)
         learner = run.execution.threads or cores
         return Share(env, learner, max(env if native else 1, learner))
+    if parallelism.elsewhere:
+        env, learner = parallelism.env_threads or 1, run.execution.threads or cores
+        return Share(env, learner, learner)
     processes = parallelism.num_actors
     halves = 2 if run.takes_turns else 1
     envs = run.num_envs // halves

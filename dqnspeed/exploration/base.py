@@ -24,6 +24,10 @@ class Exploration(ExplorationConfig):
         """The chance of a random action at an agent step of the run."""
         return 0.0
 
+    def of_lanes(self, epsilon: float, lanes: range, total: int) -> float | np.ndarray:
+        """That of each of the environments ``lanes``, of ``total`` of all actors, where ``epsilon`` is the run's."""
+        return epsilon
+
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         """A fully connected layer of the network."""
         return nn.Linear(inputs, outputs)

@@ -33,7 +33,7 @@ class EpsilonGreedy(NetworkPolicy):
         # A CPU computes only what is asked for; elsewhere batches of one size cost less than smaller ones.
         self._all = values or device.type != "cpu"
 
-    def __call__(self, observations: np.ndarray, epsilon: float) -> Acted:
+    def __call__(self, observations: np.ndarray, epsilon: float | np.ndarray) -> Acted:
         count = len(observations)
         actions = self._rng.integers(self._num_actions, size=count)
         greedy = self._rng.random(count) >= epsilon

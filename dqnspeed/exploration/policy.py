@@ -21,8 +21,8 @@ Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and colu
 class Policy(Protocol):
     """Chooses actions for observations ``(N, stack * C, ...)``."""
 
-    def __call__(self, observations: np.ndarray, epsilon: float) -> Acted:
-        """Actions, and what was known when they were chosen."""
+    def __call__(self, observations: np.ndarray, epsilon: float | np.ndarray) -> Acted:
+        """Actions, and what was known when they were chosen; ``epsilon``: of all environments, or ``(N,)``, of each."""
 
     def state_dict(self) -> dict[str, Any]:
         """The state of what is random in it."""

@@ -12,7 +12,7 @@ from dqnspeed.exploration.policy import Acted, NetworkPolicy
 class Sampler(NetworkPolicy):
     """Actions drawn from the policy of an actor-critic ``network`` (shared with the learner); epsilon means nothing."""
 
-    def __call__(self, observations: np.ndarray, epsilon: float) -> Acted:
+    def __call__(self, observations: np.ndarray, epsilon: float | np.ndarray) -> Acted:
         versions = self._versions(len(observations))
         output = self._compute(observations)
         log_probs = output[:, :-1]

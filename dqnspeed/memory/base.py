@@ -37,6 +37,9 @@ class Memory(Protocol):
     def rows(self, lane: int) -> int:
         """Rows written to ``lane`` so far."""
 
+    def rows_allowed(self) -> np.ndarray:
+        """``(lanes,) float``: the rows of each lane at which an actor must wait for the learner."""
+
     def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
         """Frames ``(K, C, ...)`` of the rows ``begin .. end - 1``, as far as they are still stored."""
 

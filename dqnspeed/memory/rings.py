@@ -113,6 +113,10 @@ class Rings:
         """Rows written to ``lane`` since it was made, overwritten ones included."""
         return int(self.cursors()[lane])
 
+    def rows_allowed(self) -> np.ndarray:
+        """No lane needs to wait for the others."""
+        return np.full(len(self._written), np.inf)
+
     def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
         """The frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of ``lane``, as far as they are still stored."""
         oldest = max(int(self._oldest[lane]), int(self.cursors()[lane]) - self._rows + self._margin)

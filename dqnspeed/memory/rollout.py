@@ -25,8 +25,9 @@ class RolloutBatch:
     observations: Array  # (B, stack * C, ...) of the frames' dtype
     actions: Array  # (B,) int64
     log_probs: Array  # (B,) float32, of the actions under the policy that acted
-    values: Array  # (B,) float32, of the states, by the network that acted
-    returns: Array  # (B,) float32, lambda-returns; less ``values`` they are the advantages
+    values: Array  # (B,) float32, of the states, by the network that acted; with a judge by its own
+    returns: Array  # (B,) float32, what ``values`` are to become: lambda-returns, or the targets of V-trace
+    advantages: Array  # (B,) float32, of the actions
     versions: np.ndarray  # (B,) int64, updates done to the weights that acted
 
     def to(self, device: torch.device) -> RolloutBatch:
@@ -69,6 +70,45 @@ def lambda_returns(
     return returns
 
 
+def vtrace(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    log_ratios: np.ndarray,
+    gamma: float,
+    lam: float,
+    most: float = 1.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Targets of the values, and advantages, of V-trace (Espeholt et al. 2018, section 4.1, equation 1, with the lambda
+    of remark 2), each ``(N, T) float32``.
+
+    ``v[t] = V[t] + δ[t] + γ c[t] (v[t+1] - V[t+1])`` with ``δ[t] = ρ[t] (r[t] + γ V[t+1] - V[t])``, ``ρ = min(most,
+    ratio)`` and ``c = λ min(1, ratio)``; the advantage is ``r[t] + γ v[t+1] - V[t]``. Nothing follows a terminated
+    step, and only ``V[t+1]``, the value of the last observation, follows a truncated one.
+
+    Args:
+        log_ratios: ``(N, T)``: log-probability of each action now, less that when it was taken.
+        values: ``(N, T + 1)``, by the network as it is now; the rest as of :func:`lambda_returns`.
+    """
+    ratios = np.exp(log_ratios)
+    rho, c = np.minimum(most, ratios), lam * np.minimum(1.0, ratios)
+    targets, advantages = np.empty_like(rewards, np.float32), np.empty_like(rewards, np.float32)
+    correction = np.zeros_like(values[:, -1])  # v[t+1] - V[t+1]
+    for t in range(rewards.shape[1] - 1, -1, -1):
+        correction = np.where(truncated[:, t] | terminated[:, t], 0, correction)
+        following = np.where(terminated[:, t], 0, values[:, t + 1])
+        advantages[:, t] = rewards[:, t] + gamma * (following + correction) - values[:, t]
+        delta = rho[:, t] * (rewards[:, t] + gamma * following - values[:, t])
+        correction = delta + gamma * c[:, t] * correction
+        targets[:, t] = values[:, t] + correction
+    return targets, advantages
+
+
+# Values (K,) of observations, and log-probabilities (K,) of actions taken there, by the network as it is now.
+Judge = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
 class Rollouts(Rings):
     """Rings that are read T rows at a time: ``epochs`` times through all of them, in shuffled batches.
 
@@ -78,7 +118,12 @@ class Rollouts(Rings):
     Args:
         steps: T, rows of a rollout in each lane.
         device: of the learner; a GPU is sent each rollout once, for all epochs.
+
+    Attributes:
+        judge: the learner's network, if returns are to be corrected for the policy that acted (V-trace).
     """
+
+    judge: Judge | None = None
 
     def __init__(
         self,
@@ -101,7 +146,7 @@ class Rollouts(Rings):
         self.capacity = 2 * len(self._written) * (steps + 1)  # that may be waiting: of this rollout and the next
         self._rng = np.random.default_rng([seed, 2])
         self._batches: list[np.ndarray] = []  # of the current rollout
-        self._returns = np.empty(0, np.float32)
+        self._computed = np.empty((3, 0), np.float32)  # values, returns and advantages of the current rollout
         self._sampled = False
 
     def discard_pending(self) -> None:
@@ -117,6 +162,10 @@ class Rollouts(Rings):
                 return self._epochs * self._per_epoch(batch_size)
             self._begin = self._begin + self._steps  # final frames alone
         return 0
+
+    def rows_allowed(self) -> np.ndarray:
+        """Each lane may be ahead by a rollout, whichever actor fills it."""
+        return self._begin + 2.0 * (self._steps + 1)
 
     def waiting(self) -> int:
         """Transitions not yet learnt from."""
@@ -135,7 +184,7 @@ class Rollouts(Rings):
             self._plan(batch_size)
         chosen = self._batches.pop()
         if self._on_device is None:
-            batch = self._gather(chosen, self._returns)
+            batch = self._gather(chosen, self._computed)
         else:
             batch = self._on_device.take(chosen, torch.from_numpy(chosen).to(self._device, non_blocking=True))
         if not self._batches:
@@ -145,7 +194,7 @@ class Rollouts(Rings):
 
     def blank(self, batch_size: int) -> RolloutBatch:
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
-        batch = self._gather(np.zeros(batch_size, np.int64), np.zeros(1, np.float32))
+        batch = self._gather(np.zeros(batch_size, np.int64), np.zeros((3, 1), np.float32))
         return batch if self._device is None else batch.to(self._device)
 
     def state_dict(self) -> dict[str, Any]:
@@ -160,17 +209,19 @@ class Rollouts(Rings):
         self._begin, self._sampled = state["begin"].copy(), state.get("sampled", False)
         self._rng.bit_generator.state = state["rng"]
 
-    def _gather(self, chosen: np.ndarray, returns: np.ndarray) -> RolloutBatch:
+    def _gather(self, chosen: np.ndarray, computed: np.ndarray) -> RolloutBatch:
         """The transitions ``chosen`` ``(B,) int64`` of the rollout, numbered lane by lane."""
         lane, step = np.divmod(chosen, self._steps)
         row = self._begin[lane] + step
         at, flat = self._index(lane, row), self._flat
+        values, returns, advantages = computed[:, chosen]
         return RolloutBatch(
             observations=self._stacks(lane, row)[0],
             actions=flat["actions"][at].astype(np.int64),
             log_probs=flat["log_probs"][at],
-            values=flat["values"][at],
-            returns=returns[chosen],
+            values=values,
+            returns=returns,
+            advantages=advantages,
             versions=flat["versions"][at],
         )
 
@@ -182,15 +233,31 @@ class Rollouts(Rings):
         lanes, flat = np.arange(len(self._begin))[:, None], self._flat
         at = self._index(lanes, self._begin[:, None] + np.arange(self._steps + 1))
         inside = at[:, :-1]
-        returns = lambda_returns(
-            flat["rewards"][inside], flat["values"][at], flat["terminated"][inside], flat["truncated"][inside],
-            self._gamma, self._lam,
-        )  # fmt: skip
-        self._returns = returns.ravel()
+        rewards, ends = flat["rewards"][inside], (flat["terminated"][inside], flat["truncated"][inside])
+        if self.judge is None:
+            values = flat["values"][at]
+            returns = lambda_returns(rewards, values, *ends, self._gamma, self._lam)
+            advantages = returns - values[:, :-1]
+        else:
+            values, log_probs = self._judged(self.judge)
+            log_ratios = log_probs[:, :-1] - flat["log_probs"][inside]
+            returns, advantages = vtrace(rewards, values, *ends, log_ratios, self._gamma, self._lam)
+        self._computed = np.stack([values[:, :-1].ravel(), returns.ravel(), advantages.ravel()])
         transitions = np.flatnonzero(flat["transition"][inside])
         count = self._per_epoch(batch_size)
         for _ in range(self._epochs):
             shuffled = np.resize(self._rng.permutation(transitions), count * batch_size)
             self._batches += np.split(shuffled, count)
         if self._device is not None:
-            self._on_device = self._gather(np.arange(len(self._returns)), self._returns).to(self._device)
+            self._on_device = self._gather(np.arange(self._computed.shape[1]), self._computed).to(self._device)
+
+    def _judged(self, judge: Judge) -> tuple[np.ndarray, np.ndarray]:
+        """Values and log-probabilities ``(N, T + 1)``; those of final frames, and of the last, mean nothing."""
+        found = list[tuple[np.ndarray, np.ndarray]]()
+        for number, begin in enumerate(self._begin):  # lane by lane: their stacks would take much memory
+            lane = np.full(self._steps + 1, number)
+            row = begin + np.arange(self._steps + 1)
+            actions = self._flat["actions"][self._index(lane, row)].astype(np.int64)
+            found.append(judge(self._stacks(lane, row)[0], actions))
+        values, log_probs = zip(*found, strict=True)
+        return np.stack(values), np.stack(log_probs)

@@ -110,6 +110,7 @@ class Acting:
         lock = memory_lock(run)
         self.memory: Memory = make_memory(run, spec, lock, device)
         resources.callback(self.memory.close)
+        learner.attach(self.memory)
         if state:
             self._load(state, learning)
         actors_state, segment = (state["actors"] if state else None), len(progress.resumed_at)

@@ -89,7 +89,9 @@ def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_st
     if run.replay_ratio is None:
         return FreeSchedule(start)
     steps_per_update = run.algo.batch_size / run.replay_ratio
-    return RatioSchedule(steps_per_update, start, ahead=max(2 * steps_per_update, 2 * run.num_lanes))
+    return RatioSchedule(
+        steps_per_update, start, ahead=max(2 * steps_per_update, run.parallelism.steps_ahead * run.num_lanes)
+    )
 
 
 def schedule_sentence(run: RunConfig) -> str:

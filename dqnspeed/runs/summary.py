@@ -35,6 +35,7 @@ class Progress:
         self.busy: str | None = None  # why other load on this machine slows the run down
         self._created = time.perf_counter()
         self.agent_steps = 0
+        self.lost_actors = 0  # that were replaced
         self.time_to_solve_s: float | None = None
         self.time_to_solve_avg_s: float | None = None
         self._bound = math.inf if run.stop.reward_bound is None else run.stop.reward_bound
@@ -58,6 +59,9 @@ class Progress:
 
     def add(self, collected: Collected) -> None:
         self.agent_steps += collected.agent_steps
+        for how in collected.lost:
+            log.warning("%s\nIt is replaced, and the run goes on.", how)
+        self.lost_actors += len(collected.lost)
         self._epsilon = collected.epsilon
 
     def new_episodes(self, collected: Collected) -> Iterator[tuple[int, Episode]]:
@@ -124,6 +128,7 @@ class Progress:
             "lost_s": self.lost_s,
             "benchmark": self.benchmark,
             "time_is_lower_bound": self.time_is_lower_bound,
+            "lost_actors": self.lost_actors,
         }
 
     def load_state_dict(self, state: Mapping[str, Any], updates: int) -> None:
@@ -134,6 +139,7 @@ class Progress:
         self.resumed_at = [*state["resumed_at"], self.agent_steps]
         self.time_to_solve_avg_s = state.get("time_to_solve_avg")
         self.lost_s, self.time_is_lower_bound = state.get("lost_s", 0.0), state.get("time_is_lower_bound", False)
+        self.lost_actors = state.get("lost_actors", 0)
         self.benchmark &= state.get("benchmark", True)
         self._next_report = time.monotonic() + self._every
         self._begin_segment(updates)
@@ -204,6 +210,7 @@ def summarize(
         "steps_over_limit": max(0, progress.agent_steps - run.stop.max_steps) if run.stop.max_steps else 0,
         "peak_rss_mib": _rounded(machine.peak_rss_mib()),
         "peak_gpu_mib": _rounded(machine.peak_gpu_mib(device)),
+        "lost_actors": progress.lost_actors,
         "busy": progress.busy,
         "benchmark": progress.benchmark,
         "seed": run.seed,

@@ -11,9 +11,12 @@ from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
+# By which a cluster says that it needs the machine; they end a run where a launcher listens to them.
+PREEMPTING = (signal.SIGUSR1, signal.SIGUSR2)
+
 
 class StopSignals:
-    """Stores the first SIGINT or SIGTERM in ``received``; restores the old handlers on exit.
+    """Stores the first SIGINT, SIGTERM or signal of a cluster in ``received``; restores the old handlers on exit.
 
     A second Ctrl-C raises :class:`KeyboardInterrupt` at once.
     """
@@ -24,7 +27,7 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, *filter(_is_heard, PREEMPTING)):
                 if signal.getsignal(number) is not None:  # else another language's, which could not be put back
                     self._before[number] = signal.signal(number, self._receive)
         return self
@@ -37,6 +40,10 @@ class StopSignals:
         if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = signal.Signals(number)
+
+
+def _is_heard(number: signal.Signals) -> bool:
+    return callable(signal.getsignal(number))
 
 
 @contextlib.contextmanager

@@ -29,6 +29,11 @@ KINDS = {
     "process, queue": ["parallelism=process", "parallelism.transport=queue", "num_envs=2"],
     "process, held ratio": ["parallelism=process", "parallelism.replay_ratio=16", "num_envs=2"],
 }
+KINDS["ray"] = [
+    "parallelism=ray", "parallelism.address=auto", "parallelism.num_actors=2", "num_envs=2", "parallelism.batch_steps=4",
+]  # fmt: skip
+RAY = pytest.param("ray", marks=pytest.mark.usefixtures("ray_cluster"))
+EVERY = [*(kind for kind in KINDS if kind != "ray"), RAY]
 
 
 class Started:
@@ -69,7 +74,10 @@ class Started:
 
 @pytest.mark.parametrize(
     ("kind", "replay"),
-    [*((kind, "uniform") for kind in KINDS), ("process, two actors", "prioritized"), ("process, queue", "prioritized")],
+    [
+        *((kind, "uniform") for kind in KINDS if kind != "ray"),
+        pytest.param("ray", "uniform", marks=pytest.mark.usefixtures("ray_cluster")), ("process, two actors", "prioritized"), ("process, queue", "prioritized"),
+    ],  # fmt: skip
 )
 def test_contract(kind: str, replay: str) -> None:
     """Frames say (seed, episode, step), so every sampled transition can be checked on its own."""
@@ -106,13 +114,14 @@ def test_contract(kind: str, replay: str) -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_actors_act_with_the_learners_newest_weights(kind: str, device: str) -> None:
     run = make_toy("exploration.start=0", "exploration.final=0", f"device={device}", *KINDS[kind])
     with Started(run) as started:
         for action in (2, 1):
             with torch.no_grad():
                 started.learner.network.q[-1].bias[action] += 1000  # type: ignore[index, union-attr]
+                started.learner.network.version.add_(1)
                 float(started.learner.network.q[-1].bias[action])  # type: ignore[index, union-attr]  # waits for a GPU
             started.collect(started.agent_steps + 100)  # what was under way before the change
             begin = started.replay._written.copy()
@@ -133,6 +142,7 @@ ON_POLICY = {
     "ppo": ["algo=ppo"],
     "ppo, overlap": ["algo=ppo", "parallelism=overlap"],
     "ppo, process": ["algo=ppo", "parallelism=process"],
+    "ppo, two actors": ["algo=ppo", "parallelism=process", "parallelism.num_actors=2"],
     "pqn, overlap": ["algo=pqn", "parallelism=overlap"],
     "pqn, process": ["algo=pqn", "parallelism=process"],
 }
@@ -198,7 +208,7 @@ def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
         np.testing.assert_array_equal(other[1], stored[1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_paused_actors_rest_and_tell_all_they_need_to_go_on(kind: str) -> None:
     with Started(make_toy(*KINDS[kind])) as started:
         started.collect(40)
@@ -301,15 +311,51 @@ def test_weights_that_cannot_be_shared_are_explained_in_one_sentence(where: str,
 def test_killing_an_actor_from_outside_is_noticed() -> None:
     with Started(make_toy("parallelism=process")) as started:
         started.collect(50)
-        os.kill(started.actors._processes[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        os.kill(started.actors._links[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
         with pytest.raises(ActorError, match="SIGKILL"):
             started.collect(10**9)
+
+
+def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
+    run = make_toy("parallelism=process", "parallelism.num_actors=2", "num_envs=2", "parallelism.replace_lost=true")
+    with Started(run) as started:
+        links = started.actors._links  # type: ignore[attr-defined]
+        started.collect(200)
+        assert started.actors.metrics() == {"perf/actors": 2}
+        lost, lane = links[1], 2
+        os.kill(lost.process.pid, signal.SIGKILL)
+        said, deadline = list[str](), time.monotonic() + 60
+        while not said or started.actors.metrics()["perf/actors"] < 2:
+            said += started.actors.collect(math.inf, wait=True).lost
+            assert time.monotonic() < deadline
+        assert said == ["actor 1 was killed by SIGKILL."] and links[1] is not lost
+        before = started.replay.rows(lane)
+        while started.replay.rows(lane) < before + 20:
+            started.actors.collect(math.inf, wait=True)
+        frames = started.replay.frames_of(lane, 0, started.replay.rows(lane))
+        assert len({tuple(seed) for seed in frames[:, :1]}) == 2  # the games of both, with seeds of their own
+        batch = started.replay.sample(2000)
+        np.testing.assert_array_equal(batch.observations[:, :2], batch.next_observations[:, :2])
+        started.actors.pause()
+        assert set(started.actors.state_dict()) == {"0", "1"}
+
+
+def test_an_actor_that_breaks_again_before_it_stepped_ends_the_run() -> None:
+    run = make_toy(
+        "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise}", "parallelism=process", "parallelism.replace_lost=true"
+    )
+    with Started(run) as started, pytest.raises(ActorError, match="the toy broke"):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            collected = started.actors.collect(math.inf, wait=True)
+            if collected.lost:  # the next one is broken from its first step on
+                started.actors._steps_at_start[0] = 10**9  # type: ignore[attr-defined]
 
 
 def test_close_leaves_no_process_and_no_shared_memory() -> None:
     with Started(make_toy("parallelism=process", "parallelism.num_actors=2")) as started:
         started.collect(50)
-        pids = [process.pid for process in started.actors._processes]  # type: ignore[attr-defined]
+        pids = [link.process.pid for link in started.actors._links.values()]  # type: ignore[attr-defined]
         shared = shared_memory_of(lambda pid: pid in pids)
         assert shared or sys.platform != "linux"
     del started

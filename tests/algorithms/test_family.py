@@ -45,6 +45,7 @@ def rollout() -> RolloutBatch:
         log_probs=-rng.uniform(0.8, 1.5, SIZE).astype(np.float32),  # ratios on both sides of the clip
         values=0.3 * floats[0],
         returns=floats[1],
+        advantages=floats[1] - 0.3 * floats[0],
         versions=np.full(SIZE, -3),
     )
 

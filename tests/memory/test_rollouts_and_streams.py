@@ -15,6 +15,7 @@ from test_uniform import GAMMA, Event, append, lanes, naive
 from dqnspeed.algorithms import make_memory
 from dqnspeed.envs import describe
 from dqnspeed.memory import LocalBuffers, RolloutBatch, Rollouts, Rows, Stream, lambda_returns, ring_layout
+from dqnspeed.memory.rollout import vtrace
 from dqnspeed.runs.schedule import LearningStart, MemorySchedule, make_schedule
 
 LAM = 0.8
@@ -239,3 +240,45 @@ def test_only_what_is_still_to_be_learnt_from_is_saved_with_the_stacks_before_it
         for name in ("observations", "actions", "versions"):
             np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
     assert after.due(8) == 0
+
+
+def by_definition(
+    events: Sequence[Event], values: Sequence[float], ratios: Sequence[float], start: int, end: int
+) -> float:
+    """The target of V-trace from its definition (Espeholt et al. 2018, equation 1)."""
+    total, product = values[start], 1.0
+    for t in range(start, end):
+        following = 0 if events[t].terminated else GAMMA * values[t + 1]
+        delta = min(1.0, ratios[t]) * (events[t].reward + following - values[t])
+        total += GAMMA ** (t - start) * product * delta
+        product *= LAM * min(1.0, ratios[t])
+        if events[t].terminated or events[t].truncated:
+            break
+    return total
+
+
+@given(lanes(), st.integers(0, 2**31))
+def test_vtrace_is_that_of_its_definition(streams: list[list[Event]], seed: int) -> None:
+    rng, steps = np.random.default_rng(seed), len(streams[0]) - 1
+    values = rng.normal(size=(len(streams), steps + 1)).astype(np.float32)
+    log_ratios = rng.normal(size=(len(streams), steps)).astype(np.float32)
+
+    def column(name: str) -> np.ndarray:
+        return np.array([[getattr(event, name) for event in stream[:steps]] for stream in streams])
+
+    rewards, ends = column("reward").astype(np.float32), (column("terminated"), column("truncated"))
+    targets, advantages = vtrace(rewards, values, *ends, log_ratios, GAMMA, LAM)
+    ratios = np.exp(log_ratios)
+    for lane, stream in enumerate(streams):
+        for row in range(steps):
+            if not stream[row].transition:
+                continue
+            expected = by_definition(stream, list(values[lane]), list(ratios[lane]), row, steps)
+            assert targets[lane, row] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+            ended = stream[row].terminated or stream[row].truncated or row + 1 == steps
+            nothing = 0 if stream[row].terminated else values[lane, row + 1]
+            following = nothing if ended else targets[lane, row + 1]
+            expected = stream[row].reward + GAMMA * following - values[lane, row]
+            assert advantages[lane, row] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    on_policy, _ = vtrace(rewards, values, *ends, 0 * log_ratios, GAMMA, LAM)
+    np.testing.assert_allclose(on_policy, lambda_returns(rewards, values, *ends, GAMMA, LAM), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,204 @@
+"""Actors in other processes, here or elsewhere, as the learner sees them: counted, paused, watched and replaced."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from dqnspeed.actors.base import ActorArguments
+from dqnspeed.actors.loop import Paused, Ready
+from dqnspeed.actors.stepper import Collected
+from dqnspeed.algorithms import epsilon_at
+from dqnspeed.envs import ActorError, Episode
+from dqnspeed.memory import Rows
+
+START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
+
+
+class LostError(Exception):
+    """An actor died, hangs or raised; the message says so."""
+
+
+class Link(Protocol):
+    """An actor of the learner's."""
+
+    def messages(self) -> Iterator[Ready | Paused | Episode | tuple[int, Rows]]:
+        """What came in, at most a bounded part of it: rows with the first environment that they are of.
+
+        Raises:
+            LostError: the actor is lost.
+        """
+
+    def watch(self, timeout_s: float, since: float) -> None:
+        """Raise :class:`LostError` if there was no sign of life for ``timeout_s``, all of it after ``since``."""
+
+    def end(self) -> None:
+        """Make sure that it has ended."""
+
+
+class RemoteActors:
+    """What all of them share. One that is lost ends the run, or is replaced with ``parallelism.replace_lost``.
+
+    A replaced actor begins new games: the memory's open episodes are cut, so that no transition crosses the gap.
+    """
+
+    def __init__(self, arguments: ActorArguments):
+        run = arguments.run
+        self._arguments, self._run, self._memory = arguments, run, arguments.memory
+        self._count, self._num_envs = run.parallelism.num_actors, run.num_envs
+        self._epsilon_at = functools.partial(epsilon_at, run=run)
+        self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
+        self._links = dict[int, Link]()
+        self._ready, self._steps_at_start = dict[int, float](), dict[int, int]()  # since when; agent steps
+        self._begun: float | None = None
+        self._lost = 0
+        self._states: dict[str, Any] = dict(arguments.state or {})
+        for saved in self._states.values():
+            self.seconds["waiting"] += saved["seconds"]["waiting"]
+        self._drained, self._pauses, self._last_ready = 0, 0, time.monotonic()
+
+    def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> Link:
+        """Start the actor ``index``, which continues from ``state``; it says when it is ready."""
+        raise NotImplementedError
+
+    def _steps(self, index: int) -> int:
+        """Agent steps of this actor and those that it replaced."""
+        raise NotImplementedError
+
+    def _allow(self, limit: float) -> None:
+        """Let the actors step until ``limit`` and the rows that the memory allows."""
+        raise NotImplementedError
+
+    def _pause(self, number: int) -> None:
+        """Order pause ``number``; 0 ends it."""
+        raise NotImplementedError
+
+    def _wait(self) -> None:
+        """Wait a moment, or until something came in."""
+        raise NotImplementedError
+
+    def _measured_seconds(self) -> Mapping[str, float]:
+        """Seconds that all actors spent acting and stepping."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Watch from now on; the first call of ``collect`` lets the actors step."""
+        self._begun = time.monotonic()
+
+    def dispatch(self) -> None:
+        """Nothing: actors step by themselves."""
+
+    def collect(self, limit: float, wait: bool) -> Collected:
+        """Take what came in; with ``wait``, wait a little for new experience first.
+
+        Raises:
+            ActorError: an actor is lost and not to be replaced, or all are.
+        """
+        self._allow(limit)
+        if wait:
+            begin = time.perf_counter()
+            self._wait()
+            self.seconds["waiting"] += time.perf_counter() - begin
+        collected = Collected()
+        self._receive(collected)
+        return self._counted(collected)
+
+    def pause(self) -> Collected:
+        """Pause the actors; each sends its state after its last rows."""
+        self._states = {}
+        self._pauses += 1
+        self._pause(self._pauses)
+        collected = Collected()
+        while any(str(index) not in self._states for index in self._ready):
+            self._wait()
+            self._receive(collected)
+        return self._counted(collected)
+
+    def state_dict(self) -> dict[str, Any]:
+        """By actor; of one that is being replaced what it counted alone."""
+        for index in range(self._count):
+            seconds = dict.fromkeys(self.seconds, 0.0)
+            saved = self._states.setdefault(str(index), {"agent_steps": self._steps(index), "seconds": seconds})
+            saved["seconds"]["waiting"] = self.seconds["waiting"] / self._count
+        return self._states
+
+    def proceed(self) -> None:
+        """Let the environments step again."""
+        self._pause(0)
+
+    def metrics(self) -> dict[str, float]:
+        return {"perf/actors": len(self._ready)}
+
+    def _start_all(self) -> None:
+        """Start all actors, and wait until they are ready; raises :class:`ActorError` if one is not."""
+        self._drained = sum(map(self._steps, range(self._count)))
+        for index in range(self._count):
+            saved = self._states.get(str(index))
+            self._start(index, saved if saved and "env" in saved else None, self._arguments.segment)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while len(self._ready) < self._count:
+            self._receive(Collected())
+            if time.monotonic() > deadline:
+                missing = min(set(range(self._count)) - set(self._ready))
+                raise ActorError(f"actor {missing} did not start within {START_TIMEOUT_S:.0f} s.")
+            self._wait()
+
+    def _start(self, index: int, state: Mapping[str, Any] | None, segment: int) -> None:
+        self._steps_at_start[index] = self._steps(index)
+        self._links[index] = self._link(index, state, segment)
+
+    def _receive(self, collected: Collected) -> None:
+        timeout = self._run.parallelism.timeout_s
+        for index, link in list(self._links.items()):
+            try:
+                for message in link.messages():
+                    self._take(index, message, collected)
+                if index in self._ready and self._begun is not None:
+                    link.watch(timeout, max(self._begun, self._ready[index]))
+            except LostError as error:
+                self._lose(index, str(error), collected)
+        now = time.monotonic()
+        if self._ready:
+            self._last_ready = now
+        elif self._lost and now - self._last_ready > max(timeout, START_TIMEOUT_S):
+            raise ActorError(f"no actor was left for {now - self._last_ready:.0f} s.")
+
+    def _take(self, index: int, message: Any, collected: Collected) -> None:
+        lane = index * self._num_envs
+        if isinstance(message, tuple):
+            env, rows = message
+            self._memory.append(rows, lane=lane + env)
+        elif isinstance(message, Episode):
+            end_row = message.end_row or self._memory.rows(message.env)
+            collected.episodes.append(replace(message, end_row=end_row))
+        elif isinstance(message, Ready):
+            self._ready[index] = time.monotonic()
+            if not message.games_restored:
+                self._memory.cut(lane, self._num_envs)
+        elif isinstance(message, Paused) and message.number == self._pauses:
+            self._states[str(index)] = message.state
+
+    def _lose(self, index: int, how: str, collected: Collected) -> None:
+        """Replace an actor that is lost, or raise :class:`ActorError`."""
+        stepped = self._steps(index) > self._steps_at_start[index]
+        if not (self._run.parallelism.replace_lost and stepped):  # one that never stepped would be lost again
+            raise ActorError(how if index in self._ready else f"{how}\n(while it started)")
+        self._links.pop(index).end()
+        self._ready.pop(index, None)
+        self._states.pop(str(index), None)
+        self._memory.cut(index * self._num_envs, self._num_envs)
+        self._lost += 1
+        collected.lost.append(how)
+        # Its games are others than those of the actor that was lost.
+        self._start(index, None, 1000 * self._lost + self._arguments.segment)
+
+    def _counted(self, collected: Collected) -> Collected:
+        total = sum(map(self._steps, range(self._count)))
+        collected.agent_steps = total - self._drained
+        self._drained = total
+        collected.epsilon = self._epsilon_at(total)
+        self.seconds.update(self._measured_seconds())
+        return collected
