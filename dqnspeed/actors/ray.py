@@ -1,0 +1,260 @@
+"""Actors on the machines of a Ray cluster: the learner's side."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import math
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dqnspeed.actors.base import ActorArguments, Actors
+from dqnspeed.actors.process import Process
+from dqnspeed.actors.ray_actor import AHEAD, Delivery, RayActor, RayJob, RayOrders, weights_of
+from dqnspeed.actors.remote import LostError, RemoteActors
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import ActorError
+from dqnspeed.system.signals import children_ignore_signals
+
+CONNECT_S = 15.0
+WAIT_S = 0.01
+LOCAL, LOCAL_STORE = "127.0.0.1", 256 * 2**20  # address and bytes of the object store of a local cluster
+
+
+class RayActors(RemoteActors):
+    """Ray actors with N environments each.
+
+    The learner has one call under way to each, by which the actor gets orders and newer weights and gives a batch of
+    rows. How many steps an actor may do is granted with the orders, so that all together never run ahead of the
+    learner. Weights are put into the object store once a version, when an actor asks that has older ones.
+    """
+
+    def __init__(self, arguments: ActorArguments):
+        super().__init__(arguments)
+        options: Any = self._run.parallelism
+        self._batch = options.batch_steps * self._num_envs
+        self._own_steps = [0] * self._count
+        for actor, saved in self._states.items():
+            self._own_steps[int(actor)] = saved["agent_steps"]
+        self._granted: list[float] = list(self._own_steps)
+        self._allowed, self._paused = 0.0, 0
+        self._seconds: dict[tuple[int, int], tuple[float, float]] = {}  # by actor and start
+        self._published: tuple[int, list[Any]] | None = None
+        self._lags: list[int] = []
+        self._ray = connected(options.address, self._count * options.cpus_per_actor)
+        remote = self._ray.remote(RayActor)
+        self._make = remote.options(
+            num_cpus=options.cpus_per_actor, max_concurrency=2, max_restarts=0, scheduling_strategy="SPREAD"
+        )
+        try:
+            self._start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop every actor, and leave the cluster; a local one ends."""
+        links = [link for link in self._links.values() if isinstance(link, RayLink)]
+        with contextlib.suppress(Exception):
+            self._ray.wait([link.handle.stop.remote() for link in links], num_returns=len(links), timeout=5.0)
+        for link in links:
+            link.end()
+        self._links = {}
+        self._ray.shutdown()
+
+    def metrics(self) -> dict[str, float]:
+        lags, self._lags = self._lags, []
+        lag = {"perf/policy_lag": sum(lags) / len(lags) if lags else math.nan} if self._run.has_replay else {}
+        return {**super().metrics(), **lag}
+
+    def orders(self, index: int) -> RayOrders:
+        """What an actor is asked now, and may do."""
+        outstanding = self._granted[index] - self._own_steps[index]
+        left = self._allowed - sum(self._granted)
+        self._granted[index] += max(0.0, min(AHEAD * self._batch - outstanding, left))
+        rows = float(self._memory.rows_allowed()[index * self._num_envs])
+        return RayOrders(self._paused, self._granted[index], rows, sum(self._own_steps))
+
+    def weights(self) -> tuple[int, list[Any]]:
+        """The version of the newest weights, and a reference to them in a list."""
+        network = self._arguments.network
+        version = int(network.version)
+        if self._published is None or self._published[0] != version:
+            self._published = version, [self._ray.put(weights_of(network))]
+        return self._published
+
+    def weights_after(self, version: int) -> tuple[int, list[Any]] | None:
+        """The same if they are newer than ``version``."""
+        return self.weights() if int(self._arguments.network.version) > version else None
+
+    def deliver(self, index: int, delivery: Delivery) -> Iterator[Any]:
+        """Count a delivery; yields its rows, games and messages in their order."""
+        lane = index * self._num_envs
+        by_step: dict[int, list[Any]] = {}
+        for step, episode in delivery.episodes:
+            by_step.setdefault(step, []).append(episode)
+        for step, rows in enumerate(delivery.each()):
+            yield 0, rows
+            for episode in by_step.get(step, []):
+                yield replace(episode, env=lane + episode.env)
+        self._own_steps[index] += delivery.steps
+        self._seconds[index, self._lost] = delivery.seconds
+        if delivery.steps:
+            self._lags.append(int(self._arguments.network.version) - delivery.version)
+        yield from delivery.messages
+
+    def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> RayLink:
+        self._granted[index] = self._own_steps[index]
+        rows = self._memory.rows(index * self._num_envs)
+        made = self._arguments
+        job = RayJob(made.run, made.spec, index, state, segment, self._own_steps[index], rows)
+        return RayLink(self, self._ray, self._make, job)
+
+    def _steps(self, index: int) -> int:
+        return self._own_steps[index]
+
+    def _allow(self, limit: float) -> None:
+        self._allowed = limit
+
+    def _pause(self, number: int) -> None:
+        self._paused = number
+
+    def _wait(self) -> None:
+        pending = [link.pending for link in self._links.values() if isinstance(link, RayLink)]
+        self._ray.wait(pending, num_returns=1, timeout=WAIT_S)
+
+    def _measured_seconds(self) -> Mapping[str, float]:
+        found = self._seconds.values()
+        return {"acting": sum(acting for acting, _ in found), "stepping": sum(stepping for _, stepping in found)}
+
+
+class RayLink:
+    """A Ray actor, and the call to it that is under way."""
+
+    def __init__(self, actors: RayActors, ray: Any, make: Any, job: RayJob):
+        self._actors, self._ray, self._index = actors, ray, job.index
+        weights = actors.weights()
+        self._version, self._silent_s = weights[0], 0.0
+        self.handle = make.remote(job, weights)
+        self._exchange()
+
+    def messages(self) -> Iterator[Any]:
+        ready, _ = self._ray.wait([self.pending], timeout=0)
+        if not ready:
+            return
+        try:
+            delivery: Delivery = self._ray.get(self.pending)
+        except self._ray.exceptions.RayError as error:
+            raise LostError(f"actor {self._index} was lost ({_first_sentence(error)}).") from error
+        yield from self._actors.deliver(self._index, delivery)
+        if delivery.failure is not None:
+            raise LostError(f"actor {self._index} raised:\n{delivery.failure}")
+        self._silent_s = delivery.silent_s
+        self._exchange()
+
+    def watch(self, timeout_s: float, since: float) -> None:
+        now = time.monotonic()
+        silent = min(now - since, max(self._silent_s, now - self._asked))
+        if silent > timeout_s:
+            raise LostError(
+                f"actor {self._index} has been silent for {silent:.0f} s (parallelism.timeout_s={timeout_s})."
+            )
+
+    def end(self) -> None:
+        with contextlib.suppress(Exception):
+            self._ray.kill(self.handle)
+
+    def _exchange(self) -> None:
+        newest = self._actors.weights_after(self._version)
+        if newest is not None:
+            self._version = newest[0]
+        self.pending = self.handle.exchange.remote(self._actors.orders(self._index), newest)
+        self._asked = time.monotonic()
+
+
+def _first_sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")
+
+
+def connected(address: str | None, cpus: float) -> Any:
+    """Ray, connected to the cluster at ``address``, or to a local one of its own, with room for ``cpus`` of actors.
+
+    Raises:
+        ActorError: nobody answers there, versions differ, or the cluster is too small.
+    """
+    import ray as module
+
+    ray: Any = module
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
+    try:
+        with children_ignore_signals():
+            if address is None:
+                ray.init(
+                    num_cpus=math.ceil(cpus), include_dashboard=False, object_store_memory=LOCAL_STORE,
+                    _node_ip_address=LOCAL, **quiet,
+                )  # fmt: skip
+            else:
+                ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise ActorError(f"parallelism.address={address}: cannot be joined ({_first_sentence(error)}).") from error
+    has = ray.cluster_resources().get("CPU", 0.0)
+    if has < cpus:
+        ray.shutdown()
+        raise ActorError(
+            f"parallelism.num_actors: the actors ask for {cpus:g} CPUs, and the cluster at {address} has {has:g}; "
+            f"lower parallelism.num_actors or parallelism.cpus_per_actor."
+        )
+    return ray
+
+
+@register("parallelism", "ray")
+@dataclass(frozen=True)
+class RayParallelism(Process):
+    """Ray actors, on any number of machines, act while this process learns."""
+
+    shares_memory = False
+
+    address: str | None = option("the Ray cluster: HOST:PORT, ray://HOST:PORT, auto, or null: one of its own, here")
+    cpus_per_actor: float = option("CPUs that each actor asks the cluster for", gt=0)
+    batch_steps: int = option("steps of each environment in a message", ge=1, le=10_000)
+    compress: bool = option("compress frames on their way")
+
+    @property
+    def steps_ahead(self) -> int:
+        return AHEAD * self.batch_steps
+
+    @property
+    def elsewhere(self) -> bool:
+        return self.address is not None
+
+    def make(self, arguments: ActorArguments) -> Actors:
+        return RayActors(arguments)
+
+    def check(self, run: RunConfig) -> None:
+        super().check(run)
+        if self.transport == "queue":
+            raise ConfigError("parallelism.transport=queue: belongs to parallelism=process; Ray has its own way.")
+
+    def check_here(self) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise ConfigError("parallelism=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
+        host, _, port = (self.address or "").rpartition("://")[2].rpartition(":")
+        if port.isdigit():
+            try:
+                socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
+            except OSError as error:
+                raise ConfigError(
+                    f"parallelism.address={self.address}: nobody answers there ({error.strerror or error}); ray status "
+                    f"on its head node says whether the cluster runs."
+                ) from error
+        elif self.address not in (None, "auto"):
+            raise ConfigError(f"parallelism.address={self.address}: takes HOST:PORT, ray://HOST:PORT, auto or null.")
