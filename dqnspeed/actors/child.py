@@ -78,6 +78,7 @@ class Controls:
         self.limit = context.Value("d", 0, lock=False)  # agent steps of all actors together
         self._steps = context.RawArray("q", num_actors)
         self._rows = context.RawArray("d", num_actors)
+        self._versions = context.RawArray("q", num_actors)
         self._beats = context.RawArray("d", num_actors)
         self._seconds = context.RawArray("d", 2 * num_actors)
 
@@ -90,6 +91,11 @@ class Controls:
     def rows_allowed(self) -> np.ndarray:
         """Rows of each actor's environments at which it must wait, ``(num_actors,) float64``."""
         return np.frombuffer(self._rows, np.float64)
+
+    @property
+    def versions(self) -> np.ndarray:
+        """Updates done to the weights that each actor acts with, ``(num_actors,) int64``."""
+        return np.frombuffer(self._versions, np.int64)
 
     @property
     def heartbeat(self) -> np.ndarray:
@@ -159,7 +165,9 @@ class PipeChannel:
     def __init__(self, job: ActorJob, pipe: Any):
         self._pipe, self._controls, self._index, self._num_envs = pipe, job.controls, job.index, job.run.num_envs
         self._agent_steps, self._heartbeat = job.controls.agent_steps, job.controls.heartbeat
-        self._rows_allowed = job.controls.rows_allowed
+        self._rows_allowed, self._versions = job.controls.rows_allowed, job.controls.versions
+        assert job.weights.network is not None
+        self._version = job.weights.network.version
         self._rings = None if job.buffers is None else Rings(job.buffers, job.spec.stack, lock=job.lock)
         self._rows = 0 if self._rings is None else self._rings.rows(self._index * self._num_envs)
         self._beats = 0
@@ -184,7 +192,8 @@ class PipeChannel:
         time.sleep(PAUSE_S)
 
     def refresh(self) -> None:
-        """Nothing: the network is the learner's own."""
+        """Nothing to load: the network is the learner's own."""
+        self._versions[self._index] = int(self._version)
 
     def deliver(self, rows: Rows, episodes: list[Episode], seconds: Mapping[str, float]) -> None:
         lane, index = self._index * self._num_envs, self._index

@@ -120,6 +120,12 @@ class ProcessActors(RemoteActors):
         self._last_look = now
         super()._receive(collected)
 
+    def _counted(self, collected: Collected) -> Collected:
+        counted = super()._counted(collected)
+        if counted.agent_steps:
+            self._lags.append(int(self._arguments.network.version) - float(self._controls.versions.mean()))
+        return counted
+
     def _measured_seconds(self) -> Mapping[str, float]:
         acting, stepping = self._controls.seconds.sum(axis=0).tolist()
         return {"acting": acting, "stepping": stepping}

@@ -47,7 +47,6 @@ class RayActors(RemoteActors):
         self._allowed, self._paused = 0.0, 0
         self._seconds: dict[tuple[int, int], tuple[float, float]] = {}  # by actor and start
         self._published: tuple[int, list[Any]] | None = None
-        self._lags: list[int] = []
         self._ray = connected(options.address, self._count * options.cpus_per_actor)
         remote = self._ray.remote(RayActor)
         self._make = remote.options(
@@ -68,11 +67,6 @@ class RayActors(RemoteActors):
             link.end()
         self._links = {}
         self._ray.shutdown()
-
-    def metrics(self) -> dict[str, float]:
-        lags, self._lags = self._lags, []
-        lag = {"perf/policy_lag": sum(lags) / len(lags) if lags else math.nan} if self._run.has_replay else {}
-        return {**super().metrics(), **lag}
 
     def orders(self, index: int) -> RayOrders:
         """What an actor is asked now, and may do."""

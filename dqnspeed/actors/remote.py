@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import statistics
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -59,6 +61,7 @@ class RemoteActors:
         for saved in self._states.values():
             self.seconds["waiting"] += saved["seconds"]["waiting"]
         self._drained, self._pauses, self._last_ready = 0, 0, time.monotonic()
+        self._lags: list[float] = []  # updates, since the last report
 
     def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> Link:
         """Start the actor ``index``, which continues from ``state``; it says when it is ready."""
@@ -130,7 +133,10 @@ class RemoteActors:
         self._pause(0)
 
     def metrics(self) -> dict[str, float]:
-        return {"perf/actors": len(self._ready)}
+        lags, self._lags = self._lags, []
+        mean = statistics.fmean(lags) if lags else math.nan
+        # That of an on-policy algorithm is the lag of what it learns from, which its learner reports.
+        return {"perf/actors": len(self._ready), **({"perf/policy_lag": mean} if self._run.has_replay else {})}
 
     def _start_all(self) -> None:
         """Start all actors, and wait until they are ready; raises :class:`ActorError` if one is not."""
