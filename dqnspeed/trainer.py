@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dqnspeed.actors import Collected
+from dqnspeed.actors.remote import NoActorsError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.runs.checkpoint import state_to_resume
@@ -71,7 +72,12 @@ def train(
         learning = Learning(plan, signals, resources)
         error: BaseException | None = None
         try:
-            Training(learning, Acting(learning, resources)).loop()
+            training = Training(learning, Acting(learning, resources))
+            try:
+                training.loop()
+            except NoActorsError:
+                training.save_final()
+                raise
         except BaseException as raised:
             error = raised
             raise
@@ -121,9 +127,13 @@ class Training:
             elif progress.report_is_due():
                 self.report()
         self.pause()
+        self.save_final()
+        self.videos.finish()
+
+    def save_final(self) -> None:
+        """Save all that the run needs to resume; the actors must be paused, or none left."""
         if self.checkpoints.keeps_final:
             self.checkpoints.save_final(snapshot(self.learning, self.acting))
-        self.videos.finish()
 
     def learn(self) -> int:
         """Do the updates that are due; returns their number."""

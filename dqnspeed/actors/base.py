@@ -110,8 +110,8 @@ class Parallelism(ParallelismConfig):
             )
         elif self.replace_lost:
             raise ConfigError(
-                f"parallelism.replace_lost=true: belongs to parallelism=process; with parallelism={self.name} there are no "
-                f"actors to replace."
+                f"parallelism.replace_lost=true: belongs to parallelism=process; parallelism={self.name} has "
+                f"no actors to replace."
             )
         elif self.num_actors != 1:
             raise ConfigError(

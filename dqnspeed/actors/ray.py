@@ -47,7 +47,9 @@ class RayActors(RemoteActors):
         self._allowed, self._paused = 0.0, 0
         self._seconds: dict[tuple[int, int], tuple[float, float]] = {}  # by actor and start
         self._published: tuple[int, list[Any]] | None = None
-        self._ray = connected(options.address, self._count * options.cpus_per_actor)
+        self._weights_bytes, self._moved, self._told = 0, [0, 0], time.monotonic()  # received and sent since then
+        cpus = self._count * options.cpus_per_actor  # parallelism.num_actors * parallelism.cpus_per_actor
+        self._ray = connected(options.address, cpus)
         remote = self._ray.remote(RayActor)
         self._make = remote.options(
             num_cpus=options.cpus_per_actor, max_concurrency=2, max_restarts=0, scheduling_strategy="SPREAD"
@@ -81,16 +83,30 @@ class RayActors(RemoteActors):
         network = self._arguments.network
         version = int(network.version)
         if self._published is None or self._published[0] != version:
-            self._published = version, [self._ray.put(weights_of(network))]
+            weights = weights_of(network)
+            self._weights_bytes = sum(array.nbytes for array in weights.values())
+            self._published = version, [self._ray.put(weights)]
         return self._published
 
     def weights_after(self, version: int) -> tuple[int, list[Any]] | None:
-        """The same if they are newer than ``version``."""
-        return self.weights() if int(self._arguments.network.version) > version else None
+        """The same, to be sent, if they are newer than ``version``."""
+        if int(self._arguments.network.version) <= version:
+            return None
+        newest = self.weights()
+        self._moved[1] += self._weights_bytes
+        return newest
+
+    def metrics(self) -> dict[str, float]:
+        """With what came in and went out: each actor counted as if it had a machine of its own."""
+        now = time.monotonic()
+        received, sent = (moved / 2**20 / max(1e-9, now - self._told) for moved in self._moved)
+        self._moved, self._told = [0, 0], now
+        return {**super().metrics(), "perf/received_mib_per_second": received, "perf/sent_mib_per_second": sent}
 
     def deliver(self, index: int, delivery: Delivery) -> Iterator[Any]:
         """Count a delivery; yields its rows, games and messages in their order."""
         lane = index * self._num_envs
+        self._moved[0] += delivery.nbytes
         by_step: dict[int, list[Any]] = {}
         for step, episode in delivery.episodes:
             by_step.setdefault(step, []).append(episode)
@@ -136,7 +152,10 @@ class RayLink:
         self._actors, self._ray, self._index = actors, ray, job.index
         weights = actors.weights()
         self._version, self._silent_s = weights[0], 0.0
-        self.handle = make.remote(job, weights)
+        try:
+            self.handle = make.remote(job, weights)
+        except Exception as error:  # of Ray's, which pickles what it is given
+            raise ActorError(f"parallelism=ray: an actor's job cannot be sent ({_first_sentence(error)}).") from error
         self._exchange()
 
     def messages(self) -> Iterator[Any]:
@@ -178,8 +197,14 @@ def _first_sentence(error: Exception) -> str:
     return (lines[0] if lines else type(error).__name__).rstrip(".")
 
 
-def connected(address: str | None, cpus: float) -> Any:
-    """Ray, connected to the cluster at ``address``, or to a local one of its own, with room for ``cpus`` of actors.
+def connected(
+    address: str | None, cpus: float, option: str = "parallelism.address", own_cpus: int | None = None
+) -> Any:
+    """Ray, connected to the cluster at ``address``, or to a local one of its own.
+
+    Args:
+        cpus: that must be there; a local cluster has ``own_cpus``, by default as many.
+        option: that gave the address.
 
     Raises:
         ActorError: nobody answers there, versions differ, or the cluster is too small.
@@ -193,20 +218,17 @@ def connected(address: str | None, cpus: float) -> Any:
         with children_ignore_signals():
             if address is None:
                 ray.init(
-                    num_cpus=math.ceil(cpus), include_dashboard=False, object_store_memory=LOCAL_STORE,
+                    num_cpus=own_cpus or math.ceil(cpus), include_dashboard=False, object_store_memory=LOCAL_STORE,
                     _node_ip_address=LOCAL, **quiet,
                 )  # fmt: skip
             else:
                 ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise ActorError(f"parallelism.address={address}: cannot be joined ({_first_sentence(error)}).") from error
+        raise ActorError(f"{option}={address}: cannot be joined ({_first_sentence(error)}).") from error
     has = ray.cluster_resources().get("CPU", 0.0)
     if has < cpus:
         ray.shutdown()
-        raise ActorError(
-            f"parallelism.num_actors: the actors ask for {cpus:g} CPUs, and the cluster at {address} has {has:g}; "
-            f"lower parallelism.num_actors or parallelism.cpus_per_actor."
-        )
+        raise ActorError(f"{option}={address}: the cluster has {has:g} CPUs, and {cpus:g} are asked for.")
     return ray
 
 
@@ -241,14 +263,24 @@ class RayParallelism(Process):
     def check_here(self) -> None:
         if importlib.util.find_spec("ray") is None:
             raise ConfigError("parallelism=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
-        host, _, port = (self.address or "").rpartition("://")[2].rpartition(":")
-        if port.isdigit():
+        check_address("parallelism.address", self.address)
+        if self.address is not None:  # joined once to see whether it can be
             try:
-                socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
-            except OSError as error:
-                raise ConfigError(
-                    f"parallelism.address={self.address}: nobody answers there ({error.strerror or error}); ray status "
-                    f"on its head node says whether the cluster runs."
-                ) from error
-        elif self.address not in (None, "auto"):
-            raise ConfigError(f"parallelism.address={self.address}: takes HOST:PORT, ray://HOST:PORT, auto or null.")
+                connected(self.address, self.num_actors * self.cpus_per_actor).shutdown()
+            except ActorError as error:
+                raise ConfigError(str(error)) from error
+
+
+def check_address(option: str, address: str | None) -> None:
+    """Raise :class:`ConfigError` if ``address`` is none, or nobody answers there."""
+    host, _, port = (address or "").rpartition("://")[2].rpartition(":")
+    if port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
+        except OSError as error:
+            raise ConfigError(
+                f"{option}={address}: nobody answers there ({error.strerror or error}); ray status on its head node "
+                f"says whether the cluster runs."
+            ) from error
+    elif address not in (None, "auto"):
+        raise ConfigError(f"{option}={address}: takes HOST:PORT, ray://HOST:PORT, auto or null.")

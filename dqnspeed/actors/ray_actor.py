@@ -101,6 +101,15 @@ class Delivery:
     silent_s: float
     failure: str | None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        if self.rows is None:
+            return 0
+        columns = [getattr(self.rows, f.name) for f in fields(Rows) if f.name != "acting"]
+        arrays = sum(column.nbytes for column in [*columns, *self.rows.acting.values()])
+        return int(arrays) + (len(self.frames.data) if self.frames is not None else 0)
+
     def each(self) -> list[Rows]:
         """The rows of each step."""
         if self.rows is None:

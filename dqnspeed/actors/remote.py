@@ -24,6 +24,10 @@ class LostError(Exception):
     """An actor died, hangs or raised; the message says so."""
 
 
+class NoActorsError(ActorError):
+    """All actors are lost, and none could be replaced in time; nothing else is wrong."""
+
+
 class Link(Protocol):
     """An actor of the learner's."""
 
@@ -98,7 +102,8 @@ class RemoteActors:
         """Take what came in; with ``wait``, wait a little for new experience first.
 
         Raises:
-            ActorError: an actor is lost and not to be replaced, or all are.
+            ActorError: an actor is lost and not to be replaced.
+            NoActorsError: all were lost ``parallelism.timeout_s`` ago.
         """
         self._allow(limit)
         if wait:
@@ -169,8 +174,11 @@ class RemoteActors:
         now = time.monotonic()
         if self._ready:
             self._last_ready = now
-        elif self._lost and now - self._last_ready > max(timeout, START_TIMEOUT_S):
-            raise ActorError(f"no actor was left for {now - self._last_ready:.0f} s.")
+        elif self._lost and now - self._last_ready > timeout:
+            raise NoActorsError(
+                f"no actor was left for {now - self._last_ready:.0f} s (parallelism.timeout_s={timeout:g}); the run is "
+                f"saved."
+            )
 
     def _take(self, index: int, message: Any, collected: Collected) -> None:
         lane = index * self._num_envs

@@ -135,7 +135,7 @@ def make_stepper(
     segment: int,
     actors: int = 1,
 ) -> EnvStepper:
-    """The stepper of the ``actor``-th of ``actors``, which continues from ``state`` if there is any; it owns ``env``."""
+    """The stepper of the ``actor``-th of ``actors``, which owns ``env`` and continues from ``state``."""
     lanes = range(actor * env.num_envs, (actor + 1) * env.num_envs)
     epsilons = functools.partial(algorithm_of(run).epsilons, run, lanes=lanes, total=actors * env.num_envs)
     try:

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.optimizers import lr_at, make_optimizer
+from dqnspeed.execution.optimizers import lr_at, make_optimizer, optimizer_of
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
+from dqnspeed.execution.world import World
 from dqnspeed.networks.base import Network
 
 CAUSES = (
@@ -49,17 +50,18 @@ class GradientLearner:
     loss: Callable[..., Loss]
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
-        self._execution, self._optimizer = run.execution, run.optimizer
+        self._execution, self._optimizer = run.execution, optimizer_of(run)
         self._max_grad_norm, self._decay_updates = run.algo.max_grad_norm, run.decay_updates
         self.device = device
         self.updates, self.started = 0, False
         self.network: Network = make_network(run, spec)
         self.network.place(device, run.execution.channels_last)
-        self.optimizer = make_optimizer(run.optimizer, self.network, device)
+        self.optimizer = make_optimizer(self._optimizer, self.network, device)
         self._to_device, self._timer = ToDevice(device, run.execution.pin_memory), DeviceTimer(device)
         self._compute_loss = torch.compile(self.loss) if run.execution.compile else self.loss
         self._history = torch.zeros(HISTORY, len(self.STATS), device=device)
         self._reported = 0
+        self._world: World | None = None
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimizer and the count of updates; the learning rate follows from the count."""
@@ -102,8 +104,9 @@ class GradientLearner:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def attach(self, memory: Any) -> None:
-        """Nothing: most need nothing of their memory but its batches."""
+    def attach(self, memory: Any, world: World | None = None) -> None:
+        """Average gradients with the other processes of ``world``, if there are any."""
+        self._world = world
 
     def update(self, batch: Any) -> None:
         """One optimizer step on ``batch``."""
@@ -114,12 +117,16 @@ class GradientLearner:
             loss = self._compute_loss(**self._to_device(self.loss_inputs(batch)))
             self.optimizer.zero_grad(set_to_none=True)
             loss.numbers[0].backward()
+            numbers = torch.stack([number.detach() for number in loss.numbers])
+            if self._world is not None:
+                gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
+                self._world.average([*gradients, numbers])
             if self._max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr_at(self.updates, self._optimizer, self._decay_updates)
             self.optimizer.step()
-            self._history[self.updates % HISTORY] = torch.stack([number.detach() for number in loss.numbers])
+            self._history[self.updates % HISTORY] = numbers
         self.updates += 1
         self.network.version.add_(1)
         return loss

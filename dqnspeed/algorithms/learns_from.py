@@ -23,6 +23,7 @@ class FromReplay(Algorithm):
     """Keeps transitions of ``n_step`` agent steps in ``replay``, and draws from them for each update."""
 
     replays = True
+    shares_batches = True
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer", "replay", "exploration")
 
     n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
@@ -99,6 +100,7 @@ class FromRollouts(Algorithm):
     """Learns some epochs long from ``rollout_steps`` of every environment, then forgets them."""
 
     observations = 1
+    shares_batches = True
 
     rollout_steps: int = option("steps of each environment in a rollout", ge=1)
     epochs: int = option("times a rollout is learnt from", ge=1)

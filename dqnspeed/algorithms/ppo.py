@@ -19,7 +19,9 @@ from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
+from dqnspeed.execution.world import World
 from dqnspeed.memory import RolloutBatch
+from dqnspeed.memory.rollout import Array
 
 
 @register("algo", "ppo")
@@ -58,7 +60,8 @@ class PPOLearner(PolicyLearner):
         self._clip, self._clip_value, self._normalize = algo.clip, algo.clip_value, algo.normalize_advantage
         self._corrects = algo.correction == "vtrace"
 
-    def attach(self, memory: Any) -> None:
+    def attach(self, memory: Any, world: World | None = None) -> None:
+        super().attach(memory, world)
         if self._corrects:
             memory.judge = self.judge
 
@@ -77,9 +80,20 @@ class PPOLearner(PolicyLearner):
             "old_log_probs": batch.log_probs,
             "old_values": batch.values,
             "returns": batch.returns,
-            "advantages": batch.advantages,
+            "advantages": self._normalized(batch.advantages) if self._normalize else batch.advantages,
             "entropy_coef": self._entropy_coef(),
         }
+
+    def _normalized(self, advantages: Array) -> Array:
+        """By the mean and the deviation of the whole batch, also where it is shared by several learners."""
+        found, world = torch.as_tensor(advantages), self._world
+        if world is None:
+            scaled = (found - found.mean()) / (found.std() + 1e-8)
+        else:
+            count = len(found) * world.size
+            centred = found - world.sum(found.sum()) / count
+            scaled = centred / ((world.sum(centred.square().sum()) / (count - 1)).sqrt() + 1e-8)
+        return scaled.numpy() if isinstance(advantages, np.ndarray) else scaled
 
     def loss(
         self,
@@ -93,8 +107,6 @@ class PPOLearner(PolicyLearner):
     ) -> Loss:
         with precision(self._execution, self.device):
             logits, values = self.network.policy_and_value(observations)
-        if self._normalize:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         log_probs = torch.log_softmax(logits, dim=1)
         log_ratio = log_probs.gather(1, actions[:, None])[:, 0] - old_log_probs
         ratio = log_ratio.exp()

@@ -25,6 +25,7 @@ from dqnspeed.cli import study
 from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.dry_run import print_plan
+from dqnspeed.cli.ray_jobs import check_launcher
 from dqnspeed.cli.store import bound_of
 from dqnspeed.cli.sweep import sweep, sweep_jobs
 from dqnspeed.cli.sweep_record import FOLDER, Job, Line, earlier_jobs, outcome, quoted
@@ -34,6 +35,7 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution
 from dqnspeed.execution.threads import check_threads
+from dqnspeed.execution.world import check_world, size_here
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
 from dqnspeed.tracking.run_folder import holds_run
 from dqnspeed.tracking.video import check_video
@@ -63,6 +65,9 @@ class Preflight(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with one_sentence():
+            if size_here() > 1:
+                raise ConfigError("-m: a sweep is started by itself; each of its jobs starts its processes.")
+            check_launcher(config.hydra.launcher)
             known = earlier_jobs(Path(config.hydra.sweep.dir)) if is_set(config, FOLDER) else None
             found = _new_jobs(config) if known is None else _missing_jobs(config, known)
             trials = None
@@ -93,6 +98,7 @@ def check_run(run: RunConfig) -> EnvSpec:
     typed(run.parallelism, Parallelism).check_here()
     check_execution(run)
     check_threads(run)
+    check_world(run)
     with envs.Watchdog(run.parallelism.timeout_s, functools.partial(_report_silence, run)):
         spec = envs.describe(run)
         warnings = envs.probe(run.env, run.model.input_scale)

@@ -42,7 +42,7 @@ LAST_KEY = "device"  # the last key of a whole configuration
 # What may be changed without making it another run.
 CHANGEABLE = (
     "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "execution.threads",
-    "parallelism.timeout_s", "parallelism.env_threads",
+    "parallelism.timeout_s", "parallelism.env_threads", "parallelism.address", "parallelism.compress",
 )  # fmt: skip
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import hydra
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
@@ -24,14 +27,28 @@ from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.hint import faster_line
+from dqnspeed.cli.plugins import find_modules_here
+from dqnspeed.cli.ray_jobs import has_a_machine, is_ray
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
 from dqnspeed.cli.sweep_record import SIGNALS as STOPPING
 from dqnspeed.config import changes
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import set_threads
+from dqnspeed.execution.world import (
+    LostRankError,
+    World,
+    device_of_rank,
+    fail,
+    offered,
+    rank_here,
+    size_here,
+    store_here,
+)  # fmt: skip
 from dqnspeed.runs.checkpoint import playable
+from dqnspeed.runs.ranks import JOIN_S, follow
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.system.signals import PREEMPTING
@@ -77,7 +94,10 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
 def is_alone(launcher: Any) -> bool:
     """Whether jobs of this launcher have a machine for themselves, so that their times can be compared."""
     name = str(launcher.get("_target_"))
-    return "basic_launcher" in name or "Slurm" in name
+    if is_ray(launcher):
+        return has_a_machine(launcher.cpus_per_job)
+    # A job of Slurm's that has some cores of its machine may have neighbours.
+    return "basic_launcher" in name or ("Slurm" in name and machine.cores() == os.cpu_count())
 
 
 def _composed(cfg: DictConfig, folder: Path, group: str | None) -> Job:
@@ -227,6 +247,29 @@ def _print_result(summary: dict[str, Any], folder: Path) -> None:
     )
 
 
+def _follow() -> None:
+    """Be one of the processes that learn together, which rank 0 leads."""
+    if any(argument.startswith("-") for argument in sys.argv[1:]):
+        return  # --help or another flag, which rank 0 answers; a sweep it refuses
+    for ignored in (signal.SIGINT, signal.SIGTERM):  # rank 0 alone ends a run
+        signal.signal(ignored, signal.SIG_IGN)
+    find_modules_here()
+    rank, size, parent, store = rank_here(), size_here(), os.getppid(), store_here()
+    try:
+        run = compose.from_hydra(OmegaConf.create(json.loads(offered(store))))
+        gone = lambda: "rank 0 is gone" if os.getppid() != parent else None  # noqa: E731
+        world = World(rank, size, store, device_of_rank(run), JOIN_S, gone)
+        follow(world, run, envs.describe(run))
+    except LostRankError:
+        sys.exit(1)  # another one says what happened
+    except Exception as error:
+        fail(store, rank, str(error) if isinstance(error, (ActorError, ConfigError)) else traceback.format_exc())
+        sys.exit(1)
+
+
 def main() -> None:
     """Console entry point."""
-    run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)
+    if rank_here():
+        _follow()
+    else:
+        run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)

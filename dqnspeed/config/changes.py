@@ -32,6 +32,8 @@ KIND_OF = {
     "execution.precision": EQUIVALENT,
     "execution.channels_last": EQUIVALENT,
     "execution.compile": EQUIVALENT,
+    "execution.world_size": ALGORITHM,  # each has environments of its own
+    "execution.lr_rule": ALGORITHM,
     "device": EQUIVALENT,
     **dict.fromkeys(("seed", "tracking", "checkpoint", "experiment", "eval", "stop")),
 }

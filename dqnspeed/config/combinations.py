@@ -25,8 +25,31 @@ def check(run: RunConfig) -> None:
             f"algo.learning_starts={run.algo.learning_starts}: model.background=true is measured over these first "
             f"steps; use 2000, say."
         )
+    _check_world(run)
     if run.stop.on == "eval" and run.eval.every_steps is None:
         raise ConfigError("stop.on=eval: needs evaluations; set eval.every_steps.")
+
+
+def _check_world(run: RunConfig) -> None:
+    size = run.execution.world_size
+    if size == 1:
+        return
+    if not run.algo.shares_batches:
+        able = [name for name, kind in GROUPS["algo"].options.items() if getattr(kind, "shares_batches", False)]
+        raise ConfigError(
+            f"execution.world_size={size}: algo={run.algo.name} learns in one process; several share a batch with "
+            f"algo={', '.join(sorted(able))}."
+        )
+    if run.algo.batch_size % size:
+        raise ConfigError(
+            f"execution.world_size={size}: must divide algo.batch_size={run.algo.batch_size}, of which each process "
+            f"takes its share."
+        )
+    if run.parallelism.elsewhere or run.parallelism.name == "ray":
+        raise ConfigError(
+            f"execution.world_size={size}: each process has actors of its own here; use parallelism=process, overlap "
+            f"or serial, not {run.parallelism.name}."
+        )
 
 
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:

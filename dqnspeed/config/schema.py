@@ -42,6 +42,7 @@ class AlgoConfig(GroupOption):
 
     replays: ClassVar[bool] = False  # learns from a replay; else from experience in order, once
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
+    shares_batches: ClassVar[bool] = False  # can learn in several processes, each with its share of a batch
 
     name: str = option("the learning algorithm")
     gamma: float = option("discount of one agent step", ge=0, le=1)
@@ -157,6 +158,8 @@ class ExecutionConfig:
     channels_last: bool = option("NHWC memory layout of the convolutions")
     compile: bool = option("torch.compile of the update (needs a C++ compiler)")
     threads: int = option("torch threads of the learner, 0: the cores left over by the actors", ge=0)
+    world_size: int = option("processes that learn together, on a GPU each", ge=1, le=256)
+    lr_rule: str = option("what lr is multiplied by: nothing, world_size, its root", choices=("none", "linear", "sqrt"))
     pin_memory: bool = option("page-locked, asynchronous copies to a CUDA device")
 
 
@@ -226,14 +229,14 @@ class RunConfig:
     experiment: ExperimentConfig = option("rungs of the ladder and recipes, one file each")
     stop: StopConfig = option("no group: when a run ends")
     eval: EvalConfig = option("no group: games played apart from training")
-    num_envs: int = option("environments (in each actor)", ge=1, le=4096)
+    num_envs: int = option("environments (in each actor, of each learner)", ge=1, le=4096)
     seed: int = option("seed of everything random", ge=0, lt=2**32)
     device: str = option("where the learner runs", choices=("auto", "cpu", "cuda", "mps"))
 
     @property
     def num_lanes(self) -> int:
-        """Environments of all actors together; each writes a lane of the replay."""
-        return self.num_envs * self.parallelism.num_actors
+        """Environments of all actors of all learners together; each writes a lane of a replay."""
+        return self.num_envs * self.parallelism.num_actors * self.execution.world_size
 
     @property
     def has_replay(self) -> bool:

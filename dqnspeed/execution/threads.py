@@ -32,9 +32,10 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
 
     With ``serial`` the two take turns, and each may use all cores. Else stepping (actor processes, worker processes or
     ALE's threads) gets up to half of the cores, and the learner the rest. Numbers set by the user are kept; with more
-    processes than cores each has one thread.
+    processes than cores each has one thread. Of several learners each gets its share of the cores.
     """
     parallelism, native = run.parallelism, run.wrappers.backend == "native"
+    cores = max(1, cores // run.execution.world_size)
     if not (parallelism.processes or parallelism.overlaps):
         env = parallelism.env_threads or min(run.num_envs, cores)
         learner = run.execution.threads or cores

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.actors import ActorArguments, Actors, make_actors, memory_lock
-from dqnspeed.algorithms import Learner, make_learner, make_memory
+from dqnspeed.actors import Actors
+from dqnspeed.algorithms import Learner, make_learner
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import LearnerThreads, set_threads
+from dqnspeed.execution.world import device_of_rank
 from dqnspeed.memory import Memory
 from dqnspeed.runs.checkpoint import Checkpoints, State
 from dqnspeed.runs.evaluation import Evaluator
+from dqnspeed.runs.hands import Hands
+from dqnspeed.runs.ranks import Leading
 from dqnspeed.runs.schedule import LearningStart, Prune, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.runs.summary import Progress, summarize, write_summary
 from dqnspeed.system import machine, seeding
@@ -57,7 +60,7 @@ class Learning:
     def __init__(self, plan: Plan, signals: StopSignals, resources: contextlib.ExitStack):
         run, folder = plan.run, plan.folder
         self.plan, self.run, self.folder = plan, run, folder
-        self.device = machine.pick_device(run.device)
+        self.device = device_of_rank(run)
         self.threads = LearnerThreads(run, self.device)
         self.progress, self.stop = Progress(run, plan.benchmark), StopRule(run.stop, signals)
         self.learner: Learner = make_learner(run, plan.spec, self.device)
@@ -102,34 +105,31 @@ class Learning:
 
 
 class Acting:
-    """The actors, the memory, and the schedule between them and the learner. They close with ``resources``."""
+    """The actors, the memory, and the schedule between them and the learner. They close with ``resources``.
+
+    Of a run in several processes they stand for those of all.
+    """
 
     def __init__(self, learning: Learning, resources: contextlib.ExitStack):
         plan, learner, progress = learning.plan, learning.learner, learning.progress
-        run, spec, state, device = plan.run, plan.spec, plan.state, learning.device
-        lock = memory_lock(run)
-        self.memory: Memory = make_memory(run, spec, lock, device)
-        resources.callback(self.memory.close)
-        learner.attach(self.memory)
-        if state:
-            self._load(state, learning)
-        actors_state, segment = (state["actors"] if state else None), len(progress.resumed_at)
-        self.actors: Actors = make_actors(
-            ActorArguments(run, spec, learner.network, self.memory, lock, device, actors_state, segment)
-        )
-        resources.callback(self.actors.close)
-        with seeding.preserved():
-            learner.warm_up(self.memory.blank(run.algo.batch_size))
+        run, state = plan.run, plan.state
+        if state and not state["replay"]:
+            self._start_anew(learning)
+        segment = len(progress.resumed_at)
+        if run.execution.world_size == 1:
+            self._parts: Hands | Leading = Hands(run, plan.spec, learner, learning.device, state, segment, resources)
+        else:
+            self._parts = Leading(run, plan.spec, learner, learning.device, state, segment, resources, plan.config)
+        self.memory: Memory = self._parts.memory
+        self.actors: Actors = self._parts.actors
         progress.warn_busy(learning.threads.warning())
-        if state:
-            seeding.load_state_dict(state["random"])
         self.schedule: UpdateSchedule = make_schedule(run, self.memory, learning.start, progress.agent_steps)
 
-    def _load(self, state: State, learning: Learning) -> None:
-        if stored := state.pop("replay"):  # it may take half of the machine's memory
-            self.memory.load_state_dict(stored)
-            return
-        self.memory.resume_empty(learning.learner.updates)
+    def state_dict(self) -> State:
+        """All that they need to continue; the actors must be paused."""
+        return self._parts.state_dict()
+
+    def _start_anew(self, learning: Learning) -> None:
         steps = learning.run.algo.learning_starts
         learning.start = LearningStart(learning.progress.agent_steps + steps, learning.learner.updates)
         log.info(
@@ -148,9 +148,7 @@ def snapshot(learning: Learning, acting: Acting) -> State:
         "evaluation": learning.evaluator.state_dict(),
         "checkpoints": learning.checkpoints.state_dict(),
         "learning_start": {"steps": learning.start.steps, "updates": learning.start.updates},
-        "replay": acting.memory.state_dict() if learning.run.keeps_memory else None,
-        "actors": acting.actors.state_dict(),
-        "random": seeding.state_dict(),
+        **acting.state_dict(),
         "files": file_sizes(learning.folder),
     }
 

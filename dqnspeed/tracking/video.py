@@ -115,6 +115,8 @@ class EpisodeVideos:
         while len(self._pending) >= PENDING:
             self._pending.popleft().exception()  # waiting games take memory
         frames = memory.frames_of(episode.env, episode.end_row - episode.length, episode.end_row)
+        if not len(frames):
+            return ""  # another process played it
         name = f"{VIDEOS}/{video_name(number, episode)}"
         job = self._encoder.submit(
             write_mp4, self._folder / name, (enlarge(picture(f, self._largest), WIDTH) for f in frames), self._fps

@@ -30,8 +30,12 @@ KINDS = {
     "process, held ratio": ["parallelism=process", "parallelism.replay_ratio=16", "num_envs=2"],
 }
 KINDS["ray"] = [
-    "parallelism=ray", "parallelism.address=auto", "parallelism.num_actors=2", "num_envs=2", "parallelism.batch_steps=4",
-]  # fmt: skip
+    "parallelism=ray",
+    "parallelism.address=auto",
+    "parallelism.num_actors=2",
+    "num_envs=2",
+    "parallelism.batch_steps=4",
+]
 RAY = pytest.param("ray", marks=pytest.mark.usefixtures("ray_cluster"))
 EVERY = [*(kind for kind in KINDS if kind != "ray"), RAY]
 
@@ -76,8 +80,10 @@ class Started:
     ("kind", "replay"),
     [
         *((kind, "uniform") for kind in KINDS if kind != "ray"),
-        pytest.param("ray", "uniform", marks=pytest.mark.usefixtures("ray_cluster")), ("process, two actors", "prioritized"), ("process, queue", "prioritized"),
-    ],  # fmt: skip
+        pytest.param("ray", "uniform", marks=pytest.mark.usefixtures("ray_cluster")),
+        ("process, two actors", "prioritized"),
+        ("process, queue", "prioritized"),
+    ],
 )
 def test_contract(kind: str, replay: str) -> None:
     """Frames say (seed, episode, step), so every sampled transition can be checked on its own."""

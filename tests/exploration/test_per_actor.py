@@ -36,4 +36,3 @@ def test_each_environment_acts_with_its_own(parallelism: str) -> None:
     stepper.close()
     counts = [len(set(actions)) for actions in np.array(taken).T.tolist()]
     assert counts[0] == 3 and max(counts[1:]) < 3
-

@@ -1,0 +1,133 @@
+"""Jobs of a sweep on a Ray cluster: ``hydra/launcher=ray``.
+
+Hydra has a launcher for Ray of its own (hydra-ray-launcher 1.2.1), which is not used: it brings Amazon's SDK and an old
+cloudpickle, ends the whole sweep with the first machine that is lost, and at Ctrl-C leaves jobs no time to save.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup_globals
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, open_dict
+
+from dqnspeed.actors.ray import check_address, connected
+from dqnspeed.cli.sweep import sweep
+from dqnspeed.config.options import ConfigError, check_values, option
+from dqnspeed.system import machine
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.5  # between two looks at whether the sweep is to end
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """The options of the launcher; see ``conf/hydra/launcher/ray.yaml``."""
+
+    address: str | None = option("the Ray cluster: HOST:PORT, auto, or null: one of its own, here")
+    cpus_per_job: float = option("cores that a job asks for", gt=0)
+    gpus_per_job: float = option("GPUs that a job asks for", ge=0)
+    retries: int = option("times that a job whose machine is lost goes on elsewhere", ge=0)
+
+
+def check_launcher(launcher: DictConfig) -> None:
+    """Raise :class:`ConfigError` if these are the options of Ray's launcher, and cannot be used."""
+    if not is_ray(launcher):
+        return
+    if importlib.util.find_spec("ray") is None:
+        raise ConfigError("hydra/launcher=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
+    options = RayOptions(**{str(key): value for key, value in launcher.items() if key != "_target_"})
+    try:
+        check_values(options)
+    except ConfigError as error:
+        raise ConfigError(f"hydra.launcher.{error}") from error
+    check_address("hydra.launcher.address", options.address)
+
+
+def is_ray(launcher: DictConfig) -> bool:
+    """Whether this launcher is Ray's."""
+    return str(launcher.get("_target_")).endswith(".RayLauncher")
+
+
+def launch(
+    options: RayOptions,
+    context: HydraContext,
+    task: TaskFunction,
+    config: DictConfig,
+    job_overrides: Sequence[Sequence[str]],
+    first: int,
+) -> list[JobReturn]:
+    """Run all jobs, as many at a time as there is room for; at a signal each is asked to save and to end."""
+    setup_globals()
+    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
+    cpus, cores = options.cpus_per_job, machine.cores()
+    ray = connected(options.address, cpus, "hydra.launcher.address", max(cores, int(cpus)))
+    try:
+        with open_dict(config):
+            config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir).absolute())  # a node may work in another folder
+        run = ray.remote(
+            num_cpus=cpus, num_gpus=options.gpus_per_job, max_calls=1, max_retries=options.retries,
+            scheduling_strategy="SPREAD",
+        )(_run)  # fmt: skip
+        state = Singleton.get_state()
+        started = [
+            run.remote(number, list(overrides), context, config, task, state)
+            for number, overrides in enumerate(job_overrides, start=first)
+        ]
+        return _results(ray, started, first)
+    finally:
+        ray.shutdown()
+
+
+def _results(ray: Any, started: Sequence[Any], first: int) -> list[JobReturn]:
+    found, pending, cancelled = dict[Any, JobReturn](), list(started), False
+    while pending:
+        if sweep.ended_by is not None and not cancelled:
+            cancelled = True
+            for one in pending:
+                ray.cancel(one, force=False, recursive=False)  # as Ctrl-C: it saves first
+        done, pending = ray.wait(pending, num_returns=1, timeout=LOOK_S)
+        for one in done:
+            result = JobReturn()
+            try:
+                result = ray.get(one)
+            except (ray.exceptions.TaskCancelledError, KeyboardInterrupt):
+                result.status, result.return_value = JobStatus.COMPLETED, None  # by the sweep's end
+            except ray.exceptions.RayError as error:
+                result.status, result.return_value = JobStatus.FAILED, error
+            found[one] = result
+            log.info("job %s ended (%s of %s)", first + started.index(one), len(found), len(started))
+    return [found[one] for one in started]
+
+
+def _run(
+    number: int, overrides: list[str], context: HydraContext, config: DictConfig, task: TaskFunction, state: Any
+) -> JobReturn:
+    """A job, in a process of Ray's."""
+    setup_globals()
+    Singleton.set_state(state)
+    job = context.config_loader.load_sweep_config(config, overrides)
+    with open_dict(job):
+        job.hydra.job.id, job.hydra.job.num = f"{job.hydra.job.name}_{number}", number
+    HydraConfig.instance().set_config(job)
+    return run_job(
+        task_function=task, config=job, job_dir_key="hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir",
+        hydra_context=context,
+    )  # fmt: skip
+
+
+def has_a_machine(cpus_per_job: float) -> bool:
+    """Whether no second job of these fits on the machine of this one."""
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    return any(node["NodeID"] == here and node["Resources"].get("CPU", 0) < 2 * cpus_per_job for node in ray.nodes())

@@ -1,0 +1,231 @@
+"""Several processes that train one network together: what they tell each other (torch.distributed)."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed
+from torch import Tensor
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import ActorError
+from dqnspeed.system import machine
+
+dist: Any = torch.distributed  # which does not say what it exports
+FOREVER = datetime.timedelta(days=365)  # others wait while rank 0 evaluates; one that is gone closes its connection
+RANK, SIZE, LOCAL, PORT = "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"  # as torchrun sets them
+FILE = "DQNSPEED_WORLD"  # the file by which processes that this program started find one another
+_RUN, _HERE, _ERROR = "run", "rank {} is here", "error of rank {}"
+
+
+class LostRankError(ActorError):
+    """Another process of the world is gone, or does not answer."""
+
+
+class World:
+    """The ``size`` processes of a run, of which this is the one numbered ``rank``; rank 0 leads.
+
+    Numbers go through gloo, on the host. Gradients go through NCCL if they are on a GPU, else through gloo too.
+
+    Args:
+        store: by which they find one another; ``timeout_s``: silence after which another one counts as lost.
+        look: says what became of the others, where that can be seen.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        store: Any,
+        device: torch.device,
+        timeout_s: float,
+        look: Callable[[], str | None] = lambda: None,
+    ):
+        self.rank, self.size = rank, size
+        self.seconds = 0.0  # spent averaging
+        self._store, self._look, self._timeout = store, look, datetime.timedelta(seconds=timeout_s)
+        self._meet(timeout_s)
+        with self._answered():
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=FOREVER)
+            self._gradients = dist.new_group(backend="nccl") if device.type == "cuda" else dist.group.WORLD
+
+    def command(self, *numbers: float) -> Sequence[float]:
+        """What rank 0 gives, to all; the others give as many numbers, which do not count."""
+        told = torch.tensor(numbers, dtype=torch.float64)
+        # The others may wait for long, while rank 0 plays an evaluation.
+        self._wait(dist.broadcast(told, src=0, async_op=True), patient=self.rank > 0)
+        return list(told.tolist())
+
+    def gather(self, numbers: np.ndarray) -> np.ndarray:
+        """``(K,) float64`` of each to ``(size, K)`` for all."""
+        found = torch.empty(self.size, *numbers.shape, dtype=torch.float64)
+        own = torch.from_numpy(np.ascontiguousarray(numbers, np.float64))
+        self._wait(dist.all_gather(list(found), own, async_op=True))
+        return found.numpy()
+
+    def average(self, tensors: Iterable[Tensor]) -> None:
+        """Replace all of these by their means over all ranks, in one message."""
+        parts = list(tensors)
+        begin = time.perf_counter()
+        flat = torch.cat([part.detach().reshape(-1).float() for part in parts])
+        self._wait(dist.all_reduce(flat, group=self._gradients, async_op=True))
+        flat /= self.size
+        for part, mean in zip(parts, flat.split([part.numel() for part in parts]), strict=True):
+            part.detach().copy_(mean.view_as(part))
+        self.seconds += time.perf_counter() - begin
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over all ranks."""
+        total = tensor.detach().clone()
+        self._wait(dist.all_reduce(total, group=self._gradients, async_op=True))
+        return total
+
+    def send(self, rank: int, data: bytes) -> None:
+        """Bytes for another one, which calls :meth:`receive`."""
+        self._wait(dist.isend(torch.tensor([len(data)]), dst=rank))
+        self._wait(dist.isend(torch.frombuffer(bytearray(data), dtype=torch.uint8), dst=rank))
+
+    def receive(self, rank: int) -> bytes:
+        """The bytes that ``rank`` sends."""
+        size = torch.zeros(1, dtype=torch.int64)
+        self._wait(dist.irecv(size, src=rank))
+        data = torch.empty(int(size), dtype=torch.uint8)
+        self._wait(dist.irecv(data, src=rank))
+        return data.numpy().tobytes()
+
+    def fail(self, sentence: str) -> None:
+        """Tell the others why this one ends."""
+        fail(self._store, self.rank, sentence)
+
+    def close(self) -> None:
+        """Leave; the others notice."""
+        with contextlib.suppress(RuntimeError, ValueError):
+            dist.destroy_process_group()
+
+    def _meet(self, timeout_s: float) -> None:
+        """Wait until all are here; torch's own wait would go on if one had died."""
+        keys, deadline = [_HERE.format(rank) for rank in range(self.size)], time.monotonic() + timeout_s
+        self._store.set(keys[self.rank], "")
+        while not self._store.check(keys):
+            why = self._why(patience_s=0)
+            if why is None and time.monotonic() > deadline:
+                why = f"it did not start within {timeout_s:.0f} s"
+            if why is not None:
+                raise LostRankError(self._lost(why))
+            time.sleep(0.05)
+
+    def _wait(self, work: Any, patient: bool = False) -> None:
+        if work is not None:
+            with self._answered():
+                work.wait() if patient else work.wait(self._timeout)
+
+    @contextlib.contextmanager
+    def _answered(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            why = self._why() or f"gloo says: {str(error).strip().splitlines()[0]}"
+            raise LostRankError(self._lost(why)) from error
+
+    def _lost(self, why: str) -> str:
+        why = why.rstrip(".")
+        return f"execution.world_size={self.size}: one of the processes of this run is lost, so all end ({why})."
+
+    def _why(self, patience_s: float = 2.0) -> str | None:
+        deadline = time.monotonic() + patience_s  # what it has to say may come after its connection is closed
+        while True:
+            for rank in range(self.size):
+                with contextlib.suppress(RuntimeError):
+                    if rank != self.rank and self._store.check([_ERROR.format(rank)]):
+                        return f"rank {rank}: {self._store.get(_ERROR.format(rank)).decode()}"
+            if seen := self._look():
+                return seen
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.1)
+
+
+def fail(store: Any, rank: int, sentence: str) -> None:
+    """Leave word why the process ``rank`` ends."""
+    with contextlib.suppress(RuntimeError):
+        store.set(_ERROR.format(rank), sentence)
+
+
+def offer(store: Any, configuration: str) -> None:
+    """Give the others the configuration of the run."""
+    store.set(_RUN, configuration)
+
+
+def offered(store: Any) -> str:
+    """The configuration of the run, once rank 0 gives it."""
+    return str(store.get(_RUN).decode())
+
+
+def store_in(file: Path, size: int) -> Any:
+    """A store in a file, of ``size`` processes of this machine."""
+    return dist.FileStore(str(file), size)
+
+
+def store_here() -> Any:
+    """The store of the processes that this one was started with."""
+    if path := os.environ.get(FILE):
+        return store_in(Path(path), int(os.environ[SIZE]))
+    store, _, _ = next(dist.rendezvous("env://"))
+    return store
+
+
+def rank_here() -> int:
+    """The rank that torchrun, or another process of this program, gave to this process; 0 without one."""
+    return int(os.environ.get(RANK, "0")) if is_launched() else 0
+
+
+def size_here() -> int:
+    """How many processes this one was started as one of."""
+    return int(os.environ[SIZE]) if is_launched() else 1
+
+
+def is_launched() -> bool:
+    """Whether this process was started as one of several, as torchrun does it."""
+    rank, size, port = (os.environ.get(name, "") for name in (RANK, SIZE, PORT))
+    return rank.isdigit() and size.isdigit() and size != "1" and (port.isdigit() or FILE in os.environ)
+
+
+def device_of_rank(run: RunConfig) -> torch.device:
+    """The device of this process: of several GPUs that with its number on this machine."""
+    device = machine.pick_device(run.device)
+    if device.type == "cuda" and run.execution.world_size > 1:
+        device = torch.device("cuda", int(os.environ.get(LOCAL, "0")))
+        torch.cuda.set_device(device)
+    return device
+
+
+def check_world(run: RunConfig) -> None:
+    """Raise :class:`ConfigError` if this machine, or what started this process, does not fit ``world_size``."""
+    size = run.execution.world_size
+    if size_here() not in (1, size):
+        raise ConfigError(
+            f"execution.world_size={size}: this process was started as one of {size_here()} ({SIZE} in its "
+            f"environment); set execution.world_size={size_here()}."
+        )
+    if size == 1:
+        return
+    if not dist.is_available():
+        raise ConfigError(f"execution.world_size={size}: this torch was built without torch.distributed.")
+    device = machine.pick_device(run.device)
+    if device.type == "mps":
+        raise ConfigError(f"execution.world_size={size}: takes device=cpu or cuda, not mps.")
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", size)) if is_launched() else size
+    if device.type == "cuda" and here > torch.cuda.device_count():
+        raise ConfigError(
+            f"execution.world_size={size}: needs as many GPUs, and this machine has {torch.cuda.device_count()}; "
+            f"lower it, or use device=cpu."
+        )

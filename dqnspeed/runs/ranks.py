@@ -1,0 +1,376 @@
+"""A run in several processes, the ranks of a world: rank 0 leads, the others follow.
+
+Each rank has actors and a memory of its own, and its share of every batch. Their gradients are averaged, so that the
+weights of all stay the same. Rank 0 alone decides and writes files: its loop is the ordinary one, with actors and a
+memory that stand for those of all ranks, and has the others do what these are called to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from dqnspeed.actors import Actors, Collected
+from dqnspeed.algorithms import Learner, make_learner
+from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.envs import EnvSpec, Episode
+from dqnspeed.execution.threads import set_threads, share_of_cores
+from dqnspeed.execution.world import (
+    FILE,
+    LOCAL,
+    RANK,
+    SIZE,
+    LostRankError,
+    World,
+    device_of_rank,
+    is_launched,
+    offer,
+    store_here,
+    store_in,
+)  # fmt: skip
+from dqnspeed.exploration.base import Exploration
+from dqnspeed.memory import Memory, OrderedMemory
+from dqnspeed.runs import checkpoint
+from dqnspeed.runs.checkpoint import State
+from dqnspeed.runs.hands import Hands
+from dqnspeed.runs.schedule import LearningStart, make_schedule
+from dqnspeed.system import machine, seeding
+from dqnspeed.system.signals import children_ignore_signals
+
+JOIN_S = 120.0  # importing torch and making environments on a busy machine
+PARTING_S = 20.0
+LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+INTERFACE = "GLOO_SOCKET_IFNAME"
+
+
+class Order(IntEnum):
+    """What rank 0 has all of them do."""
+
+    BEGIN, DISPATCH, COLLECT, MEASURE, DISCARD, UPDATE, PAUSE, PROCEED, SAVE, END = range(10)
+
+
+def share_of(run: RunConfig, rank: int) -> RunConfig:
+    """What one rank has of ``run``, as an ordinary run: environments, and its share of the batch, of the replay and of
+    the steps."""
+    size, algo = run.execution.world_size, run.algo
+    threads = share_of_cores(run, machine.cores())
+    return replace(
+        run,
+        algo=replace(algo, batch_size=algo.batch_size // size, learning_starts=math.ceil(algo.learning_starts / size)),
+        replay=replace(run.replay, capacity=run.replay.capacity // size),
+        exploration=typed(run.exploration, Exploration).shared_by(size),
+        parallelism=replace(run.parallelism, env_threads=threads.env_threads),
+        execution=replace(run.execution, world_size=1, threads=threads.learner_threads),
+        seed=int(np.random.SeedSequence([run.seed, rank, 3]).generate_state(1)[0]) if rank else run.seed,
+    )
+
+
+class Rank:
+    """This process' part of the work, and what all of them count together."""
+
+    def __init__(self, run: RunConfig, world: World, hands: Hands, learner: Learner, agent_steps: int):
+        self.hands, self._world, self._learner = hands, world, learner
+        self._share = share_of(run, world.rank)
+        self._batch, self._lanes = self._share.algo.batch_size, self._share.num_lanes
+        self._most = math.inf if run.stop.max_steps is None else run.stop.max_steps / world.size
+        self.agent_steps = agent_steps  # of this rank
+        self._schedule = None
+        if not run.has_replay:
+            self._schedule = make_schedule(self._share, hands.memory, LearningStart(0, 0), agent_steps)
+        self.due = 0  # batches that every rank has
+
+    def collect(self, limit: float, wait: bool) -> Collected:
+        """Have the own actors collect their share until ``limit``; returns what came in everywhere."""
+        own = limit / self._world.size
+        if self._schedule is not None:
+            own = min(self._schedule.limit(self._learner.updates), self._most)
+        return self._together(self.hands.actors.collect(own, wait))
+
+    def pause(self) -> Collected:
+        return self._together(self.hands.actors.pause())
+
+    def update(self) -> None:
+        """Learn from the own share of a batch."""
+        self._learner.update(self.hands.memory.sample(self._batch))
+
+    def state_dict(self) -> State:
+        return {**self.hands.state_dict(), "agent_steps": self.agent_steps}
+
+    def own_due(self) -> int:
+        return 0 if self._schedule is None else cast("OrderedMemory", self.hands.memory).due(self._batch)
+
+    def _together(self, own: Collected) -> Collected:
+        world = self._world
+        self.agent_steps += own.agent_steps
+        told = world.gather(np.array([own.agent_steps, len(own.episodes), len(own.lost), self.own_due()]))
+        steps, games, lost, due = told.T
+        self.due = int(due.min())
+        found = Collected(int(steps.sum()), list(own.episodes), own.epsilon, list(own.lost))
+        found.lost += [
+            f"an actor of rank {rank} was lost." for rank in range(world.size) if rank != world.rank
+            for _ in range(int(lost[rank]))
+        ]  # fmt: skip
+        if games.any():
+            table = np.zeros((int(games.max()), 3))
+            table[: len(own.episodes)] = [(e.env, e.episode_return, e.length) for e in own.episodes] or table[:0]
+            for rank, theirs in enumerate(world.gather(table)):
+                if rank != world.rank:
+                    ended = theirs[: int(games[rank])]
+                    found.episodes += [Episode(int(e) + rank * self._lanes, float(r), int(n)) for e, r, n in ended]
+        return found
+
+
+class Leading:
+    """Rank 0's: the memory and the actors of all ranks, as its loop sees them. They close with ``resources``."""
+
+    def __init__(
+        self,
+        run: RunConfig,
+        spec: EnvSpec,
+        learner: Learner,
+        device: torch.device,
+        state: State | None,
+        segment: int,
+        resources: contextlib.ExitStack,
+        config: Mapping[str, Any],
+    ):
+        world = resources.enter_context(_leading(run, device, config))
+        others = state.pop("ranks") if state else {}
+        for rank in range(1, world.size):
+            own = others.pop(str(rank), None)
+            world.send(rank, checkpoint.dumps({"learner": learner.state_dict(), "own": own, "segment": segment}))
+        steps = state["agent_steps"] if state else 0
+        self._world = world
+        hands = Hands(share_of(run, 0), spec, learner, device, state, segment, resources, world)
+        self._rank = Rank(run, world, hands, learner, steps)
+        self.actors: Actors = AllActors(world, self._rank, run.parallelism.overlaps)
+        self.memory: Memory = AllMemory(world, self._rank, ordered=not run.has_replay)
+
+    def state_dict(self) -> State:
+        """That of every rank; the actors must be paused."""
+        own, ranks = self._rank.state_dict(), {}
+        for rank in range(1, self._world.size):  # one after another, since each may take much memory
+            self._world.command(Order.SAVE, rank, 0)
+            ranks[str(rank)] = checkpoint.loads(self._world.receive(rank))
+        return {**own, "ranks": ranks}
+
+
+class AllActors:
+    """The actors of all ranks."""
+
+    def __init__(self, world: World, rank: Rank, dispatches: bool):
+        self._world, self._rank, self._dispatches = world, rank, dispatches
+        self._own = rank.hands.actors
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Those of rank 0, with the time that it waited for gradients of others and averaged them."""
+        return {**self._own.seconds, "averaging": self._world.seconds}
+
+    def metrics(self) -> Mapping[str, float]:
+        """Those of rank 0."""
+        return self._own.metrics()
+
+    def begin(self) -> None:
+        self._world.command(Order.BEGIN, 0, 0)
+        self._own.begin()
+
+    def dispatch(self) -> None:
+        if self._dispatches:
+            self._world.command(Order.DISPATCH, 0, 0)
+        self._own.dispatch()
+
+    def collect(self, limit: float, wait: bool) -> Collected:
+        self._world.command(Order.COLLECT, limit, wait)
+        return self._rank.collect(limit, wait)
+
+    def pause(self) -> Collected:
+        self._world.command(Order.PAUSE, 0, 0)
+        return self._rank.pause()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._own.state_dict()
+
+    def proceed(self) -> None:
+        self._world.command(Order.PROCEED, 0, 0)
+        self._own.proceed()
+
+    def close(self) -> None:
+        """Nothing: those of each rank are closed there."""
+
+
+class AllMemory:
+    """The memories of all ranks. Frames are those of rank 0."""
+
+    def __init__(self, world: World, rank: Rank, ordered: bool):
+        self._world, self._rank, self._ordered = world, rank, ordered
+        self._own = rank.hands.memory
+        self.buffers = self._own.buffers
+        self.taken, self.capacity = 0, 0  # each rank holds its actors back by itself
+
+    def discard_pending(self) -> None:
+        if self._ordered:
+            self._world.command(Order.DISCARD, 0, 0)
+            self._rank.due = 0
+        self._own.discard_pending()
+
+    def sample(self, batch_size: int) -> Any:
+        """Rank 0's share of a batch; the others take theirs, and all are to update with them now."""
+        self._world.command(Order.UPDATE, 0, 0)
+        self._rank.due -= 1
+        return self._own.sample(batch_size // self._world.size)
+
+    def blank(self, batch_size: int) -> Any:
+        return self._own.blank(batch_size // self._world.size)
+
+    def recent_frames(self, count: int) -> np.ndarray:
+        """Rank 0's, from which the learners of all others begin, too."""
+        frames = self._own.recent_frames(count)
+        self._world.command(Order.MEASURE, 0, 0)
+        for rank in range(1, self._world.size):
+            self._world.send(rank, checkpoint.dumps({"frames": frames}))
+        return frames
+
+    def due(self, batch_size: int) -> int:
+        """Batches that every rank had when they last told each other, and has still."""
+        return self._rank.due
+
+    def waiting(self) -> int:
+        return 0
+
+    def rows(self, lane: int) -> int:
+        return self._own.rows(lane)
+
+    def rows_allowed(self) -> np.ndarray:
+        return self._own.rows_allowed()
+
+    def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
+        """None of a game that another rank played."""
+        if lane < len(self._own.rows_allowed()):
+            return self._own.frames_of(lane, begin, end)
+        return self._own.frames_of(0, 0, 0)
+
+    def append(self, rows: Any, lane: int = 0) -> None:
+        self._own.append(rows, lane)
+
+    def cut(self, lane: int, count: int) -> None:
+        self._own.cut(lane, count)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._own.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._own.load_state_dict(state)
+
+    def resume_empty(self, updates: int) -> None:
+        self._own.resume_empty(updates)
+
+    def close(self) -> None:
+        """Nothing: that of each rank is closed there."""
+
+
+@contextlib.contextmanager
+def _leading(run: RunConfig, device: torch.device, config: Mapping[str, Any]) -> Iterator[World]:
+    """The world of a run, of which this process is rank 0; starts the others, unless that was done by a launcher."""
+    size, children = run.execution.world_size, dict[int, subprocess.Popen[bytes]]()
+    with contextlib.ExitStack() as resources:
+        if is_launched():
+            store = store_here()
+        else:
+            folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="dqnspeed-world-"))
+            store = store_in(Path(folder, "store"), size)
+            children = _started(size, Path(folder, "store"))
+            resources.callback(_ended, children)
+        offer(store, json.dumps(config))
+        world = World(0, size, store, device, max(JOIN_S, run.parallelism.timeout_s), lambda: _gone(children))
+        resources.callback(world.close)
+        yield world
+        with contextlib.suppress(LostRankError):  # it is over, for whatever reason
+            world.command(Order.END, 0, 0)
+
+
+def _started(size: int, file: Path) -> dict[int, subprocess.Popen[bytes]]:
+    os.environ.setdefault(INTERFACE, LOOPBACK)  # nobody else can connect
+    with children_ignore_signals():
+        return {
+            rank: subprocess.Popen(
+                [sys.executable, "-m", "dqnspeed.train"],
+                env={**os.environ, FILE: str(file), RANK: str(rank), LOCAL: str(rank), SIZE: str(size)},
+                stdin=subprocess.DEVNULL,
+            )
+            for rank in range(1, size)
+        }
+
+
+def _gone(children: Mapping[int, subprocess.Popen[bytes]]) -> str | None:
+    for rank, child in children.items():
+        if (code := child.poll()) is not None:
+            return (
+                f"rank {rank} was killed by signal {-code}" if code < 0 else f"rank {rank} ended with exit code {code}"
+            )
+    return None
+
+
+def _ended(children: Mapping[int, subprocess.Popen[bytes]]) -> None:
+    for child in children.values():
+        try:
+            child.wait(PARTING_S)  # it sees that the others are gone, and ends its actors
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def follow(world: World, run: RunConfig, spec: EnvSpec) -> None:
+    """Be a rank that is not 0, until rank 0 ends the run.
+
+    Raises:
+        LostRankError: rank 0 or another one is gone.
+    """
+    share, device = share_of(run, world.rank), device_of_rank(run)
+    seeding.seed_everything(share.seed)
+    set_threads(run)
+    learner = make_learner(run, spec, device)
+    sent = checkpoint.loads(world.receive(0))
+    learner.load_state_dict(sent["learner"])
+    own = sent["own"]
+    steps = own["agent_steps"] if own else 0
+    with contextlib.ExitStack() as resources:
+        hands = Hands(share, spec, learner, device, own, sent["segment"], resources, world)
+        rank = Rank(run, world, hands, learner, steps)
+        while (told := world.command(0, 0, 0))[0] != Order.END:
+            _obey(Order(int(told[0])), told[1], told[2], world, rank, learner)
+
+
+def _obey(order: Order, first: float, second: float, world: World, rank: Rank, learner: Learner) -> None:
+    hands = rank.hands
+    if order == Order.BEGIN:
+        hands.actors.begin()
+    elif order == Order.DISPATCH:
+        hands.actors.dispatch()
+    elif order == Order.COLLECT:
+        rank.collect(first, bool(second))
+    elif order == Order.MEASURE:
+        learner.begin(checkpoint.loads(world.receive(0))["frames"])
+    elif order == Order.DISCARD:
+        hands.memory.discard_pending()
+    elif order == Order.UPDATE:
+        rank.update()
+    elif order == Order.PAUSE:
+        rank.pause()
+    elif order == Order.PROCEED:
+        hands.actors.proceed()
+    elif order == Order.SAVE and first == world.rank:
+        world.send(0, checkpoint.dumps(rank.state_dict()))

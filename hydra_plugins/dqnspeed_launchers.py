@@ -1,0 +1,33 @@
+"""The launcher of dqnspeed, where Hydra looks for plugins. It imports this at every start: nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+class RayLauncher(Launcher):
+    """Jobs as tasks of Ray's: ``hydra/launcher=ray``; ``dqnspeed.cli.ray_jobs.RayOptions`` has its options."""
+
+    config: DictConfig
+    task_function: TaskFunction
+    hydra_context: HydraContext
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.config, self.hydra_context, self.task_function = config, hydra_context, task_function
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        from dqnspeed.cli import ray_jobs
+
+        options = ray_jobs.RayOptions(**self.options)
+        return ray_jobs.launch(
+            options, self.hydra_context, self.task_function, self.config, job_overrides, initial_job_idx
+        )

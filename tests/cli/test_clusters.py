@@ -1,0 +1,115 @@
+"""Sweeps whose jobs another engine runs: submitit's queue, and Ray."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from conftest import command, environment
+
+pytestmark = pytest.mark.usefixtures("no_process_is_left")
+
+SWEEP = [
+    "-m", "env=cartpole", "env.reward_bound=null", "wrappers=none", "model=mlp", "model.hidden=[16]",
+    "algo.learning_starts=40", "replay.capacity=2000", "tracking=local", "tracking.progress=off",
+    "tracking.report_every_s=0.2", "execution.threads=1", "seed=1,2",
+]  # fmt: skip
+
+
+def started(folder: Path, *overrides: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(*SWEEP, f"hydra.sweep.dir={folder}", *overrides), cwd=folder.parent, env=environment(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def reports(folder: Path, count: int = 3) -> Callable[[], bool]:
+    metrics = folder / "metrics.jsonl"
+    return lambda: metrics.exists() and metrics.read_text().count("\n") >= count
+
+
+def wait_for(holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 90
+    while not holds():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate(timeout=10)
+        time.sleep(0.1)
+
+
+def tasks_of(process: subprocess.Popen[str], words: str) -> list[psutil.Process]:
+    return [
+        child for child in psutil.Process(process.pid).children(recursive=True) if words in " ".join(child.cmdline())
+    ]
+
+
+def summaries(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads((folder / job / "summary.json").read_text()) for job in ("0", "1")]
+
+
+def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    folder = tmp_path / "sweep"
+    process = started(folder, "hydra/launcher=submitit_local", "stop.max_minutes=0.15")
+    wait_for(reports(folder / "0"), process)
+    wait_for(reports(folder / "1"), process)
+    for task in tasks_of(process, "submitit.core._submit"):
+        task.send_signal(signal.SIGUSR2)
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    for summary in summaries(folder):
+        assert summary["stopped_by"] == "max_minutes" and len(summary["resumed_at"]) == 1
+        assert summary["benchmark"] is False
+    logs = "".join(path.read_text() for path in folder.rglob("*_log.err"))
+    assert logs.count("Requeued job") == 2
+    assert out.count("at its limit") == 2
+
+
+def test_the_jobs_of_a_sweep_are_tasks_of_rays(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    folder = tmp_path / "sweep"
+    process = started(folder, "hydra/launcher=ray", "hydra.launcher.cpus_per_job=1", "stop.max_steps=1500")
+    out, errors = process.communicate(timeout=180)
+    assert process.returncode == 0, errors
+    assert [summary["stopped_by"] for summary in summaries(folder)] == ["max_steps"] * 2
+    assert out.count("at its limit") == 2
+
+
+def test_ctrl_c_saves_the_jobs_on_ray(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    folder = tmp_path / "sweep"
+    process = started(folder, "hydra/launcher=ray", "hydra.launcher.cpus_per_job=1")
+    for job in ("0", "1"):
+        wait_for(reports(folder / job), process)
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    for job, summary in zip(("0", "1"), summaries(folder), strict=True):
+        assert summary["stopped_by"] == "SIGINT"
+        assert (folder / job / "checkpoints" / "final.safetensors").exists()
+    assert out.count("ended") >= 2 and "sweep.resume=" in out
+    _, alive = psutil.wait_procs(family, timeout=15)
+    assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("hydra.launcher.cpus_per_job=0", "hydra.launcher.cpus_per_job=0: must be above 0."),
+        ("hydra.launcher.address=nonsense", "hydra.launcher.address=nonsense: takes HOST:PORT"),
+        ("hydra.launcher.address='127.0.0.1:9'", "hydra.launcher.address=127.0.0.1:9: nobody answers there"),
+    ],
+)
+def test_what_cannot_be_launched_is_one_sentence(
+    override: str, sentence: str, cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    done = cli(*SWEEP, "hydra/launcher=ray", override)
+    assert done.returncode == 2 and sentence in done.stderr
+    assert done.stderr.count("\n") == 1 and list(tmp_path.iterdir()) == []
