@@ -8,9 +8,11 @@ import logging
 import math
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dqnspeed.actors.base import ActorArguments, Actors
@@ -52,8 +54,9 @@ class RayActors(RemoteActors):
         self._ray = connected(options.address, cpus)
         remote = self._ray.remote(RayActor)
         self._make = remote.options(
-            num_cpus=options.cpus_per_actor, max_concurrency=2, max_restarts=0, scheduling_strategy="SPREAD"
-        )
+            num_cpus=options.cpus_per_actor, max_concurrency=2, max_restarts=0, scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
+        )  # fmt: skip
         try:
             self._start_all()
         except BaseException:
@@ -192,6 +195,13 @@ class RayLink:
         self._asked = time.monotonic()
 
 
+def _python_path() -> str:
+    """Where this process finds modules that are not installed, for machines that see the same files."""
+    paths = [Path(name or ".").absolute() for name in sys.path]
+    installed = (Path(sys.prefix), Path(sys.base_prefix))
+    return os.pathsep.join(str(path) for path in paths if not any(map(path.is_relative_to, installed)))
+
+
 def _first_sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")
@@ -218,8 +228,8 @@ def connected(
         with children_ignore_signals():
             if address is None:
                 ray.init(
-                    num_cpus=own_cpus or math.ceil(cpus), include_dashboard=False, object_store_memory=LOCAL_STORE,
-                    _node_ip_address=LOCAL, **quiet,
+                    address="local", num_cpus=own_cpus or math.ceil(cpus), include_dashboard=False,
+                    object_store_memory=LOCAL_STORE, _node_ip_address=LOCAL, **quiet,
                 )  # fmt: skip
             else:
                 ray.init(address=address, **quiet)

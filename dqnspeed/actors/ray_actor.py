@@ -21,6 +21,7 @@ import torch
 from dqnspeed.actors.loop import Orders, Paused, Ready, act
 from dqnspeed.actors.stepper import env_seeds, make_stepper
 from dqnspeed.algorithms import make_network
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
 from dqnspeed.memory import Rows
@@ -276,7 +277,7 @@ class RayActor:
             finally:
                 stepper.close()
         except (Exception, SystemExit) as error:
-            self._channel.fail(str(error) if isinstance(error, ActorError) else traceback.format_exc())
+            self._channel.fail(str(error) if isinstance(error, (ActorError, ConfigError)) else traceback.format_exc())
 
 
 def load(network: Network, version: int, weights: Weights) -> None:
