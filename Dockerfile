@@ -20,6 +20,6 @@ COPY hydra_plugins ./hydra_plugins
 COPY dqnspeed ./dqnspeed
 RUN pip install -c constraints.txt ".[${EXTRAS}]" && useradd --create-home --uid 1000 agent && install -d -o agent /work
 
-USER agent
+USER 1000
 WORKDIR /work
 ENTRYPOINT ["dqnspeed-train"]

@@ -15,11 +15,17 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 
 import torch
 
 IMPORTED = "torch torch._dynamo ale_py cv2 gymnasium hydra omegaconf PIL psutil rich safetensors".split()
+
+# Of the environment, what copies need not have, whose server has that of the tests.
+HARMLESS = {"PYTHONPATH", "PYTHONWARNINGS"}
+
 
 # What is imported may not bear to be forked elsewhere, and CUDA never does.
 FORKS = sys.platform == "linux" and not torch.cuda.is_available()
@@ -37,14 +43,16 @@ class Forked:
     """``python -m MODULE ARGUMENT ...`` in a session of its own, with the interface of :class:`subprocess.Popen`.
 
     Args:
-        spawns: whether its children are spawned, and in its session.
+        spawns: whether its children are spawned, and in its session; else they are copies, too.
     """
 
     def __init__(self, module: str, *arguments: str, cwd: Path, env: Mapping[str, str], spawns: bool = True):
         self.args = [module, *arguments]
         self._told = [tempfile.NamedTemporaryFile() for _ in ("stdout", "stderr")]  # noqa: SIM115
         files = [file.name for file in self._told]
-        self._process = FORKED.Process(target=_begin, args=(module, arguments, cwd, dict(env), files, spawns))
+        own = {name for name in {*env, *os.environ} if env.get(name) != os.environ.get(name)} - HARMLESS
+        address = None if spawns or own or not FORKS else _server_address()
+        self._process = FORKED.Process(target=_begin, args=(module, arguments, cwd, dict(env), files, address))
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -87,11 +95,20 @@ def run(module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout
         return subprocess.CompletedProcess(forked.args, forked.returncode, out, errors)
 
 
+def _server_address() -> str:
+    """Where the server that forks listens."""
+    forkserver.ensure_running()
+    return str(forkserver._forkserver._forkserver_address)  # type: ignore[attr-defined]
+
+
 def _begin(
-    module: str, arguments: Sequence[str], folder: Path, env: dict[str, str], files: list[str], spawns: bool
+    module: str, arguments: Sequence[str], folder: Path, env: dict[str, str], files: list[str], address: str | None
 ) -> None:
-    if not spawns:
+    if address is not None:
         fork_children()
+        # The server that forked this process forks its children, too: another one would have to import all anew.
+        server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+        server._forkserver_address, server.ensure_running = address, lambda: None
     os.setsid()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})  # the server's, that others held back
     os.environ.clear()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,3 +33,14 @@ def test_an_issue_form_asks_for_what_it_names(form: Path) -> None:
     assert said["name"] and said["description"]
     assert all(field["attributes"]["label"] for field in said["body"])
     assert len({field["id"] for field in said["body"]}) == len(said["body"])
+
+
+def test_the_container_is_as_linters_want_it() -> None:
+    hadolint = shutil.which("hadolint", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if hadolint is None:
+        pytest.skip("needs hadolint")
+    done = subprocess.run([hadolint, str(ROOT / "Dockerfile")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    assert set(services) == {"head", "worker"} and services["worker"]["deploy"]["replicas"] == 2
+    assert all("ports" not in service for service in services.values())  # Ray's are nobody else's

@@ -76,6 +76,16 @@ class Broken(Counter):
         return frame, reward, terminated, truncated, info
 
 
+class Elsewhere(Counter):
+    """Slow, or broken from its 200th step on, on a machine whose environment says so."""
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        time.sleep(float(os.environ.get("TOY_SLEEP_S", "0")))
+        if os.environ.get("TOY_BREAKS") and self.episode * self.length + self.steps > 200:
+            raise RuntimeError("this machine broke")
+        return super().step(action)
+
+
 class Dice(Counter):
     """Frames hold draws of the global generators of Python and NumPy, and one from when it was made."""
 
@@ -245,3 +255,4 @@ gymnasium.register("Anything-v0", Anything)
 gymnasium.register("Counter-v0", Counter)
 gymnasium.register("Broken-v0", Broken)
 gymnasium.register("Dice-v0", Dice)
+gymnasium.register("Elsewhere-v0", Elsewhere)

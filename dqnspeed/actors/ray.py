@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -23,11 +24,24 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError
-from dqnspeed.system.signals import children_ignore_signals
+from dqnspeed.system.signals import children_ignore_signals, handlers_kept
 
 CONNECT_S = 15.0
 WAIT_S = 0.01
 LOCAL, LOCAL_STORE = "127.0.0.1", 256 * 2**20  # address and bytes of the object store of a local cluster
+# At 0 a cluster has no other machines and listens on 127.0.0.1 alone, as on macOS. Else Ray listens to everybody, also
+# where it is given that address.
+LOOPBACK_ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+JOINS = """
+import logging, sys, ray
+try:
+    ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
+except Exception as error:
+    sys.exit(print(error) or 1)
+print(ray.cluster_resources().get("CPU", 0.0))
+"""
 
 
 class RayActors(RemoteActors):
@@ -41,7 +55,7 @@ class RayActors(RemoteActors):
     def __init__(self, arguments: ActorArguments):
         super().__init__(arguments)
         options: Any = self._run.parallelism
-        self._batch = options.batch_steps * self._num_envs
+        self._batch, self._weights_every = options.batch_steps * self._num_envs, options.weights_every
         self._own_steps = [0] * self._count
         for actor, saved in self._states.items():
             self._own_steps[int(actor)] = saved["agent_steps"]
@@ -50,8 +64,7 @@ class RayActors(RemoteActors):
         self._seconds: dict[tuple[int, int], tuple[float, float]] = {}  # by actor and start
         self._published: tuple[int, list[Any]] | None = None
         self._weights_bytes, self._moved, self._told = 0, [0, 0], time.monotonic()  # received and sent since then
-        cpus = self._count * options.cpus_per_actor  # parallelism.num_actors * parallelism.cpus_per_actor
-        self._ray = connected(options.address, cpus)
+        self._ray = connected(options.address, self._count * options.cpus_per_actor)
         remote = self._ray.remote(RayActor)
         self._make = remote.options(
             num_cpus=options.cpus_per_actor, max_concurrency=2, max_restarts=0, scheduling_strategy="SPREAD",
@@ -92,8 +105,8 @@ class RayActors(RemoteActors):
         return self._published
 
     def weights_after(self, version: int) -> tuple[int, list[Any]] | None:
-        """The same, to be sent, if they are newer than ``version``."""
-        if int(self._arguments.network.version) <= version:
+        """The same, to be sent, if they are so much newer than ``version`` that they are worth it."""
+        if int(self._arguments.network.version) < version + self._weights_every:
             return None
         newest = self.weights()
         self._moved[1] += self._weights_bytes
@@ -207,38 +220,32 @@ def _first_sentence(error: Exception) -> str:
     return (lines[0] if lines else type(error).__name__).rstrip(".")
 
 
-def connected(
-    address: str | None, cpus: float, option: str = "parallelism.address", own_cpus: int | None = None
-) -> Any:
-    """Ray, connected to the cluster at ``address``, or to a local one of its own.
-
-    Args:
-        cpus: that must be there; a local cluster has ``own_cpus``, by default as many.
-        option: that gave the address.
+def connected(address: str | None, own_cpus: float) -> Any:
+    """Ray, connected to the cluster at ``address``, or to a local one of its own that has ``own_cpus``.
 
     Raises:
-        ActorError: nobody answers there, versions differ, or the cluster is too small.
+        ActorError: it cannot be.
     """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address is None:
+        os.environ[LOOPBACK_ALONE] = "0"  # read when Ray is imported
     import ray as module
 
     ray: Any = module
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
     try:
-        with children_ignore_signals():
+        with children_ignore_signals(), handlers_kept():
             if address is None:
                 ray.init(
-                    address="local", num_cpus=own_cpus or math.ceil(cpus), include_dashboard=False,
-                    object_store_memory=LOCAL_STORE, _node_ip_address=LOCAL, **quiet,
+                    address="local", num_cpus=math.ceil(own_cpus), include_dashboard=False,
+                    object_store_memory=LOCAL_STORE, **quiet,
                 )  # fmt: skip
             else:
                 ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise ActorError(f"{option}={address}: cannot be joined ({_first_sentence(error)}).") from error
-    has = ray.cluster_resources().get("CPU", 0.0)
-    if has < cpus:
-        ray.shutdown()
-        raise ActorError(f"{option}={address}: the cluster has {has:g} CPUs, and {cpus:g} are asked for.")
+        raise ActorError(
+            f"the Ray cluster at {address or LOCAL} cannot be joined ({_first_sentence(error)})."
+        ) from error
     return ray
 
 
@@ -253,6 +260,7 @@ class RayParallelism(Process):
     cpus_per_actor: float = option("CPUs that each actor asks the cluster for", gt=0)
     batch_steps: int = option("steps of each environment in a message", ge=1, le=10_000)
     compress: bool = option("compress frames on their way")
+    weights_every: int = option("updates that an actor's weights are behind before it is sent newer ones", ge=1)
 
     @property
     def steps_ahead(self) -> int:
@@ -273,17 +281,14 @@ class RayParallelism(Process):
     def check_here(self) -> None:
         if importlib.util.find_spec("ray") is None:
             raise ConfigError("parallelism=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
-        check_address("parallelism.address", self.address)
-        if self.address is not None:  # joined once to see whether it can be
-            try:
-                connected(self.address, self.num_actors * self.cpus_per_actor).shutdown()
-            except ActorError as error:
-                raise ConfigError(str(error)) from error
+        check_address("parallelism.address", self.address, self.num_actors * self.cpus_per_actor)
 
 
-def check_address(option: str, address: str | None) -> None:
-    """Raise :class:`ConfigError` if ``address`` is none, or nobody answers there."""
-    host, _, port = (address or "").rpartition("://")[2].rpartition(":")
+def check_address(option: str, address: str | None, cpus: float) -> None:
+    """Raise :class:`ConfigError` if ``address`` is none, nobody answers there, or the cluster has not so many CPUs."""
+    if address is None:
+        return
+    host, _, port = address.rpartition("://")[2].rpartition(":")
     if port.isdigit():
         try:
             socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
@@ -292,5 +297,17 @@ def check_address(option: str, address: str | None) -> None:
                 f"{option}={address}: nobody answers there ({error.strerror or error}); ray status on its head node "
                 f"says whether the cluster runs."
             ) from error
-    elif address not in (None, "auto"):
+    elif address != "auto":
         raise ConfigError(f"{option}={address}: takes HOST:PORT, ray://HOST:PORT, auto or null.")
+    # In a process of its own, since Ray goes on asking for minutes.
+    line = [sys.executable, "-c", JOINS, address]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=CONNECT_S, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"{option}={address}: no Ray cluster answers there within {CONNECT_S:g} s.") from error
+    if done.returncode:
+        reason = " ".join(done.stdout.split())[:300].rstrip(".")  # of versions that differ it has several lines
+        raise ConfigError(f"{option}={address}: cannot be joined ({reason}).")
+    has = float(done.stdout.split()[-1])
+    if has < cpus:
+        raise ConfigError(f"{option}={address}: the cluster has {has:g} CPUs, and {cpus:g} are asked for.")

@@ -17,6 +17,7 @@ from dqnspeed.algorithms import epsilon_at
 from dqnspeed.envs import ActorError, Episode
 from dqnspeed.memory import Rows
 
+TRIES = 3  # to replace an actor whose successors are lost before their first step
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
 
 
@@ -61,6 +62,7 @@ class RemoteActors:
         self._ready, self._steps_at_start = dict[int, float](), dict[int, int]()  # since when; agent steps
         self._begun: float | None = None
         self._lost = 0
+        self._vain = dict[int, int]()  # losses of each one after another, without a step in between
         self._states: dict[str, Any] = dict(arguments.state or {})
         for saved in self._states.values():
             self.seconds["waiting"] += saved["seconds"]["waiting"]
@@ -198,7 +200,10 @@ class RemoteActors:
     def _lose(self, index: int, how: str, collected: Collected) -> None:
         """Replace an actor that is lost, or raise :class:`ActorError`."""
         stepped = self._steps(index) > self._steps_at_start[index]
-        if not (self._run.parallelism.replace_lost and stepped):  # one that never stepped would be lost again
+        self._vain[index] = 0 if stepped else self._vain.get(index, 0) + 1
+        # What is wrong from the first is wrong with the run; later it may be a machine.
+        patience = TRIES if self._begun is not None else 0
+        if not self._run.parallelism.replace_lost or self._vain[index] > patience:
             raise ActorError(how if index in self._ready else f"{how}\n(while it started)")
         self._links.pop(index).end()
         self._ready.pop(index, None)

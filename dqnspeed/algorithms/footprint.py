@@ -15,9 +15,10 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.optimizers import Optimizer
 from dqnspeed.memory.buffers import SHARE_OF_FREE_MEMORY, layout_bytes
-from dqnspeed.system import machine
+from dqnspeed.system import machine, seeding
 
 FLOAT = 4  # bytes
+LARGE = 30_000_000  # parameters
 
 
 @dataclass(frozen=True)
@@ -29,17 +30,20 @@ class Size:
 
 
 def network_size(run: RunConfig, spec: EnvSpec) -> Size:
-    """The size of the network of ``algo`` and ``model``, built and called on the meta device."""
+    """The size of the network of ``algo`` and ``model``, built on the meta device and, if it is large, called there."""
     outputs = list[int]()
     with torch.device("meta"):
+        parameters = sum(p.numel() for p in make_network(run, spec).parameters())
+    # To call it on the meta device, torch imports its compiler, which takes seconds.
+    with seeding.preserved(), torch.device("meta" if parameters > LARGE else "cpu"):
         network = make_network(run, spec)
         for layer in network.modules():
             if not list(layer.children()):
                 layer.register_forward_hook(lambda _, __, output: outputs.append(_numbers(output)))
         dtype = torch.from_numpy(np.empty(0, spec.frame_dtype)).dtype
-        algorithm_of(run).update_forward(network, torch.empty(1, *spec.observation_shape, dtype=dtype))
+        algorithm_of(run).update_forward(network, torch.zeros(1, *spec.observation_shape, dtype=dtype))
     inputs = math.prod(spec.observation_shape)  # scaled; counted with the observations
-    return Size(sum(p.numel() for p in network.parameters()), sum(outputs) - inputs)
+    return Size(parameters, sum(outputs) - inputs)
 
 
 def _numbers(output: Any) -> int:

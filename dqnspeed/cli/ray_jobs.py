@@ -50,7 +50,7 @@ def check_launcher(launcher: DictConfig) -> None:
         check_values(options)
     except ConfigError as error:
         raise ConfigError(f"hydra.launcher.{error}") from error
-    check_address("hydra.launcher.address", options.address)
+    check_address("hydra.launcher.address", options.address, options.cpus_per_job)
 
 
 def is_ray(launcher: DictConfig) -> bool:
@@ -70,7 +70,7 @@ def launch(
     setup_globals()
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     cpus, cores = options.cpus_per_job, machine.cores()
-    ray = connected(options.address, cpus, "hydra.launcher.address", max(cores, int(cpus)))
+    ray = connected(options.address, max(cores, cpus))
     try:
         with open_dict(config):
             config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir).absolute())  # a node may work in another folder

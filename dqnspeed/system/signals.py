@@ -47,6 +47,19 @@ def _is_heard(number: signal.Signals) -> bool:
 
 
 @contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """What a library does inside changes none of this process' handlers of signals."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *PREEMPTING)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                if handler is not None and signal.getsignal(number) != handler:
+                    signal.signal(number, handler)
+
+
+@contextlib.contextmanager
 def children_ignore_signals() -> Iterator[None]:
     """Processes started inside never receive Ctrl-C or SIGTERM: the learner ends a run, and saves their state.
 

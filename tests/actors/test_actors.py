@@ -331,7 +331,7 @@ def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
     with Started(run) as started:
         links = started.actors._links  # type: ignore[attr-defined]
         started.collect(200)
-        assert started.actors.metrics() == {"perf/actors": 2}
+        assert started.actors.metrics() == {"perf/actors": 2, "perf/policy_lag": 0}
         lost, lane = links[1], 2
         os.kill(lost.process.pid, signal.SIGKILL)
         said, deadline = list[str](), time.monotonic() + 60

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
+import signal
 import socket
+import subprocess
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
-from conftest import make_toy
+from conftest import TOY, command, environment, make_toy, once_reported
+from forked import Forked
 from test_actors import KINDS, Started
 
-from dqnspeed.actors import ActorError
 from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
 from dqnspeed.config.options import ConfigError
 from dqnspeed.memory import Rows
@@ -91,18 +95,90 @@ def test_actors_of_a_node_that_leaves_go_on_elsewhere(ray_cluster: Any) -> None:
         assert started.actors.metrics()["perf/actors"] >= 3
 
 
-def test_a_local_cluster_ends_with_the_run() -> None:
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
-    with Started(make_toy("parallelism=ray", "num_envs=2")) as started:
-        started.collect(50)
-    left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
-    _, alive = psutil.wait_procs(left, timeout=10)
-    assert [child.name() for child in alive if "ray" in child.name() or "gcs" in child.name()] == []
+def with_node(cluster: Any, **env_vars: str) -> Any:
+    """A node of one core more, whose environment says so."""
+    return cluster.add_node(num_cpus=1, env_vars={**environment(), **env_vars})
+
+
+def test_a_slow_machine_holds_no_other_back(ray_cluster: Any) -> None:
+    node = with_node(ray_cluster, TOY_SLEEP_S="0.05")
+    try:
+        run = make_toy(*KINDS["ray"], "env.id=toy_envs:Elsewhere-v0", "parallelism.num_actors=5")
+        with Started(run) as started:
+            started.collect(3000)
+            steps = sorted(started.actors._own_steps)  # type: ignore[attr-defined]
+        assert 0 < steps[0] < 0.1 * steps[1]
+    finally:
+        ray_cluster.remove_node(node)
+
+
+def test_a_machine_whose_python_raises_is_left(ray_cluster: Any) -> None:
+    node = with_node(ray_cluster, TOY_BREAKS="1")
+    try:
+        run = make_toy(*KINDS["ray"], "env.id=toy_envs:Elsewhere-v0", "parallelism.num_actors=5")
+        with Started(run) as started:
+            said, deadline = list[str](), time.monotonic() + 60
+            while not said:
+                said += started.actors.collect(math.inf, wait=True).lost
+                assert time.monotonic() < deadline
+            assert "this machine broke" in said[0]
+            started.collect(int(started.replay._written.sum()) + 500)
+    finally:
+        ray_cluster.remove_node(node)
+
+
+def test_the_pole_is_balanced_though_a_node_is_killed(ray_cluster: Any, tmp_path: Path) -> None:
+    node, folder = with_node(ray_cluster), tmp_path / "run"
+    arguments = [
+        "env=cartpole", "algo=ppo", "optimizer.lr=1e-3", "parallelism=ray", "parallelism.num_actors=3", "num_envs=2",
+        f"parallelism.address={ray_cluster.address}", "parallelism.batch_steps=8", "tracking=local",
+        "tracking.progress=off", "tracking.report_every_s=0.3", "execution.threads=1", "stop.reward_bound=100",
+        "stop.max_minutes=2", f"hydra.run.dir={folder}",
+    ]  # fmt: skip
+
+    def kill() -> None:
+        ray_cluster.remove_node(node, allow_graceful=False)
+
+    with (
+        Forked("dqnspeed.train", *arguments, cwd=tmp_path, env=environment(), spawns=False) as process,
+        once_reported(folder, kill),
+    ):
+        _, errors = process.communicate(timeout=180)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["solved"] and summary["lost_actors"] >= 1, errors
+    assert "was lost (" in errors and "It is replaced, and the run goes on." in errors
+    actors = [json.loads(line)["perf/actors"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert min(actors) < 3
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_of_a_local_cluster_outlives_the_run(how: signal.Signals, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    arguments = [
+        *TOY, "parallelism=ray", "parallelism.num_actors=2", f"hydra.run.dir={folder}", "tracking.report_every_s=0.3",
+    ]  # fmt: skip
+    process = subprocess.Popen(command(*arguments), cwd=tmp_path, env=environment(), start_new_session=True)
+    family, open_to_all = list[psutil.Process](), list[Any]()
+
+    def end() -> None:
+        family.extend(psutil.Process(process.pid).children(recursive=True))
+        for child in family:
+            found = child.net_connections(kind="tcp")
+            open_to_all.extend(c for c in found if c.status == "LISTEN" and c.laddr.ip not in ("127.0.0.1", "::1"))
+        process.send_signal(how)
+
+    with once_reported(folder, end):
+        process.wait(60)
+    assert process.returncode == (130 if how == signal.SIGINT else -9)
+    assert any("raylet" in child.name() for child in family if child.is_running()) or len(family) > 3
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert alive == [] and open_to_all == []
 
 
 def test_what_cannot_work_is_said_in_one_sentence(ray_cluster: Any) -> None:
-    with pytest.raises(ActorError, match=r"address=auto: the cluster has \d+ CPUs, and 64 are asked for"):
-        Started(make_toy(*KINDS["ray"], "parallelism.cpus_per_actor=32"))
+    run = make_toy(*KINDS["ray"], "parallelism.cpus_per_actor=32")
+    with pytest.raises(ConfigError, match=r"address=auto: the cluster has \d+ CPUs, and 64 are asked for"):
+        run.parallelism.check_here()  # type: ignore[attr-defined]
     with closing(socket.socket()) as unanswered:
         unanswered.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unanswered.getsockname()[1]}"

@@ -65,7 +65,7 @@ def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(tmp_path: Path
     for summary in summaries(folder):
         assert summary["stopped_by"] == "max_minutes" and len(summary["resumed_at"]) == 1
         assert summary["benchmark"] is False
-    logs = "".join(path.read_text() for path in folder.rglob("*_log.err"))
+    logs = "".join(path.read_text() for path in folder.rglob("*_log.*"))
     assert logs.count("Requeued job") == 2
     assert out.count("at its limit") == 2
 
@@ -101,7 +101,7 @@ def test_ctrl_c_saves_the_jobs_on_ray(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
-        ("hydra.launcher.cpus_per_job=0", "hydra.launcher.cpus_per_job=0: must be above 0."),
+        ("hydra.launcher.cpus_per_job=0", "hydra.launcher.cpus_per_job=0: must be more than 0."),
         ("hydra.launcher.address=nonsense", "hydra.launcher.address=nonsense: takes HOST:PORT"),
         ("hydra.launcher.address='127.0.0.1:9'", "hydra.launcher.address=127.0.0.1:9: nobody answers there"),
     ],

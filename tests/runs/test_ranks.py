@@ -18,7 +18,8 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from conftest import command, environment, make_run, make_toy, once_reported, untimed
+from conftest import environment, make_run, make_toy, once_reported, untimed
+from forked import Forked
 from torch import nn
 
 from dqnspeed.algorithms import make_learner
@@ -173,7 +174,9 @@ def test_what_cannot_be_shared_is_one_sentence(overrides: list[str], sentence: s
 def test_a_world_that_does_not_fit_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "4"), ("MASTER_PORT", "29500")):
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=r"world_size=2: this process was started as one of 4 .* set execution.world_size=4"):
+    with pytest.raises(
+        ConfigError, match=r"world_size=2: this process was started as one of 4 .* set execution.world_size=4"
+    ):
         check_world(make_toy(*TWO))
     monkeypatch.setenv("WORLD_SIZE", "1")
     check_world(make_toy())
@@ -185,19 +188,17 @@ CARTPOLE = [
 ]  # fmt: skip
 
 
-def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(*CARTPOLE, f"hydra.run.dir={folder}", *overrides), env=environment(), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder.parent, start_new_session=True,
-    )  # fmt: skip
+def started(folder: Path, *overrides: str) -> Forked:
+    folder.parent.mkdir(exist_ok=True)
+    return Forked(
+        "dqnspeed.train", *CARTPOLE, f"hydra.run.dir={folder}", *overrides, cwd=folder.parent, env=environment()
+    )
 
 
-def ended(process: subprocess.Popen[str], timeout: float = 120) -> tuple[str, str]:
-    try:
-        return process.communicate(timeout=timeout)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+def ran(folder: Path, *overrides: str) -> str:
+    """What a run that ends by itself says on stderr."""
+    with started(folder, *overrides) as process:
+        return process.communicate(timeout=120)[1]
 
 
 def summary_of(folder: Path) -> dict[str, Any]:
@@ -210,7 +211,7 @@ def summary_of(folder: Path) -> dict[str, Any]:
     ids=["serial", "process"],
 )  # fmt: skip
 def test_the_pole_is_balanced_by_two(kind: list[str], tmp_path: Path) -> None:
-    _, errors = ended(start(tmp_path / "run", *kind, "stop.reward_bound=100", "stop.max_minutes=1.5"))
+    errors = ran(tmp_path / "run", *kind, "stop.reward_bound=100", "stop.max_minutes=1.5")
     summary = summary_of(tmp_path / "run")
     assert summary["solved"], errors
     metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -232,12 +233,10 @@ def test_the_pole_is_balanced_by_two(kind: list[str], tmp_path: Path) -> None:
 def test_a_resumed_run_of_two_equals_an_uninterrupted_one(kind: list[str], tmp_path: Path) -> None:
     kind = [*kind, "checkpoint.replay=true", "env.reward_bound=null"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert ended(start(whole, *kind, "stop.max_steps=800"))[1] == ""
-    ended(start(parts, *kind, "stop.max_steps=400"))
-    resumed = subprocess.run(
-        command(f"resume={parts}", "stop.max_steps=800"), env=environment(), capture_output=True, text=True, timeout=120
-    )
-    assert resumed.returncode == 0, resumed.stderr
+    assert ran(whole, *kind, "stop.max_steps=800") == ""
+    ran(parts, *kind, "stop.max_steps=400")
+    with Forked("dqnspeed.train", f"resume={parts}", "stop.max_steps=800", cwd=tmp_path, env=environment()) as process:
+        process.communicate(timeout=120)
     final = [untimed(load(folder / "checkpoints" / "final.safetensors")) for folder in (whole, parts)]
     for state in final:
         for key in [key for key in state if "config" in key or "episodes" in key]:
@@ -246,41 +245,33 @@ def test_a_resumed_run_of_two_equals_an_uninterrupted_one(kind: list[str], tmp_p
     assert summary_of(whole)["agent_steps"] >= 800
 
 
-def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return psutil.Process(process.pid).children(recursive=True)
-
-
 @pytest.mark.parametrize("victim", ["follower", "leader"])
 def test_a_lost_rank_ends_all(victim: str, tmp_path: Path) -> None:
-    folder, found = tmp_path / "run", list[psutil.Process]()
-    process = start(folder, "algo=ppo", "env.reward_bound=null")
+    folder, family = tmp_path / "run", list[psutil.Process]()
+    with started(folder, "algo=ppo", "env.reward_bound=null") as process:
 
-    def kill() -> None:
-        found.extend(children_of(process))
-        follower = next(child for child in found if "dqnspeed.train" in " ".join(child.cmdline()))
-        os.kill(follower.pid if victim == "follower" else process.pid, signal.SIGKILL)
+        def kill() -> None:
+            family.extend(psutil.Process(process.pid).children(recursive=True))
+            follower = next(child for child in family if "dqnspeed.train" in " ".join(child.cmdline()))
+            os.kill(follower.pid if victim == "follower" else process.pid, signal.SIGKILL)
 
-    with once_reported(folder, kill):
-        _, errors = ended_alone(process)
-    _, alive = psutil.wait_procs(found, timeout=15)
+        with once_reported(folder, kill):
+            _, errors = process.communicate(timeout=60)
+        _, alive = psutil.wait_procs(family, timeout=15)
     assert alive == []
     if victim == "follower":
-        assert process.returncode == 1
+        assert process.returncode == 1 and "Traceback" not in errors
         assert "one of the processes of this run is lost, so all end (rank 1 was killed by signal 9)." in errors
-        assert "Traceback" not in errors
         assert summary_of(folder)["stopped_by"] == "error"
-
-
-def ended_alone(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """As :func:`ended`, without killing what it leaves."""
-    return process.communicate(timeout=60)
 
 
 def test_ctrl_c_saves_a_run_of_two(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    process = start(folder, "algo=ppo", "env.reward_bound=null")
-    with once_reported(folder, lambda: os.killpg(process.pid, signal.SIGINT)):
-        out, errors = ended_alone(process)
+    with (
+        started(folder, "algo=ppo", "env.reward_bound=null") as process,
+        once_reported(folder, lambda: os.killpg(process.pid, signal.SIGINT)),
+    ):
+        out, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "resume=" in out, errors
     assert set(load(folder / "checkpoints" / "final.safetensors")["ranks"]) == {"1"}
 
