@@ -8,15 +8,17 @@ memory that stand for those of all ranks, and has the others do what these are c
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import math
+import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import IntEnum
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, cast
 
@@ -285,7 +287,7 @@ class AllMemory:
 @contextlib.contextmanager
 def _leading(run: RunConfig, device: torch.device, config: Mapping[str, Any]) -> Iterator[World]:
     """The world of a run, of which this process is rank 0; starts the others, unless that was done by a launcher."""
-    size, children = run.execution.world_size, dict[int, subprocess.Popen[bytes]]()
+    size, children = run.execution.world_size, dict[int, SpawnProcess]()
     with contextlib.ExitStack() as resources:
         if is_launched():
             store = store_here()
@@ -302,35 +304,36 @@ def _leading(run: RunConfig, device: torch.device, config: Mapping[str, Any]) ->
             world.command(Order.END, 0, 0)
 
 
-def _started(size: int, file: Path) -> dict[int, subprocess.Popen[bytes]]:
+def _started(size: int, file: Path) -> dict[int, SpawnProcess]:
     os.environ.setdefault(INTERFACE, LOOPBACK)  # nobody else can connect
+    context, children = multiprocessing.get_context("spawn"), dict[int, SpawnProcess]()
     with children_ignore_signals():
-        return {
-            rank: subprocess.Popen(
-                [sys.executable, "-m", "dqnspeed.train"],
-                env={**os.environ, FILE: str(file), RANK: str(rank), LOCAL: str(rank), SIZE: str(size)},
-                stdin=subprocess.DEVNULL,
-            )
-            for rank in range(1, size)
-        }
+        for rank in range(1, size):
+            own = {FILE: str(file), RANK: str(rank), LOCAL: str(rank), SIZE: str(size), INTERFACE: LOOPBACK}
+            children[rank] = context.Process(target=_begin, args=(own,), name=f"rank {rank}")
+            children[rank].start()
+    return children
 
 
-def _gone(children: Mapping[int, subprocess.Popen[bytes]]) -> str | None:
+def _begin(environment: Mapping[str, str]) -> None:
+    """Be what torchrun would have started."""
+    os.environ.update(environment)
+    sys.argv[1:] = []
+    importlib.import_module("dqnspeed.cli.train").main()
+
+
+def _gone(children: Mapping[int, SpawnProcess]) -> str | None:
     for rank, child in children.items():
-        if (code := child.poll()) is not None:
-            return (
-                f"rank {rank} was killed by signal {-code}" if code < 0 else f"rank {rank} ended with exit code {code}"
-            )
+        if (code := child.exitcode) is not None:
+            return f"rank {rank} was killed by signal {-code}" if code < 0 else f"rank {rank} ended with code {code}"
     return None
 
 
-def _ended(children: Mapping[int, subprocess.Popen[bytes]]) -> None:
+def _ended(children: Mapping[int, SpawnProcess]) -> None:
     for child in children.values():
-        try:
-            child.wait(PARTING_S)  # it sees that the others are gone, and ends its actors
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+        child.join(PARTING_S)  # it sees that the others are gone, and ends its actors
+        child.kill()
+        child.join()
 
 
 def follow(world: World, run: RunConfig, spec: EnvSpec) -> None:
