@@ -24,6 +24,7 @@ from dqnspeed.memory import Rows
 
 ray = pytest.importorskip("ray")
 
+ROOM = ["replay.capacity=9000", "algo.learning_starts=200"]
 LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
 
 
