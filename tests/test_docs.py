@@ -89,6 +89,12 @@ def check(command: str) -> list[RunConfig]:
     elif words and words[0] in ("tensorboard", "wandb"):
         assert importlib.util.find_spec(words[0])
         assert all((ROOT / word).is_file() for word in words if word.endswith(".yaml")), command
+    elif "dqnspeed.train" in words:  # torchrun starts it
+        return composed(words[words.index("dqnspeed.train") + 1 :])
+    elif words[:2] == ["docker", "run"]:
+        return composed(words[words.index("dqnspeed") + 1 :])
+    elif words[0:1] in (["ray"], ["docker"]):
+        assert words[1] in ("start", "status", "stop", "build", "get-auth-token"), command
     elif words[:3] == ["python", "-m", "pytest"]:
         assert (ROOT / words[3]).is_file(), command
     else:

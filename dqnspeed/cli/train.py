@@ -97,7 +97,8 @@ def is_alone(launcher: Any) -> bool:
     if is_ray(launcher):
         return has_a_machine(launcher.cpus_per_job)
     # A job of Slurm's that has some cores of its machine may have neighbours.
-    return "basic_launcher" in name or ("Slurm" in name and machine.cores() == os.cpu_count())
+    has, cores = os.environ.get("SLURM_CPUS_ON_NODE", ""), os.cpu_count() or 1
+    return "basic_launcher" in name or ("Slurm" in name and has.isdigit() and int(has) >= cores)
 
 
 def _composed(cfg: DictConfig, folder: Path, group: str | None) -> Job:

@@ -250,7 +250,6 @@ BAD = {
     "algo=q_learning env=taxi wrappers.stack=2": "shows 500 values in stacks of 2",
     "algo=q_learning env=taxi algo.n_step=4": "there is no such option of algo=q_learning; it belongs",
     "algo=q_learning env=taxi device=auto": "device=auto: algo=q_learning learns on the CPU",
-    "exploration=per_actor": "exploration=per_actor: gives each environment an epsilon of its own and needs at least",
     "parallelism.replace_lost=true": "parallelism.replace_lost=true: belongs to parallelism=process",
     "algo=ppo model.background=true": "algo.learning_starts=0: model.background=true is measured over these",
     "algo=ppo algo.batch_size=1": "algo.batch_size=1: algo.normalize_advantage=true needs at least 2.",
