@@ -1,7 +1,8 @@
 # dqnspeed in a container, as a user without rights, on a CPU or a GPU:
 #   docker build -t dqnspeed .
 #   docker build --build-arg TORCH=cu128 -t dqnspeed:cuda .
-#   docker run --rm -v "$PWD/outputs:/work/outputs" dqnspeed experiment=speedrun
+#   mkdir -p outputs
+#   docker run --rm --shm-size=1g --user "$(id -u)" -e HOME=/tmp -v "$PWD/outputs:/work/outputs" dqnspeed experiment=speedrun
 FROM python:3.12-slim-bookworm
 
 # The wheels of torch: cpu, or those of a version of CUDA; EXTRAS of dqnspeed.
@@ -18,7 +19,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY conf ./conf
 COPY hydra_plugins ./hydra_plugins
 COPY dqnspeed ./dqnspeed
-RUN pip install -c constraints.txt ".[${EXTRAS}]" && useradd --create-home --uid 1000 agent && install -d -o agent /work
+RUN pip install -c constraints.txt ".[${EXTRAS}]" && useradd --create-home --uid 1000 agent && install -d -o agent /work /work/outputs
 
 USER 1000
 WORKDIR /work

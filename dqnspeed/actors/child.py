@@ -133,6 +133,8 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     faulthandler.enable(dump)
     faulthandler.register(signal.SIGUSR1, dump)
     torch.set_num_threads(1)
+    if job.device.type == "cuda" and job.device.index is not None:
+        torch.cuda.set_device(job.device)
     try:
         if job.weights.network is None:
             pipe.send(Unshared(job.weights.reason))

@@ -19,14 +19,14 @@ from typing import Any
 from dqnspeed.actors.base import ActorArguments, Actors
 from dqnspeed.actors.process import Process
 from dqnspeed.actors.ray_actor import AHEAD, Delivery, RayActor, RayJob, RayOrders, weights_of
-from dqnspeed.actors.remote import LostError, RemoteActors
+from dqnspeed.actors.remote import LostError, NoActorsError, RemoteActors
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError
 from dqnspeed.system.signals import children_ignore_signals, handlers_kept
 
-CONNECT_S = 15.0
+CONNECT_S, JOIN_S = 15.0, 45.0  # until somebody answers, and until Ray has joined
 WAIT_S = 0.01
 LOCAL, LOCAL_STORE = "127.0.0.1", 256 * 2**20  # address and bytes of the object store of a local cluster
 # At 0 a cluster has no other machines and listens on 127.0.0.1 alone, as on macOS. Else Ray listens to everybody, also
@@ -40,7 +40,10 @@ try:
     ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
 except Exception as error:
     sys.exit(print(error) or 1)
-print(ray.cluster_resources().get("CPU", 0.0))
+nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+for kind in ("CPU", "GPU"):
+    counts = [node.get(kind, 0.0) for node in nodes]
+    print(sum(counts), max(counts, default=0.0))
 """
 
 
@@ -62,6 +65,7 @@ class RayActors(RemoteActors):
         self._granted: list[float] = list(self._own_steps)
         self._allowed, self._paused = 0.0, 0
         self._seconds: dict[tuple[int, int], tuple[float, float]] = {}  # by actor and start
+        self._start_of = dict[int, int]()
         self._published: tuple[int, list[Any]] | None = None
         self._weights_bytes, self._moved, self._told = 0, [0, 0], time.monotonic()  # received and sent since then
         self._ray = connected(options.address, self._count * options.cpus_per_actor)
@@ -88,10 +92,12 @@ class RayActors(RemoteActors):
 
     def orders(self, index: int) -> RayOrders:
         """What an actor is asked now, and may do."""
-        outstanding = self._granted[index] - self._own_steps[index]
-        left = self._allowed - sum(self._granted)
-        self._granted[index] += max(0.0, min(AHEAD * self._batch - outstanding, left))
-        rows = float(self._memory.rows_allowed()[index * self._num_envs])
+        lane, outstanding = index * self._num_envs, self._granted[index] - self._own_steps[index]
+        rows, left = float(self._memory.rows_allowed()[lane]), self._allowed - sum(self._granted)
+        # What it could not use would be missing to the others.
+        most = min(AHEAD * self._batch, (rows - self._memory.rows(lane)) * self._num_envs)
+        if index in self._ready:
+            self._granted[index] += max(0.0, min(most - outstanding, left))
         return RayOrders(self._paused, self._granted[index], rows, sum(self._own_steps))
 
     def weights(self) -> tuple[int, list[Any]]:
@@ -131,13 +137,13 @@ class RayActors(RemoteActors):
             for episode in by_step.get(step, []):
                 yield replace(episode, env=lane + episode.env)
         self._own_steps[index] += delivery.steps
-        self._seconds[index, self._lost] = delivery.seconds
+        self._seconds[index, self._start_of[index]] = delivery.seconds
         if delivery.steps:
             self._lags.append(int(self._arguments.network.version) - delivery.version)
         yield from delivery.messages
 
     def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> RayLink:
-        self._granted[index] = self._own_steps[index]
+        self._granted[index], self._start_of[index] = self._own_steps[index], self._lost
         rows = self._memory.rows(index * self._num_envs)
         made = self._arguments
         job = RayJob(made.run, made.spec, index, state, segment, self._own_steps[index], rows)
@@ -154,7 +160,10 @@ class RayActors(RemoteActors):
 
     def _wait(self) -> None:
         pending = [link.pending for link in self._links.values() if isinstance(link, RayLink)]
-        self._ray.wait(pending, num_returns=1, timeout=WAIT_S)
+        try:
+            self._ray.wait(pending, num_returns=1, timeout=WAIT_S)
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
+            raise NoActorsError(f"the Ray cluster is lost ({_first_sentence(error)}); the run is saved.") from error
 
     def _measured_seconds(self) -> Mapping[str, float]:
         found = self._seconds.values()
@@ -171,7 +180,8 @@ class RayLink:
         try:
             self.handle = make.remote(job, weights)
         except Exception as error:  # of Ray's, which pickles what it is given
-            raise ActorError(f"parallelism=ray: an actor's job cannot be sent ({_first_sentence(error)}).") from error
+            reason = _first_sentence(error.__cause__ or error)[:200]  # its own has the whole job in it
+            raise ActorError(f"parallelism=ray: an actor's job cannot be sent ({reason}).") from error
         self._exchange()
 
     def messages(self) -> Iterator[Any]:
@@ -215,7 +225,7 @@ def _python_path() -> str:
     return os.pathsep.join(str(path) for path in paths if not any(map(path.is_relative_to, installed)))
 
 
-def _first_sentence(error: Exception) -> str:
+def _first_sentence(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")
 
@@ -242,7 +252,7 @@ def connected(address: str | None, own_cpus: float) -> Any:
                 )  # fmt: skip
             else:
                 ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ActorError(
             f"the Ray cluster at {address or LOCAL} cannot be joined ({_first_sentence(error)})."
         ) from error
@@ -281,11 +291,16 @@ class RayParallelism(Process):
     def check_here(self) -> None:
         if importlib.util.find_spec("ray") is None:
             raise ConfigError("parallelism=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
-        check_address("parallelism.address", self.address, self.num_actors * self.cpus_per_actor)
+        each = self.cpus_per_actor
+        check_address("parallelism.address", self.address, self.num_actors * each, each)
 
 
-def check_address(option: str, address: str | None, cpus: float) -> None:
-    """Raise :class:`ConfigError` if ``address`` is none, nobody answers there, or the cluster has not so many CPUs."""
+def check_address(option: str, address: str | None, cpus: float, each: float, gpus_each: float = 0) -> None:
+    """Raise :class:`ConfigError` if ``address`` is none, nobody answers there, or the cluster is too small.
+
+    Args:
+        cpus: of all actors or jobs together; ``each``, ``gpus_each``: of one, which a machine must have.
+    """
     if address is None:
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
@@ -302,12 +317,15 @@ def check_address(option: str, address: str | None, cpus: float) -> None:
     # In a process of its own, since Ray goes on asking for minutes.
     line = [sys.executable, "-c", JOINS, address]
     try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=CONNECT_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=JOIN_S, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"{option}={address}: no Ray cluster answers there within {CONNECT_S:g} s.") from error
+        raise ConfigError(f"{option}={address}: no Ray cluster answers there within {JOIN_S:g} s.") from error
     if done.returncode:
         reason = " ".join(done.stdout.split())[:300].rstrip(".")  # of versions that differ it has several lines
         raise ConfigError(f"{option}={address}: cannot be joined ({reason}).")
-    has = float(done.stdout.split()[-1])
+    has, largest, _, most_gpus = map(float, done.stdout.split()[-4:])
     if has < cpus:
         raise ConfigError(f"{option}={address}: the cluster has {has:g} CPUs, and {cpus:g} are asked for.")
+    for kind, most, asked in (("CPUs", largest, each), ("GPUs", most_gpus, gpus_each)):
+        if most < asked:
+            raise ConfigError(f"{option}={address}: no machine there has {asked:g} {kind}, but {most:g} at most.")

@@ -246,7 +246,7 @@ class RayActor:
         self._channel = RayChannel(job)
         version, boxed = weights
         newest = version, ray.get(boxed[0])
-        self._thread = threading.Thread(target=self._act, args=(job, newest), daemon=True)
+        self._thread = threading.Thread(target=self._act, args=(job, [newest]), daemon=True)
         self._thread.start()
 
     def exchange(self, orders: RayOrders, weights: tuple[int, Sequence[Any]] | None) -> Delivery:
@@ -261,13 +261,13 @@ class RayActor:
         self._channel.stop()
         self._thread.join(5.0)
 
-    def _act(self, job: RayJob, newest: tuple[int, Weights]) -> None:
+    def _act(self, job: RayJob, newest: list[tuple[int, Weights]]) -> None:
         torch.set_num_threads(1)
         run, index = job.run, job.index
         try:
             seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
             network = make_network(run, job.spec)
-            load(network, *newest)
+            load(network, *newest.pop())  # whose arrays the object store keeps as long as somebody has them
             self._channel.network = network
             cpu, actors = torch.device("cpu"), run.parallelism.num_actors
             env = make_vector_env(run)

@@ -62,6 +62,7 @@ class RemoteActors:
         self._ready, self._steps_at_start = dict[int, float](), dict[int, int]()  # since when; agent steps
         self._begun: float | None = None
         self._lost = 0
+        self._started_at, self._gone = dict[int, float](), ""  # when each was started; why the run cannot go on
         self._vain = dict[int, int]()  # losses of each one after another, without a step in between
         self._states: dict[str, Any] = dict(arguments.state or {})
         for saved in self._states.values():
@@ -105,8 +106,12 @@ class RemoteActors:
 
         Raises:
             ActorError: an actor is lost and not to be replaced.
-            NoActorsError: all were lost ``parallelism.timeout_s`` ago.
+            NoActorsError: all were lost ``parallelism.timeout_s`` ago, or one of those that an algorithm which learns
+                in order waits for.
         """
+        if self._gone:
+            timeout = self._run.parallelism.timeout_s
+            raise NoActorsError(f"{self._gone} (parallelism.timeout_s={timeout:g}); the run is saved.")
         self._allow(limit)
         if wait:
             begin = time.perf_counter()
@@ -160,7 +165,7 @@ class RemoteActors:
             self._wait()
 
     def _start(self, index: int, state: Mapping[str, Any] | None, segment: int) -> None:
-        self._steps_at_start[index] = self._steps(index)
+        self._steps_at_start[index], self._started_at[index] = self._steps(index), time.monotonic()
         self._links[index] = self._link(index, state, segment)
 
     def _receive(self, collected: Collected) -> None:
@@ -177,10 +182,11 @@ class RemoteActors:
         if self._ready:
             self._last_ready = now
         elif self._lost and now - self._last_ready > timeout:
-            raise NoActorsError(
-                f"no actor was left for {now - self._last_ready:.0f} s (parallelism.timeout_s={timeout:g}); the run is "
-                f"saved."
-            )
+            self._gone = f"no actor was left for {now - self._last_ready:.0f} s"
+        if self._lost and not self._run.has_replay:  # which learns from all lanes alike
+            for index in set(self._links) - set(self._ready):
+                if now - self._started_at[index] > max(timeout, START_TIMEOUT_S):
+                    self._gone = f"actor {index} could not be replaced within {now - self._started_at[index]:.0f} s"
 
     def _take(self, index: int, message: Any, collected: Collected) -> None:
         lane = index * self._num_envs
@@ -206,7 +212,8 @@ class RemoteActors:
         if not self._run.parallelism.replace_lost or self._vain[index] > patience:
             raise ActorError(how if index in self._ready else f"{how}\n(while it started)")
         self._links.pop(index).end()
-        self._ready.pop(index, None)
+        if self._ready.pop(index, None) and not self._ready:
+            self._last_ready = time.monotonic()
         self._states.pop(str(index), None)
         self._memory.cut(index * self._num_envs, self._num_envs)
         self._lost += 1

@@ -139,7 +139,9 @@ def make_stepper(
     lanes = range(actor * env.num_envs, (actor + 1) * env.num_envs)
     epsilons = functools.partial(algorithm_of(run).epsilons, run, lanes=lanes, total=actors * env.num_envs)
     try:
-        policy = make_policy(run, spec, network, device, np.random.default_rng([run.seed, actor, 1]))
+        policy = make_policy(
+            run, spec, network, device, np.random.default_rng([run.seed, actor, 1, *([segment] if segment else [])])
+        )
         return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, env.num_envs, segment), state, epsilons)
     except BaseException:
         env.close()

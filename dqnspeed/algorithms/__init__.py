@@ -48,10 +48,15 @@ def make_memory(run: RunConfig, spec: EnvSpec, lock: Any = None, device: torch.d
     return algorithm_of(run).memory(run, spec, lock, device)
 
 
-def check_fits(run: RunConfig, spec: EnvSpec) -> None:
-    """Raise :class:`ConfigError` if the memory does not fit into free memory."""
-    algorithm = algorithm_of(run)
-    check_memory(algorithm.layout(run, spec), *algorithm.size(run), run.shares_replay)
+def check_fits(run: RunConfig, spec: EnvSpec, share: RunConfig | None = None, copies: int = 1) -> None:
+    """Raise :class:`ConfigError` if the memory does not fit into free memory.
+
+    Args:
+        share: what one process has of ``run``, where several learn together; ``copies``: of these on this machine.
+    """
+    algorithm = algorithm_of(share or run)
+    layout = algorithm.layout(share or run, spec)
+    check_memory(layout, *algorithm_of(run).size(run), run.shares_replay, copies)
 
 
 def epsilon_at(step: int, run: RunConfig) -> float:

@@ -72,8 +72,11 @@ def acting_bytes(spec: EnvSpec, size: Size) -> int:
     return values * (spec.frame_dtype.itemsize + FLOAT) + FLOAT * size.activations
 
 
-def check_footprint(run: RunConfig, spec: EnvSpec) -> None:
+def check_footprint(run: RunConfig, spec: EnvSpec, copies: int = 1) -> None:
     """Check that network, batch and environments fit into memory beside the replay.
+
+    Args:
+        run: of which there are ``copies`` on this machine, each on a GPU of its own.
 
     Raises:
         ConfigError: one does not; names what is needed and what is free.
@@ -85,7 +88,7 @@ def check_footprint(run: RunConfig, spec: EnvSpec) -> None:
     if device.type == "cuda":
         free, where = torch.cuda.mem_get_info(device)[0], "memory of the GPU"
     else:
-        free, where = machine.available_memory(), "memory beside the experience"
+        free, where = machine.available_memory() // copies, "memory beside the experience"
         free -= min(layout_bytes(algorithm.layout(run, spec)), int(SHARE_OF_FREE_MEMORY * free))
     size = network_size(run, spec)
     needs = {

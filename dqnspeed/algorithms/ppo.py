@@ -71,7 +71,7 @@ class PPOLearner(PolicyLearner):
         with gradients_off(self._execution), precision(self._execution, self.device):
             logits, values = self.network.policy_and_value(batch["observations"])
         log_probs = torch.log_softmax(logits, dim=1).gather(1, batch["actions"][:, None])[:, 0]
-        return values.float().cpu().numpy(), log_probs.float().cpu().numpy()
+        return values.detach().float().cpu().numpy(), log_probs.detach().float().cpu().numpy()
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
         return {
@@ -90,9 +90,10 @@ class PPOLearner(PolicyLearner):
         if world is None:
             scaled = (found - found.mean()) / (found.std() + 1e-8)
         else:
-            count = len(found) * world.size
-            centred = found - world.sum(found.sum()) / count
-            scaled = centred / ((world.sum(centred.square().sum()) / (count - 1)).sqrt() + 1e-8)
+            count, exact = len(found) * world.size, found.double()
+            total, squares = world.sum(torch.stack([exact.sum(), exact.square().sum()]))
+            deviation = ((squares - total**2 / count) / (count - 1)).clamp(min=0).sqrt()
+            scaled = ((exact - total / count) / (deviation + 1e-8)).float()
         return scaled.numpy() if isinstance(advantages, np.ndarray) else scaled
 
     def loss(

@@ -28,12 +28,9 @@ from dqnspeed.bench.result import Disturbances, Measurement, Pair, Recommendatio
 from dqnspeed.system.disturbances import LOOK_S, Watch
 
 SUITES = ("quick", "full", "micro")
-PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=5, max_pairs=5)
-RUNGS = {
-    "quick": Pace(settle_s=0.25, slice_s=0.8, min_pairs=5, max_pairs=5, start_s=7.0),
-    "full": Pace(settle_s=0.3, slice_s=1.0, min_pairs=5, max_pairs=8, start_s=7.0),
-}
-FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=8, max_pairs=8, start_s=7.0)  # of the line that was chosen
+PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=4, max_pairs=5)
+RUNGS = Pace(settle_s=0.25, slice_s=0.8, min_pairs=4, max_pairs=5, start_s=7.0)
+FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=8, start_s=7.0)  # of the line that was chosen
 CHECK = {"quick": (4, 6.0), "full": (6, 20.0)}  # pairs of whole trainings, and the seconds that each trains
 CHECK_START_S, CHECK_LIMIT_S = 5.0, 120.0  # what a whole training takes besides, and may take at most
 OTHERS = Pace(settle_s=0.0, slice_s=1.0, min_pairs=5, max_pairs=6)  # of peers, some of whose events take seconds
@@ -70,7 +67,7 @@ class Suite:
         if self.name == "quick":
             count = 1 + sum(map(len, self.plan.axes().values())) + TOGETHER
         measured = sum(one.group == "rungs" for one in result.measurements)
-        rungs = max(0, count - measured) * RUNGS[self.name].seconds(paired=True)
+        rungs = max(0, count - measured) * RUNGS.seconds(paired=True)
         pairs, seconds = CHECK[self.name]
         check = FRESH.seconds(paired=True) + 2 * pairs * (seconds + CHECK_START_S)
         return rungs + (0.0 if result.recommendation else check)
@@ -100,7 +97,7 @@ class Suite:
             return measuring.result
 
     def _rungs(self, measuring: Measuring, allowed: Collection[str]) -> None:
-        plan, pace = self.plan, RUNGS[self.name]
+        plan, pace = self.plan, RUNGS
         baseline = plan.baseline()
         if measuring.measure(baseline, pace).error:
             return  # everything else would be compared with it

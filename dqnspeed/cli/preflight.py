@@ -25,7 +25,7 @@ from dqnspeed.cli import study
 from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.dry_run import print_plan
-from dqnspeed.cli.ray_jobs import check_launcher
+from dqnspeed.cli.ray_jobs import check_launcher, is_ray
 from dqnspeed.cli.store import bound_of
 from dqnspeed.cli.sweep import sweep, sweep_jobs
 from dqnspeed.cli.sweep_record import FOLDER, Job, Line, earlier_jobs, outcome, quoted
@@ -35,8 +35,9 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution
 from dqnspeed.execution.threads import check_threads
-from dqnspeed.execution.world import check_world, size_here
+from dqnspeed.execution.world import check_world, ranks_here, size_here
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
+from dqnspeed.runs.ranks import share_of
 from dqnspeed.tracking.run_folder import holds_run
 from dqnspeed.tracking.video import check_video
 
@@ -75,6 +76,8 @@ class Preflight(Callback):
                 found += _ends_of_search(config, number=len(known or []))
                 trials = config.hydra.sweeper.n_trials - len(known or [])
             checked = check_jobs([(job_config, job.overrides) for job, job_config in found])
+            if is_ray(config.hydra.launcher) and any(run.parallelism.name == "ray" for run, _ in checked):
+                raise ConfigError("parallelism=ray: has actors on Ray, which a job of hydra/launcher=ray cannot join.")
             if sweep.dry_run:
                 print_plan([(job, *one) for (job, _), one in zip(found, checked, strict=True)], trials)
                 sys.exit()
@@ -103,8 +106,9 @@ def check_run(run: RunConfig) -> EnvSpec:
         spec = envs.describe(run)
         warnings = envs.probe(run.env, run.model.input_scale)
     algorithm_of(run).check_spec(run, spec)
-    check_fits(run, spec)
-    check_footprint(run, spec)
+    share = run if run.execution.world_size == 1 else share_of(run, 0)
+    check_fits(run, spec, share, ranks_here(run))
+    check_footprint(share, spec, ranks_here(run))
     check_video(run, spec)
     for warning in warnings:
         log.warning("%s", warning)

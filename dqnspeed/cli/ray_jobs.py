@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup_globals
@@ -50,7 +52,10 @@ def check_launcher(launcher: DictConfig) -> None:
         check_values(options)
     except ConfigError as error:
         raise ConfigError(f"hydra.launcher.{error}") from error
-    check_address("hydra.launcher.address", options.address, options.cpus_per_job)
+    cpus, gpus = options.cpus_per_job, options.gpus_per_job
+    if options.address is None and gpus > torch.cuda.device_count():
+        raise ConfigError(f"hydra.launcher.gpus_per_job={gpus:g}: this machine has {torch.cuda.device_count()} GPUs.")
+    check_address("hydra.launcher.address", options.address, cpus, cpus, gpus)
 
 
 def is_ray(launcher: DictConfig) -> bool:
@@ -126,8 +131,9 @@ def _run(
 
 
 def has_a_machine(cpus_per_job: float) -> bool:
-    """Whether no second job of these fits on the machine of this one."""
+    """Whether nothing else of Ray's fits on the machine of this job, all of whose cores Ray has."""
     import ray
 
     here = ray.get_runtime_context().get_node_id()
-    return any(node["NodeID"] == here and node["Resources"].get("CPU", 0) < 2 * cpus_per_job for node in ray.nodes())
+    [cpus] = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["NodeID"] == here]
+    return bool(cpus >= (os.cpu_count() or 1) and cpus - cpus_per_job < 1)

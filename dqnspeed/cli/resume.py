@@ -43,6 +43,7 @@ LAST_KEY = "device"  # the last key of a whole configuration
 CHANGEABLE = (
     "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "execution.threads",
     "parallelism.timeout_s", "parallelism.env_threads", "parallelism.address", "parallelism.compress",
+    "parallelism.cpus_per_actor", "parallelism.weights_every", "parallelism.replace_lost",
 )  # fmt: skip
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -48,7 +50,7 @@ from dqnspeed.execution.world import (
     store_here,
 )  # fmt: skip
 from dqnspeed.runs.checkpoint import playable
-from dqnspeed.runs.ranks import JOIN_S, follow
+from dqnspeed.runs.ranks import follow, patience_s
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.system.signals import PREEMPTING
@@ -248,19 +250,26 @@ def _print_result(summary: dict[str, Any], folder: Path) -> None:
     )
 
 
+# What a line is given for something else than one training.
+NO_TRAINING = {
+    "-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--info", "-m", "--multirun", "-sc",
+    "--shell-completion", "sweep.dry_run", "sweep.resume",
+}  # fmt: skip
+
+
 def _follow() -> None:
     """Be one of the processes that learn together, which rank 0 leads."""
-    if any(argument.startswith("-") for argument in sys.argv[1:]):
-        return  # --help or another flag, which rank 0 answers; a sweep it refuses
-    for ignored in (signal.SIGINT, signal.SIGTERM):  # rank 0 alone ends a run
+    if NO_TRAINING & {argument.partition("=")[0] for argument in sys.argv[1:]}:
+        return  # rank 0 answers, or refuses
+    for ignored in (signal.SIGINT, signal.SIGTERM, *PREEMPTING):  # rank 0 alone ends a run
         signal.signal(ignored, signal.SIG_IGN)
     find_modules_here()
-    rank, size, parent, store = rank_here(), size_here(), os.getppid(), store_here()
+    rank, size, store, leader = rank_here(), size_here(), store_here(), multiprocessing.parent_process()
     try:
         run = compose.from_hydra(OmegaConf.create(json.loads(offered(store))))
-        gone = lambda: "rank 0 is gone" if os.getppid() != parent else None  # noqa: E731
-        world = World(rank, size, store, device_of_rank(run), JOIN_S, gone)
-        follow(world, run, envs.describe(run))
+        gone = lambda: "rank 0 is gone" if leader and not leader.is_alive() else None  # noqa: E731
+        with contextlib.closing(World(rank, size, store, device_of_rank(run), patience_s(run), gone)) as world:
+            follow(world, run, envs.describe(run))
     except LostRankError:
         sys.exit(1)  # another one says what happened
     except Exception as error:

@@ -50,6 +50,8 @@ def _check_world(run: RunConfig) -> None:
             f"execution.world_size={size}: each process has actors of its own here; use parallelism=process, overlap "
             f"or serial, not {run.parallelism.name}."
         )
+    if run.parallelism.replace_lost:
+        raise ConfigError(f"execution.world_size={size}: parallelism.replace_lost=true is for one process that learns.")
 
 
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ import torch
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.execution.world import ranks_here
 from dqnspeed.system import machine
 
 BUSY_MOMENT_S, LOOK_EVERY_S = 0.3, 4.0  # shortest measurement of other processes, and time between two
@@ -35,7 +36,7 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
     processes than cores each has one thread. Of several learners each gets its share of the cores.
     """
     parallelism, native = run.parallelism, run.wrappers.backend == "native"
-    cores = max(1, cores // run.execution.world_size)
+    cores = max(1, cores // ranks_here(run))
     if not (parallelism.processes or parallelism.overlaps):
         env = parallelism.env_threads or min(run.num_envs, cores)
         learner = run.execution.threads or cores

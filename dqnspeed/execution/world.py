@@ -21,8 +21,10 @@ from dqnspeed.envs import ActorError
 from dqnspeed.system import machine
 
 dist: Any = torch.distributed  # which does not say what it exports
-FOREVER = datetime.timedelta(days=365)  # others wait while rank 0 evaluates; one that is gone closes its connection
+# Of orders and of states, which others may have to wait for; one that is gone closes its connection.
+FOREVER = datetime.timedelta(days=365)
 RANK, SIZE, LOCAL, PORT = "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"  # as torchrun sets them
+HERE = "LOCAL_WORLD_SIZE"
 FILE = "DQNSPEED_WORLD"  # the file by which processes that this program started find one another
 _RUN, _HERE, _ERROR = "run", "rank {} is here", "error of rank {}"
 
@@ -51,18 +53,23 @@ class World:
         look: Callable[[], str | None] = lambda: None,
     ):
         self.rank, self.size = rank, size
-        self.seconds = 0.0  # spent averaging
+        self.seconds = 0.0  # spent averaging, waits for others included
         self._store, self._look, self._timeout = store, look, datetime.timedelta(seconds=timeout_s)
         self._meet(timeout_s)
-        with self._answered():
-            dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=FOREVER)
-            self._gradients = dist.new_group(backend="nccl") if device.type == "cuda" else dist.group.WORLD
+        try:
+            with self._answered():
+                dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=self._timeout)
+                self._orders = dist.new_group(backend="gloo", timeout=FOREVER)
+                self._gradients = dist.new_group(backend="nccl") if device.type == "cuda" else dist.group.WORLD
+        except BaseException:
+            self.close()
+            raise
 
     def command(self, *numbers: float) -> Sequence[float]:
         """What rank 0 gives, to all; the others give as many numbers, which do not count."""
         told = torch.tensor(numbers, dtype=torch.float64)
         # The others may wait for long, while rank 0 plays an evaluation.
-        self._wait(dist.broadcast(told, src=0, async_op=True), patient=self.rank > 0)
+        self._wait(dist.broadcast(told, src=0, group=self._orders, async_op=True), patient=True)
         return list(told.tolist())
 
     def gather(self, numbers: np.ndarray) -> np.ndarray:
@@ -85,21 +92,22 @@ class World:
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all ranks."""
-        total = tensor.detach().clone()
+        begin, total = time.perf_counter(), tensor.detach().clone()
         self._wait(dist.all_reduce(total, group=self._gradients, async_op=True))
+        self.seconds += time.perf_counter() - begin
         return total
 
     def send(self, rank: int, data: bytes) -> None:
         """Bytes for another one, which calls :meth:`receive`."""
-        self._wait(dist.isend(torch.tensor([len(data)]), dst=rank))
-        self._wait(dist.isend(torch.frombuffer(bytearray(data), dtype=torch.uint8), dst=rank))
+        for part in (torch.tensor([len(data)]), torch.frombuffer(bytearray(data), dtype=torch.uint8)):
+            self._wait(dist.isend(part, dst=rank, group=self._orders), patient=True)
 
     def receive(self, rank: int) -> bytes:
         """The bytes that ``rank`` sends."""
         size = torch.zeros(1, dtype=torch.int64)
-        self._wait(dist.irecv(size, src=rank))
+        self._wait(dist.irecv(size, src=rank, group=self._orders), patient=True)
         data = torch.empty(int(size), dtype=torch.uint8)
-        self._wait(dist.irecv(data, src=rank))
+        self._wait(dist.irecv(data, src=rank, group=self._orders), patient=True)
         return data.numpy().tobytes()
 
     def fail(self, sentence: str) -> None:
@@ -193,6 +201,12 @@ def size_here() -> int:
     return int(os.environ[SIZE]) if is_launched() else 1
 
 
+def ranks_here(run: RunConfig) -> int:
+    """How many of the processes of a run are on this machine."""
+    size = run.execution.world_size
+    return min(size, int(os.environ.get(HERE, size))) if is_launched() else size
+
+
 def is_launched() -> bool:
     """Whether this process was started as one of several, as torchrun does it."""
     rank, size, port = (os.environ.get(name, "") for name in (RANK, SIZE, PORT))
@@ -223,8 +237,7 @@ def check_world(run: RunConfig) -> None:
     device = machine.pick_device(run.device)
     if device.type == "mps":
         raise ConfigError(f"execution.world_size={size}: takes device=cpu or cuda, not mps.")
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", size)) if is_launched() else size
-    if device.type == "cuda" and here > torch.cuda.device_count():
+    if device.type == "cuda" and ranks_here(run) > torch.cuda.device_count():
         raise ConfigError(
             f"execution.world_size={size}: needs as many GPUs, and this machine has {torch.cuda.device_count()}; "
             f"lower it, or use device=cpu."

@@ -43,8 +43,9 @@ class Memory(Protocol):
     def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
         """Frames ``(K, C, ...)`` of the rows ``begin .. end - 1``, as far as they are still stored."""
 
-    def cut(self, lane: int, count: int) -> None:
-        """Close the open episodes of these lanes, which will not be continued."""
+    def cut(self, lane: int, count: int) -> list[tuple[int, int]]:
+        """Close the open episodes of these lanes, which will not be continued; gives the lanes and rows of transitions
+        that are none any more."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...

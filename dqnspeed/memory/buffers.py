@@ -24,16 +24,17 @@ def layout_bytes(layout: Layout) -> int:
     return sum(_aligned(math.prod(shape) * dtype.itemsize) for shape, dtype in layout.values())
 
 
-def check_memory(layout: Layout, option: str, asked_for: int, unit: str, shared: bool) -> None:
+def check_memory(layout: Layout, option: str, asked_for: int, unit: str, shared: bool, copies: int = 1) -> None:
     """Check that a memory fits, before anything is allocated.
 
     Args:
         option: that its size is proportional to; ``asked_for``: its value, in ``unit``.
+        copies: memories of this layout on this machine.
 
     Raises:
         ConfigError: it does not fit; names what is needed, what is free and what would fit.
     """
-    asked, free, where = layout_bytes(layout), machine.available_memory(), "memory"
+    asked, free, where = copies * layout_bytes(layout), machine.available_memory(), "memory"
     if shared and Path("/dev/shm").is_dir():
         in_shm = shutil.disk_usage("/dev/shm").free
         if in_shm < free:

@@ -123,21 +123,28 @@ class Rings:
         frames: np.ndarray = self._flat["frames"][self._index(lane, np.arange(max(begin, oldest), end))]
         return frames
 
-    def cut(self, lane: int, count: int) -> None:
+    def cut(self, lane: int, count: int) -> list[tuple[int, int]]:
         """Close the episodes that lanes ``lane .. lane + count - 1`` are in the middle of, which will not be continued.
 
         The newest row of each lane becomes its episode's last frame, and the episode counts as truncated there.
+
+        Returns:
+            Lanes and rows that were transitions and are none any more.
         """
+        unmade = list[tuple[int, int]]()
         for i in range(lane, lane + count):
             written = int(self._written[i])
             if not written:
                 continue
             last, before = (int(self._index(np.int64(i), np.int64(written - k))) for k in (1, 2))
+            if self._flat["transition"][last]:
+                unmade.append((i, written - 1))
             for name in ("transition", "terminated", "truncated"):
                 self._flat[name][last] = False
             ended = self._flat["terminated"][before] or not self._flat["transition"][before]
             if written > 1 and not self._flat["first"][last] and not ended:
                 self._flat["truncated"][before] = True
+        return unmade
 
     def state_dict(self) -> dict[str, Any]:
         """All stored rows."""

@@ -155,6 +155,11 @@ class Rollouts(Rings):
         self.taken += self._transitions(self._begin, now)
         self._begin = now
 
+    def cut(self, lane: int, count: int) -> list[tuple[int, int]]:
+        unmade = super().cut(lane, count)
+        self.taken += sum(row >= self._begin[at] for at, row in unmade)  # agent steps that never wait any more
+        return unmade
+
     def due(self, batch_size: int) -> int:
         """Batches that can be sampled now: those of all epochs once a rollout is complete."""
         while (self.cursors() > self._begin + self._steps).all():

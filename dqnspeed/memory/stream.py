@@ -39,6 +39,11 @@ class Stream(NStepRings):
         self.taken += self._transitions(self._read, now)
         self._read = now
 
+    def cut(self, lane: int, count: int) -> list[tuple[int, int]]:
+        unmade = super().cut(lane, count)
+        self.taken += sum(row >= self._read[at] for at, row in unmade)  # agent steps that never wait any more
+        return unmade
+
     def due(self, batch_size: int) -> int:
         """Batches that can be sampled now."""
         return len(self._unread()[0]) // batch_size

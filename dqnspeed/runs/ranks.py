@@ -27,6 +27,7 @@ import torch
 
 from dqnspeed.actors import Actors, Collected
 from dqnspeed.algorithms import Learner, make_learner
+from dqnspeed.algorithms.gradient import NotFiniteError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec, Episode
 from dqnspeed.execution.threads import set_threads, share_of_cores
@@ -55,13 +56,13 @@ from dqnspeed.system.signals import children_ignore_signals
 JOIN_S = 120.0  # importing torch and making environments on a busy machine
 PARTING_S = 20.0
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
-INTERFACE = "GLOO_SOCKET_IFNAME"
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 class Order(IntEnum):
     """What rank 0 has all of them do."""
 
-    BEGIN, DISPATCH, COLLECT, MEASURE, DISCARD, UPDATE, PAUSE, PROCEED, SAVE, END = range(10)
+    BEGIN, DISPATCH, COLLECT, MEASURE, DISCARD, UPDATE, PAUSE, PROCEED, REPORT, SAVE, END = range(11)
 
 
 def share_of(run: RunConfig, rank: int) -> RunConfig:
@@ -92,7 +93,7 @@ class Rank:
         self._schedule = None
         if not run.has_replay:
             self._schedule = make_schedule(self._share, hands.memory, LearningStart(0, 0), agent_steps)
-        self.due = 0  # batches that every rank has
+        self.due = int(world.gather(np.array([self.own_due()])).min())  # batches that every rank has
 
     def collect(self, limit: float, wait: bool) -> Collected:
         """Have the own actors collect their share until ``limit``; returns what came in everywhere."""
@@ -183,7 +184,8 @@ class AllActors:
         return {**self._own.seconds, "averaging": self._world.seconds}
 
     def metrics(self) -> Mapping[str, float]:
-        """Those of rank 0."""
+        """Those of rank 0; the others forget theirs."""
+        self._world.command(Order.REPORT, 0, 0)
         return self._own.metrics()
 
     def begin(self) -> None:
@@ -268,8 +270,8 @@ class AllMemory:
     def append(self, rows: Any, lane: int = 0) -> None:
         self._own.append(rows, lane)
 
-    def cut(self, lane: int, count: int) -> None:
-        self._own.cut(lane, count)
+    def cut(self, lane: int, count: int) -> list[tuple[int, int]]:
+        return self._own.cut(lane, count)
 
     def state_dict(self) -> dict[str, Any]:
         return self._own.state_dict()
@@ -294,25 +296,30 @@ def _leading(run: RunConfig, device: torch.device, config: Mapping[str, Any]) ->
         else:
             folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="dqnspeed-world-"))
             store = store_in(Path(folder, "store"), size)
-            children = _started(size, Path(folder, "store"))
             resources.callback(_ended, children)
+            _start(children, size, Path(folder, "store"))
         offer(store, json.dumps(config))
-        world = World(0, size, store, device, max(JOIN_S, run.parallelism.timeout_s), lambda: _gone(children))
+        world = World(0, size, store, device, patience_s(run), lambda: _gone(children))
         resources.callback(world.close)
         yield world
         with contextlib.suppress(LostRankError):  # it is over, for whatever reason
             world.command(Order.END, 0, 0)
 
 
-def _started(size: int, file: Path) -> dict[int, SpawnProcess]:
-    os.environ.setdefault(INTERFACE, LOOPBACK)  # nobody else can connect
-    context, children = multiprocessing.get_context("spawn"), dict[int, SpawnProcess]()
+def patience_s(run: RunConfig) -> float:
+    """Seconds after which a rank that does not answer counts as lost."""
+    return max(JOIN_S, run.parallelism.timeout_s)
+
+
+def _start(children: dict[int, SpawnProcess], size: int, file: Path) -> None:
+    here = dict.fromkeys(INTERFACES, LOOPBACK)  # nobody else can connect
+    os.environ.update(here)
+    context = multiprocessing.get_context("spawn")
     with children_ignore_signals():
         for rank in range(1, size):
-            own = {FILE: str(file), RANK: str(rank), LOCAL: str(rank), SIZE: str(size), INTERFACE: LOOPBACK}
+            own = {**here, FILE: str(file), SIZE: str(size), RANK: str(rank), LOCAL: str(rank)}
             children[rank] = context.Process(target=_begin, args=(own,), name=f"rank {rank}")
             children[rank].start()
-    return children
 
 
 def _begin(environment: Mapping[str, str]) -> None:
@@ -331,9 +338,10 @@ def _gone(children: Mapping[int, SpawnProcess]) -> str | None:
 
 def _ended(children: Mapping[int, SpawnProcess]) -> None:
     for child in children.values():
-        child.join(PARTING_S)  # it sees that the others are gone, and ends its actors
-        child.kill()
-        child.join()
+        if child.pid is not None:
+            child.join(PARTING_S)  # it sees that the others are gone, and ends its actors
+            child.kill()
+            child.join()
 
 
 def follow(world: World, run: RunConfig, spec: EnvSpec) -> None:
@@ -352,6 +360,7 @@ def follow(world: World, run: RunConfig, spec: EnvSpec) -> None:
     steps = own["agent_steps"] if own else 0
     with contextlib.ExitStack() as resources:
         hands = Hands(share, spec, learner, device, own, sent["segment"], resources, world)
+        del sent, own
         rank = Rank(run, world, hands, learner, steps)
         while (told := world.command(0, 0, 0))[0] != Order.END:
             _obey(Order(int(told[0])), told[1], told[2], world, rank, learner)
@@ -375,5 +384,9 @@ def _obey(order: Order, first: float, second: float, world: World, rank: Rank, l
         rank.pause()
     elif order == Order.PROCEED:
         hands.actors.proceed()
+    elif order == Order.REPORT:
+        hands.actors.metrics()
+        with contextlib.suppress(NotFiniteError):  # rank 0 says so, too
+            learner.stats()
     elif order == Order.SAVE and first == world.rank:
         world.send(0, checkpoint.dumps(rank.state_dict()))

@@ -55,8 +55,8 @@ def handlers_kept() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             for number, handler in before.items():
-                if handler is not None and signal.getsignal(number) != handler:
-                    signal.signal(number, handler)
+                if handler is not None:
+                    signal.signal(number, handler)  # also where Python knows of no other: it may be C's
 
 
 @contextlib.contextmanager

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import math
 import socket
 import subprocess
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +17,19 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+import torch
 from conftest import TOY, command, environment, make_toy, once_reported
 from forked import Forked
 from test_actors import KINDS, Started
 
+from dqnspeed.actors import ActorArguments, ActorError, make_actors
 from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
+from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import describe
 from dqnspeed.memory import Rows
+from dqnspeed.trainer import train
 
 ray = pytest.importorskip("ray")
 
@@ -139,11 +148,12 @@ def test_no_raylet_and_no_actor_of_a_local_cluster_outlives_a_killed_run(tmp_pat
 
     def end() -> None:
         for child in psutil.Process(process.pid).children(recursive=True):
-            found = child.net_connections(kind="tcp")
-            open_to_all.extend(c for c in found if c.status == "LISTEN" and c.laddr.ip not in LOOPBACK)
-            # Ray's agents look for their machine for up to a minute before they end.
-            if "Agent" not in child.name():
-                family.append(child)
+            with contextlib.suppress(psutil.Error):  # it may end meanwhile
+                found = child.net_connections(kind="tcp")
+                open_to_all.extend(c for c in found if c.status == "LISTEN" and c.laddr.ip not in LOOPBACK)
+                # Ray's agents look for their machine for up to a minute before they end.
+                if "Agent" not in child.name():
+                    family.append(child)
         process.kill()
 
     with once_reported(folder, end):
@@ -165,3 +175,49 @@ def test_what_cannot_work_is_said_in_one_sentence(ray_cluster: Any) -> None:
     run = make_toy("parallelism=ray", "parallelism.address=nonsense")
     with pytest.raises(ConfigError, match="takes HOST:PORT"):
         run.parallelism.check_here()  # type: ignore[attr-defined]
+
+
+def test_without_the_extra_one_sentence_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"^parallelism=ray: needs Ray; pip install 'dqnspeed\[ray\]' brings it\.$"):
+        make_toy("parallelism=ray").parallelism.check_here()  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
+    run = make_toy(*KINDS["ray"])
+    run = dataclasses.replace(run, env=dataclasses.replace(run.env, kwargs={"lock": threading.Lock()}))
+    started = make_toy(*KINDS["ray"])
+    spec = describe(started)
+    memory, network = make_memory(started, spec, None), make_learner(started, spec, torch.device("cpu")).network
+    with pytest.raises(ActorError, match=r"^parallelism=ray: an actor's job cannot be sent \(.*pickle.*\)\.$"):
+        make_actors(ActorArguments(run, spec, network, memory, None, torch.device("cpu")))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize(
+    "algo",
+    [
+        ["algo=pqn", "algo.rollout_steps=8", "algo.batch_size=16", "parallelism.batch_steps=16"],
+        ["algo=a3c", "algo.batch_size=16"],
+    ],
+)  # fmt: skip
+def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], tmp_path: Path) -> None:
+    run = make_toy(*algo, *KINDS["ray"], "algo.learning_starts=0", "stop.max_steps=600")
+    summary = train(run, describe(run), tmp_path, {})
+    assert summary["agent_steps"] >= 600 and summary["stopped_by"] == "max_steps"
+    report = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert report["train/updates"] >= 15 and report["perf/policy_lag"] >= 0
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_run_on_ray_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    def run(steps: int) -> RunConfig:
+        return make_toy(*KINDS["ray"], f"stop.max_steps={steps}", "checkpoint.replay=true")
+
+    train(run(300), describe(run(300)), tmp_path, {})
+    before = json.loads((tmp_path / "summary.json").read_text())
+    after = train(run(600), describe(run(600)), tmp_path, {}, resume=True)
+    assert after["resumed_at"] == [before["agent_steps"]] and after["agent_steps"] >= 600
+    numbers = [int(line.partition(",")[0]) for line in (tmp_path / "episodes.csv").read_text().splitlines()[1:]]
+    assert numbers == list(range(1, len(numbers) + 1))

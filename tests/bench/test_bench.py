@@ -63,7 +63,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
     monkeypatch.setattr(suites, "Plan", FewPieces)
     monkeypatch.setattr(suites, "PIECES", short)
     monkeypatch.setattr(suites, "FRESH", short)
-    monkeypatch.setattr(suites, "RUNGS", {"quick": short})
+    monkeypatch.setattr(suites, "RUNGS", short)
     monkeypatch.setattr(suites, "train", lambda lines, *_: 300.0 if TINY in lines else 100.0)  # tried below
     return Suite("quick", [one for one in TOY if "hidden" not in one] + [LARGE], seed=0)
 
