@@ -2,7 +2,7 @@
 #   docker build -t dqnspeed .
 #   docker build --build-arg TORCH=cu128 -t dqnspeed:cuda .
 #   mkdir -p outputs
-#   docker run --rm --shm-size=1g --user "$(id -u)" -e HOME=/tmp -v "$PWD/outputs:/work/outputs" dqnspeed experiment=speedrun
+#   docker run --rm --shm-size=1g --user "$(id -u)" -e HOME=/tmp -v "$PWD/outputs:/home/agent/outputs" dqnspeed experiment=speedrun
 FROM python:3.12-slim-bookworm
 
 # The wheels of torch: cpu, or those of a version of CUDA; EXTRAS of dqnspeed.
@@ -19,8 +19,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY conf ./conf
 COPY hydra_plugins ./hydra_plugins
 COPY dqnspeed ./dqnspeed
-RUN pip install -c constraints.txt ".[${EXTRAS}]" && useradd --create-home --uid 1000 agent && install -d -o agent /work /work/outputs
+RUN pip install -c constraints.txt ".[${EXTRAS}]" && useradd --create-home --uid 1000 agent && install -d -o agent /home/agent/outputs
 
 USER 1000
-WORKDIR /work
+WORKDIR /home/agent
 ENTRYPOINT ["dqnspeed-train"]

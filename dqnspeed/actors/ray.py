@@ -163,7 +163,7 @@ class RayActors(RemoteActors):
         try:
             self._ray.wait(pending, num_returns=1, timeout=WAIT_S)
         except (self._ray.exceptions.RayError, ConnectionError) as error:
-            raise NoActorsError(f"the Ray cluster is lost ({_first_sentence(error)}); the run is saved.") from error
+            raise NoActorsError(f"the Ray cluster is lost ({_first_sentence(error)}).") from error
 
     def _measured_seconds(self) -> Mapping[str, float]:
         found = self._seconds.values()

@@ -111,7 +111,7 @@ class RemoteActors:
         """
         if self._gone:
             timeout = self._run.parallelism.timeout_s
-            raise NoActorsError(f"{self._gone} (parallelism.timeout_s={timeout:g}); the run is saved.")
+            raise NoActorsError(f"{self._gone} (parallelism.timeout_s={timeout:g}).")
         self._allow(limit)
         if wait:
             begin = time.perf_counter()
