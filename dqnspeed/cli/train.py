@@ -50,7 +50,8 @@ from dqnspeed.execution.world import (
     store_here,
 )  # fmt: skip
 from dqnspeed.runs.checkpoint import playable
-from dqnspeed.runs.ranks import follow, patience_s
+from dqnspeed.runs.rank_processes import patience_s
+from dqnspeed.runs.ranks import follow
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.system.signals import PREEMPTING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 
 import torch
 
@@ -16,25 +17,29 @@ from dqnspeed.runs.checkpoint import State
 from dqnspeed.system import seeding
 
 
-class Hands:
-    """They continue from ``state``, if there is any, and close with ``resources``.
+@dataclass(frozen=True)
+class HandsArguments:
+    """What they are made with.
 
     Args:
-        run: of this process alone, where it is one of a ``world``.
-        segment: how often the run was resumed.
+        run: of one process alone, where several learn together.
+        state: what they continue from, if there is any; ``segment``: how often the run was resumed.
     """
 
-    def __init__(
-        self,
-        run: RunConfig,
-        spec: EnvSpec,
-        learner: Learner,
-        device: torch.device,
-        state: State | None,
-        segment: int,
-        resources: contextlib.ExitStack,
-        world: World | None = None,
-    ):
+    run: RunConfig
+    spec: EnvSpec
+    learner: Learner
+    device: torch.device
+    state: State | None
+    segment: int
+
+
+class Hands:
+    """They close with ``resources``; in a ``world`` their learner averages gradients with others."""
+
+    def __init__(self, arguments: HandsArguments, resources: contextlib.ExitStack, world: World | None = None):
+        run, spec, learner, device = arguments.run, arguments.spec, arguments.learner, arguments.device
+        state = arguments.state
         self._run = run
         lock = memory_lock(run)
         self.memory: Memory = make_memory(run, spec, lock, device)
@@ -47,7 +52,7 @@ class Hands:
                 self.memory.resume_empty(learner.updates)
         actors = state["actors"] if state else None
         self.actors: Actors = make_actors(
-            ActorArguments(run, spec, learner.network, self.memory, lock, device, actors, segment)
+            ActorArguments(run, spec, learner.network, self.memory, lock, device, actors, arguments.segment)
         )
         resources.callback(self.actors.close)
         with seeding.preserved():

@@ -18,7 +18,7 @@ from dqnspeed.execution.world import device_of_rank
 from dqnspeed.memory import Memory
 from dqnspeed.runs.checkpoint import Checkpoints, State
 from dqnspeed.runs.evaluation import Evaluator
-from dqnspeed.runs.hands import Hands
+from dqnspeed.runs.hands import Hands, HandsArguments
 from dqnspeed.runs.ranks import Leading
 from dqnspeed.runs.schedule import LearningStart, Prune, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.runs.summary import Progress, summarize, write_summary
@@ -115,11 +115,12 @@ class Acting:
         run, state = plan.run, plan.state
         if state and not state["replay"]:
             self._start_anew(learning)
-        segment = len(progress.resumed_at)
+        arguments = HandsArguments(run, plan.spec, learner, learning.device, state, segment=len(progress.resumed_at))
+        self._parts: Hands | Leading
         if run.execution.world_size == 1:
-            self._parts: Hands | Leading = Hands(run, plan.spec, learner, learning.device, state, segment, resources)
+            self._parts = Hands(arguments, resources)
         else:
-            self._parts = Leading(run, plan.spec, learner, learning.device, state, segment, resources, plan.config)
+            self._parts = Leading(arguments, resources, plan.config)
         self.memory: Memory = self._parts.memory
         self.actors: Actors = self._parts.actors
         progress.warn_busy(learning.threads.warning())

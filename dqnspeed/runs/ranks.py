@@ -8,22 +8,13 @@ memory that stand for those of all ranks, and has the others do what these are c
 from __future__ import annotations
 
 import contextlib
-import importlib
-import json
 import math
-import multiprocessing
-import os
-import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import IntEnum
-from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 
 from dqnspeed.actors import Actors, Collected
 from dqnspeed.algorithms import Learner, make_learner
@@ -32,31 +23,18 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec, Episode
 from dqnspeed.execution.threads import set_threads, share_of_cores
 from dqnspeed.execution.world import (
-    FILE,
-    LOCAL,
-    RANK,
-    SIZE,
     LostRankError,
     World,
     device_of_rank,
-    is_launched,
-    offer,
-    store_here,
-    store_in,
 )  # fmt: skip
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Memory, OrderedMemory
 from dqnspeed.runs import checkpoint
 from dqnspeed.runs.checkpoint import State
-from dqnspeed.runs.hands import Hands
+from dqnspeed.runs.hands import Hands, HandsArguments
+from dqnspeed.runs.rank_processes import led_world
 from dqnspeed.runs.schedule import LearningStart, make_schedule
 from dqnspeed.system import machine, seeding
-from dqnspeed.system.signals import children_ignore_signals
-
-JOIN_S = 120.0  # importing torch and making environments on a busy machine
-PARTING_S = 20.0
-LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
-INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 class Order(IntEnum):
@@ -139,25 +117,16 @@ class Rank:
 class Leading:
     """Rank 0's: the memory and the actors of all ranks, as its loop sees them. They close with ``resources``."""
 
-    def __init__(
-        self,
-        run: RunConfig,
-        spec: EnvSpec,
-        learner: Learner,
-        device: torch.device,
-        state: State | None,
-        segment: int,
-        resources: contextlib.ExitStack,
-        config: Mapping[str, Any],
-    ):
-        world = resources.enter_context(_leading(run, device, config))
+    def __init__(self, arguments: HandsArguments, resources: contextlib.ExitStack, config: Mapping[str, Any]):
+        run, learner, state, segment = arguments.run, arguments.learner, arguments.state, arguments.segment
+        world = self._world = resources.enter_context(led_world(run, arguments.device, config))
+        resources.push(self._end)
         others = state.pop("ranks") if state else {}
         for rank in range(1, world.size):
             own = others.pop(str(rank), None)
             world.send(rank, checkpoint.dumps({"learner": learner.state_dict(), "own": own, "segment": segment}))
         steps = state["agent_steps"] if state else 0
-        self._world = world
-        hands = Hands(share_of(run, 0), spec, learner, device, state, segment, resources, world)
+        hands = Hands(replace(arguments, run=share_of(run, 0)), resources, world)
         self._rank = Rank(run, world, hands, learner, steps)
         self.actors: Actors = AllActors(world, self._rank, run.parallelism.overlaps)
         self.memory: Memory = AllMemory(world, self._rank, ordered=not run.has_replay)
@@ -169,6 +138,11 @@ class Leading:
             self._world.command(Order.SAVE, rank, 0)
             ranks[str(rank)] = checkpoint.loads(self._world.receive(rank))
         return {**own, "ranks": ranks}
+
+    def _end(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:  # else the others see that this one is gone
+            with contextlib.suppress(LostRankError):  # it is over, for whatever reason
+                self._world.command(Order.END, 0, 0)
 
 
 class AllActors:
@@ -286,64 +260,6 @@ class AllMemory:
         """Nothing: that of each rank is closed there."""
 
 
-@contextlib.contextmanager
-def _leading(run: RunConfig, device: torch.device, config: Mapping[str, Any]) -> Iterator[World]:
-    """The world of a run, of which this process is rank 0; starts the others, unless that was done by a launcher."""
-    size, children = run.execution.world_size, dict[int, SpawnProcess]()
-    with contextlib.ExitStack() as resources:
-        if is_launched():
-            store = store_here()
-        else:
-            folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="dqnspeed-world-"))
-            store = store_in(Path(folder, "store"), size)
-            resources.callback(_ended, children)
-            _start(children, size, Path(folder, "store"))
-        offer(store, json.dumps(config))
-        world = World(0, size, store, device, patience_s(run), lambda: _gone(children))
-        resources.callback(world.close)
-        yield world
-        with contextlib.suppress(LostRankError):  # it is over, for whatever reason
-            world.command(Order.END, 0, 0)
-
-
-def patience_s(run: RunConfig) -> float:
-    """Seconds after which a rank that does not answer counts as lost."""
-    return max(JOIN_S, run.parallelism.timeout_s)
-
-
-def _start(children: dict[int, SpawnProcess], size: int, file: Path) -> None:
-    here = dict.fromkeys(INTERFACES, LOOPBACK)  # nobody else can connect
-    os.environ.update(here)
-    context = multiprocessing.get_context("spawn")
-    with children_ignore_signals():
-        for rank in range(1, size):
-            own = {**here, FILE: str(file), SIZE: str(size), RANK: str(rank), LOCAL: str(rank)}
-            children[rank] = context.Process(target=_begin, args=(own,), name=f"rank {rank}")
-            children[rank].start()
-
-
-def _begin(environment: Mapping[str, str]) -> None:
-    """Be what torchrun would have started."""
-    os.environ.update(environment)
-    sys.argv[1:] = []
-    importlib.import_module("dqnspeed.cli.train").main()
-
-
-def _gone(children: Mapping[int, SpawnProcess]) -> str | None:
-    for rank, child in children.items():
-        if (code := child.exitcode) is not None:
-            return f"rank {rank} was killed by signal {-code}" if code < 0 else f"rank {rank} ended with code {code}"
-    return None
-
-
-def _ended(children: Mapping[int, SpawnProcess]) -> None:
-    for child in children.values():
-        if child.pid is not None:
-            child.join(PARTING_S)  # it sees that the others are gone, and ends its actors
-            child.kill()
-            child.join()
-
-
 def follow(world: World, run: RunConfig, spec: EnvSpec) -> None:
     """Be a rank that is not 0, until rank 0 ends the run.
 
@@ -359,7 +275,7 @@ def follow(world: World, run: RunConfig, spec: EnvSpec) -> None:
     own = sent["own"]
     steps = own["agent_steps"] if own else 0
     with contextlib.ExitStack() as resources:
-        hands = Hands(share, spec, learner, device, own, sent["segment"], resources, world)
+        hands = Hands(HandsArguments(share, spec, learner, device, own, sent["segment"]), resources, world)
         del sent, own
         rank = Rank(run, world, hands, learner, steps)
         while (told := world.command(0, 0, 0))[0] != Order.END:
