@@ -3,7 +3,7 @@
 # make bench   which of the speed-ups pays on this machine? (ARGS="suite=micro")
 # make bench-compare  the working tree against a commit, part by part (BASE=HEAD ARGS="fail_below=0.9")
 # make report  a page with the newest run or sweep (ARGS="outputs multirun watch=true")
-# make gpu     try everything that a GPU can do (PART=tests|train|resume|timings; INSTALL=no PYTHON=python3)
+# make gpu     try everything that a GPU can do (PART=tests|train|resume|timings|bench; INSTALL=no PYTHON=python3)
 # make test    set everything up, then lint, type-check, hold imports to their contract and run all tests
 # make quick   the same with the quick tests alone, about a minute, for every change
 PYTHON ?= python3
@@ -22,7 +22,7 @@ help:
 	@echo '                (ARGS="suite=full env=breakout peers=true")'
 	@echo 'make bench-compare  what became faster or slower since a commit (BASE=HEAD~1 ARGS="fail_below=0.9")'
 	@echo 'make report     a page with the newest run or sweep (ARGS="FOLDER watch=true")'
-	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings;'
+	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings|bench;'
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
 	@echo 'make quick      the same with the quick tests alone: about a minute'
@@ -101,7 +101,7 @@ $(GPU_VENV)/.installed: pyproject.toml constraints.txt
 	@test -d $(GPU_VENV) || $(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^torch==' constraints.txt > $(GPU_VENV)/constraints.txt
 	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \
-	  -e . pytest pytest-timeout
+	  -e '.[bench,gpu]' hypothesis pytest pytest-timeout
 	@touch $@
 
 ifeq ($(INSTALL),no)

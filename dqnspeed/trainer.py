@@ -22,7 +22,8 @@ from dqnspeed.runs.evaluation import evaluation_metrics
 from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.runs.parts import Acting, Learning, Plan, prepare_process, snapshot
 from dqnspeed.runs.schedule import Prune
-from dqnspeed.system import atomic
+from dqnspeed.runs.updates import make_updates
+from dqnspeed.system import atomic, machine
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.run_folder import CONFIG
@@ -105,6 +106,8 @@ class Training:
             learning.run, learning.learner, learning.progress, learning.stop,
         )  # fmt: skip
         self.memory, self.actors, self.schedule = acting.memory, acting.actors, acting.schedule
+        self.updates = make_updates(self.run, self.learner, self.memory, self.progress.timer)
+        self.progress.execution = self.updates.how
         self.evaluator, self.checkpoints = learning.evaluator, learning.checkpoints
         self.trackers, self.videos, self.threads = learning.trackers, learning.videos, learning.threads
         self.evaluated: Mapping[str, float] = {}  # metrics of an evaluation not yet reported
@@ -145,11 +148,8 @@ class Training:
         due = self.schedule.due(progress.agent_steps, learner.updates)
         if due:
             progress.learning(learner.updates)
-        for _ in range(due):
-            with progress.timer("sampling"):
-                batch = self.memory.sample(self.run.algo.batch_size)
-            with progress.timer("updating"):
-                learner.update(batch)
+        self.updates.do(due)
+        progress.execution = self.updates.how
         return due
 
     def absorb(self, collected: Collected) -> None:
@@ -187,6 +187,7 @@ class Training:
             **metrics,
             **times(self.learning.device.type, progress.timer.seconds, self.actors.seconds),
             **self.actors.metrics(),
+            **machine.gpu_metrics(self.learning.device),
             **self.evaluated,
         }
         self.evaluated = {}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import multiprocessing
@@ -55,6 +56,14 @@ def make_run(*overrides: str) -> RunConfig:
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         return from_hydra(hydra.compose("config", overrides=list(overrides)))
+
+
+def on_cpu(batch: Any) -> Any:
+    """A batch whose arrays are tensors, as memories give them."""
+    arrays = {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}
+    return dataclasses.replace(
+        batch, **{name: torch.from_numpy(a) for name, a in arrays.items() if isinstance(a, np.ndarray)}
+    )
 
 
 def make_toy(*overrides: str) -> RunConfig:

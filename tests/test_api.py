@@ -39,7 +39,7 @@ MISTAKES = {
     "env.id=ALE/Pnog-v5": "env.id=ALE/Pnog-v5: no ALE game and no registered Gymnasium environment has this name; "
     "nearest: PongNoFrameskip-v4, UpNDownNoFrameskip-v4.",
     "optimizer.lrr=1": "optimizer.lrr=1: there is no such option (nearest: optimizer.lr, optimizer, optimizer.alpha).",
-    "num_envs=0": "num_envs=0: must be at least 1.",
+    "num_envs=-1": "num_envs=-1: must be at least 0.",
     "algo=5": "algo=5: a group takes the name of one of its options.",
 }
 
@@ -94,8 +94,8 @@ def test_what_is_promised_is_there() -> None:
 def test_the_submodule_of_the_same_name_takes_calls_and_commands() -> None:
     module = importlib.import_module("dqnspeed.train")
     assert dqnspeed.train is module and callable(module.main)
-    with pytest.raises(dqnspeed.ConfigError, match="num_envs=0"):
-        dqnspeed.train(["num_envs=0"])
+    with pytest.raises(dqnspeed.ConfigError, match="num_envs=-1"):
+        dqnspeed.train(["num_envs=-1"])
 
 
 def test_a_configuration_is_composed_and_checked() -> None:

@@ -206,7 +206,7 @@ class Mine(Replay):
     extra: int = option("one more number", ge=1, default=3)
 
     def make(self, arguments):
-        return UniformReplay(**vars(arguments))
+        return UniformReplay(arguments)
 """
 
 
@@ -222,7 +222,7 @@ def test_a_module_of_the_working_folder_is_a_plugin_if_it_is_named(command: str,
     done = call(*words, *FEW, *given, cwd=tmp_path, plugins="my_options", forks=False)
     assert done.returncode == 0 and "dqnspeed:" not in done.stderr, done.stderr
     replay = json.loads((tmp_path / "run" / "config.json").read_text())["replay"]
-    assert replay == {"name": "mine", "capacity": 100_000, "extra": 3}
+    assert replay == {"name": "mine", "capacity": 100_000, "device": "auto", "extra": 3}
 
 
 @pytest.mark.slow
@@ -303,7 +303,7 @@ def test_option_files_of_a_users_own_stand_beside_those_of_plugins(tmp_path: Pat
     (tmp_path / "my_options.py").write_text(f'{HEAD}{MINE}\nadd_folder(Path(__file__).parent / "conf_of_plugin")\n')
     folders = [f"hydra.searchpath=[file://{tmp_path / 'searched'}]", "--config-dir=given"]
     config, told = composed("replay=largest", *folders, cwd=tmp_path, plugins="my_options")
-    assert config.replay == {"name": "mine", "capacity": 9000, "extra": 8} and not told
+    assert config.replay == {"name": "mine", "capacity": 9000, "device": "auto", "extra": 8} and not told
 
 
 @pytest.mark.slow
@@ -339,7 +339,7 @@ class Conv(Convolutional):
     chosen = ["env=pong", "exploration=noisier", "replay=heir", "wrappers=own", "model=own"]
     config, _ = composed(*chosen, cwd=tmp_path, plugins="my_options")
     assert (config.exploration.start, config.exploration.sigma0) == (0.0, 2.0)  # noisy's, and its own
-    assert config.replay == {"name": "heir", "capacity": 100_000, "extra": 3}
+    assert config.replay == {"name": "heir", "capacity": 100_000, "device": "auto", "extra": 3}
     assert (config.wrappers.name, config.wrappers.resize, config.model.name) == ("own", 84, "own")
     assert config.model.conv == [[32, 8, 4], [64, 4, 2], [64, 3, 1]]
 
@@ -376,13 +376,13 @@ def test_expected_sarsa_values_the_policy_that_is_random_now_and_then(example: M
 def test_a_recent_replay_draws_the_newer_half_more_often(example: ModuleType) -> None:
     run = make_toy("replay.capacity=1000")
     spec = describe(run)
-    recent = replace(run, replay=example.replay.Recent(name="recent", capacity=1000, draws=2))
+    recent = replace(run, replay=example.replay.Recent(name="recent", capacity=1000, device="auto", draws=2))
     memory = make_memory(recent, spec)
     for number in range(400):
         frame = np.full((1, *spec.frame_shape), number, spec.frame_dtype)
         no, yes = np.zeros(1, bool), np.ones(1, bool)
         memory.append(Rows(frame, np.zeros(1, int), np.array([number], np.float32), no, no, no, yes))
-    drawn = memory.sample(4000).rewards
+    drawn = memory.sample(4000).rewards.numpy()
     assert 0.72 < (drawn >= 200).mean() < 0.78  # 1 - 0.5 ** 2
     assert memory.sample(32).actions.shape == (32,)
 

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-from typing import Any
 
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
 from dqnspeed.actors.stepper import Collected
-from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.config.schema import typed
 from dqnspeed.envs import ActorError
 from dqnspeed.execution.threads import share_of_cores
 from dqnspeed.system import machine
-
-
-def memory_lock(run: RunConfig) -> Any:
-    """The lock of the memory's cursors, if actors in other processes write them."""
-    return multiprocessing.get_context("spawn").Lock() if run.parallelism.shares_memory else None
 
 
 def make_actors(arguments: ActorArguments) -> Actors:
@@ -27,4 +20,4 @@ def make_actors(arguments: ActorArguments) -> Actors:
     return typed(parallelism, Parallelism).make(dataclasses.replace(arguments, run=run))
 
 
-__all__ = ["ActorArguments", "ActorError", "Actors", "Collected", "make_actors", "memory_lock"]
+__all__ = ["ActorArguments", "ActorError", "Actors", "Collected", "make_actors"]

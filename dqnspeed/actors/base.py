@@ -61,7 +61,6 @@ class ActorArguments:
 
     Args:
         network: the learner's own, on ``device``; actors act with it and write into ``memory``.
-        lock: of the memory's cursors, if actors in other processes write them.
         state: an :meth:`Actors.state_dict` to continue from; ``segment``: how often the run was resumed.
     """
 
@@ -69,7 +68,6 @@ class ActorArguments:
     spec: EnvSpec
     network: Network
     memory: Memory
-    lock: Any
     device: torch.device
     state: Mapping[str, Any] | None = None
     segment: int = 0

@@ -6,13 +6,11 @@ import contextlib
 import faulthandler
 import multiprocessing
 import os
-import pickle
 import signal
 import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,11 @@ import torch
 
 from dqnspeed.actors.loop import Orders, Paused, Ready, act
 from dqnspeed.actors.stepper import env_seeds, make_stepper
+from dqnspeed.actors.weights import HostWeights, OpenedWeights
+from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
+from dqnspeed.execution.precision import set_precision
 from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
@@ -34,31 +35,6 @@ class Unshared:
     """The weights on the learner's GPU could not be opened; ``reason``: CUDA's message."""
 
     reason: str
-
-
-class Weights:
-    """The learner's network, pickled for an actor, which shares its weights.
-
-    If they cannot be opened there (CUDA IPC may be missing), the actor still starts and sends the reason.
-    """
-
-    def __init__(self, network: Network | None, reason: str = ""):
-        self.network, self.reason = network, reason
-
-    def __reduce__(self) -> Any:
-        return _open_weights, (bytes(ForkingPickler.dumps(self.network)),)
-
-
-def _open_weights(pickled: bytes) -> Weights:
-    try:
-        return Weights(pickle.loads(pickled))
-    except Exception as error:
-        return Weights(None, first_line(error))
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's message; CUDA's errors add hints for debugging kernels."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 @dataclass(frozen=True)
@@ -115,10 +91,9 @@ class ActorJob:
     run: RunConfig
     spec: EnvSpec
     index: int
-    weights: Weights
+    weights: OpenedWeights | HostWeights
     device: torch.device
     buffers: SharedBuffers | None  # the learner's memory with transport=shared_memory
-    lock: Any
     controls: Controls
     dump_path: str
     state: Any  # what Paused held when the run was saved, or None
@@ -133,21 +108,24 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     faulthandler.enable(dump)
     faulthandler.register(signal.SIGUSR1, dump)
     torch.set_num_threads(1)
+    set_precision(job.run.execution)
     if job.device.type == "cuda" and job.device.index is not None:
         torch.cuda.set_device(job.device)
     try:
-        if job.weights.network is None:
+        network = _network(job)
+        if network is None:
+            assert isinstance(job.weights, OpenedWeights)
             pipe.send(Unshared(job.weights.reason))
         else:
             run, index = job.run, job.index
             seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
             env = make_vector_env(run)
             stepper = make_stepper(
-                run, job.spec, job.weights.network, job.device, env, index, job.state, job.segment,
+                run, job.spec, network, job.device, env, index, job.state, job.segment,
                 run.parallelism.num_actors,
             )  # fmt: skip
             with contextlib.closing(stepper):
-                act(run, stepper, PipeChannel(job, pipe))
+                act(run, stepper, PipeChannel(job, network, pipe))
     except (Exception, SystemExit) as error:
         message = str(error) if isinstance(error, ActorError) else traceback.format_exc()
         # At the end of a run the learner has closed its end of the pipe.
@@ -157,21 +135,33 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
         pipe.close()
 
 
+def _network(job: ActorJob) -> Network | None:
+    """What the actor acts with; ``None`` if it cannot open the learner's."""
+    if isinstance(job.weights, OpenedWeights):
+        return job.weights.network
+    network = make_network(job.run, job.spec)
+    network.place(job.device, job.run.execution.channels_last)
+    network.version.fill_(-1)
+    job.weights.load_into(network)
+    return network
+
+
 class PipeChannel:
     """A pipe of the actor's own, and memory that it shares with the learner.
 
-    Orders and counters are in shared memory, and so are the weights. Rows go straight into the learner's memory, or,
-    with ``transport=queue``, through the pipe one at a time, pickled, as through the chapter's queue.
+    Orders and counters are in shared memory, and so are the weights, or a copy of them. Rows go straight into the
+    learner's memory, or, with ``transport=queue``, through the pipe one at a time, pickled, as through the chapter's
+    queue.
     """
 
-    def __init__(self, job: ActorJob, pipe: Any):
+    def __init__(self, job: ActorJob, network: Network, pipe: Any):
         self._pipe, self._controls, self._index, self._num_envs = pipe, job.controls, job.index, job.run.num_envs
         self._agent_steps, self._heartbeat = job.controls.agent_steps, job.controls.heartbeat
         self._rows_allowed, self._versions = job.controls.rows_allowed, job.controls.versions
-        assert job.weights.network is not None
-        self._version = job.weights.network.version
-        self._rings = None if job.buffers is None else Rings(job.buffers, job.spec.stack, lock=job.lock)
-        self._rows = 0 if self._rings is None else self._rings.rows(self._index * self._num_envs)
+        self._network = network
+        self._copy = job.weights if isinstance(job.weights, HostWeights) else None
+        self._rings = None if job.buffers is None else Rings(job.buffers)
+        self._rows = 0 if self._rings is None else self._rings.own_rows(self._index * self._num_envs)
         self._beats = 0
 
     def send(self, message: Ready | Paused) -> None:
@@ -194,8 +184,10 @@ class PipeChannel:
         time.sleep(PAUSE_S)
 
     def refresh(self) -> None:
-        """Nothing to load: the network is the learner's own."""
-        self._versions[self._index] = int(self._version)
+        """Load a newer copy, if the network is not the learner's own."""
+        if self._copy is not None:
+            self._copy.load_into(self._network)
+        self._versions[self._index] = int(self._network.version)
 
     def deliver(self, rows: Rows, episodes: list[Episode], seconds: Mapping[str, float]) -> None:
         lane, index = self._index * self._num_envs, self._index
@@ -208,8 +200,7 @@ class PipeChannel:
         self._agent_steps[index] += int(rows.transition.sum())
         self._controls.seconds[index] = seconds["acting"], seconds["stepping"]
         for episode in episodes:
-            own = lane + episode.env
-            self._pipe.send(replace(episode, env=own, end_row=0 if self._rings is None else self._rings.rows(own)))
+            self._pipe.send(replace(episode, env=lane + episode.env, end_row=self._rows))
 
 
 def _check_parent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing.connection
 import os
 import signal
@@ -17,9 +18,10 @@ import torch
 import torch.multiprocessing
 
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
-from dqnspeed.actors.child import ActorJob, Controls, Failure, Unshared, Weights, first_line, run_actor
+from dqnspeed.actors.child import ActorJob, Controls, Failure, Unshared, run_actor
 from dqnspeed.actors.remote import LostError, RemoteActors
 from dqnspeed.actors.stepper import Collected
+from dqnspeed.actors.weights import HostWeights, OpenedWeights, Publisher, first_line
 from dqnspeed.algorithms import algorithm_of
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
@@ -27,18 +29,22 @@ from dqnspeed.envs import ActorError
 from dqnspeed.memory import SharedBuffers
 from dqnspeed.system.signals import children_ignore_signals
 
+log = logging.getLogger(__name__)
+
 STACK_TIMEOUT_S = 3.0
 END_TIMEOUT_S = 5.0
 
 
-def not_shared(run: RunConfig, device: torch.device, reason: str) -> str:
-    """One sentence on weights that actors cannot open, and what to use instead."""
-    if device.type != "cuda":
-        return f"the actors cannot share the learner's weights ({reason})."
-    return (
-        f"parallelism=process: the actors cannot share the learner's weights ({reason}); a GPU in a container or a "
-        f"MIG slice may not allow it (CUDA IPC): use {algorithm_of(run).without_processes}, or device=cpu."
-    )
+class NotSharedError(ActorError):
+    """The actors cannot open the learner's weights, for a ``reason``; says what to use instead."""
+
+    def __init__(self, run: RunConfig, reason: str):
+        super().__init__(
+            f"parallelism.weights=shared: the actors cannot open the learner's weights ({reason}); a GPU in a "
+            f"container or a MIG slice may not allow it (CUDA IPC): use parallelism.weights=copied, "
+            f"{algorithm_of(run).without_processes} or device=cpu."
+        )
+        self.reason = reason
 
 
 class ProcessActors(RemoteActors):
@@ -47,7 +53,7 @@ class ProcessActors(RemoteActors):
     Every actor has a pipe of its own, whose other end is closed here, so a dead actor is noticed at once as the end of
     its pipe. The pipe carries results of whole games and, with ``transport=queue``, single pickled transitions; it
     holds about as many as the chapter's queue of 8. With ``transport=shared_memory`` actors write their rows straight
-    into the memory.
+    into the memory. Where the weights on a GPU cannot be shared, actors load copies of them from the host's memory.
     """
 
     def __init__(self, arguments: ActorArguments):
@@ -58,11 +64,28 @@ class ProcessActors(RemoteActors):
         self._controls = Controls(self._context, self._count)
         for actor, saved in self._states.items():
             self._controls.agent_steps[int(actor)] = saved["agent_steps"]
-        arguments.network.share_memory()
         buffers = arguments.memory.buffers
         self._shared = buffers if isinstance(buffers, SharedBuffers) else None
+        self._publisher: Publisher | None = None
+        self._copies: HostWeights | None = None
+        wanted = self._run.parallelism.weights
         try:
-            self._start_all()
+            if wanted == "copied":
+                self._copy_weights()
+            else:
+                arguments.network.share_memory()
+            try:
+                self._start_all()
+            except NotSharedError as error:
+                if wanted != "auto":
+                    raise
+                log.warning(
+                    "the actors cannot open the learner's weights (%s): they load copies from the host's memory "
+                    "(parallelism.weights=copied).", error.reason,
+                )  # fmt: skip
+                self._end_all()
+                self._copy_weights()
+                self._start_all()
         except BaseException:
             self.close()
             raise
@@ -71,6 +94,15 @@ class ProcessActors(RemoteActors):
 
     def close(self) -> None:
         """Stop every actor, and kill those that have not ended after 5 s."""
+        self._end_all()
+        self._dumps.cleanup()
+
+    def _copy_weights(self) -> None:
+        network = self._arguments.network
+        self._copies = HostWeights(network, self._context)
+        self._publisher = Publisher(network, self._copies)
+
+    def _end_all(self) -> None:
         self._controls.stop.value = 1
         links = [link for link in self._links.values() if isinstance(link, ProcessLink)]
         for link in links:
@@ -79,15 +111,15 @@ class ProcessActors(RemoteActors):
         for link in links:
             link.process.join(max(0.0, deadline - time.monotonic()))
             link.end()
-        self._links = {}
-        self._dumps.cleanup()
+        self._links, self._ready = {}, {}
+        self._controls.stop.value = 0
 
     def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> ProcessLink:
         made = self._arguments
         dump = Path(self._dumps.name) / f"actor-{index}-{self._lost}.txt"
         job = ActorJob(
-            made.run, made.spec, index, Weights(made.network), made.device, self._shared, made.lock, self._controls,
-            str(dump), state, segment,
+            made.run, made.spec, index, self._copies or OpenedWeights(made.network), made.device, self._shared,
+            self._controls, str(dump), state, segment,
         )  # fmt: skip
         return ProcessLink(self, self._context, job)
 
@@ -99,6 +131,8 @@ class ProcessActors(RemoteActors):
         return int(self._controls.agent_steps[index])
 
     def _allow(self, limit: float) -> None:
+        if self._publisher is not None:
+            self._publisher.publish()
         self._controls.limit.value = limit
         self._controls.rows_allowed[:] = self._memory.rows_allowed()[:: self._num_envs]
 
@@ -149,7 +183,7 @@ class ProcessLink:
             self.pipe.close()
             if job.device.type != "cuda":
                 raise
-            raise ActorError(not_shared(job.run, job.device, first_line(error))) from error
+            raise NotSharedError(job.run, first_line(error)) from error
         finally:
             sender.close()
 
@@ -164,7 +198,7 @@ class ProcessLink:
                 if isinstance(message, Failure):
                     raise LostError(f"actor {index} raised:\n{message.traceback}")
                 if isinstance(message, Unshared):
-                    raise ActorError(not_shared(self._job.run, self._job.device, message.reason))
+                    raise NotSharedError(self._job.run, message.reason)
                 yield message
         except (EOFError, OSError) as error:
             raise LostError(self._cause_of_death()) from error

@@ -198,7 +198,7 @@ class RemoteActors:
             collected.episodes.append(replace(message, end_row=end_row))
         elif isinstance(message, Ready):
             self._ready[index] = time.monotonic()
-            if not message.games_restored:
+            if not message.games_restored and self._begun is None:  # else they were cut when it was lost
                 self._memory.cut(lane, self._num_envs)
         elif isinstance(message, Paused) and message.number == self._pauses:
             self._states[str(index)] = message.state
@@ -215,6 +215,7 @@ class RemoteActors:
         if self._ready.pop(index, None) and not self._ready:
             self._last_ready = time.monotonic()
         self._states.pop(str(index), None)
+        self._memory.writer_gone(index * self._num_envs)
         self._memory.cut(index * self._num_envs, self._num_envs)
         self._lost += 1
         collected.lost.append(how)

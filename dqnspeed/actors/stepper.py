@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,10 +14,15 @@ import torch
 
 from dqnspeed.algorithms import algorithm_of, make_policy
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
-from dqnspeed.exploration.policy import Policy
+from dqnspeed.envs import EnvSpec, Episode, VectorEnv
+from dqnspeed.execution.graph import reason_of
+from dqnspeed.exploration.graphed import GraphedPolicy
+from dqnspeed.exploration.policy import NetworkPolicy, Policy
+from dqnspeed.exploration.stacked import FramePolicy, StackedPolicy
 from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -47,24 +53,24 @@ class EnvStepper:
     def __init__(
         self,
         env: VectorEnv,
-        spec: EnvSpec,
-        policy: Policy,
+        policy: FramePolicy,
         seeds: list[int],
         state: Mapping[str, Any] | None = None,
         epsilons: Callable[[float], float | np.ndarray] = float,
     ):
         self._env, self._policy, self._epsilons = env, policy, epsilons
-        self._stack = FrameStack(env.num_envs, spec.stack, spec.frame_shape, spec.frame_dtype)
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self._begin(seeds)
         self.games_restored = False
         if state is not None:
-            self._policy.load_state_dict(state["policy"])
             self.seconds.update(state["seconds"])
-            self.games_restored = self._load_games(state)
-            if not self.games_restored:
+            self.games_restored = self._env.load_state_dict(state["env"])
+            self._policy.load_state_dict(state, stacks=self.games_restored)
+            if self.games_restored:
+                self._frames, self._first = state["frames"], state["first"]
+            else:
                 self._begin(seeds)
-        self._policy.warm_up(self._stack.observations)
+        self._policy.warm_up()
 
     @property
     def num_envs(self) -> int:
@@ -72,7 +78,7 @@ class EnvStepper:
 
     def start(self, epsilon: float) -> None:
         begin = time.perf_counter()
-        self._actions, self._acting = self._policy(self._stack.observations, self._epsilons(epsilon))
+        self._actions, self._acting = self._policy(self._epsilons(epsilon))
         acted = time.perf_counter()
         self._env.send(self._actions)
         self.seconds["acting"] += acted - begin
@@ -93,7 +99,7 @@ class EnvStepper:
             acting=self._acting,
         )
         self._frames, self._first = np.array(step.frames), step.first
-        self._stack.push(self._frames, self._first)
+        self._policy.push(self._frames, self._first)
         self.seconds["stepping"] += time.perf_counter() - begin
         return rows, step.episodes
 
@@ -101,8 +107,7 @@ class EnvStepper:
         """Everything between two steps; not between :meth:`start` and :meth:`finish`."""
         return {
             "env": self._env.state_dict(),
-            "policy": self._policy.state_dict(),
-            "stack": self._stack.state_dict(),
+            **self._policy.state_dict(),
             "frames": self._frames,
             "first": self._first,
             "seconds": dict(self.seconds),
@@ -114,14 +119,7 @@ class EnvStepper:
     def _begin(self, seeds: list[int]) -> None:
         self._frames = np.array(self._env.reset(seeds))
         self._first = np.ones(self._env.num_envs, bool)
-        self._stack.push(self._frames, self._first)
-
-    def _load_games(self, state: Mapping[str, Any]) -> bool:
-        if not self._env.load_state_dict(state["env"]):
-            return False
-        self._stack.load_state_dict(state["stack"])
-        self._frames, self._first = state["frames"], state["first"]
-        return True
+        self._policy.push(self._frames, self._first)
 
 
 def make_stepper(
@@ -139,13 +137,41 @@ def make_stepper(
     lanes = range(actor * env.num_envs, (actor + 1) * env.num_envs)
     epsilons = functools.partial(algorithm_of(run).epsilons, run, lanes=lanes, total=actors * env.num_envs)
     try:
-        policy = make_policy(
-            run, spec, network, device, np.random.default_rng([run.seed, actor, 1, *([segment] if segment else [])])
-        )
-        return EnvStepper(env, spec, policy, env_seeds(run.seed, actor, env.num_envs, segment), state, epsilons)
+        seed = [run.seed, actor, 1, *([segment] if segment else [])]
+        policy = make_policy(run, spec, network, device, np.random.default_rng(seed))
+        acting = _graphed(run, spec, policy, env.num_envs, device, seed) or StackedPolicy(policy, spec, env.num_envs)
+        return EnvStepper(env, acting, env_seeds(run.seed, actor, env.num_envs, segment), state, epsilons)
     except BaseException:
         env.close()
         raise
+
+
+def _graphed(
+    run: RunConfig, spec: EnvSpec, policy: Policy, num_envs: int, device: torch.device, seed: list[int]
+) -> FramePolicy | None:
+    """The policy as a graph, if ``execution`` asks for one and it can be captured."""
+    if not run.execution.graph or device.type != "cuda" or not isinstance(policy, NetworkPolicy):
+        return None
+    if _definer(policy, "__call__") is not _definer(policy, "choose"):  # a plugin's, which acts in a way of its own
+        log.warning(
+            "execution.graph=true: %s has no choose() of its own; actions are chosen one operation after another.",
+            type(policy).__name__,
+        )
+        return None
+    graphed = GraphedPolicy(policy, spec, num_envs, device, seed)
+    try:
+        graphed.warm_up()
+    except RuntimeError as error:
+        log.warning(
+            "execution.graph=true: acting cannot be captured (%s); actions are chosen one operation after another.",
+            reason_of(error),
+        )
+        return None
+    return graphed
+
+
+def _definer(policy: Policy, method: str) -> type:
+    return next(kind for kind in type(policy).__mro__ if method in vars(kind))
 
 
 def env_seeds(seed: int, actor: int, num_envs: int, segment: int = 0) -> list[int]:

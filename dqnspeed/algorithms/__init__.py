@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -38,25 +36,30 @@ def make_policy(
     return algorithm_of(run).policy(run, spec, network, device, rng)
 
 
-def make_memory(run: RunConfig, spec: EnvSpec, lock: Any = None, device: torch.device | None = None) -> Memory:
-    """The memory that ``algo`` learns from on ``device``.
+def make_memory(run: RunConfig, spec: EnvSpec, device: torch.device | None = None) -> Memory:
+    """The memory that ``algo`` learns from, held on ``device``, or on the host.
 
     Raises:
-        ConfigError: it does not fit into free memory.
+        ConfigError: it does not fit into the host's free memory.
     """
-    check_fits(run, spec)
-    return algorithm_of(run).memory(run, spec, lock, device)
+    check_fits(run, spec, device)
+    return algorithm_of(run).memory(run, spec, device)
 
 
-def check_fits(run: RunConfig, spec: EnvSpec, share: RunConfig | None = None, copies: int = 1) -> None:
-    """Raise :class:`ConfigError` if the memory does not fit into free memory.
+def check_fits(
+    run: RunConfig, spec: EnvSpec, device: torch.device | None, share: RunConfig | None = None, copies: int = 1
+) -> None:
+    """Raise :class:`ConfigError` if the memory, held on ``device``, does not fit into the host's free memory.
 
     Args:
         share: what one process has of ``run``, where several learn together; ``copies``: of these on this machine.
     """
-    algorithm = algorithm_of(share or run)
-    layout = algorithm.layout(share or run, spec)
-    check_memory(layout, *algorithm_of(run).size(run), run.shares_replay, copies)
+    algorithm, size = algorithm_of(share or run), algorithm_of(run).size(run)
+    written = algorithm.arrays(share or run, spec, device)
+    if device is None:
+        check_memory(algorithm.layout(share or run, spec), *size, shared=False, copies=copies)
+    if device is not None or run.shares_replay:
+        check_memory(written, *size, shared=run.shares_replay, copies=copies)
 
 
 def epsilon_at(step: int, run: RunConfig) -> float:

@@ -63,9 +63,10 @@ class PolicyLearner(OnPolicyLearner):
         super().__init__(run, spec, device)
         self._entropy, self._entropy_final, self._value_coef = algo.entropy, algo.entropy_final, algo.value_coef
 
-    def _entropy_coef(self) -> np.ndarray:
-        """Weight of the bonus now, as an array: a changing number would make torch recompile the loss."""
-        return np.array(annealed(self.updates, self._entropy, self._entropy_final, self._decay_updates), np.float32)
+    def _entropy_coef(self) -> Tensor:
+        """Weight of the bonus now, ``() float32``: a changing number would make torch recompile the loss."""
+        weight = annealed(self.now, self._entropy, self._entropy_final, self._decay_updates)
+        return weight.float().view(()) if isinstance(weight, Tensor) else torch.tensor(weight, dtype=torch.float32)
 
 
 def entropy_of(log_probs: Tensor) -> Tensor:

@@ -75,15 +75,19 @@ class Algorithm(AlgoConfig):
     observations: ClassVar[int] = 2  # in a sample of a batch: the one acted on, and the next
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        """The arrays that the memory needs: a ring for each environment of all actors."""
+        """All that the memory keeps: a ring for each environment of all actors."""
         raise NotImplementedError
+
+    def arrays(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Layout:
+        """The arrays that actors write, of a memory that is held on ``device``, or on the host."""
+        return self.layout(run, spec)
 
     def size(self, run: RunConfig) -> tuple[str, int, str]:
         """The option that the memory's size is proportional to, its value and its unit."""
         raise NotImplementedError
 
-    def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
-        """The memory it learns from; in shared memory if actor processes write into it."""
+    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
+        """The memory it learns from, held on ``device`` or on the host; actor processes write into shared arrays."""
         raise NotImplementedError
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.gradient import GradientLearner, Loss, as_tensors
 from dqnspeed.algorithms.learns_from import FromReplay
-from dqnspeed.config.options import option
+from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
@@ -32,6 +32,15 @@ class DeepQ(FromReplay):
     copies = 1
 
     target_sync: int = option("updates between copies into the target network", ge=1)
+
+    def check(self, run: RunConfig) -> None:
+        super().check(run)
+        together = run.execution.updates_per_graph
+        if run.execution.graph and self.target_sync % together:
+            raise ConfigError(
+                f"execution.updates_per_graph={together}: must divide algo.target_sync={self.target_sync}, or the "
+                f"target network would be copied within a graph."
+            )
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         linear = typed(run.exploration, Exploration).linear
@@ -77,16 +86,19 @@ class DeepQLearner(GradientLearner):
         super().begin(frames)
         self.target.preprocess.measure(torch.from_numpy(frames))
 
-    def update(self, batch: Batch) -> None:
-        """One optimizer step on ``batch``, and a new target where it is time for one.
-
-        A replay that draws by errors is given those of the batch.
-        """
-        loss = self._step(batch)
+    def step(self, batch: Batch) -> Loss:
+        """One optimizer step; a replay that draws by errors is given those of the batch."""
+        loss = super().step(batch)
         if batch.reprioritize is not None and loss.errors is not None:
-            batch.reprioritize(loss.errors.cpu().numpy())
-        if self.updates % self._target_sync == 0:
-            self.target.load_state_dict(self.network.state_dict())
+            batch.reprioritize(loss.errors)
+        return loss
+
+    def settles(self, updates: int) -> bool:
+        return updates % self._target_sync == 0
+
+    def settle(self) -> None:
+        """Copy the network into the target network."""
+        self.target.load_state_dict(self.network.state_dict())
 
     def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
         return batch.arrays()

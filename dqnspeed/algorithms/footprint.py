@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from dqnspeed.system import machine, seeding
 
 FLOAT = 4  # bytes
 LARGE = 30_000_000  # parameters
+CUDA_CONTEXT = 500_000_000  # bytes that a process takes of a GPU before it has any tensor, roughly
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,36 @@ def acting_bytes(spec: EnvSpec, size: Size) -> int:
     return values * (spec.frame_dtype.itemsize + FLOAT) + FLOAT * size.activations
 
 
+def needs(run: RunConfig, spec: EnvSpec) -> dict[str, int]:
+    """Bytes that network, batches and acting take, by the options that decide on them."""
+    if "model" not in algorithm_of(run).uses:
+        return {}  # a table
+    size, on_gpu = network_size(run, spec), machine.pick_device(run.device).type == "cuda"
+    batches = 1 + run.execution.graph  # a graph has memory of its own
+    required = {
+        f"model={run.model.name} (model.hidden={run.model.hidden})": network_bytes(run, size),
+        f"algo.batch_size={run.algo.batch_size}": batches * run.algo.batch_size * batch_bytes(run, spec, size),
+        f"num_envs={run.num_envs}": run.num_lanes * acting_bytes(spec, size),
+    }
+    if on_gpu and run.parallelism.shares_memory:
+        required[f"parallelism.num_actors={run.parallelism.num_actors}"] = run.parallelism.num_actors * CUDA_CONTEXT
+    return required
+
+
+def memory_device(run: RunConfig, spec: EnvSpec) -> torch.device | None:
+    """Where experience is kept: ``replay.device``, and for ``auto`` the learner's GPU if it fits beside the rest;
+    ``None``: on the host."""
+    device = machine.pick_device(run.device)
+    if device.type != "cuda" or run.replay.device == "cpu":
+        return None
+    left_open = run.replay.device == "auto" and not run.execution.graph
+    if left_open and _room_on(device, needs(run, spec)) < _experience(run, spec):
+        return None
+    return device
+
+
 def check_footprint(run: RunConfig, spec: EnvSpec, copies: int = 1) -> None:
-    """Check that network, batch and environments fit into memory beside the replay.
+    """Check that network, batch and environments fit into memory beside the experience, or on a GPU with it.
 
     Args:
         run: of which there are ``copies`` on this machine, each on a GPU of its own.
@@ -81,26 +111,34 @@ def check_footprint(run: RunConfig, spec: EnvSpec, copies: int = 1) -> None:
     Raises:
         ConfigError: one does not; names what is needed and what is free.
     """
-    algorithm = algorithm_of(run)
-    if "model" not in algorithm.uses:
-        return  # a table
-    device = machine.pick_device(run.device)
+    device, required = machine.pick_device(run.device), needs(run, spec)
     if device.type == "cuda":
-        free, where = torch.cuda.mem_get_info(device)[0], "memory of the GPU"
+        free, where = machine.free_gpu_memory(device), "memory of the GPU"
     else:
         free, where = machine.available_memory() // copies, "memory beside the experience"
-        free -= min(layout_bytes(algorithm.layout(run, spec)), int(SHARE_OF_FREE_MEMORY * free))
-    size = network_size(run, spec)
-    needs = {
-        f"model={run.model.name} (model.hidden={run.model.hidden})": network_bytes(run, size),
-        f"algo.batch_size={run.algo.batch_size}": run.algo.batch_size * batch_bytes(run, spec, size),
-        f"num_envs={run.num_envs}": run.num_lanes * acting_bytes(spec, size),
-    }
+        free -= min(_experience(run, spec), int(SHARE_OF_FREE_MEMORY * free))
     taken = 0
-    for option, needed in needs.items():
+    for option, needed in required.items():
         if taken + needed > free:
             beside = f" beside {taken / 1e9:.1f} GB for the network" if taken else ""
             raise ConfigError(
                 f"{option}: needs {needed / 1e9:.1f} GB{beside}, and {free / 1e9:.1f} GB of {where} can be had."
             )
         taken += needed
+    asked, room = _experience(run, spec), _room_on(device, required) if device.type == "cuda" else 0
+    if asked > room and (run.replay.device == "cuda" or run.execution.graph):
+        size, number, unit = algorithm_of(run).size(run)
+        wanted = "replay.device=cuda" if run.replay.device == "cuda" else "execution.graph=true"
+        raise ConfigError(
+            f"{wanted}: {size}={number} needs {asked / 1e9:.1f} GB of the GPU's memory, and "
+            f"{room / 1e9:.1f} GB can be had; at most {max(0, int(number * room / asked))} {unit} would fit."
+        )
+
+
+def _experience(run: RunConfig, spec: EnvSpec) -> int:
+    return layout_bytes(algorithm_of(run).layout(run, spec))
+
+
+def _room_on(device: torch.device, beside: Mapping[str, int]) -> int:
+    """Bytes of a GPU that experience may take beside the rest of a run."""
+    return max(0, int(SHARE_OF_FREE_MEMORY * machine.free_gpu_memory(device)) - sum(beside.values()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.optimizers import lr_at, make_optimizer, optimizer_of
+from dqnspeed.execution.optimizers import lr_at, make_capturable, make_optimizer, optimizer_of, set_lr
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.execution.world import World
 from dqnspeed.networks.base import Network
@@ -42,11 +42,16 @@ class Loss(NamedTuple):
 class GradientLearner:
     """Trains a network with one optimizer step for each batch; subclasses define the loss.
 
-    Nothing in :meth:`update` waits for the device, except for the errors that a prioritized replay asks for: the
-    numbers of each update go to a tensor that :meth:`stats` reads.
+    Nothing in :meth:`update` waits for the device: the numbers of each update go to a tensor that :meth:`stats` reads.
+    An update is :meth:`step`, which computes on the device alone and so can be captured as a graph, and
+    :meth:`settle` after some of them; :meth:`count` follows on the host.
+
+    Attributes:
+        on_device: the count of updates is read on the device, as in a captured graph, and not on the host.
     """
 
-    STATS: ClassVar[tuple[str, ...]] = ("train/loss",)
+    STATS: ClassVar[tuple[str, ...]] = ("train/loss",)  # what a loss gives
+    MEASURED: ClassVar[tuple[str, ...]] = ()  # what else is measured of each batch
     loss: Callable[..., Loss]
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
@@ -56,12 +61,19 @@ class GradientLearner:
         self.updates, self.started = 0, False
         self.network: Network = make_network(run, spec)
         self.network.place(device, run.execution.channels_last)
-        self.optimizer = make_optimizer(self._optimizer, self.network, device)
+        self.optimizer = self._make_optimizer(self.network)
         self._to_device, self._timer = ToDevice(device, run.execution.pin_memory), DeviceTimer(device)
         self._compute_loss = torch.compile(self.loss) if run.execution.compile else self.loss
-        self._history = torch.zeros(HISTORY, len(self.STATS), device=device)
+        self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
+        self._count = torch.zeros(1, dtype=torch.int64, device=device)
         self._reported = 0
         self._world: World | None = None
+        self.on_device = run.execution.graph
+
+    @property
+    def now(self) -> int | Tensor:
+        """Updates so far, as an update reads them."""
+        return self._count if self.on_device else self.updates
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimizer and the count of updates; the learning rate follows from the count."""
@@ -83,6 +95,7 @@ class GradientLearner:
                 if name != "step" and value.shape == parameter.shape:
                     slot[name] = torch.empty_like(parameter).copy_(value)  # in the parameter's memory layout
         self.updates = self._reported = state["updates"]
+        self._count.fill_(self.updates)
         self.started = state.get("begun", self.updates > 0)
         self.network.version.fill_(self.updates)
 
@@ -96,7 +109,7 @@ class GradientLearner:
         self._compute_loss(**self._to_device(self.loss_inputs(batch))).numbers[0].backward()
         self.optimizer.zero_grad(set_to_none=True)
         scratch = copy.deepcopy(self.network)
-        optimizer = make_optimizer(self._optimizer, scratch, self.device)
+        optimizer = self._make_optimizer(scratch)
         for parameter in scratch.parameters():
             parameter.grad = torch.zeros_like(parameter)
         nn.utils.clip_grad_norm_(scratch.parameters(), 1.0)
@@ -110,26 +123,52 @@ class GradientLearner:
 
     def update(self, batch: Any) -> None:
         """One optimizer step on ``batch``."""
-        self._step(batch)
+        self.step(batch)
+        self.count(1)
+        if self.settles(self.updates):
+            self.settle()
 
-    def _step(self, batch: Any) -> Loss:
-        with self._timer.running():
+    def step(self, batch: Any) -> Loss:
+        """Change the weights, and count on the device."""
+        now = self.now
+        with self.timed():
             loss = self._compute_loss(**self._to_device(self.loss_inputs(batch)))
             self.optimizer.zero_grad(set_to_none=True)
             loss.numbers[0].backward()
-            numbers = torch.stack([number.detach() for number in loss.numbers])
+            numbers = torch.stack([number.detach().float() for number in (*loss.numbers, *self.measured(batch))])
             if self._world is not None:
                 gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
                 self._world.average([*gradients, numbers])
             if self._max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr_at(self.updates, self._optimizer, self._decay_updates)
+            set_lr(self.optimizer, lr_at(now, self._optimizer, self._decay_updates))
             self.optimizer.step()
-            self._history[self.updates % HISTORY] = numbers
-        self.updates += 1
-        self.network.version.add_(1)
+            if isinstance(now, Tensor):
+                self._history.index_copy_(0, now % HISTORY, numbers[None])
+            else:
+                self._history[now % HISTORY] = numbers
+            self._count += 1
         return loss
+
+    def timed(self) -> AbstractContextManager[None]:
+        """Measure the device's time for what is launched in it."""
+        return self._timer.running()
+
+    def settles(self, updates: int) -> bool:
+        """Whether :meth:`settle` follows on the update that makes them so many."""
+        return False
+
+    def settle(self) -> None:
+        """Do what is not done after every update."""
+
+    def count(self, updates: int) -> None:
+        """Count updates that were launched."""
+        self.updates += updates
+        self.network.version.add_(updates)
+
+    def recount(self) -> None:
+        """Bring the count on the device up to date, after updates that were begun and not counted."""
+        self._count.fill_(self.updates)
 
     def stats(self) -> dict[str, float]:
         """Metrics: means over the updates since the last call.
@@ -137,41 +176,46 @@ class GradientLearner:
         Raises:
             NotFiniteError: one of them, or a weight, is infinite or NaN.
         """
+        names = (*self.STATS, *self.MEASURED)
         count = min(self.updates - self._reported, HISTORY)
         if not count:
-            return dict.fromkeys(self.STATS, math.nan)
+            return dict.fromkeys(names, math.nan)
         order = torch.arange(self.updates - count, self.updates, device=self.device)
         history = self._history[order % HISTORY].cpu()
         self._reported = self.updates
         bad = ~torch.isfinite(history).all(dim=1)
         if bad.any():
             first = self.updates - count + int(bad.nonzero()[0])
-            named = zip(self.STATS, history[bad][0].tolist(), strict=True)
+            named = zip(self.STATS, history[bad][0].tolist(), strict=False)
             numbers = ", ".join(f"{name.partition('/')[2]} {value:g}" for name, value in named)
             raise NotFiniteError(f"update {first + 1}: {numbers} is not finite. {CAUSES}")
         if not all(torch.isfinite(parameter).all() for parameter in self.network.parameters()):
             raise NotFiniteError(f"update {self.updates}: a weight of the network is not finite. {CAUSES}")
-        return {**dict(zip(self.STATS, history.mean(dim=0).tolist(), strict=True)), **self._timer.metrics()}
+        return {**dict(zip(names, history.mean(dim=0).tolist(), strict=True)), **self._timer.metrics()}
 
     def loss_inputs(self, batch: Any) -> Mapping[str, np.ndarray | Tensor]:
-        """The arrays of ``batch`` that the loss takes."""
+        """What of ``batch`` the loss takes."""
         raise NotImplementedError
+
+    def measured(self, batch: Any) -> Sequence[Tensor]:
+        """The numbers of ``MEASURED``, ``()`` each on the device."""
+        return ()
+
+    def _make_optimizer(self, network: Network) -> torch.optim.Optimizer:
+        made = make_optimizer(self._optimizer, network, self.device)
+        if self._execution.graph:
+            make_capturable(made, self.device)
+        return made
 
 
 class OnPolicyLearner(GradientLearner):
     """Adds ``perf/policy_lag``: how many updates older than the learner the acting weights were."""
 
-    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self._lags: list[float] = []
+    MEASURED = ("perf/policy_lag",)
 
-    def update(self, batch: Any) -> None:
-        self._lags.append(self.updates - float(batch.versions.mean()))
-        super().update(batch)
-
-    def stats(self) -> dict[str, float]:
-        lags, self._lags = self._lags, []
-        return {**super().stats(), "perf/policy_lag": statistics.fmean(lags) if lags else math.nan}
+    def measured(self, batch: Any) -> Sequence[Tensor]:
+        versions = batch.versions.to(self.device, non_blocking=True)
+        return [(self.now - versions).float().mean()]
 
 
 def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:

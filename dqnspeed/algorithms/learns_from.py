@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
 from dqnspeed.algorithms.base import Algorithm
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.config.schema import CONCURRENT_MARGIN, RunConfig, typed
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.memory import LocalBuffers, Memory, Rollouts, SharedBuffers, Stream, ring_layout
 from dqnspeed.memory.base import Replay, ReplayArguments
 from dqnspeed.memory.buffers import Layout
 
+STAGED = 2**24  # bytes of frames on their way to the learner; few enough for the /dev/shm of a container
+LEAST_STAGED = 32  # rows of each environment
+SLACK = 32  # rows of rings that are learnt from in order, beside what may wait
 LONG_GAME = 8000  # rows of the rings of a filmed on-policy run, so that videos show whole games
 
 
@@ -24,6 +28,7 @@ class FromReplay(Algorithm):
 
     replays = True
     shares_batches = True
+    captures = True
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer", "replay", "exploration")
 
     n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
@@ -35,17 +40,27 @@ class FromReplay(Algorithm):
             return None
         return self.batch_size / self.steps_per_update if ratio is None else float(ratio)
 
+    def updates_together(self, run: RunConfig) -> float | None:
+        per_step = self.updates_per_step(run)
+        return None if run.parallelism.processes or per_step is None else run.num_envs * per_step
+
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        rows = -(-run.replay.capacity // run.num_lanes)
-        return ring_layout(run.num_lanes, rows, spec.frame_shape, spec.frame_dtype)
+        return ring_layout(run.num_lanes, _rows(run), spec.frame_shape, spec.frame_dtype)
 
     def size(self, run: RunConfig) -> tuple[str, int, str]:
         return "replay.capacity", run.replay.capacity, "transitions"
 
-    def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
-        buffers = _buffers(self.layout(run, spec), run)
+    def arrays(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Layout:
+        frames = None
+        if device is not None or run.shares_replay:  # the learner holds them, and takes in what actors wrote
+            size = run.num_lanes * math.prod(spec.frame_shape) * spec.frame_dtype.itemsize
+            frames = min(_rows(run), max(LEAST_STAGED, STAGED // size))
+        return ring_layout(run.num_lanes, _rows(run), spec.frame_shape, spec.frame_dtype, frames=frames)
+
+    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
+        buffers = _buffers(self.arrays(run, spec, device), run)
         return typed(run.replay, Replay).make(
-            ReplayArguments(buffers, run.wrappers.stack, self.n_step, self.gamma, run.seed, run.shares_replay, lock)
+            ReplayArguments(buffers, run.wrappers.stack, self.n_step, self.gamma, run.seed, device)
         )
 
     def check(self, run: RunConfig) -> None:
@@ -56,10 +71,9 @@ class FromReplay(Algorithm):
                 raise ConfigError(f"algo.{key}={value}: must be at most replay.capacity={capacity}.")
         # A lane needs room for a stack and an n-step window, and must hold them before the first update.
         needed = run.num_lanes * (run.wrappers.stack + self.n_step + 2)
-        least = 2 * needed + (run.num_lanes * CONCURRENT_MARGIN if run.shares_replay else 0)
         of = f"for {run.num_lanes} environments, {run.wrappers.stack} frames and {self.n_step} steps."
-        if capacity < least:
-            raise ConfigError(f"replay.capacity={capacity}: must be at least {least} {of}")
+        if capacity < 2 * needed:
+            raise ConfigError(f"replay.capacity={capacity}: must be at least {2 * needed} {of}")
         if self.learning_starts < needed:
             raise ConfigError(f"algo.learning_starts={self.learning_starts}: must be at least {needed} {of}")
 
@@ -86,9 +100,9 @@ class FromStream(Algorithm):
             return "algo.batch_size", self.batch_size, "transitions"
         return "num_envs", run.num_envs, "environments"
 
-    def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
+    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
         buffers = _buffers(self.layout(run, spec), run)
-        return Stream(buffers, run.wrappers.stack, self.piece, self.gamma, self._ahead(run), lock)
+        return Stream(buffers, run.wrappers.stack, self.piece, self.gamma, self._ahead(run), device)
 
     def _ahead(self, run: RunConfig) -> int:
         """Transitions that may wait for the learner, a batch of them to be taken next."""
@@ -101,6 +115,7 @@ class FromRollouts(Algorithm):
 
     observations = 1
     shares_batches = True
+    captures = True
 
     rollout_steps: int = option("steps of each environment in a rollout", ge=1)
     epochs: int = option("times a rollout is learnt from", ge=1)
@@ -113,16 +128,19 @@ class FromRollouts(Algorithm):
         rollout = run.num_lanes * self.rollout_steps  # cut into whole batches
         return self.epochs * (rollout // self.batch_size) / rollout
 
+    def updates_together(self, run: RunConfig) -> float | None:
+        return self.epochs * (run.num_lanes * self.rollout_steps // self.batch_size)
+
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return _ordered_layout(run, spec, 2 * run.num_lanes * (self.rollout_steps + 1))
 
     def size(self, run: RunConfig) -> tuple[str, int, str]:
         return "num_envs", run.num_envs, "environments"
 
-    def memory(self, run: RunConfig, spec: EnvSpec, lock: Any, device: torch.device | None) -> Memory:
+    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
         return Rollouts(
             _buffers(self.layout(run, spec), run), run.wrappers.stack, self.rollout_steps, self.epochs, self.gamma,
-            self.lam, run.seed, lock, device,
+            self.lam, run.seed, device,
         )  # fmt: skip
 
     def check(self, run: RunConfig) -> None:
@@ -139,14 +157,19 @@ class FromRollouts(Algorithm):
             )
 
 
+def _rows(run: RunConfig) -> int:
+    """Rows of each lane of a replay."""
+    return -(-run.replay.capacity // run.num_lanes)
+
+
 def _buffers(layout: Layout, run: RunConfig) -> LocalBuffers | SharedBuffers:
-    return SharedBuffers(layout) if run.shares_replay else LocalBuffers(layout)
+    return SharedBuffers(layout, run.parallelism.num_actors) if run.shares_replay else LocalBuffers(layout)
 
 
 def _ordered_layout(run: RunConfig, spec: EnvSpec, waiting: int) -> Layout:
     """Rings with room for ``waiting`` transitions and what policies knew; for whole games where they are filmed."""
     # One actor alone may have brought all that waits, and every other of its rows may be a final frame.
-    rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + CONCURRENT_MARGIN
+    rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + SLACK
     if run.tracking.video_every:
         rows = max(rows, LONG_GAME)
     return ring_layout(run.num_lanes, rows, spec.frame_shape, spec.frame_dtype, acting=True)

@@ -21,7 +21,6 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.world import World
 from dqnspeed.memory import RolloutBatch
-from dqnspeed.memory.rollout import Array
 
 
 @register("algo", "ppo")
@@ -65,7 +64,7 @@ class PPOLearner(PolicyLearner):
         if self._corrects:
             memory.judge = self.judge
 
-    def judge(self, observations: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def judge(self, observations: Tensor, actions: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Values of observations and log-probabilities of actions, ``(K,) float32``, by the network as it is now."""
         batch = self._to_device({"observations": observations, "actions": actions})
         with gradients_off(self._execution), precision(self._execution, self.device):
@@ -84,17 +83,16 @@ class PPOLearner(PolicyLearner):
             "entropy_coef": self._entropy_coef(),
         }
 
-    def _normalized(self, advantages: Array) -> Array:
+    def _normalized(self, advantages: Tensor) -> Tensor:
         """By the mean and the deviation of the whole batch, also where it is shared by several learners."""
-        found, world = torch.as_tensor(advantages), self._world
+        world = self._world
         if world is None:
-            scaled = (found - found.mean()) / (found.std() + 1e-8)
-        else:
-            count, exact = len(found) * world.size, found.double()
-            total, squares = world.sum(torch.stack([exact.sum(), exact.square().sum()]))
-            deviation = ((squares - total**2 / count) / (count - 1)).clamp(min=0).sqrt()
-            scaled = ((exact - total / count) / (deviation + 1e-8)).float()
-        return scaled.numpy() if isinstance(advantages, np.ndarray) else scaled
+            return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        count, exact = len(advantages) * world.size, advantages.double()
+        total, squares = world.sum(torch.stack([exact.sum(), exact.square().sum()]))
+        deviation = ((squares - total**2 / count) / (count - 1)).clamp(min=0).sqrt()
+        scaled: Tensor = ((exact - total / count) / (deviation + 1e-8)).float()
+        return scaled
 
     def loss(
         self,

@@ -93,10 +93,11 @@ class TableLearner:
 
     def update(self, batch: Batch) -> None:
         """Learn from the transitions of ``batch``, one by one."""
-        states, next_states = batch.observations.argmax(axis=1), batch.next_observations.argmax(axis=1)
-        for i, state in enumerate(states):
-            value: Tensor = self._table[state, batch.actions[i]]
-            target = float(batch.rewards[i]) + float(batch.discounts[i]) * float(self._table[next_states[i]].max())
+        taken = batch.observations.argmax(dim=1), batch.actions, batch.rewards, batch.discounts
+        following = batch.next_observations.argmax(dim=1).tolist()
+        for i, (state, action, reward, discount) in enumerate(zip(*(each.tolist() for each in taken), strict=True)):
+            value: Tensor = self._table[state, action]
+            target = reward + discount * float(self._table[following[i]].max())
             error = target - float(value)
             value += self._step_size * error
             self._errors.append(error**2)

@@ -124,7 +124,7 @@ class PolicySampler(Sampler):
     """Draws from the policy alone: a replay keeps no values, so the critics are not asked and values are NaN."""
 
     def output(self, observations: Tensor) -> Tensor:
-        log_probs = torch.log_softmax(self._network(observations), dim=1)
+        log_probs = torch.log_softmax(self.network(observations), dim=1)
         return torch.column_stack([log_probs, torch.full_like(log_probs[:, 0], math.nan)])
 
 

@@ -149,6 +149,10 @@ class Plan:
     def on_cpu(self) -> bool:
         return machine.pick_device(self.reference.device).type == "cpu"
 
+    @property
+    def on_cuda(self) -> bool:
+        return machine.pick_device(self.reference.device).type == "cuda"
+
     def kinds(self, overrides: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
         """The kinds of what ``overrides`` change of the reference with those ``beside``."""
         run, reference = self.compose(*beside, *overrides)[0], self.compose(*beside)[0]
@@ -175,6 +179,8 @@ class Plan:
         """The choices that are not the reference's own, by what they choose."""
         threads = [f"execution.threads={count}" for count in _powers_of_two_below(machine.cores())]
         compiled = ["execution=compiled"] if self.full and shutil.which("c++") else []
+        if self.on_cuda:
+            compiled += ["execution=graph", "execution=graph execution.precision=bf16 execution.channels_last=true"]
         axes = {
             "wrappers": ["wrappers=native"] if self.is_atari else [],
             "execution": ["execution=lean", "execution.precision=bf16", "execution.channels_last=true", *compiled],
@@ -184,7 +190,9 @@ class Plan:
         named = changes.keys_of(self.overrides)
         own = {"threads": "execution.threads"}
         choices: dict[str, list[tuple[str, ...]]] = {
-            name: [(one,) for one in found] for name, found in axes.items() if own.get(name, name) not in named
+            name: [tuple(one.split()) for one in found]
+            for name, found in axes.items()
+            if own.get(name, name) not in named
         }
         if "parallelism" not in named:
             choices["parallelism"] = [("parallelism=overlap",), ("parallelism=process",)]

@@ -19,16 +19,20 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dqnspeed.actors import Collected
 from dqnspeed.algorithms import make_learner, make_memory, make_network, make_policy
+from dqnspeed.algorithms.footprint import memory_device
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, make_env, make_vector_env
 from dqnspeed.envs.wrappers import PillowResize
+from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.memory import Batch, Memory, Rows
 from dqnspeed.runs.parts import Acting, Learning, Plan, prepare_process
+from dqnspeed.runs.updates import make_updates
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals
+from dqnspeed.tracking.metrics import Timer
 from dqnspeed.trainer import Training
 
 WARM_UPDATES = 4  # of a training, before its first event
@@ -133,7 +137,7 @@ def resize(work: Work, counter: Counter) -> None:
 def write(work: Work, counter: Counter) -> None:
     """Writing into the replay, a step of all environments at a time."""
     run = work.run
-    with contextlib.closing(make_memory(run, work.spec)) as memory:
+    with contextlib.closing(make_memory(run, work.spec, device=memory_device(run, work.spec))) as memory:
         rows = _rows(work)
         for count in _forever():
             for _ in range(20):
@@ -143,10 +147,12 @@ def write(work: Work, counter: Counter) -> None:
 
 def sample(work: Work, counter: Counter) -> None:
     """Drawing batches from the replay."""
-    with contextlib.closing(make_memory(work.run, work.spec)) as memory:
+    with contextlib.closing(make_memory(work.run, work.spec, device=memory_device(work.run, work.spec))) as memory:
         size = _bytes(_filled(work, memory))
         for count in _forever():
-            memory.sample(work.size)
+            batch = memory.sample(work.size)
+            if batch.actions.device.type != "cpu":
+                batch.actions[0].item()  # waits for the device
             counter.event({BATCHES: count, BYTES: count * size})
 
 
@@ -167,21 +173,27 @@ def act(work: Work, counter: Counter) -> None:
 
 
 def update(work: Work, counter: Counter) -> None:
-    """Updates on one batch, again and again, and the arithmetic of their layers."""
+    """Updates, and the arithmetic of their layers: on a CPU on one batch, again and again, else on batches that are
+    drawn for them."""
     run = work.run
     set_threads(run)
+    set_precision(run.execution)
     device = machine.pick_device(run.device)
-    with contextlib.closing(make_memory(run, work.spec)) as memory:
+    with contextlib.closing(make_memory(run, work.spec, device=memory_device(run, work.spec))) as memory:
         batch = _filled(work, memory)
         flop, learner = _flop_of_update(work, batch), make_learner(run, work.spec, device)
         learner.begin(memory.recent_frames(run.model.background_frames))
         learner.warm_up(batch)
+        learner.attach(memory)
+        updates = make_updates(run, learner, memory, Timer(("sampling", "updating")))
         for count in _forever():
-            learner.update(batch)
-            if device.type != "cpu" and count % 16 == 0:
-                learner.stats()  # waits for the device
-            if device.type == "cpu" or count % 16 == 0:
+            if device.type == "cpu":
+                learner.update(batch)
                 counter.event({UPDATES: count, FLOP: count * flop})
+            else:
+                updates.do(16)
+                learner.stats()  # waits for the device
+                counter.event({UPDATES: 16 * count, FLOP: 16 * count * flop})
 
 
 def transfer(work: Work, counter: Counter) -> None:
@@ -203,7 +215,7 @@ def multiply(work: Work, counter: Counter) -> None:
     run = work.run
     set_threads(run)
     device = machine.pick_device(run.device)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32  # as convolutions multiply
+    set_precision(run.execution)
     side, dtype = MATRIX.get(device.type, 8192), torch.bfloat16 if run.execution.precision == "bf16" else torch.float32
     left, right = (torch.rand(side, side, dtype=dtype, device=device) for _ in range(2))
     for count in _forever():

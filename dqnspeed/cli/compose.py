@@ -25,6 +25,8 @@ from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.execution.threads import by_rule
+from dqnspeed.system import machine
 
 _HYDRA = threading.RLock()  # Hydra's state is that of the whole process
 
@@ -45,11 +47,19 @@ def own_hydra() -> Iterator[None]:
 
 
 def from_hydra(cfg: DictConfig) -> RunConfig:
-    """Turn a composed configuration into plain frozen dataclasses, checked.
+    """Turn a composed configuration into plain frozen dataclasses, checked; numbers that are left to a rule are written
+    into ``cfg`` too, so that a run is resumed with those it was begun with.
 
     Raises:
         ConfigError: an option is unknown, or a value missing, out of range, or at odds with another.
     """
+    _choose_by_rule(cfg)
+    run = _typed(cfg)
+    check(run)
+    return run
+
+
+def _typed(cfg: DictConfig) -> RunConfig:
     own = copy.copy(cfg)
     with open_dict(own):
         own.pop("hydra", None)
@@ -65,8 +75,15 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
             raise ConfigError(_refused(key, plain))
     run = OmegaConf.to_object(OmegaConf.merge(root, own))
     assert isinstance(run, RunConfig)
-    check(run)
     return run
+
+
+def _choose_by_rule(cfg: DictConfig) -> None:
+    """Replace ``num_envs=0`` and ``parallelism.num_actors=0`` by numbers, which others may be computed from."""
+    if 0 not in (OmegaConf.select(cfg, key) for key in ("num_envs", "parallelism.num_actors")):
+        return
+    ruled = by_rule(_typed(cfg), machine.cores())
+    cfg.num_envs, cfg.parallelism.num_actors = ruled.num_envs, ruled.parallelism.num_actors
 
 
 def _refused(key: str, plain: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, open_dict
 from dqnspeed import envs
 from dqnspeed.actors.base import Parallelism
 from dqnspeed.algorithms import algorithm_of, check_fits
-from dqnspeed.algorithms.footprint import check_footprint
+from dqnspeed.algorithms.footprint import check_footprint, memory_device
 from dqnspeed.cli import study
 from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
@@ -33,7 +33,7 @@ from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.precision import check_execution
+from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.execution.world import check_world, ranks_here, size_here
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
@@ -100,6 +100,7 @@ def check_run(run: RunConfig) -> EnvSpec:
     """
     typed(run.parallelism, Parallelism).check_here()
     check_execution(run)
+    check_learner(run)
     check_threads(run)
     check_world(run)
     with envs.Watchdog(run.parallelism.timeout_s, functools.partial(_report_silence, run)):
@@ -107,7 +108,7 @@ def check_run(run: RunConfig) -> EnvSpec:
         warnings = envs.probe(run.env, run.model.input_scale)
     algorithm_of(run).check_spec(run, spec)
     share = run if run.execution.world_size == 1 else share_of(run, 0)
-    check_fits(run, spec, share, ranks_here(run))
+    check_fits(run, spec, memory_device(share, spec), share, ranks_here(run))
     check_footprint(share, spec, ranks_here(run))
     check_video(run, spec)
     for warning in warnings:

@@ -105,7 +105,8 @@ def is_alone(launcher: Any) -> bool:
 
 
 def _composed(cfg: DictConfig, folder: Path, group: str | None) -> Job:
-    plain, run = resuming.plain_of(cfg), compose.from_hydra(cfg)
+    run = compose.from_hydra(cfg)
+    plain = resuming.plain_of(cfg)
     return job_of(run, envs.describe(run), folder, plain, group, list(HydraConfig.get().overrides.task))
 
 

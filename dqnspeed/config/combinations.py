@@ -26,6 +26,7 @@ def check(run: RunConfig) -> None:
             f"steps; use 2000, say."
         )
     _check_world(run)
+    _check_graph(run)
     if run.stop.on == "eval" and run.eval.every_steps is None:
         raise ConfigError("stop.on=eval: needs evaluations; set eval.every_steps.")
 
@@ -35,10 +36,9 @@ def _check_world(run: RunConfig) -> None:
     if size == 1:
         return
     if not run.algo.shares_batches:
-        able = [name for name, kind in GROUPS["algo"].options.items() if getattr(kind, "shares_batches", False)]
         raise ConfigError(
             f"execution.world_size={size}: algo={run.algo.name} learns in one process; several share a batch with "
-            f"algo={', '.join(sorted(able))}."
+            f"algo={_able('shares_batches')}."
         )
     if run.algo.batch_size % size:
         raise ConfigError(
@@ -54,8 +54,41 @@ def _check_world(run: RunConfig) -> None:
         raise ConfigError(f"execution.world_size={size}: parallelism.replace_lost=true is for one process that learns.")
 
 
+def _check_graph(run: RunConfig) -> None:
+    together = run.execution.updates_per_graph
+    if not run.execution.graph:
+        return
+    if not run.algo.captures:
+        raise ConfigError(
+            f"execution.graph=true: the batches of algo={run.algo.name} are chosen on the host; those of "
+            f"algo={_able('captures')} are drawn on the GPU."
+        )
+    if run.execution.world_size > 1:
+        raise ConfigError(f"execution.graph=true: is for one process that learns, not {run.execution.world_size}.")
+    if run.replay.device == "cpu":
+        raise ConfigError("execution.graph=true: draws batches on the GPU; use replay.device=auto, not cpu.")
+    due = run.algo.updates_together(run)
+    if together > 1 and due is None and run.replay_ratio is not None:
+        raise ConfigError(
+            f"execution.updates_per_graph={together}: with parallelism.replay_ratio={run.replay_ratio:g} updates are "
+            f"due one by one; use free, or 1."
+        )
+    due = None if due is None else round(due, 6)
+    if together > 1 and due is not None and (due < 1 or due % together):
+        raise ConfigError(
+            f"execution.updates_per_graph={together}: must divide {due:g}, the updates that are due at a time."
+        )
+
+
+def _able(flag: str) -> str:
+    """The algorithms of which ``flag`` is true, as text."""
+    return ", ".join(sorted(name for name, kind in GROUPS["algo"].options.items() if getattr(kind, flag, False)))
+
+
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, of a group that ``algo`` does not use."""
+    if run.execution.updates_per_graph > 1 and not run.execution.graph:
+        yield f"execution.updates_per_graph={run.execution.updates_per_graph}: does nothing without execution=graph."
     users: dict[str, list[str]] = {}
     for name, algorithm in GROUPS["algo"].options.items():
         assert issubclass(algorithm, AlgoConfig)
@@ -63,7 +96,7 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
             users.setdefault(group, []).append(name)
     for override in overrides:
         group = re.split(r"[.=]", override.lstrip("+~"))[0]
-        if group in users and group not in run.algo.uses:
+        if group in users and group not in run.algo.uses and not override.startswith("replay.device="):
             yield f"{override}: does nothing with algo={run.algo.name}; {group} is for algo={', '.join(users[group])}."
 
 

@@ -12,8 +12,6 @@ from typing import Any, ClassVar, Dict, List, TypeVar, Union  # noqa: UP035  Ome
 
 from dqnspeed.config.options import option
 
-CONCURRENT_MARGIN = 32  # oldest rows of a replay's lane that are not read while another process writes
-
 KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
 
 
@@ -43,6 +41,7 @@ class AlgoConfig(GroupOption):
     replays: ClassVar[bool] = False  # learns from a replay; else from experience in order, once
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
     shares_batches: ClassVar[bool] = False  # can learn in several processes, each with its share of a batch
+    captures: ClassVar[bool] = False  # batches are drawn on the device, so that drawing and update can be one graph
 
     name: str = option("the learning algorithm")
     gamma: float = option("discount of one agent step", ge=0, le=1)
@@ -58,6 +57,10 @@ class AlgoConfig(GroupOption):
         """Updates per agent step; ``None`` if that is left free."""
         samples = self.samples_per_step(run)
         return None if samples is None else samples / self.batch_size
+
+    def updates_together(self, run: RunConfig) -> float | None:
+        """Updates that are due at a time; ``None`` where it is not always the same number."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -97,13 +100,18 @@ class ParallelismConfig(GroupOption):
     shares_memory: ClassVar[bool] = False  # the other processes are on this machine and write into the memory
 
     name: str = option("where experience comes from")
-    num_actors: int = option("actor processes (process only)", ge=1, le=256)
+    num_actors: int = option("actor processes (process only), 0: by the cores there are", ge=0, le=256)
     transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
     replay_ratio: Union[int, float, str] | None = option(  # noqa: UP007
         "process only: 'free', or samples trained on per agent step, held on both sides"
     )
     env_threads: int = option("threads of wrappers=native (in each actor), 0: shared out with execution.threads", ge=0)
     replace_lost: bool = option("replace an actor that died, hangs or raised, instead of ending the run (process only)")
+    weights: str = option(
+        "how actors come to the learner's: shared (CUDA IPC on a GPU) or copied through the host; auto: copied "
+        "where a GPU cannot share (process only)",
+        choices=("auto", "shared", "copied"),
+    )
     timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
 
     @property
@@ -143,6 +151,10 @@ class OptimizerConfig(GroupOption):
 class ReplayConfig(GroupOption):
     name: str = option("how transitions are drawn")
     capacity: int = option("transitions kept, all environments together", ge=2)
+    device: str = option(
+        "where experience is kept and drawn, auto: with the learner, if its GPU has room",
+        choices=("auto", "cpu", "cuda"),
+    )
 
 
 @dataclass(frozen=True)
@@ -154,13 +166,15 @@ class ExplorationConfig(GroupOption):
 class ExecutionConfig:
     name: str = option("label of the way updates are executed")
     no_grad: bool = option("build no graph where no gradient is needed")
-    precision: str = option("arithmetic of the networks", choices=("fp32", "bf16"))
+    precision: str = option("arithmetic of the networks (tf32: on a GPU)", choices=("fp32", "tf32", "bf16"))
     channels_last: bool = option("NHWC memory layout of the convolutions")
     compile: bool = option("torch.compile of the update (needs a C++ compiler)")
     threads: int = option("torch threads of the learner, 0: the cores left over by the actors", ge=0)
     world_size: int = option("processes that learn together, on a GPU each", ge=1, le=256)
     lr_rule: str = option("what lr is multiplied by: nothing, world_size, its root", choices=("none", "linear", "sqrt"))
-    pin_memory: bool = option("page-locked, asynchronous copies to a CUDA device")
+    pin_memory: bool = option("page-locked, asynchronous copies of batches that are not drawn on the GPU")
+    graph: bool = option("drawing a batch and the update as one CUDA graph (CUDA only)")
+    updates_per_graph: int = option("updates in one launch of it, where as many are due", ge=1, le=1024)
 
 
 @dataclass(frozen=True)
@@ -229,7 +243,7 @@ class RunConfig:
     experiment: ExperimentConfig = option("rungs of the ladder and recipes, one file each")
     stop: StopConfig = option("no group: when a run ends")
     eval: EvalConfig = option("no group: games played apart from training")
-    num_envs: int = option("environments (in each actor, of each learner)", ge=1, le=4096)
+    num_envs: int = option("environments (in each actor, of each learner), 0: by the cores there are", ge=0, le=4096)
     seed: int = option("seed of everything random", ge=0, lt=2**32)
     device: str = option("where the learner runs", choices=("auto", "cpu", "cuda", "mps"))
 

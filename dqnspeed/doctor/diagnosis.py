@@ -12,14 +12,14 @@ import numpy as np
 
 from dqnspeed import envs
 from dqnspeed.algorithms import algorithm_of, check_fits
-from dqnspeed.algorithms.footprint import check_footprint
+from dqnspeed.algorithms.footprint import check_footprint, memory_device
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, watchdog, wrapper_order
 from dqnspeed.doctor.training import training
 from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.games import atari_game
-from dqnspeed.execution.precision import check_execution
+from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.memory.buffers import layout_bytes
 from dqnspeed.system import atomic, machine
@@ -33,6 +33,7 @@ def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[floa
         ConfigError: the environment cannot be made at all.
     """
     check_execution(run)
+    check_learner(run)
     check_threads(run)
     try:
         with watchdog(run, "spaces"):
@@ -102,7 +103,7 @@ def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     needed, free = layout_bytes(algorithm_of(run).layout(run, spec)), machine.available_memory()
     what = f"experience takes {needed / 1e9:.2f} GB of {free / 1e9:.1f} GB free"
     try:
-        check_fits(run, spec)
+        check_fits(run, spec, memory_device(run, spec))
     except ConfigError as error:
         yield Finding(WRONG, "memory", what, str(error))
         return

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,23 +26,23 @@ import torch
 from dqnspeed.cli.app import fail, run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
+from dqnspeed.doctor.gpu_page import FAILED, PASSED, SKIPPED, Result, render
 from dqnspeed.system import atomic, machine
 from dqnspeed.tracking.run_folder import DamagedError, read_metrics, read_summary
 
 ROOT = Path(__file__).resolve().parents[2]
 # Seconds that each part may take; what has not started by then is reported as not run.
-LIMITS = {"tests": 300, "train": 480, "resume": 170, "timings": 240}
-PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+LIMITS = {"tests": 300, "train": 300, "resume": 170, "timings": 210, "bench": 210}
 FIGURES = (
     "steps_per_second", "updates_per_second", "updates", "startup_s", "wall_time_s", "return_mean_100", "peak_rss_mib",
-    "peak_gpu_mib", "resumed_at", "busy",
+    "peak_gpu_mib", "resumed_at", "busy", "execution", "replay_device",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CheckConfig:
     part: str = option("what to try", choices=("all", *LIMITS), default="all")
-    seconds: float = option("length of each training", gt=0, default=60.0)
+    seconds: float = option("length of each training", gt=0, default=40.0)
     out: str = option("the report; parts that were tried earlier stay in it", default="docs/gpu.md")
     folder: str = option("where the runs and the results so far go", default="outputs/gpu")
     device: str = option("cpu tries the command itself", choices=("cuda", "cpu"), default="cuda")
@@ -53,16 +53,6 @@ COMMAND_LINE = CommandLine(
     "Test dqnspeed on the GPU of this machine, in at most 20 minutes, and write a report.",
     CheckConfig,
 )
-
-
-@dataclass(frozen=True)
-class Result:
-    """One line of the report."""
-
-    name: str
-    verdict: str
-    reason: str = ""  # why it failed or was skipped
-    figures: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Part:
@@ -103,7 +93,7 @@ class Part:
     def train(self, name: str, *overrides: str, resume: Path | None = None) -> Result:
         """Run a training from the command line and read its results."""
         if self.left() < 1:
-            return Result(name, FAILED, "not run: no time was left for it")
+            return Result(name, SKIPPED, "not run: no time was left for it")
         folder = resume or self.path(name)
         arguments = [f"resume={folder}"] if resume else [f"hydra.run.dir='{folder}'", "tracking=local"]
         code, end = self.call(name, "dqnspeed.train", *arguments, *overrides, "tracking.progress=off")
@@ -118,6 +108,8 @@ class Part:
             return Result(name, FAILED, f"left no results ({damage or 'no metrics'})")
         figures = {key: summary.get(key) for key in FIGURES}
         figures["time"] = {key: value for key, value in reports[-1].items() if key.startswith("time/")}
+        if "execution=graph" in overrides and not str(summary.get("execution")).startswith("graph"):
+            return Result(name, FAILED, f"ran {summary.get('execution')}", figures)
         if not summary["updates"]:
             return Result(name, FAILED, "learnt nothing in its time", figures)
         return Result(name, PASSED, figures=figures)
@@ -195,16 +187,36 @@ EXECUTIONS = {
     "channels_last": ("execution.channels_last=true",),
     "lean": ("execution=lean",),
     "compiled": ("execution=compiled",),
+    "graph": ("execution=graph",),
+    "graph, bf16, channels_last": ("execution=graph", "execution.precision=bf16", "execution.channels_last=true"),
+    "graph of 4 updates": (
+        "execution=graph",
+        "execution.updates_per_graph=4",
+        "num_envs=16",
+        "algo.steps_per_update=4",
+    ),
+    "eager, experience on the CPU": ("replay.device=cpu",),
     "unpinned copies": ("execution.pin_memory=false",),
 }
 
 
 def try_timings(part: Part) -> Iterator[Result]:
     """The same DQN, with batches large enough for a GPU, in every kind of execution."""
-    minutes = f"stop.max_minutes={min(12.0, part.options.seconds) / 60}"
+    minutes = f"stop.max_minutes={min(8.0, part.options.seconds) / 60}"
     same = ("algo.learning_starts=600", "algo.batch_size=256", f"device={part.options.device}", minutes)
     for name, overrides in EXECUTIONS.items():
         yield part.train(name, *same, *overrides)
+
+
+def try_bench(part: Part) -> Iterator[Result]:
+    """The pieces of a training, updates in every kind of execution among them, against what the GPU could do."""
+    out = part.path("bench")
+    code, end = part.call("bench", "dqnspeed.bench", "suite=micro", f"out={out}", f"device={part.options.device}")
+    found = out / "bench.md"
+    if not found.exists():
+        yield Result("suite=micro", FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
+        return
+    yield Result("suite=micro", PASSED if code == 0 else FAILED, "" if code == 0 else end, {"text": found.read_text()})
 
 
 PARTS: dict[str, Callable[[Part], Iterator[Result]]] = {
@@ -212,6 +224,7 @@ PARTS: dict[str, Callable[[Part], Iterator[Result]]] = {
     "train": try_train,
     "resume": try_resume,
     "timings": try_timings,
+    "bench": try_bench,
 }
 
 
@@ -238,7 +251,7 @@ def check(options: CheckConfig) -> dict[str, Any]:
             "results": [dataclasses.asdict(result) for result in found],
         }
         atomic.write_json(path, results)
-        atomic.write_text(out, render(results))
+        atomic.write_text(out, render(results, list(PARTS)))
     return results
 
 
@@ -248,48 +261,6 @@ def _earlier(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def render(results: Mapping[str, Any]) -> str:
-    """The report: a table for each part, and a line for what did not pass."""
-    lines = ["# On a GPU", "", "Written by `make gpu` (`python -m dqnspeed.doctor.gpu`).", ""]
-    for name in (name for name in PARTS if name in results):
-        part = results[name]
-        here, packages, found = part["machine"], part["versions"], part["results"]
-        counts = ", ".join(f"{sum(r['verdict'] == v for r in found)} {v}" for v in (PASSED, FAILED, SKIPPED))
-        shown = ", ".join(f"{key} {packages[key]}" for key in ("python", "torch", "cuda", "numpy") if packages.get(key))
-        lines += [
-            f"## {name.capitalize()}: {counts}", "",
-            f"{part['when'].replace('_', ' ')}, {part['seconds']} s; {here['gpu'] or 'no GPU'}, {here['cpu']}, "
-            f"{here['cores']} cores, {here['memory_gib']} GiB; {here['platform']}; {shown}; "
-            f"commit {part['commit'] or 'unknown'}.", "",
-        ]  # fmt: skip
-        trained = [r for r in found if "steps_per_second" in r["figures"]]
-        if trained:
-            lines += [
-                f"`python -m dqnspeed.train`, {part['length_s']:g} s or less each. Memory is the learner's process'; "
-                "`time/*` in seconds, as the last report of the run has it.",
-                "",
-                "| run | steps/s | updates/s | start-up, s | GPU, MiB | host, MiB | time/* |",
-                "|---|--:|--:|--:|--:|--:|---|",
-            ]
-        for r in trained:
-            numbers = [_shown(r["figures"][key]) for key in _COLUMNS]
-            spent = ", ".join(f"{k[5:]} {v:.1f}" for k, v in r["figures"]["time"].items())
-            lines.append(f"| {r['name']} | {' | '.join(numbers)} | {spent} |")
-        lines += [""] * bool(trained)
-        rest = [r for r in found if r not in trained or r["verdict"] != PASSED]
-        lines += [f"- {r['verdict']}: {r['name']}{': ' * bool(r['reason'])}{r['reason']}" for r in rest] + [""] * bool(
-            rest
-        )
-    return "\n".join(lines)
-
-
-_COLUMNS = ("steps_per_second", "updates_per_second", "startup_s", "peak_gpu_mib", "peak_rss_mib")
-
-
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.1f}"
 
 
 def _main() -> None:

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from dqnspeed.actors import ActorArguments, make_actors, memory_lock
+from dqnspeed.actors import ActorArguments, make_actors
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.algorithms.base import Learner
+from dqnspeed.algorithms.footprint import memory_device
 from dqnspeed.config.schema import AlgoConfig, RunConfig, typed
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, watchdog
 from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Memory
@@ -32,6 +34,7 @@ LARGE_ERROR = 20  # of a value, for rewards of size 1
 def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     """Collect some steps as the run would, do a few updates, and yield findings on them and on the run's duration."""
     set_threads(run)
+    set_precision(run.execution)
     # Unclipped gradients, and a small replay.
     tried = dataclasses.replace(
         run,
@@ -40,12 +43,12 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     )
     # The speed is measured with the final exploration; the batch is of the first, random actions.
     later = dataclasses.replace(tried, exploration=typed(run.exploration, Exploration).settled())
-    device, lock = machine.pick_device(run.device), memory_lock(run)
+    device = machine.pick_device(run.device)
     learner = make_learner(tried, spec, device)
-    with contextlib.closing(make_memory(later, spec, lock, device)) as memory:
-        steps_s = _collect(later, spec, learner, memory, lock)
-    with contextlib.closing(make_memory(tried, spec, lock, device)) as memory:
-        _collect(tried, spec, learner, memory, lock)
+    with contextlib.closing(make_memory(later, spec, memory_device(later, spec))) as memory:
+        steps_s = _collect(later, spec, learner, memory)
+    with contextlib.closing(make_memory(tried, spec, memory_device(tried, spec))) as memory:
+        _collect(tried, spec, learner, memory)
         try:
             batch = memory.sample(run.algo.batch_size)
         except LookupError:
@@ -63,18 +66,16 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
         yield _hours(run, steps_s, UPDATES / (time.perf_counter() - begin))
 
 
-def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object) -> float:
+def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory) -> float:
     """Agent steps per second of the configured actors, which store enough for a batch if there is time."""
     # Actors and workers in other processes have their own timeout.
     here = watchdog(run, "training") if not (run.parallelism.processes or run.parallelism.overlaps) else None
     with here or contextlib.nullcontext():
-        return _collected(run, spec, learner, memory, lock, here.beat if here else lambda: None)
+        return _collected(run, spec, learner, memory, here.beat if here else lambda: None)
 
 
-def _collected(
-    run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, lock: object, beat: Callable[[], None]
-) -> float:
-    actors = make_actors(ActorArguments(run, spec, learner.network, memory, lock, machine.pick_device(run.device)))
+def _collected(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, beat: Callable[[], None]) -> float:
+    actors = make_actors(ActorArguments(run, spec, learner.network, memory, machine.pick_device(run.device)))
     schedule = make_schedule(run, memory, LearningStart(0, 0))
     steps, speed = 0, 0.0
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import base_of, register
@@ -122,17 +122,44 @@ def optimizer_of(run: RunConfig) -> OptimizerConfig:
     return config if factor == 1 else replace(config, lr=config.lr * factor, lr_final=last)
 
 
-def lr_at(update: int, optimizer: OptimizerConfig, decay_updates: float) -> float:
+def make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Have an optimizer keep its learning rate and its count of steps on ``device``, for a graph that is captured.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    for group in optimizer.param_groups:
+        if "capturable" not in group:
+            raise ConfigError(
+                f"execution.graph=true: {type(optimizer).__name__} has no capturable form; use optimizer=adam."
+            )
+        group["capturable"] = True
+        group["lr"] = torch.tensor(group["lr"], device=device)
+
+
+def set_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
+    """Set the learning rate of the next step; that of a capturable optimizer is written where a graph reads it."""
+    for group in optimizer.param_groups:
+        if not isinstance(group["lr"], Tensor):
+            group["lr"] = lr
+        elif isinstance(lr, Tensor):
+            group["lr"].copy_(lr.view(()))
+        else:
+            group["lr"].fill_(lr)
+
+
+def lr_at(update: int | Tensor, optimizer: OptimizerConfig, decay_updates: float) -> float | Tensor:
     """Learning rate of the ``update``-th update: linear from ``lr`` to ``lr_final``, then constant."""
     if optimizer.lr_final is None:
         return optimizer.lr
     return annealed(update, optimizer.lr, optimizer.lr_final, decay_updates)
 
 
-def annealed(update: int, first: float, last: float, decay_updates: float) -> float:
-    """Linear from ``first`` to ``last`` over ``decay_updates``, then constant."""
-    progress = min(1.0, update / decay_updates)
-    return first + progress * (last - first)
+def annealed(update: int | Tensor, first: float, last: float, decay_updates: float) -> float | Tensor:
+    """Linear from ``first`` to ``last`` over ``decay_updates``, then constant; in float64 also where it is a tensor."""
+    if isinstance(update, Tensor):
+        return first + (update.double() / decay_updates).clamp(max=1.0) * (last - first)
+    return first + min(1.0, update / decay_updates) * (last - first)
 
 
 def _shown(value: float | None) -> str:

@@ -24,6 +24,29 @@ def check_execution(run: RunConfig) -> None:
         )
 
 
+def check_learner(run: RunConfig) -> None:
+    """Raise :class:`ConfigError` for a way to learn that needs a GPU, where the learner has none."""
+    on = machine.pick_device(run.device)
+    if run.execution.graph and on.type != "cuda":
+        raise ConfigError(
+            f"execution.graph=true: needs a CUDA device, and device={run.device} is {on} "
+            f"here; use execution.graph=false."
+        )
+    if run.execution.precision == "tf32" and on.type != "cuda":
+        raise ConfigError("execution.precision=tf32: is arithmetic of a CUDA device; use fp32 or bf16.")
+    if run.replay.device == "cuda" and on.type != "cuda":
+        raise ConfigError(
+            f"replay.device=cuda: device={run.device} is {on} here, and experience is "
+            f"kept on the learner's device or on the CPU; use auto."
+        )
+
+
+def set_precision(execution: ExecutionConfig) -> None:
+    """Let a GPU multiply float32 in TF32, or not; torch alone would for convolutions, and would not for matrices."""
+    tf32 = execution.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+
+
 def gradients_off(execution: ExecutionConfig) -> AbstractContextManager[object]:
     """``torch.no_grad()``, or nothing with ``execution.no_grad=false``."""
     return torch.no_grad() if execution.no_grad else contextlib.nullcontext()

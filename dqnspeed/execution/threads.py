@@ -32,27 +32,64 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
     """The threads of ``wrappers=native`` and of the learner, so that no core has two threads at a time.
 
     With ``serial`` the two take turns, and each may use all cores. Else stepping (actor processes, worker processes or
-    ALE's threads) gets up to half of the cores, and the learner the rest. Numbers set by the user are kept; with more
-    processes than cores each has one thread. Of several learners each gets its share of the cores.
+    ALE's threads) gets up to half of the cores, and the learner the rest; on a GPU the learner needs one. Numbers set
+    by the user are kept; with more processes than cores each has one thread. Of several learners each gets its share
+    of the cores.
     """
     parallelism, native = run.parallelism, run.wrappers.backend == "native"
-    cores = max(1, cores // ranks_here(run))
+    cores, threads = max(1, cores // ranks_here(run)), _learner_threads(run)
     if not (parallelism.processes or parallelism.overlaps):
         env = parallelism.env_threads or min(run.num_envs, cores)
-        learner = run.execution.threads or cores
+        learner = threads or cores
         return Share(env, learner, max(env if native else 1, learner))
     if parallelism.elsewhere:
-        env, learner = parallelism.env_threads or 1, run.execution.threads or cores
+        env, learner = parallelism.env_threads or 1, threads or cores
         return Share(env, learner, learner)
     processes = parallelism.num_actors
     halves = 2 if run.takes_turns else 1
     envs = run.num_envs // halves
-    theirs = max(1, cores - run.execution.threads) if run.execution.threads else cores // 2
-    env = parallelism.env_threads or max(1, min(envs, theirs // processes))
+    env = parallelism.env_threads or max(1, min(envs, _stepping_cores(run, cores) // processes))
     # Without ALE's threads, environments step in turn in an actor process, and in one process each with overlap.
     stepping = processes * (env if native else 1 if parallelism.processes else envs)
-    learner = run.execution.threads or max(1, cores - stepping)
+    learner = threads or max(1, cores - stepping)
     return Share(env, learner, max(stepping + learner, halves * stepping))
+
+
+def by_rule(run: RunConfig, cores: int) -> RunConfig:
+    """``run`` with a number for ``num_envs`` and ``parallelism.num_actors`` where they are 0.
+
+    There is an actor process for each core that is not the learner's. Each core that steps has four games with
+    ``wrappers=native``, so that there is one that can step while others are acted on, and else one.
+    """
+    parallelism, native = run.parallelism, run.wrappers.backend == "native"
+    if parallelism.processes and not parallelism.shares_memory:
+        key = "num_envs" if parallelism.num_actors else "parallelism.num_actors"
+        raise ConfigError(
+            f"{key}=0: counts the cores of this machine; give a number with parallelism={parallelism.name}."
+        )
+    cores = max(1, cores // max(1, ranks_here(run)))  # what is out of range is refused later
+    actors, envs = parallelism.num_actors, run.num_envs
+    stepping = _stepping_cores(run, cores) if parallelism.processes or parallelism.overlaps else cores
+    if not actors:
+        actors = stepping if parallelism.processes else 1
+        run = replace(run, parallelism=replace(parallelism, num_actors=min(256, actors)))
+    if not envs:
+        each = max(1, stepping // actors) if parallelism.processes else stepping
+        envs = 4 * each if native else 1 if parallelism.processes else each
+        run = replace(run, num_envs=envs + (envs % 2 if run.takes_turns else 0))
+    return run
+
+
+def _learner_threads(run: RunConfig) -> int:
+    """Cores that the learner is known to need; 0: as many as are left."""
+    on_cpu = machine.pick_device(run.device).type == "cpu"  # elsewhere it only launches
+    return run.execution.threads or (0 if on_cpu else 1)
+
+
+def _stepping_cores(run: RunConfig, cores: int) -> int:
+    """Those for environments that step while the learner works."""
+    learner = _learner_threads(run)
+    return max(1, cores - learner if learner else cores // 2)
 
 
 class LearnerThreads:
@@ -64,12 +101,9 @@ class LearnerThreads:
     """
 
     def __init__(self, run: RunConfig, device: torch.device):
-        on_cpu = device.type == "cpu"  # elsewhere the learner only launches
-        self._share = (
-            share_of_cores(run, machine.cores()) if on_cpu else share_of_cores(_with_threads(run, 1), machine.cores())
-        )
+        self._share = share_of_cores(run, machine.cores())
         # A number set by the user is kept; compiled loops are compiled for a number of threads.
-        self._adapts = on_cpu and run.execution.threads == 0 and not run.execution.compile
+        self._adapts = device.type == "cpu" and run.execution.threads == 0 and not run.execution.compile
         self._total = len(machine.allowed_cores())
         self._begin()
 
@@ -126,10 +160,6 @@ def threads_beside(others: float, total: int, share: Share, now: int) -> int:
     if threads > now:
         threads = max(now, math.floor(left + 0.25))
     return max(1, min(share.learner_threads, threads))
-
-
-def _with_threads(run: RunConfig, threads: int) -> RunConfig:
-    return replace(run, execution=replace(run.execution, threads=threads))
 
 
 def busy(asked: int, cores: int, others: float, total: int) -> str | None:

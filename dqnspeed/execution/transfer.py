@@ -9,45 +9,78 @@ import numpy as np
 import torch
 from torch import Tensor
 
+ALIGNMENT = 64  # of what is packed, in bytes
+
 
 class ToDevice:
     """Moves arrays to the learner's device.
 
-    On a CPU a tensor shares the array's memory. On CUDA the copy goes through page-locked buffers and is
-    asynchronous; of two sets of buffers, one is refilled only after its last copy has finished.
+    On a CPU a tensor shares the array's memory. On CUDA all arrays of a call are packed into one page-locked buffer
+    and cross in one asynchronous copy; of two buffers, one is filled again only after its last copy has finished.
+
+    Args:
+        beside: copy on a stream of its own, beside what the device computes; what is launched next waits for it.
     """
 
-    def __init__(self, device: torch.device, pin_memory: bool):
+    def __init__(self, device: torch.device, pin_memory: bool, beside: bool = False):
         self._device = device
         self._pinned = pin_memory and device.type == "cuda"
-        self._buffers: list[dict[str, Tensor]] = [{}, {}]
+        self._stream = torch.cuda.Stream(device) if beside and device.type == "cuda" else None
+        self._buffers: list[Tensor | None] = [None, None]
         self._copied: list[torch.cuda.Event | None] = [None, None]
         self._turn = 0
 
     def __call__(self, arrays: Mapping[str, np.ndarray | Tensor]) -> dict[str, Tensor]:
-        """The arrays as tensors on the device; tensors are returned as they are."""
-        there = {name: array for name, array in arrays.items() if isinstance(array, Tensor)}
-        here = {name: torch.from_numpy(array) for name, array in arrays.items() if isinstance(array, np.ndarray)}
-        return there | self._moved(here)
+        """The arrays as tensors on the device; tensors that are there already are returned as they are."""
+        tensors = {name: a if isinstance(a, Tensor) else torch.from_numpy(a) for name, a in arrays.items()}
+        here = {name: tensor for name, tensor in tensors.items() if tensor.device.type != self._device.type}
+        return tensors | (self._moved(here) if here else {})
 
     def _moved(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        if self._device.type == "cpu":
-            return tensors
         if not self._pinned:
             return {name: tensor.to(self._device) for name, tensor in tensors.items()}
         self._turn ^= 1
-        done = self._copied[self._turn]
+        done, buffer, size = self._copied[self._turn], self._buffers[self._turn], packed_size(tensors)
         if done is not None:
             done.synchronize()
-        buffers, moved = self._buffers[self._turn], {}
-        for name, tensor in tensors.items():
-            if name not in buffers or buffers[name].shape != tensor.shape:
-                buffers[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-            moved[name] = buffers[name].copy_(tensor).to(self._device, non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
-        self._copied[self._turn] = event
-        return moved
+        if buffer is None or len(buffer) < size:
+            buffer = self._buffers[self._turn] = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        pack(tensors, buffer)
+        computing = torch.cuda.current_stream(self._device)
+        stream = self._stream or computing
+        with torch.cuda.stream(stream):
+            moved = buffer[:size].to(self._device, non_blocking=True)
+            event = self._copied[self._turn] = torch.cuda.Event()
+            event.record(stream)
+        if stream is not computing:
+            computing.wait_event(event)
+            moved.record_stream(computing)
+        return unpack(tensors, moved)
+
+
+def packed_size(tensors: Mapping[str, Tensor]) -> int:
+    """Bytes of a buffer for all of them."""
+    return sum(_aligned(tensor) for tensor in tensors.values())
+
+
+def pack(tensors: Mapping[str, Tensor], buffer: Tensor) -> None:
+    """Copy all of them into ``buffer``, ``(bytes,) uint8``, one after another."""
+    for name, part in unpack(tensors, buffer).items():
+        part.copy_(tensors[name])
+
+
+def unpack(like: Mapping[str, Tensor], buffer: Tensor) -> dict[str, Tensor]:
+    """What :func:`pack` put into ``buffer``, as views of it with the shapes and dtypes of ``like``."""
+    parts, begin = {}, 0
+    for name, tensor in like.items():
+        part = buffer[begin : begin + tensor.numel() * tensor.element_size()]
+        parts[name] = part.view(tensor.dtype).view(tensor.shape)
+        begin += _aligned(tensor)
+    return parts
+
+
+def _aligned(tensor: Tensor) -> int:
+    return -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
 
 
 class DeviceTimer:
@@ -63,7 +96,7 @@ class DeviceTimer:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        if self._device.type != "cuda":
+        if self._device.type != "cuda" or torch.cuda.is_current_stream_capturing():
             yield
             return
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

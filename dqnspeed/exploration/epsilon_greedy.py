@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from dqnspeed.config.schema import ExecutionConfig
+from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
 from dqnspeed.networks.base import Network
 
@@ -45,6 +48,19 @@ class EpsilonGreedy(NetworkPolicy):
         actions[greedy] = q.argmax(axis=1)[greedy[seen]]
         return actions, {} if versions is None else {"values": q.max(axis=1), "versions": versions}
 
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("values",) if self._values else ()
+
+    def choose(
+        self, observations: Tensor, epsilon: Tensor, random: CounterGenerator
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        best = self.output(observations).max(dim=1)
+        count = len(observations)
+        drawn = random.below(self._num_actions, count)
+        actions = torch.where(random.uniform(count) < epsilon, drawn, best.indices)
+        return actions, {"values": best.values}
+
     def output(self, observations: Tensor) -> Tensor:
-        q: Tensor = self._network(observations)
+        q: Tensor = self.network(observations)
         return q

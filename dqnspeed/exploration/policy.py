@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dqnspeed.config.schema import ExecutionConfig
+from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.networks.base import Network
@@ -37,10 +38,15 @@ class NetworkPolicy:
     """What the policies share: a network (the learner's own) and random numbers.
 
     A call waits for the device once, for the one copy that brings down all that was computed.
+
+    Attributes:
+        columns: what :meth:`choose` knows beside the actions, by the names of ``memory.rings.ACTING``.
     """
 
+    columns: tuple[str, ...] = ()
+
     def __init__(self, network: Network, execution: ExecutionConfig, device: torch.device, rng: np.random.Generator):
-        self._network, self._execution, self._device, self._rng = network, execution, device, rng
+        self.network, self.execution, self._device, self._rng = network, execution, device, rng
         self._to_device = ToDevice(device, execution.pin_memory)
 
     def state_dict(self) -> dict[str, Any]:
@@ -54,9 +60,15 @@ class NetworkPolicy:
         with seeding.preserved():  # noise on weights is drawn
             self._compute(observations)
 
+    def choose(
+        self, observations: Tensor, epsilon: Tensor, random: CounterGenerator
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Actions ``(N,)`` and ``columns``, by operations on the device alone; ``epsilon`` of each, ``(N,)``."""
+        raise NotImplementedError
+
     def _compute(self, observations: np.ndarray) -> np.ndarray:
         """What the network says of ``observations``, ``(N, ...) float32``."""
-        with gradients_off(self._execution), precision(self._execution, self._device):
+        with gradients_off(self.execution), precision(self.execution, self._device):
             output = self.output(**self._to_device({"observations": observations}))
         return output.detach().cpu().numpy()
 
@@ -64,4 +76,4 @@ class NetworkPolicy:
         raise NotImplementedError
 
     def _versions(self, count: int) -> np.ndarray:
-        return np.full(count, int(self._network.version))
+        return np.full(count, int(self.network.version))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ReplayConfig
@@ -18,6 +19,7 @@ class Memory(Protocol):
     """The interface that the training loop, actors and videos use."""
 
     buffers: LocalBuffers | SharedBuffers
+    device: torch.device  # where experience is held
 
     def discard_pending(self) -> None:
         """Drop what an on-policy learner must not learn from, as it came before learning started."""
@@ -47,6 +49,9 @@ class Memory(Protocol):
         """Close the open episodes of these lanes, which will not be continued; gives the lanes and rows of transitions
         that are none any more."""
 
+    def writer_gone(self, lane: int) -> None:
+        """Called when the process that wrote ``lane`` and others is dead."""
+
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
@@ -54,6 +59,26 @@ class Memory(Protocol):
         """Called in place of :meth:`load_state_dict` where what was stored is lost: the learner made ``updates``."""
 
     def close(self) -> None: ...
+
+
+class DeviceMemory(Memory, Protocol):
+    """A memory whose batches are drawn by operations on the device alone, which can be captured as a graph."""
+
+    def prepare(self, batch_size: int) -> int:
+        """Have all on the device that batches are drawn from; returns how many may be drawn now.
+
+        Raises:
+            LookupError: none yet.
+        """
+
+    def draw_batch(self, batch_size: int) -> Any:
+        """The next batch."""
+
+    def drawn(self, count: int) -> None:
+        """Count batches that were drawn."""
+
+    def recount(self) -> None:
+        """Bring the count on the device up to date, after batches that were drawn and not counted."""
 
 
 class OrderedMemory(Memory, Protocol):
@@ -71,21 +96,20 @@ class OrderedMemory(Memory, Protocol):
 
 @dataclass(frozen=True)
 class ReplayArguments:
-    """What every replay is made with, under the names of :class:`~dqnspeed.memory.uniform.UniformReplay`.
+    """What every replay is made with.
 
     Args:
         buffers: of :func:`~dqnspeed.memory.rings.ring_layout`.
         n_step: rewards summed in a transition; ``gamma``: their discount.
-        concurrent: other processes write into the buffers; ``lock`` guards their cursors then.
+        device: where transitions are held and drawn, as tensors; ``None``: on the host, as NumPy's arrays.
     """
 
     buffers: LocalBuffers | SharedBuffers
     stack: int
     n_step: int
     gamma: float
-    seed: int
-    concurrent: bool = False
-    lock: Any = None
+    seed: int = 0
+    device: torch.device | None = None
 
 
 @base_of("replay")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing import shared_memory
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ def check_memory(layout: Layout, option: str, asked_for: int, unit: str, shared:
 class LocalBuffers:
     """Arrays of this process; the system allocates a page when it is first written."""
 
+    locks: Sequence[Any] = ()
+
     def __init__(self, layout: Layout):
         self.arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
 
@@ -62,9 +65,14 @@ class SharedBuffers:
 
     The creator calls :meth:`unlink` once all are attached; then the system frees the block when its last process
     ends, even if it is killed.
+
+    Attributes:
+        locks: one for each of ``writers`` processes, which write equally many lanes each, one after another.
     """
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: Layout, writers: int = 1):
+        context = multiprocessing.get_context("spawn")
+        self.locks: Sequence[Any] = [context.Lock() for _ in range(writers)]
         self._layout = dict(layout)
         self._block = shared_memory.SharedMemory(create=True, size=layout_bytes(layout))
         self._linked = True
@@ -86,10 +94,10 @@ class SharedBuffers:
             block._mmap = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"layout": self._layout, "name": self._block.name}
+        return {"layout": self._layout, "name": self._block.name, "locks": self.locks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._layout = state["layout"]
+        self._layout, self.locks = state["layout"], state["locks"]
         self._block = shared_memory.SharedMemory(name=state["name"])
         self._linked = False
         self.arrays = _views(self._block, self._layout)

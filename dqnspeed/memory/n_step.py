@@ -4,40 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from dqnspeed.execution.arrays import Array
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
-from dqnspeed.memory.rings import Rings
+from dqnspeed.memory.gather import place, stack_places, sum_rewards
+from dqnspeed.memory.held import ON_HOST, HeldRings
+
+TRANSITION = ("actions", "rewards", "terminated", "truncated", "age")  # columns, beside the frames
 
 
 @dataclass(slots=True)
 class Batch:
-    """B transitions. ``discounts`` is gamma**m, or 0 where the episode terminated within the m steps."""
+    """B transitions, as tensors. ``discounts`` is gamma**m, or 0 where the episode terminated within the m steps."""
 
-    observations: np.ndarray  # (B, stack * C, ...) of the frames' dtype
-    actions: np.ndarray  # (B,) int64
-    rewards: np.ndarray  # (B,) float32, discounted sum of up to n_step rewards
-    next_observations: np.ndarray  # (B, stack * C, ...)
-    discounts: np.ndarray  # (B,) float32
-    versions: np.ndarray | None = None  # (B,) int64, updates done to the weights that acted; None in a replay
-    weights: np.ndarray | None = None  # (B,) float32, of each transition in the loss; None: all 1
-    reprioritize: Callable[[np.ndarray], None] | None = None  # takes the absolute TD errors or losses (B,) float32
+    observations: Tensor  # (B, stack * C, ...) of the frames' dtype
+    actions: Tensor  # (B,) int64
+    rewards: Tensor  # (B,) float32, discounted sum of up to n_step rewards
+    next_observations: Tensor  # (B, stack * C, ...)
+    discounts: Tensor  # (B,) float32
+    versions: Tensor | None = None  # (B,) int64, updates done to the weights that acted; None in a replay
+    weights: Tensor | None = None  # (B,) float32, of each transition in the loss; None: all 1
+    reprioritize: Callable[[Tensor], None] | None = None  # takes the absolute TD errors or losses (B,) float32
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays for a loss, by name; ``weights`` only if there are any."""
+    def arrays(self) -> dict[str, Tensor]:
+        """The tensors for a loss, by name; ``weights`` only if there are any."""
         names = ["observations", "actions", "rewards", "next_observations", "discounts"]
         if self.weights is not None:
             names.append("weights")
         return {name: getattr(self, name) for name in names}
 
 
-class NStepRings(Rings):
+class NStepRings(HeldRings):
     """Rings whose rows are read as n-step transitions, which stop at an episode's end.
 
     Args:
         n_step: number of rewards summed; ``gamma``: their discount.
+        draws: rows are chosen where all that makes a transition is held; else on the host.
     """
 
     def __init__(
@@ -46,35 +52,36 @@ class NStepRings(Rings):
         stack: int,
         n_step: int,
         gamma: float,
-        concurrent: bool = False,
-        lock: Any = None,
+        device: torch.device | None = None,
+        draws: bool = False,
     ):
-        super().__init__(buffers, stack, concurrent, lock)
+        held = ("frames", *TRANSITION) if draws else ("frames",)
+        super().__init__(buffers, stack, device, held, apart=draws and isinstance(buffers, SharedBuffers))
         self.n_step = n_step
-        self._gammas = (gamma ** np.arange(n_step + 1)).astype(np.float32)
+        self._reads = self.arrays if draws else ON_HOST  # where what is small is read
+        small = self._held if draws else self._flat
+        self._small = {name: column for name, column in small.items() if name != "frames"}
+        self._gammas = self._reads.own((gamma ** np.arange(n_step + 1)).astype(np.float32))
 
     def blank(self, batch_size: int) -> Batch:
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
-        nowhere = np.zeros(batch_size, np.int64)
-        return self._gather(nowhere, nowhere)[0]
+        nowhere = 0 * self._reads.arange(batch_size)
+        return self._gather(nowhere, nowhere)
 
-    def _gather(self, lane: np.ndarray, row: np.ndarray) -> tuple[Batch, np.ndarray]:
-        """The batch that starts at ``row`` and the oldest row it needed, ``(B,)``."""
-        flat = self._flat
-        start = self._index(lane, row)
-        rewards = flat["rewards"][start].copy()
-        terminated = flat["terminated"][start]
-        running = ~(terminated | flat["truncated"][start])
-        steps = np.ones(len(row), np.int64)
-        for k in range(1, self.n_step):
-            at = self._index(lane, row + k)
-            rewards += running * self._gammas[k] * flat["rewards"][at]
-            terminated = terminated | (running & flat["terminated"][at])
-            steps += running
-            running = running & ~(flat["terminated"][at] | flat["truncated"][at])
-        observations, oldest = self._stacks(lane, row)
-        next_observations, _ = self._stacks(lane, row + steps)
-        discounts = self._gammas[steps] * ~terminated
-        actions = flat["actions"][start].astype(np.int64)
-        versions = flat["versions"][start] if "versions" in flat else None
-        return Batch(observations, actions, rewards, next_observations, discounts, versions), oldest
+    def close(self) -> None:
+        self._small = {}
+        super().close()
+
+    def _gather(self, lane: Array, row: Array) -> Batch:
+        """The batch that starts at the rows ``row`` ``(B,) int64`` of lanes ``(B,) int64``."""
+        reads, xp, small, start = self._reads, self._reads.xp, self._small, place(lane, row, self._rows)
+        rewards, discounts, following = sum_rewards(reads, small, lane, row, self._rows, self._gammas)
+        both = xp.concatenate([lane, lane]), xp.concatenate([row, following])
+        places = stack_places(reads, small["age"], *both, self.stack, self._rows)
+        stacks = self._stacks_at(places if reads is self.arrays else self._sent({"places": places})["places"])
+        actions = xp.asarray(reads.take(small["actions"], start), dtype=xp.int64)
+        versions = reads.tensor(reads.take(small["versions"], start)) if "versions" in small else None
+        return Batch(
+            stacks[: len(row)], reads.tensor(actions), reads.tensor(rewards), stacks[len(row) :],
+            reads.tensor(discounts), versions,
+        )  # fmt: skip

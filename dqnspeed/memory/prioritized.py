@@ -8,24 +8,25 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
+from dqnspeed.execution.arrays import Array, host
 from dqnspeed.memory.base import Memory, Replay, ReplayArguments
-from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.n_step import Batch
+from dqnspeed.memory.rings import each
 from dqnspeed.memory.sum_tree import SumTree
-from dqnspeed.memory.uniform import UniformReplay
+from dqnspeed.memory.uniform import NStepReplay
 
 
-class PrioritizedReplay(UniformReplay):
+class PrioritizedReplay(NStepReplay):
     """Rings sampled in proportion to priorities (section 3.3, proportional variant).
 
     A transition ``i`` is drawn with probability P(i) = p_i**alpha / sum_k p_k**alpha, where p_i is its error and
     ``priority_eps``, or for a new transition the largest priority there ever was. Its weight is (N P(i))**-beta over
     the largest of its batch.
-
-    The tree of priorities is the learner's own, also where other processes write: each draw looks how far they got.
 
     Args:
         alpha: how much priorities count, 0: not at all.
@@ -36,13 +37,7 @@ class PrioritizedReplay(UniformReplay):
 
     def __init__(
         self,
-        buffers: LocalBuffers | SharedBuffers,
-        stack: int,
-        n_step: int,
-        gamma: float,
-        seed: int = 0,
-        concurrent: bool = False,
-        lock: Any = None,
+        arguments: ReplayArguments,
         *,
         alpha: float,
         beta: float,
@@ -50,122 +45,113 @@ class PrioritizedReplay(UniformReplay):
         beta_updates: int,
         priority_eps: float,
     ):
-        super().__init__(buffers, stack, n_step, gamma, seed, concurrent, lock)
+        super().__init__(arguments)
         self._alpha, self._priority_eps = alpha, priority_eps
         self._beta, self._beta_final, self._beta_updates = beta, beta_final, beta_updates
         lanes = len(self._written)
-        self._tree = SumTree(lanes * self._rows)
-        self._priorities = self._tree.values.reshape(lanes, self._rows)  # p**alpha, 0: not to be drawn
-        self._begin = np.zeros(lanes, np.int64)  # rows of each lane before these are not to be drawn any more,
-        self._end = np.zeros(lanes, np.int64)  # and those from these on were not looked at
-        self._max_priority = 1.0
-        self._batches = 0
+        self._tree = SumTree(lanes * self._rows, self.arrays)  # of p**alpha, 0: not to be drawn
+        self._max_priority = self.arrays.own(np.ones(1))
+        self._batches = self.arrays.own(np.zeros(1, np.int64))
+        self._drawable = False
 
     @property
-    def beta(self) -> float:
-        """The exponent of the weights of the next batch."""
-        progress = min(1.0, self._batches / self._beta_updates)
+    def beta(self) -> Array:
+        """``(1,) float64``, the exponent of the weights of the next batch."""
+        xp = self.arrays.xp
+        progress = xp.clip(xp.asarray(self._batches, dtype=xp.float64) / self._beta_updates, None, 1.0)
         return self._beta + progress * (self._beta_final - self._beta)
 
     def blank(self, batch_size: int) -> Batch:
         batch = super().blank(batch_size)
-        batch.weights = np.ones(batch_size, np.float32)
+        batch.weights = torch.ones(batch_size, device=self.device)
         return batch
 
-    def sample(self, batch_size: int) -> Batch:
-        """Draw ``batch_size`` transitions with replacement, one from each of as many equal shares of the priorities.
-
-        Raises:
-            LookupError: nothing can be drawn yet.
-        """
-        while True:
-            self._look()
-            index = self._find(batch_size)
-            lane, row = self._rows_at(index)
-            batch, oldest = self._gather(lane, row)
-            if not self._margin or (oldest > self.cursors()[lane] - self._rows).all():
-                break
-        chances = self._tree.values[index]
-        batch.weights = ((chances / chances.min()) ** -self.beta).astype(np.float32)
-        batch.reprioritize = partial(self._reprioritize, index, lane, row)
+    def draw_batch(self, batch_size: int) -> Batch:
+        """One transition from each of as many equal shares of the priorities."""
+        index = self._find(batch_size)
+        batch = self._gather(index // self._rows, index % self._rows)
+        xp, chances = self.arrays.xp, self.arrays.take(self._tree.values, index)
+        weights = xp.asarray((chances / chances.min()) ** -self.beta, dtype=xp.float32)
+        batch.weights = self.arrays.tensor(weights)
+        batch.reprioritize = partial(self._reprioritize, index, int(self._received.sum()))
         self._batches += 1
         return batch
 
+    def check_drawable(self) -> None:
+        if not self._drawable:
+            self._drawable = bool(self._tree.total > 0)
+            if not self._drawable:
+                raise LookupError("the replay holds no complete transition yet")
+
     def state_dict(self) -> dict[str, Any]:
         """What is stored, how it is prioritized, and the state of the draw."""
-        self._look()
         state = super().state_dict()
         held = min(int(self._written.max(initial=0)), self._rows)
         return {
             **state,
-            "priorities": self._priorities[:, :held],
+            "priorities": host(self._tree.values).reshape(-1, self._rows)[:, :held],
             "begin": self._begin.copy(),
             "end": self._end.copy(),
-            "max_priority": self._max_priority,
-            "batches": self._batches,
+            "max_priority": float(self._max_priority[0]),
+            "batches": int(self._batches[0]),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._max_priority, self._batches = state["max_priority"], state["batches"]
-        self._end[:] = state["end"]
-        self._begin[:] = np.maximum(state["begin"], self._oldest_whole(self._written))
-        lane, row = _each(self._begin, self._end)
-        priorities = np.zeros_like(self._tree.values)
+        self._max_priority[:], self._batches[:] = state["max_priority"], state["batches"]
+        self._begin[:], self._end[:] = state["begin"], state["end"]
+        self._move_on()
+        lane, row = each(self._begin, self._end)
+        priorities = np.zeros(len(self._tree.values))
         priorities[self._index(lane, row)] = state["priorities"][lane, row % state["rows"]]
-        self._tree.update(np.arange(len(priorities)), priorities)
+        self._tree.update(self.arrays.arange(len(priorities)), self.arrays.own(priorities))
 
     def resume_empty(self, updates: int) -> None:
-        self._batches = updates
+        self._batches[:] = updates
 
-    def _find(self, count: int) -> np.ndarray:
+    def _find(self, count: int) -> Array:
         """Where ``count`` transitions stand, drawn in proportion to their priorities."""
-        total = self._tree.total
-        if not total:
-            raise LookupError("the replay holds no complete transition yet")
-        while True:
-            index = self._tree.find((np.arange(count) + self._rng.random(count)) * (total / count))
-            if self._tree.values[index].all():
-                return index
+        shares = self.arrays.arange(count) + self._random.uniform(count)
+        return self._tree.find(shares * (self._tree.total / count))
 
-    def _look(self) -> None:
-        """Give the transitions that were completed since the last look the largest priority; forget overwritten ones.
+    def _news(self, before: np.ndarray) -> dict[str, np.ndarray]:
+        """With the rows that can be drawn from now on, as what they lead to is there, and those that cannot any more.
 
-        A row can be drawn once the rows that it leads to are there, and as long as those of its stack are.
+        A new row may stand where one has gone, and is named alone.
         """
-        written = self.cursors()
-        begin = np.maximum(self._begin, self._oldest_whole(written))
-        end = np.maximum(self._end, written - self.n_step)
-        gone = self._index(*_each(self._begin, np.minimum(begin, self._end)))
-        new = self._index(*_each(np.maximum(begin, self._end), end))
-        self._begin, self._end = begin, end
-        if len(gone) or len(new):
-            drawable = self._flat["transition"][new]
-            values = np.concatenate([np.zeros(len(gone)), drawable * self._max_priority**self._alpha])
-            self._tree.update(np.concatenate([gone, new]), values)  # a new row may stand where one has gone
+        news = super()._news(before)
+        oldest, begin = self._move_on()
+        end = np.maximum(self._end, self._received - self.n_step)
+        gone = self._index(*each(oldest, np.minimum(begin, self._end)))
+        new = self._index(*each(np.maximum(begin, self._end), end))
+        self._end = end
+        gone = np.setdiff1d(gone, new, assume_unique=True)
+        drawable = np.concatenate([self._flat["transition"][new], np.zeros(len(gone), bool)])
+        return {**news, "changed": np.concatenate([new, gone]), "drawable": drawable}
 
-    def _reprioritize(self, index: np.ndarray, lane: np.ndarray, row: np.ndarray, errors: np.ndarray) -> None:
+    def _take_in(self, there: Mapping[str, Array]) -> None:
+        super()._take_in(there)
+        if len(there["changed"]):
+            self._tree.update(there["changed"], there["drawable"] * self._max_priority**self._alpha)
+
+    def _reprioritize(self, index: Array, received: int, errors: Tensor) -> None:
         """Set the priorities of the rows of a batch from their ``errors`` ``(B,)``, TD errors or losses.
 
-        Rows that were overwritten stay as they are, and so do those whose error is not finite.
+        Of a row that was drawn twice the last error counts. Rows whose error is not finite stay as they are, and all
+        do if others were ``received`` since, which may stand in their place.
         """
-        held = (row >= self._begin[lane]) & np.isfinite(errors)
-        priorities = np.abs(errors[held].astype(np.float64)) + self._priority_eps
-        self._max_priority = max(self._max_priority, float(priorities.max(initial=0.0)))
-        self._tree.update(index[held], priorities**self._alpha)
-
-    def _rows_at(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Lanes and absolute row numbers of what stands at ``index``."""
-        lane, at = np.divmod(index, self._rows)
-        begin = self._begin[lane]
-        return lane, begin + (at - begin) % self._rows
-
-
-def _each(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lane and number of each of the rows ``begin[lane] .. end[lane] - 1`` of all lanes."""
-    counts = np.maximum(end - begin, 0)
-    lane = np.repeat(np.arange(len(counts)), counts)
-    return lane, np.arange(len(lane)) + (begin - counts.cumsum() + counts)[lane]
+        if received != int(self._received.sum()):
+            return
+        arrays, xp, own = self.arrays, self.arrays.xp, self.arrays.arange(len(index))
+        last = xp.clip(xp.searchsorted(index, index, side="right") - 1, 0, None)  # draws come in ascending order,
+        last = xp.where(index[last] == index, last, own)  # but for those that rounding misled
+        sizes = xp.abs(xp.asarray(arrays.taken(errors), dtype=xp.float64))[last]
+        finite = xp.isfinite(sizes)
+        priorities = xp.where(finite, sizes, 0.0) + self._priority_eps
+        largest = xp.where(finite, priorities, 0.0).max()
+        self._max_priority[:] = xp.maximum(self._max_priority, largest)
+        before = arrays.take(self._tree.values, index)
+        self._tree.update(index, xp.where(finite, priorities**self._alpha, before))
 
 
 @register("replay", "prioritized")
@@ -181,6 +167,6 @@ class Prioritized(Replay):
 
     def make(self, arguments: ReplayArguments) -> Memory:
         return PrioritizedReplay(
-            **vars(arguments), alpha=self.alpha, beta=self.beta, beta_final=self.beta_final,
+            arguments, alpha=self.alpha, beta=self.beta, beta_final=self.beta_final,
             beta_updates=self.beta_updates, priority_eps=self.priority_eps,
         )  # fmt: skip

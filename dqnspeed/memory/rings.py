@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
-from dqnspeed.config.schema import CONCURRENT_MARGIN
-from dqnspeed.envs import ActorError
 from dqnspeed.memory.buffers import Layout, LocalBuffers, SharedBuffers
 
-LOCK_TIMEOUT_S = 10.0
+LOCK_TIMEOUT_S = 0.05  # much longer than a cursor is locked, unless its writer was killed meanwhile
+OLDEST = 255  # age of a frame, and of all older ones of its episode
 
 
 @dataclass(slots=True)
@@ -44,16 +43,25 @@ ACTING: dict[str, np.dtype] = {
 
 
 def ring_layout(
-    lanes: int, rows: int, frame_shape: tuple[int, ...], frame_dtype: np.dtype, acting: bool = False
+    lanes: int,
+    rows: int,
+    frame_shape: tuple[int, ...],
+    frame_dtype: np.dtype,
+    acting: bool = False,
+    frames: int | None = None,
 ) -> Layout:
-    """Arrays of ``lanes`` rings of ``rows`` steps, one ring for each environment; with the columns of ``ACTING``."""
+    """Arrays of ``lanes`` rings of ``rows`` steps, one ring for each environment; with the columns of ``ACTING``.
+
+    Args:
+        frames: rows whose frames they hold, by default of all; the others' are where the learner keeps them.
+    """
     columns: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-        "frames": ((lanes, rows, *frame_shape), np.dtype(frame_dtype)),
+        "frames": ((lanes, frames or rows, *frame_shape), np.dtype(frame_dtype)),
         "actions": ((lanes, rows), np.dtype(np.int32)),
         "rewards": ((lanes, rows), np.dtype(np.float32)),
         "terminated": ((lanes, rows), np.dtype(bool)),
         "truncated": ((lanes, rows), np.dtype(bool)),
-        "first": ((lanes, rows), np.dtype(bool)),
+        "age": ((lanes, rows), np.dtype(np.uint8)),  # frames of its episode that came before, OLDEST if more
         "transition": ((lanes, rows), np.dtype(bool)),
     }
     if acting:
@@ -62,163 +70,87 @@ def ring_layout(
 
 
 class Rings:
-    """A ring of steps for each environment ("lane").
+    """A ring of steps for each environment ("lane"), as those write it that act.
 
-    A frame is stored once; a stack is rebuilt from the rows before it and repeats the first frame at an episode's
-    start. The final frame of an episode has a row of its own, so that a truncated episode bootstraps from its own
-    last observation.
+    The final frame of an episode has a row of its own, so that a truncated episode bootstraps from its own last
+    observation.
 
     Args:
-        buffers: arrays of :func:`ring_layout`, local or shared.
-        concurrent: another process writes, so the oldest rows are not read, and ``lock`` guards the cursors.
+        buffers: arrays of :func:`ring_layout`, local or shared; their locks guard the cursors.
     """
 
-    def __init__(self, buffers: LocalBuffers | SharedBuffers, stack: int, concurrent: bool = False, lock: Any = None):
+    def __init__(self, buffers: LocalBuffers | SharedBuffers):
         arrays = buffers.arrays
         self.buffers = buffers
-        self.stack = stack
-        self._frames, self._written = arrays["frames"], arrays["written"]
+        self._written = arrays["written"]
         self._columns = {name: arrays[name] for name in arrays if name != "written"}
         self._flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in self._columns.items()}
-        self._rows: int = self._frames.shape[1]
-        self._margin = CONCURRENT_MARGIN if concurrent else 0
-        self._lock = lock
-        self._oldest = np.zeros_like(self._written)  # first row of each lane that was restored
+        self._rows: int = arrays["actions"].shape[1]
+        self._locks = buffers.locks
+        self._known = np.array(self._written)  # cursors as they were last seen
 
     def append(self, rows: Rows, lane: int = 0) -> None:
         """Write one step of ``N`` environments to the lanes ``lane .. lane + N - 1``, which share a cursor."""
         lanes = slice(lane, lane + len(rows.actions))
         written = int(self._written[lane])
-        at = written % self._rows
         for name, column in self._columns.items():
-            column[lanes, at] = rows.acting.get(name, 0) if name in ACTING else getattr(rows, name)
-        if not written:  # a resumed game may start in its middle, without earlier rows for a stack
-            self._columns["first"][lanes, at] = True
-        with self._locked():
+            if name == "age":
+                value = self._ages(lanes, written, rows.first)
+            else:
+                value = rows.acting.get(name, 0) if name in ACTING else getattr(rows, name)  # type: ignore[arg-type]
+            column[lanes, written % column.shape[1]] = value
+        with self._lock_of(lane):
             self._written[lanes] += 1
 
     def __len__(self) -> int:
         """Rows stored now, final frames of episodes included."""
         return int(np.minimum(self.cursors(), self._rows).sum())
 
-    def recent_frames(self, count: int) -> np.ndarray:
-        """Up to ``count`` frames ``(K, C, ...)`` spread evenly over what is stored."""
-        written = np.minimum(self.cursors(), self._rows)
-        rows = np.concatenate([lane * self._rows + np.arange(held) for lane, held in enumerate(written)])
-        chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
-        frames: np.ndarray = self._flat["frames"][chosen]
-        return frames
-
     def rows(self, lane: int) -> int:
         """Rows written to ``lane`` since it was made, overwritten ones included."""
         return int(self.cursors()[lane])
 
-    def rows_allowed(self) -> np.ndarray:
-        """No lane needs to wait for the others."""
-        return np.full(len(self._written), np.inf)
-
-    def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
-        """The frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of ``lane``, as far as they are still stored."""
-        oldest = max(int(self._oldest[lane]), int(self.cursors()[lane]) - self._rows + self._margin)
-        frames: np.ndarray = self._flat["frames"][self._index(lane, np.arange(max(begin, oldest), end))]
-        return frames
-
-    def cut(self, lane: int, count: int) -> list[tuple[int, int]]:
-        """Close the episodes that lanes ``lane .. lane + count - 1`` are in the middle of, which will not be continued.
-
-        The newest row of each lane becomes its episode's last frame, and the episode counts as truncated there.
-
-        Returns:
-            Lanes and rows that were transitions and are none any more.
-        """
-        unmade = list[tuple[int, int]]()
-        for i in range(lane, lane + count):
-            written = int(self._written[i])
-            if not written:
-                continue
-            last, before = (int(self._index(np.int64(i), np.int64(written - k))) for k in (1, 2))
-            if self._flat["transition"][last]:
-                unmade.append((i, written - 1))
-            for name in ("transition", "terminated", "truncated"):
-                self._flat[name][last] = False
-            ended = self._flat["terminated"][before] or not self._flat["transition"][before]
-            if written > 1 and not self._flat["first"][last] and not ended:
-                self._flat["truncated"][before] = True
-        return unmade
-
-    def state_dict(self) -> dict[str, Any]:
-        """All stored rows."""
-        held = min(int(self._written.max(initial=0)), self._rows)
-        columns = {name: column[:, :held] for name, column in self._columns.items()}
-        return {"columns": columns, "written": self._written.copy(), "oldest": self._oldest.copy(), "rows": self._rows}
-
-    def _unlearnt(self, begin: np.ndarray) -> dict[str, Any]:
-        """The same in the shortest rings that suffice to continue from the rows ``begin`` of each lane."""
-        written = self._written.copy()
-        needed = written - begin + self.stack + 1  # with the frames of a stack, and the rows that :meth:`cut` reads
-        rows = min(int(needed.max(initial=1)), self._rows)
-        kept = [np.arange(max(0, end - rows), end) for end in written]
-        columns = {}
-        for name, column in self._columns.items():
-            columns[name] = np.zeros((len(column), rows, *column.shape[2:]), column.dtype)
-            for lane, lasting in enumerate(kept):
-                columns[name][lane, lasting % rows] = column[lane, lasting % self._rows]
-        return {"columns": columns, "written": written, "rows": rows}
-
-    def resume_empty(self, updates: int) -> None:
-        """Nothing here depends on how often the learner has learnt."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a :meth:`state_dict`, also of longer or shorter rings."""
-        self._written[:] = state["written"]
-        before = state.get("rows", self._rows)
-        self._oldest[:] = np.maximum(state.get("oldest", 0), self._written - before)
-        for name, stored in state["columns"].items():
-            if before == self._rows:
-                self._columns[name][:, : stored.shape[1]] = stored
-                continue
-            for lane, written in enumerate(self._written):
-                rows = np.arange(max(0, written - min(before, self._rows)), written)
-                self._columns[name][lane, rows % self._rows] = stored[lane, rows % before]
+    def own_rows(self, lane: int) -> int:
+        """The same for the process that writes ``lane``, which takes no other's lock."""
+        return int(self._written[lane])
 
     def close(self) -> None:
-        self._frames = self._written = np.empty(0)
+        self._written = np.empty(0)
         self._columns, self._flat = {}, {}
         self.buffers.close()
 
     def cursors(self) -> np.ndarray:
-        with self._locked():
+        """Rows written to each lane, ``(lanes,) int64``; of a writer that was killed in the act, those known before."""
+        if not self._locks:
             return np.array(self._written)
+        for lock, known, written in zip(self._locks, *map(self._by_writer, (self._known, self._written)), strict=True):
+            if lock.acquire(timeout=LOCK_TIMEOUT_S):
+                known[:] = written
+                lock.release()
+        return np.array(self._known)
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock; raise :class:`ActorError` if a process died while holding it."""
-        if self._lock is None:
-            yield
-        elif self._lock.acquire(timeout=LOCK_TIMEOUT_S):
-            try:
-                yield
-            finally:
-                self._lock.release()
-        else:
-            raise ActorError(f"the replay has been locked for {LOCK_TIMEOUT_S:g} s by a process that died or hangs.")
+    def _by_writer(self, lanes: np.ndarray) -> np.ndarray:
+        return lanes.reshape(len(self._locks), -1)
 
-    def _transitions(self, begin: np.ndarray, end: np.ndarray) -> int:
-        """Transitions in the rows ``begin[lane] .. end[lane] - 1`` of all lanes."""
-        lanes = enumerate(zip(begin, end, strict=True))
-        return sum(int(self._flat["transition"][self._index(i, np.arange(*rows))].sum()) for i, rows in lanes)
+    def _lock_of(self, lane: int) -> Any:
+        return self._locks[lane * len(self._locks) // len(self._written)] if self._locks else contextlib.nullcontext()
 
-    def _stacks(self, lane: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Stacks ``(B, stack * C, ...)`` that end with ``row``, and the oldest rows in them."""
-        index = np.empty((len(row), self.stack), np.int64)
-        index[:, -1] = at = self._index(lane, row)
-        for i in range(self.stack - 2, -1, -1):
-            row = row - ~self._flat["first"][at]
-            index[:, i] = at = self._index(lane, row)
-        stacks = np.take(self._flat["frames"], index.ravel(), axis=0)
-        shape = self._frames.shape[2:]
-        return stacks.reshape(len(row), self.stack * shape[0], *shape[1:]), row
+    def _ages(self, lanes: slice, written: int, first: np.ndarray) -> np.ndarray:
+        if not written:  # a resumed game may start in its middle, without earlier rows for a stack
+            return np.zeros(len(first), np.uint8)
+        before = self._columns["age"][lanes, (written - 1) % self._rows]
+        ages: np.ndarray = np.where(first, np.uint8(0), before + (before < OLDEST))
+        return ages
 
     def _index(self, lane: Any, row: Any) -> Any:
-        """Index of the absolute ``row`` of ``lane`` in the flat columns."""
+        """Index of the absolute ``row`` of ``lane`` in the flat columns, but those of frames."""
         return lane * self._rows + row % self._rows
+
+
+def each(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lane and number of each of the rows ``begin[lane] .. end[lane] - 1`` of all lanes."""
+    counts = np.maximum(end - begin, 0)
+    if len(counts) and (counts == counts[0]).all():  # usual, and faster
+        return np.arange(len(counts)).repeat(counts[0]), (begin[:, None] + np.arange(counts[0])).reshape(-1)
+    lane = np.repeat(np.arange(len(counts)), counts)
+    return lane, np.arange(len(lane)) + (begin - counts.cumsum() + counts)[lane]

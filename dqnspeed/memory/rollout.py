@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from dqnspeed.execution.arrays import Array
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
-from dqnspeed.memory.rings import Rings
-
-Array = np.ndarray | torch.Tensor
+from dqnspeed.memory.held import HeldRings
 
 
 @dataclass(slots=True)
 class RolloutBatch:
-    """B transitions of a rollout, with log-probabilities and values of the policy that acted.
+    """B transitions of a rollout, as tensors, with log-probabilities and values of the policy that acted."""
 
-    On a GPU all but ``versions`` are tensors on it.
-    """
-
-    observations: Array  # (B, stack * C, ...) of the frames' dtype
-    actions: Array  # (B,) int64
-    log_probs: Array  # (B,) float32, of the actions under the policy that acted
-    values: Array  # (B,) float32, of the states, by the network that acted; with a judge by its own
-    returns: Array  # (B,) float32, what ``values`` are to become: lambda-returns, or the targets of V-trace
-    advantages: Array  # (B,) float32, of the actions
-    versions: np.ndarray  # (B,) int64, updates done to the weights that acted
-
-    def to(self, device: torch.device) -> RolloutBatch:
-        """The same on ``device``."""
-        return self._each(lambda column: torch.as_tensor(column).to(device), self.versions)
-
-    def take(self, chosen: np.ndarray, index: torch.Tensor) -> RolloutBatch:
-        """The transitions ``chosen`` ``(B,) int64`` of a batch on a device; ``index`` is ``chosen`` there."""
-        return self._each(lambda column: column[index], self.versions[chosen])
-
-    def _each(self, change: Callable[[Any], Array], versions: np.ndarray) -> RolloutBatch:
-        columns = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "versions"}
-        return RolloutBatch(**columns, versions=versions)
+    observations: Tensor  # (B, stack * C, ...) of the frames' dtype
+    actions: Tensor  # (B,) int64
+    log_probs: Tensor  # (B,) float32, of the actions under the policy that acted
+    values: Tensor  # (B,) float32, of the states, by the network that acted; with a judge by its own
+    returns: Tensor  # (B,) float32, what ``values`` are to become: lambda-returns, or the targets of V-trace
+    advantages: Tensor  # (B,) float32, of the actions
+    versions: Tensor  # (B,) int64, updates done to the weights that acted
 
 
 def lambda_returns(
@@ -106,18 +91,18 @@ def vtrace(
 
 
 # Values (K,) of observations, and log-probabilities (K,) of actions taken there, by the network as it is now.
-Judge = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Judge = Callable[[Tensor, Tensor], tuple[np.ndarray, np.ndarray]]
 
 
-class Rollouts(Rings):
+class Rollouts(HeldRings):
     """Rings that are read T rows at a time: ``epochs`` times through all of them, in shuffled batches.
 
     A rollout is complete with its T rows and one more of each lane, whose value is bootstrapped from. All batches have
     the same size: since final frames are no transitions, the last batch is filled up from the start of the shuffle.
+    Returns and shuffles are computed on the host, and sent to the device once for all epochs.
 
     Args:
         steps: T, rows of a rollout in each lane.
-        device: of the learner; a GPU is sent each rollout once, for all epochs.
 
     Attributes:
         judge: the learner's network, if returns are to be corrected for the policy that acted (V-trace).
@@ -134,19 +119,17 @@ class Rollouts(Rings):
         gamma: float,
         lam: float,
         seed: int = 0,
-        lock: Any = None,
         device: torch.device | None = None,
     ):
-        super().__init__(buffers, stack, lock=lock)
-        self._device = None if device is None or device.type == "cpu" else device
-        self._on_device: RolloutBatch | None = None  # the rollout, on a GPU
+        super().__init__(buffers, stack, device)
         self._steps, self._epochs, self._gamma, self._lam = steps, epochs, gamma, lam
-        self._begin: np.ndarray = np.zeros(len(self._written), np.int64)
+        self._begin: np.ndarray = np.zeros(len(self._written), np.int64)  # first row of the rollout, or of the next
+        self._rng = np.random.default_rng([seed, 2])
+        self._planned = dict[str, Array]()  # (N * T, ...) each, of the rollout's rows by lane; and the batches
+        self._next = self.arrays.own(np.zeros(1, np.int64))  # the batch that is drawn next
+        self._left = 0  # batches of the rollout
         self.taken = 0  # transitions learnt from or discarded
         self.capacity = 2 * len(self._written) * (steps + 1)  # that may be waiting: of this rollout and the next
-        self._rng = np.random.default_rng([seed, 2])
-        self._batches: list[np.ndarray] = []  # of the current rollout
-        self._computed = np.empty((3, 0), np.float32)  # values, returns and advantages of the current rollout
         self._sampled = False
 
     def discard_pending(self) -> None:
@@ -170,7 +153,8 @@ class Rollouts(Rings):
 
     def rows_allowed(self) -> np.ndarray:
         """Each lane may be ahead by a rollout, whichever actor fills it."""
-        return self._begin + 2.0 * (self._steps + 1)
+        allowed: np.ndarray = np.minimum(super().rows_allowed(), self._begin + 2.0 * (self._steps + 1))
+        return allowed
 
     def waiting(self) -> int:
         """Transitions not yet learnt from."""
@@ -182,25 +166,39 @@ class Rollouts(Rings):
         Raises:
             LookupError: no rollout is complete.
         """
+        self.prepare(batch_size)
+        batch = self.draw_batch(batch_size)
+        self.drawn(1)
+        return batch
+
+    def prepare(self, batch_size: int) -> int:
+        """Have a rollout on the device; returns how many batches of it are left."""
         self._sampled = True
-        if not self._batches:
+        if not self._left:
             if not self.due(batch_size):
                 raise LookupError("no rollout is complete yet")
             self._plan(batch_size)
-        chosen = self._batches.pop()
-        if self._on_device is None:
-            batch = self._gather(chosen, self._computed)
-        else:
-            batch = self._on_device.take(chosen, torch.from_numpy(chosen).to(self._device, non_blocking=True))
-        if not self._batches:
+        return self._left
+
+    def draw_batch(self, batch_size: int) -> RolloutBatch:
+        take = self.arrays.take
+        chosen = take(self._planned["batches"], self._next)[0]
+        self._next += 1
+        return self._batch({name: take(self._planned[name], chosen) for name in self._planned if name != "batches"})
+
+    def drawn(self, count: int) -> None:
+        self._left -= count
+        if not self._left:
             self.taken += self._transitions(self._begin, self._begin + self._steps)
             self._begin = self._begin + self._steps
-        return batch
+
+    def recount(self) -> None:
+        self._next[:] = len(self._planned["batches"]) - self._left if self._planned else 0
 
     def blank(self, batch_size: int) -> RolloutBatch:
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
-        batch = self._gather(np.zeros(batch_size, np.int64), np.zeros((3, 1), np.float32))
-        return batch if self._device is None else batch.to(self._device)
+        nowhere = np.zeros(batch_size, np.int64)
+        return self._batch(self._sent(self._read(nowhere, nowhere, np.zeros((3, batch_size), np.float32))))
 
     def state_dict(self) -> dict[str, Any]:
         """Only between two rollouts. Before the first batch it holds every row, from which the learner measures its
@@ -214,29 +212,37 @@ class Rollouts(Rings):
         self._begin, self._sampled = state["begin"].copy(), state.get("sampled", False)
         self._rng.bit_generator.state = state["rng"]
 
-    def _gather(self, chosen: np.ndarray, computed: np.ndarray) -> RolloutBatch:
-        """The transitions ``chosen`` ``(B,) int64`` of the rollout, numbered lane by lane."""
-        lane, step = np.divmod(chosen, self._steps)
-        row = self._begin[lane] + step
+    def close(self) -> None:
+        self._planned = {}
+        super().close()
+
+    def _batch(self, columns: Mapping[str, Array]) -> RolloutBatch:
+        tensors = {name: self.arrays.tensor(column) for name, column in columns.items() if name != "places"}
+        return RolloutBatch(self._stacks_at(columns["places"]), **tensors)
+
+    def _read(self, lane: np.ndarray, row: np.ndarray, computed: np.ndarray) -> dict[str, np.ndarray]:
+        """What batches have of the transitions at ``row`` of ``lane``; of the frames where they stand."""
         at, flat = self._index(lane, row), self._flat
-        values, returns, advantages = computed[:, chosen]
-        return RolloutBatch(
-            observations=self._stacks(lane, row)[0],
-            actions=flat["actions"][at].astype(np.int64),
-            log_probs=flat["log_probs"][at],
-            values=values,
-            returns=returns,
-            advantages=advantages,
-            versions=flat["versions"][at],
-        )
+        values, returns, advantages = computed
+        return {
+            "places": self._stack_places(lane, row),
+            "actions": flat["actions"][at].astype(np.int64),
+            "log_probs": flat["log_probs"][at],
+            "values": values,
+            "returns": returns,
+            "advantages": advantages,
+            "versions": flat["versions"][at],
+        }
 
     def _per_epoch(self, batch_size: int) -> int:
         return len(self._begin) * self._steps // batch_size
 
     def _plan(self, batch_size: int) -> None:
-        """Compute the returns of a complete rollout and shuffle its transitions for every epoch."""
+        """Compute the returns of a complete rollout, and shuffle its transitions for every epoch."""
+        self.receive()
         lanes, flat = np.arange(len(self._begin))[:, None], self._flat
-        at = self._index(lanes, self._begin[:, None] + np.arange(self._steps + 1))
+        rows = self._begin[:, None] + np.arange(self._steps + 1)
+        at = self._index(lanes, rows)
         inside = at[:, :-1]
         rewards, ends = flat["rewards"][inside], (flat["terminated"][inside], flat["truncated"][inside])
         if self.judge is None:
@@ -247,14 +253,19 @@ class Rollouts(Rings):
             values, log_probs = self._judged(self.judge)
             log_ratios = log_probs[:, :-1] - flat["log_probs"][inside]
             returns, advantages = vtrace(rewards, values, *ends, log_ratios, self._gamma, self._lam)
-        self._computed = np.stack([values[:, :-1].ravel(), returns.ravel(), advantages.ravel()])
+        computed = np.stack([values[:, :-1].ravel(), returns.ravel(), advantages.ravel()])
         transitions = np.flatnonzero(flat["transition"][inside])
         count = self._per_epoch(batch_size)
-        for _ in range(self._epochs):
-            shuffled = np.resize(self._rng.permutation(transitions), count * batch_size)
-            self._batches += np.split(shuffled, count)
-        if self._device is not None:
-            self._on_device = self._gather(np.arange(self._computed.shape[1]), self._computed).to(self._device)
+        shuffles = [np.resize(self._rng.permutation(transitions), count * batch_size) for _ in range(self._epochs)]
+        plan = self._read(np.repeat(lanes[:, 0], self._steps), rows[:, :-1].ravel(), computed)
+        plan["batches"] = np.concatenate(shuffles).reshape(-1, batch_size)
+        for name, column in self._sent(plan).items():  # into the same tensors, which a captured graph reads
+            if name in self._planned and self._planned[name].shape == column.shape:
+                self._planned[name][:] = column
+            else:
+                self._planned[name] = column
+        self._next[:] = 0
+        self._left = len(plan["batches"])
 
     def _judged(self, judge: Judge) -> tuple[np.ndarray, np.ndarray]:
         """Values and log-probabilities ``(N, T + 1)``; those of final frames, and of the last, mean nothing."""
@@ -263,6 +274,6 @@ class Rollouts(Rings):
             lane = np.full(self._steps + 1, number)
             row = begin + np.arange(self._steps + 1)
             actions = self._flat["actions"][self._index(lane, row)].astype(np.int64)
-            found.append(judge(self._stacks(lane, row)[0], actions))
+            found.append(judge(self._stacks(lane, row), torch.from_numpy(actions)))
         values, log_probs = zip(*found, strict=True)
         return np.stack(values), np.stack(log_probs)

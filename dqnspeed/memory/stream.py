@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.n_step import Batch, NStepRings
@@ -25,9 +26,9 @@ class Stream(NStepRings):
         n_step: int,
         gamma: float,
         ahead: int,
-        lock: Any = None,
+        device: torch.device | None = None,
     ):
-        super().__init__(buffers, stack, n_step, gamma, lock=lock)
+        super().__init__(buffers, stack, n_step, gamma, device)
         self._read: np.ndarray = np.zeros(len(self._written), np.int64)
         self.taken = 0  # transitions sampled or discarded
         self.capacity = ahead + len(self._written) * n_step  # transitions that may be waiting
@@ -67,7 +68,8 @@ class Stream(NStepRings):
         lane, row = lane[oldest], row[oldest]
         np.maximum.at(self._read, lane, row + 1)
         self.taken += batch_size
-        return self._gather(lane, row)[0]
+        self.receive()
+        return self._gather(lane, row)
 
     def state_dict(self) -> dict[str, Any]:
         """Before the first batch it holds every row, from which the learner measures its background."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,77 +10,160 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.config.registry import register
+from dqnspeed.execution.arrays import Array
+from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.memory.base import Memory, Replay, ReplayArguments
-from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
+from dqnspeed.memory.gather import place
 from dqnspeed.memory.n_step import Batch, NStepRings
+from dqnspeed.memory.rings import each
 
 
-class UniformReplay(NStepRings):
-    """Rings sampled uniformly over all complete transitions.
+class NStepReplay(NStepRings):
+    """Rings from which transitions are drawn many times, where they are held.
 
-    Where another process writes (``concurrent``), a batch whose rows were overwritten meanwhile is drawn again.
+    On a device the draw reads tensors alone, so that it can be part of a captured graph; :meth:`receive` brings them
+    up to date.
     """
 
-    def __init__(
-        self,
-        buffers: LocalBuffers | SharedBuffers,
-        stack: int,
-        n_step: int,
-        gamma: float,
-        seed: int = 0,
-        concurrent: bool = False,
-        lock: Any = None,
-    ):
-        super().__init__(buffers, stack, n_step, gamma, concurrent, lock)
-        self._rng = np.random.default_rng(seed)
+    def __init__(self, arguments: ReplayArguments):
+        given = arguments
+        super().__init__(given.buffers, given.stack, given.n_step, given.gamma, given.device, draws=True)
+        self._random = CounterGenerator([given.seed, 4], self.arrays)
+        lanes = len(self._written)
+        self._begin = np.zeros(lanes, np.int64)  # rows of each lane before these are not drawn any more, and
+        self._end = np.zeros(lanes, np.int64)  # those from these on not yet: what follows them is not known
 
     def discard_pending(self) -> None:
         """Nothing: a replay also learns from random actions."""
 
     def sample(self, batch_size: int) -> Batch:
-        """Draw ``batch_size`` transitions with replacement, uniformly over those that are complete.
+        """Draw ``batch_size`` transitions with replacement.
 
         Raises:
             LookupError: there is none yet.
         """
-        while True:
-            lane, row = self.draw(batch_size)
-            batch, oldest = self._gather(lane, row)
-            if not self._margin or (oldest > self.cursors()[lane] - self._rows).all():
-                return batch
+        self.prepare(batch_size)
+        return self.draw_batch(batch_size)
+
+    def prepare(self, batch_size: int) -> int:
+        self.receive()
+        self.check_drawable()
+        return sys.maxsize
+
+    def draw_batch(self, batch_size: int) -> Batch:
+        """Draw from what is on the device."""
+        return self._gather(*self.draw(batch_size))
+
+    def drawn(self, count: int) -> None:
+        """Nothing: batches are drawn with replacement."""
+
+    def recount(self) -> None:
+        """Nothing is counted."""
+
+    def draw(self, count: int) -> tuple[Array, Array]:
+        """Lanes and absolute row numbers of ``count`` transitions, ``(count,) int64``, where they are held."""
+        raise NotImplementedError
+
+    def check_drawable(self) -> None:
+        """Raise :class:`LookupError` if there is nothing to draw."""
+        raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """All stored rows, and the state of the generator."""
-        return {**super().state_dict(), "rng": self._rng.bit_generator.state}
+        """All stored rows, and the state of the draw."""
+        return {**super().state_dict(), "random": self._random.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._rng.bit_generator.state = state["rng"]
+        if "random" in state:  # an older checkpoint has a generator of another kind: the draw begins anew
+            self._random.load_state_dict(state["random"])
 
-    def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Lanes and absolute row numbers of ``count`` transitions."""
-        written = self.cursors()
-        oldest = self._oldest_whole(written)
-        choices = np.maximum(written - self.n_step - oldest, 0)
-        ends = choices.cumsum()
-        if not ends[-1]:
+    def _move_on(self) -> tuple[np.ndarray, np.ndarray]:
+        """Forget the rows of each lane whose stacks are overwritten; returns the first one, as it was and as it is."""
+        oldest = np.maximum(self._received - self._rows, self._oldest)
+        oldest = np.where(oldest > 0, oldest + self.stack - 1, 0)  # the rows before a ring's oldest frame are gone
+        before = self._begin
+        if (oldest > before).any():
+            self._begin = np.maximum(before, oldest)
+        return before, self._begin
+
+
+class UniformReplay(NStepReplay):
+    """Replay in which all complete transitions are equally likely.
+
+    Rows that are no transitions, the final frames of episodes, are never drawn: transitions have a ring of their own,
+    which says in which row each stands.
+    """
+
+    def __init__(self, arguments: ReplayArguments):
+        super().__init__(arguments)
+        lanes = len(self._written)
+        self._first = np.zeros(lanes, np.int64)  # numbers of the oldest transition of each lane
+        self._made = np.zeros(lanes, np.int64)  # and of the next one that it gets
+        self._row_of = np.zeros(lanes * self._rows, np.int64)  # by lane and number of the transition
+        # Of each lane: transitions of all up to this one, what is to be taken from a draw there, and rows received.
+        self._chances = np.zeros((3, lanes), np.int64)
+        self._row_of_there, self._chances_there = map(self.arrays.own, (self._row_of, self._chances))
+
+    @property
+    def newest(self) -> Array:
+        """Rows that were received of each lane, ``(lanes,) int64`` on the device."""
+        return self._chances_there[2]
+
+    def draw(self, count: int) -> tuple[Array, Array]:
+        ends, offsets, _ = self._chances_there
+        drawn = self._random.below(ends[-1], count)
+        lane = self.arrays.xp.searchsorted(ends, drawn, side="right")
+        number = drawn - self.arrays.take(offsets, lane)
+        return lane, self.arrays.take(self._row_of_there, place(lane, number, self._rows))
+
+    def check_drawable(self) -> None:
+        if not self._chances[0, -1]:
             raise LookupError("the replay holds no complete transition yet")
-        lane, row = np.empty(count, np.int64), np.empty(count, np.int64)
-        missing = np.arange(count)
-        for _ in range(1000):
-            drawn = self._rng.integers(ends[-1], size=len(missing))
-            lane[missing] = at = np.searchsorted(ends, drawn, side="right")
-            row[missing] = oldest[at] + drawn - (ends[at] - choices[at])
-            missing = missing[~self._flat["transition"][self._index(at, row[missing])]]
-            if not len(missing):
-                return lane, row
-        raise LookupError("the replay holds hardly any transition yet")
 
-    def _oldest_whole(self, written: np.ndarray) -> np.ndarray:
-        """The oldest row of each lane whose stack is known and stays there while it is read."""
-        held_back = self.stack - 1  # the rows before a ring's oldest frame are gone
-        oldest = np.where(written > self._rows, written - self._rows + held_back + self._margin, 0)
-        return np.maximum(oldest, np.where(self._oldest > 0, self._oldest + held_back, 0))
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._first[:] = self._made[:] = 0
+        self._begin[:] = self._end[:] = np.maximum(0, self._written - self._rows)
+        self._note()
+        if self.device.type != "cpu":
+            self._row_of_there[:] = self.arrays.own(self._row_of)
+            self._chances_there[:] = self.arrays.own(self._chances)
+
+    def _news(self, before: np.ndarray) -> dict[str, np.ndarray]:
+        news, at = super()._news(before), self._note()
+        if self.device.type == "cpu":
+            return news
+        return {**news, "numbers": at, "row_of": self._row_of[at], "chances": self._chances}
+
+    def _take_in(self, there: Mapping[str, Array]) -> None:
+        super()._take_in(there)
+        if "chances" in there:
+            self._row_of_there[there["numbers"]] = there["row_of"]
+            self._chances_there[:] = there["chances"]
+
+    def _note(self) -> np.ndarray:
+        """Bring the ring of transitions up to date; returns the places in it that changed."""
+        before, begin = self._move_on()
+        # Each row that is gone may have been a transition, the oldest of its lane.
+        if before is not begin:
+            lane, number = each(self._first, np.minimum(self._first + begin - before, self._made))
+            gone = self._row_of[self._index(lane, number)] < begin[lane]
+            self._first += np.bincount(lane[gone], minlength=len(begin))
+        end = np.maximum(self._end, self._received - self.n_step)
+        lane, row = each(np.maximum(self._end, begin), end)
+        self._end = end
+        whole = self._flat["transition"][self._index(lane, row)]
+        lane, row = lane[whole], row[whole]
+        counts = np.bincount(lane, minlength=len(begin))
+        number = self._made[lane] + np.arange(len(lane)) - (counts.cumsum() - counts)[lane]
+        self._made += counts
+        at: np.ndarray = self._index(lane, number)
+        self._row_of[at] = row
+        held = self._made - self._first
+        self._chances[0] = held.cumsum()
+        self._chances[1] = self._chances[0] - held - self._first
+        self._chances[2] = self._received
+        return at
 
 
 @register("replay", "uniform")
@@ -88,4 +172,4 @@ class Uniform(Replay):
     """All transitions are equally likely."""
 
     def make(self, arguments: ReplayArguments) -> Memory:
-        return UniformReplay(**vars(arguments))
+        return UniformReplay(arguments)

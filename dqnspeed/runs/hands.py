@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass
 
 import torch
 
-from dqnspeed.actors import ActorArguments, Actors, make_actors, memory_lock
-from dqnspeed.algorithms import Learner, make_memory
+from dqnspeed.actors import ActorArguments, Actors, make_actors
+from dqnspeed.algorithms import Learner, algorithm_of, make_memory
+from dqnspeed.algorithms.footprint import memory_device
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.world import World
 from dqnspeed.memory import Memory
+from dqnspeed.memory.buffers import layout_bytes
 from dqnspeed.runs.checkpoint import State
 from dqnspeed.system import seeding
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,11 @@ class Hands:
         run, spec, learner, device = arguments.run, arguments.spec, arguments.learner, arguments.device
         state = arguments.state
         self._run = run
-        lock = memory_lock(run)
-        self.memory: Memory = make_memory(run, spec, lock, device)
+        where = memory_device(run, spec)
+        self.memory: Memory = make_memory(run, spec, where)
+        if where is not None:
+            taken = layout_bytes(algorithm_of(run).layout(run, spec))
+            log.info("experience takes %.2f GB of the memory of %s", taken / 1e9, where)
         resources.callback(self.memory.close)
         learner.attach(self.memory, world)
         if state:
@@ -52,7 +60,7 @@ class Hands:
                 self.memory.resume_empty(learner.updates)
         actors = state["actors"] if state else None
         self.actors: Actors = make_actors(
-            ActorArguments(run, spec, learner.network, self.memory, lock, device, actors, arguments.segment)
+            ActorArguments(run, spec, learner.network, self.memory, device, actors, arguments.segment)
         )
         resources.callback(self.actors.close)
         with seeding.preserved():

@@ -13,6 +13,7 @@ from dqnspeed.actors import Actors
 from dqnspeed.algorithms import Learner, make_learner
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import LearnerThreads, set_threads
 from dqnspeed.execution.world import device_of_rank
 from dqnspeed.memory import Memory
@@ -122,6 +123,7 @@ class Acting:
         else:
             self._parts = Leading(arguments, resources, plan.config)
         self.memory: Memory = self._parts.memory
+        progress.replay_device = str(self.memory.device)
         self.actors: Actors = self._parts.actors
         progress.warn_busy(learning.threads.warning())
         self.schedule: UpdateSchedule = make_schedule(run, self.memory, learning.start, progress.agent_steps)
@@ -160,3 +162,4 @@ def prepare_process(run: RunConfig) -> None:
     machine.reset_peak_gpu()
     seeding.seed_everything(run.seed)
     set_threads(run)
+    set_precision(run.execution)

@@ -21,6 +21,7 @@ from dqnspeed.algorithms import Learner, make_learner
 from dqnspeed.algorithms.gradient import NotFiniteError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec, Episode
+from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import set_threads, share_of_cores
 from dqnspeed.execution.world import (
     LostRankError,
@@ -196,7 +197,7 @@ class AllMemory:
     def __init__(self, world: World, rank: Rank, ordered: bool):
         self._world, self._rank, self._ordered = world, rank, ordered
         self._own = rank.hands.memory
-        self.buffers = self._own.buffers
+        self.buffers, self.device = self._own.buffers, self._own.device
         self.taken, self.capacity = 0, 0  # each rank holds its actors back by itself
 
     def discard_pending(self) -> None:
@@ -244,6 +245,9 @@ class AllMemory:
     def append(self, rows: Any, lane: int = 0) -> None:
         self._own.append(rows, lane)
 
+    def writer_gone(self, lane: int) -> None:
+        self._own.writer_gone(lane)
+
     def cut(self, lane: int, count: int) -> list[tuple[int, int]]:
         return self._own.cut(lane, count)
 
@@ -269,6 +273,7 @@ def follow(world: World, run: RunConfig, spec: EnvSpec) -> None:
     share, device = share_of(run, world.rank), device_of_rank(run)
     seeding.seed_everything(share.seed)
     set_threads(run)
+    set_precision(run.execution)
     learner = make_learner(run, spec, device)
     sent = checkpoint.loads(world.receive(0))
     learner.load_state_dict(sent["learner"])

@@ -121,6 +121,23 @@ def peak_gpu_mib(device: torch.device) -> float | None:
     return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
 
 
+def free_gpu_memory(device: torch.device) -> int:
+    """Bytes of a GPU that this process can still take; what torch keeps of tensors that are gone is among them."""
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + kept)
+
+
+def gpu_metrics(device: torch.device) -> dict[str, float]:
+    """``perf/gpu_busy``, the share of the last second or less in which a kernel of any process ran (needs the extra
+    ``gpu``), and ``perf/gpu_mib``, what this process' tensors take now."""
+    if device.type != "cuda":
+        return {}
+    found = {"perf/gpu_mib": torch.cuda.memory_allocated(device) / 2**20}
+    with contextlib.suppress(Exception):  # no NVML, or a GPU that does not say (MIG)
+        found["perf/gpu_busy"] = torch.cuda.utilization(device) / 100
+    return found
+
+
 def pick_device(name: str) -> torch.device:
     """The device of ``name``; ``auto`` is CUDA if available, else the CPU. MPS must be named."""
     if name == "auto":

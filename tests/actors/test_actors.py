@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 import torch
 from conftest import make_toy, shared_memory_of
 
-from dqnspeed.actors import ActorArguments, ActorError, Actors, make_actors, memory_lock
+from dqnspeed.actors import ActorArguments, ActorError, Actors, make_actors
 from dqnspeed.actors.stepper import env_seeds
+from dqnspeed.actors.weights import HostWeights, OpenedWeights, Publisher
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, describe
@@ -52,14 +54,11 @@ class Started:
         spec, device = describe(run), torch.device("cuda" if run.device == "cuda" else "cpu")
         torch.manual_seed(0)
         self.learner = make_learner(run, spec, device)
-        lock = memory_lock(run)
-        self.replay = make_memory(run, spec, lock)
+        self.replay = make_memory(run, spec)
         if state:
             self.replay.load_state_dict(state["replay"])
         self.actors: Actors = make_actors(
-            ActorArguments(
-                run, spec, self.learner.network, self.replay, lock, device, state and state["actors"], segment
-            )
+            ActorArguments(run, spec, self.learner.network, self.replay, device, state and state["actors"], segment)
         )
         self.actors.begin()
         self.agent_steps, self.episodes, self.limit = 0, list[Episode](), math.inf
@@ -102,20 +101,20 @@ def test_contract(kind: str, replay: str) -> None:
             started.collect(started.agent_steps + 1)  # an actor may be slow to begin
         batch = started.replay.sample(400)
         if batch.reprioritize is not None:
-            batch.reprioritize(np.ones(400, np.float32))  # whatever came since
+            batch.reprioritize(torch.ones(400))  # whatever came since
         games = list(started.episodes)
 
     seeds = {s % 1000 for actor in range(run.parallelism.num_actors) for s in env_seeds(run.seed, actor, run.num_envs)}
-    before, after = batch.observations, batch.next_observations
+    before, after = batch.observations.numpy(), batch.next_observations.numpy()
     assert len(seeds) == lanes and set(before[:, 0].astype(int)) == seeds
     np.testing.assert_array_equal(before[:, :2], after[:, :2])  # no transition crosses an episode's end
     taken = (after[:, 2] - before[:, 2]).astype(int)
     left = 7 - before[:, 2].astype(int)
     np.testing.assert_array_equal(taken, np.minimum(3, left))
     terminated = (left <= 3) & (before[:, 1] % 2 == 0)
-    np.testing.assert_allclose(batch.discounts, np.where(terminated, 0, 0.99**taken), rtol=1e-5)
+    np.testing.assert_allclose(batch.discounts.numpy(), np.where(terminated, 0, 0.99**taken), rtol=1e-5)
     # The first reward is 10 * action + step, and later rewards lie within what any action gives.
-    rest = batch.rewards - (10 * batch.actions + before[:, 2] + 1)
+    rest = batch.rewards.numpy() - (10 * batch.actions.numpy() + before[:, 2] + 1)
     lowest = sum(0.99**k * (before[:, 2] + k + 1) * (taken > k) for k in (1, 2))
     assert (rest >= lowest - 1e-3).all() and (rest <= lowest + 20 * 2).all()
 
@@ -126,7 +125,16 @@ def test_contract(kind: str, replay: str) -> None:
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_actors_act_with_the_learners_newest_weights(kind: str, device: str) -> None:
-    run = make_toy("exploration.start=0", "exploration.final=0", f"device={device}", *KINDS[kind])
+    assert_newest_weights(make_toy("exploration.start=0", "exploration.final=0", f"device={device}", *KINDS[kind]))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_actors_with_copies_act_with_the_newest_too(device: str) -> None:
+    kind = [*KINDS["process, two actors"], "parallelism.weights=copied"]
+    assert_newest_weights(make_toy("exploration.start=0", "exploration.final=0", f"device={device}", *kind))
+
+
+def assert_newest_weights(run: RunConfig) -> None:
     with Started(run) as started:
         for action in (2, 1):
             with torch.no_grad():
@@ -209,7 +217,7 @@ def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
     ):
         with Started(make_toy(*kind)) as started:
             started.collect(60)
-            stored.append(started.replay._flat["frames"][:60].copy())
+            stored.append(started.replay.frames_of(0, 0, 60))
             actions = started.replay._flat["actions"][:59].copy()
             transition = started.replay._flat["transition"][:59].copy()
             stored.append(np.where(transition, actions, -1))
@@ -283,10 +291,10 @@ def test_an_actor_that_cannot_start_says_why() -> None:
     run = make_toy("parallelism=process")
     spec = describe(run)
     broken = make_toy("parallelism=process", "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise, nonsense: 1}")
-    replay = make_memory(run, spec, lock := memory_lock(run))
+    replay = make_memory(run, spec)
     learner = make_learner(run, spec, torch.device("cpu"))
     with pytest.raises(ActorError, match="nonsense"):
-        make_actors(ActorArguments(broken, spec, learner.network, replay, lock, torch.device("cpu")))
+        make_actors(ActorArguments(broken, spec, learner.network, replay, torch.device("cpu")))
     replay.close()
 
 
@@ -306,16 +314,56 @@ def no_ipc() -> Any:
 
 
 @pytest.mark.parametrize("where", ["parent", "child"])
-@pytest.mark.parametrize(("algo", "instead"), [("dqn", "use parallelism=overlap,"), ("a3c", "use algo=a2c parall")])
+@pytest.mark.parametrize(("algo", "instead"), [("dqn", ", parallelism=overlap or"), ("a3c", ", algo=a2c parall")])
 def test_weights_that_cannot_be_shared_are_explained_in_one_sentence(where: str, algo: str, instead: str) -> None:
-    run = make_toy(f"algo={algo}", "parallelism=process")
+    run = make_toy(f"algo={algo}", "parallelism=process", "parallelism.weights=shared")
     spec = describe(run)
-    memory = make_memory(run, spec, lock := memory_lock(run))
+    memory = make_memory(run, spec)
     with pytest.raises(ActorError, match=instead) as raised:
-        make_actors(ActorArguments(run, spec, Unsendable(where), memory, lock, torch.device("cuda")))
+        make_actors(ActorArguments(run, spec, Unsendable(where), memory, torch.device("cuda")))
     assert "(CUDA error: operation not supported); a GPU in a container" in str(raised.value)
     assert "\n" not in str(raised.value) and "device=cpu." in str(raised.value)
     memory.close()
+
+
+def not_opened() -> OpenedWeights:
+    return OpenedWeights(None, "CUDA error: operation not supported")
+
+
+def test_where_weights_cannot_be_shared_actors_load_copies(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(OpenedWeights, "__reduce__", lambda self: (not_opened, ()))
+    with caplog.at_level("WARNING"):
+        assert_newest_weights(make_toy("exploration.start=0", "exploration.final=0", *KINDS["process, two actors"]))
+    assert "cannot open the learner's weights (CUDA error: operation not supported): they load copies" in caplog.text
+
+
+def test_copied_weights_are_never_of_two_versions() -> None:
+    run = make_toy()
+    network, own = (make_learner(run, describe(run), torch.device("cpu")).network for _ in range(2))
+    weights = HostWeights(network, torch.multiprocessing.get_context("spawn"))
+    publisher, stop = Publisher(network, weights), threading.Event()
+
+    def learn() -> None:
+        while not stop.is_set():
+            with torch.no_grad():
+                network.version.add_(1)
+                for parameter in network.parameters():
+                    parameter.fill_(int(network.version))
+            publisher.publish()
+
+    learner = threading.Thread(target=learn)
+    learner.start()
+    seen = set[int]()
+    while len(seen) < 20:
+        weights.load_into(own)
+        if int(own.version):
+            values = {float(v) for p in own.parameters() for v in (p.detach().min(), p.detach().max())}
+            assert values == {float(own.version)}
+            seen.add(int(own.version))
+    stop.set()
+    learner.join()
 
 
 def test_killing_an_actor_from_outside_is_noticed() -> None:

@@ -189,9 +189,9 @@ def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
     run = dataclasses.replace(run, env=dataclasses.replace(run.env, kwargs={"lock": threading.Lock()}))
     started = make_toy(*KINDS["ray"])
     spec = describe(started)
-    memory, network = make_memory(started, spec, None), make_learner(started, spec, torch.device("cpu")).network
+    memory, network = make_memory(started, spec), make_learner(started, spec, torch.device("cpu")).network
     with pytest.raises(ActorError, match=r"^parallelism=ray: an actor's job cannot be sent \(.*pickle.*\)\.$"):
-        make_actors(ActorArguments(run, spec, network, memory, None, torch.device("cpu")))
+        make_actors(ActorArguments(run, spec, network, memory, torch.device("cpu")))
 
 
 @pytest.mark.usefixtures("ray_cluster")

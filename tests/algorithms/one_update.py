@@ -32,11 +32,11 @@ def learner_of(*overrides: str) -> DeepQLearner:
     return learner
 
 
-def batch_of(weighted: bool) -> tuple[Batch, list[np.ndarray]]:
+def batch_of(weighted: bool) -> tuple[Batch, list[Tensor]]:
     """A batch, and the errors that its replay is told."""
-    batch, told = make_batch(VECTOR, SIZE), list[np.ndarray]()
+    batch, told = make_batch(VECTOR, SIZE), list[Tensor]()
     if weighted:
-        batch.weights = np.random.default_rng(1).uniform(0.1, 1, SIZE).astype(np.float32)
+        batch.weights = torch.from_numpy(np.random.default_rng(1).uniform(0.1, 1, SIZE).astype(np.float32))
         batch.reprioritize = told.append
     return batch, told
 
@@ -64,7 +64,7 @@ def check_update(learner: DeepQLearner, weighted: bool, transition: Callable[...
     assert learner.stats()["train/loss"] == pytest.approx(loss.item(), rel=1e-4)
     assert all(p.grad is None for p in learner.target.parameters())
     if weighted:
-        assert told[0].dtype == np.float32
+        assert told[0].dtype == torch.float32
         np.testing.assert_allclose(told[0], [row[1] for row in rows], rtol=1e-3, atol=1e-5)
 
 
@@ -75,4 +75,4 @@ def assert_same(ours: nn.Module, expected: nn.Module) -> None:
 
 def observation(batch: Batch, i: int, after: bool = False) -> Tensor:
     """``(1, 5)``, the one that was acted on or the next."""
-    return torch.tensor((batch.next_observations if after else batch.observations)[i : i + 1])
+    return (batch.next_observations if after else batch.observations)[i : i + 1]

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import make_run
+from conftest import make_run, on_cpu
 from torch import nn
 
 from dqnspeed.algorithms import epsilon_at, make_learner
@@ -29,13 +29,16 @@ def make_batch(spec: EnvSpec, size: int = 16, seed: int = 0) -> Batch:
             return rng.integers(0, 256, (size, *spec.observation_shape), np.uint8)
         return rng.normal(size=(size, *spec.observation_shape)).astype(np.float32)
 
-    return Batch(
-        observations(),
-        rng.integers(spec.num_actions, size=size),
-        rng.normal(size=size).astype(np.float32),
-        observations(),
-        np.where(rng.random(size) < 0.3, 0, 0.97).astype(np.float32),
+    batch: Batch = on_cpu(
+        Batch(
+            observations(),
+            rng.integers(spec.num_actions, size=size),
+            rng.normal(size=size).astype(np.float32),
+            observations(),
+            np.where(rng.random(size) < 0.3, 0, 0.97).astype(np.float32),
+        )
     )
+    return batch
 
 
 def make_dqn(run: RunConfig, spec: EnvSpec, device: torch.device = CPU) -> DQNLearner:
@@ -62,7 +65,7 @@ def test_an_update_is_the_gradient_step_of_the_equation(double: bool, loss: str,
 
     loss_sum = torch.zeros(())
     for i in range(16):  # one sample at a time, from the equation
-        s, s2 = torch.tensor(batch.observations[i : i + 1]), torch.tensor(batch.next_observations[i : i + 1])
+        s, s2 = batch.observations[i : i + 1], batch.next_observations[i : i + 1]
         with torch.no_grad():
             best = int((online if double else target)(s2).argmax())
             goal = float(batch.rewards[i]) + float(batch.discounts[i]) * target(s2)[0, best]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import make_run
+from conftest import make_run, on_cpu
 from test_dqn import CPU, VECTOR, make_batch
 from torch import Tensor, nn
 
@@ -32,22 +32,25 @@ def mlp(*overrides: str) -> RunConfig:
 
 def pieces() -> Batch:
     batch = make_batch(VECTOR, SIZE)
-    batch.versions = np.zeros(SIZE, np.int64)
+    batch.versions = torch.zeros(SIZE, dtype=torch.int64)
     return batch
 
 
 def rollout() -> RolloutBatch:
     rng = np.random.default_rng(3)
     floats = [rng.normal(size=SIZE).astype(np.float32) for _ in range(2)]
-    return RolloutBatch(
-        observations=rng.normal(size=(SIZE, 5)).astype(np.float32),
-        actions=rng.integers(3, size=SIZE),
-        log_probs=-rng.uniform(0.8, 1.5, SIZE).astype(np.float32),  # ratios on both sides of the clip
-        values=0.3 * floats[0],
-        returns=floats[1],
-        advantages=floats[1] - 0.3 * floats[0],
-        versions=np.full(SIZE, -3),
+    batch: RolloutBatch = on_cpu(
+        RolloutBatch(
+            observations=rng.normal(size=(SIZE, 5)).astype(np.float32),
+            actions=rng.integers(3, size=SIZE),
+            log_probs=-rng.uniform(0.8, 1.5, SIZE).astype(np.float32),  # ratios on both sides of the clip
+            values=0.3 * floats[0],
+            returns=floats[1],
+            advantages=floats[1] - 0.3 * floats[0],
+            versions=np.full(SIZE, -3),
+        )
     )
+    return batch
 
 
 def step(run: RunConfig, network: nn.Module, loss: Tensor) -> list[Tensor]:
@@ -84,13 +87,13 @@ def test_an_actor_critic_update_is_the_gradient_step_of_its_equation(algo: str) 
     network = copy.deepcopy(learner.network)
     policy_loss, value_loss, entropy = torch.zeros(()), torch.zeros(()), torch.zeros(())
     for i in range(SIZE):
-        logits, value = network.policy_and_value(torch.tensor(batch.observations[i : i + 1]))
+        logits, value = network.policy_and_value(batch.observations[i : i + 1])
         with torch.no_grad():
-            next_value = float(network.policy_and_value(torch.tensor(batch.next_observations[i : i + 1]))[1])
+            next_value = float(network.policy_and_value(batch.next_observations[i : i + 1])[1])
         target = float(batch.rewards[i]) + float(batch.discounts[i]) * next_value
         policy = torch.distributions.Categorical(logits=logits[0])
         advantage = target - value.item()
-        policy_loss = policy_loss - advantage * policy.log_prob(torch.tensor(batch.actions[i])) / SIZE
+        policy_loss = policy_loss - advantage * policy.log_prob(batch.actions[i]) / SIZE
         value_loss = value_loss + (target - value[0]) ** 2 / SIZE
         entropy = entropy + policy.entropy() / SIZE
     learner.update(batch)
@@ -136,9 +139,9 @@ def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip
         advantages = [(a - mean) / (std + 1e-8) for a in advantages]
     total, kl, clipped, errors = torch.zeros(()), 0.0, 0, 0.0
     for i, advantage in enumerate(advantages):
-        logits, value = network.policy_and_value(torch.tensor(batch.observations[i : i + 1]))
+        logits, value = network.policy_and_value(batch.observations[i : i + 1])
         policy, old = torch.distributions.Categorical(logits=logits[0]), float(batch.values[i])
-        log_ratio = policy.log_prob(torch.tensor(batch.actions[i])) - float(batch.log_probs[i])
+        log_ratio = policy.log_prob(batch.actions[i]) - float(batch.log_probs[i])
         ratio = torch.exp(log_ratio)
         gain = torch.minimum(ratio * advantage, torch.clamp(ratio, 0.8, 1.2) * advantage)
         error = (value[0] - float(batch.returns[i])) ** 2
@@ -164,7 +167,7 @@ def test_a_pqn_update_is_the_gradient_step_of_its_equation(loss: str) -> None:
     learner, batch = seeded(run), rollout()
     network, total = copy.deepcopy(learner.network), torch.zeros(())
     for i in range(SIZE):
-        error = network(torch.tensor(batch.observations[i : i + 1]))[0, batch.actions[i]] - float(batch.returns[i])
+        error = network(batch.observations[i : i + 1])[0, batch.actions[i]] - float(batch.returns[i])
         total = total + (error**2 if loss == "mse" else nn.functional.huber_loss(error, torch.zeros(()))) / SIZE
     learner.update(batch)
     assert_same(learner, step(run, network, total))
@@ -180,7 +183,7 @@ def test_a_table_moves_by_its_equation() -> None:
     for _ in range(200):
         s, s2, a, r, terminated = *rng.integers(5, size=2), rng.integers(3), rng.normal(), rng.random() < 0.3
         discount = np.array([0 if terminated else 0.9], np.float32)
-        learner.update(Batch(one_hot[[s]], np.array([a]), np.array([r], np.float32), one_hot[[s2]], discount))
+        learner.update(on_cpu(Batch(one_hot[[s]], np.array([a]), np.array([r], np.float32), one_hot[[s2]], discount)))
         table[s, a] = 0.8 * table[s, a] + 0.2 * (r + (0 if terminated else 0.9 * table[s2].max()))
     np.testing.assert_allclose(learner.network.state_dict()["values"], table, atol=1e-5)
 

@@ -126,7 +126,7 @@ def test_an_update_is_a_step_on_each_loss_by_itself(weighted: bool, no_grad: boo
     )  # fmt: skip
     online, target = copy.deepcopy(learner.network), copy.deepcopy(learner.target)
     batch, told = batch_of(weighted)
-    weights = torch.ones(SIZE) if batch.weights is None else torch.tensor(batch.weights)
+    weights = torch.ones(SIZE) if batch.weights is None else batch.weights
     alpha = online.log_temperature.exp().item()  # type: ignore[operator]
     losses, errors = dict.fromkeys(parts(online), torch.zeros(())), []
     for i in range(SIZE):

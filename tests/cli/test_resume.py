@@ -131,9 +131,9 @@ def test_games_that_cannot_be_saved_begin_anew_and_no_transition_crosses_the_gap
     after = go(tmp_path, make_run(*overrides, f"stop.max_steps={more}"), resumed=True)
     for lane, cut in enumerate(before["replay"]["written"]):
         columns = {name: column[lane] for name, column in after["replay"]["columns"].items()}
-        assert columns["first"][cut] and not columns["transition"][cut - 1]
+        assert columns["age"][cut] == 0 and not columns["transition"][cut - 1]
         ended = columns["truncated"][cut - 2] or columns["terminated"][cut - 2] or not columns["transition"][cut - 2]
-        assert ended or columns["first"][cut - 1]
+        assert ended or columns["age"][cut - 1] == 0
 
 
 def test_without_the_replay_it_is_filled_anew_before_learning_goes_on(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import environment
+from conftest import environment, make_run
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.doctor import gpu as gpu_check
@@ -30,7 +30,7 @@ def test_without_a_gpu_one_sentence_is_said_and_nothing_made(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("argument", "sentence"),
     [
-        ("part=all_of_it", "part=all_of_it: choose one of all, tests, train, resume, timings."),
+        ("part=all_of_it", "part=all_of_it: choose one of all, tests, train, resume, timings, bench."),
         ("seconds=0", "seconds=0.0: must be more than 0."),
         ("device=cpu", "device=cpu: give out=FILE and folder=FOLDER too, so that no GPU's results are overwritten."),
         (
@@ -75,10 +75,15 @@ def test_what_hangs_is_ended_with_its_part(monkeypatch: pytest.MonkeyPatch, tmp_
     part = Part("train", CheckConfig(folder=str(tmp_path), device="cpu"), "now")
     begin = time.monotonic()
     assert part.call("hangs", "http.server", "--bind", "127.0.0.1", "0")[0] is None
-    assert part.train("later") == Result("later", FAILED, "not run: no time was left for it")
+    assert part.train("later") == Result("later", SKIPPED, "not run: no time was left for it")
     assert time.monotonic() - begin < 60
 
 
 def test_all_parts_together_end_within_twenty_minutes_and_each_within_nine() -> None:
     assert sum(gpu_check.LIMITS.values()) <= 20 * 60 and max(gpu_check.LIMITS.values()) <= 9 * 60
     assert set(gpu_check.PARTS) == set(gpu_check.LIMITS)
+
+
+@pytest.mark.parametrize("name", [name for name in gpu_check.EXECUTIONS if name != "compiled"])
+def test_every_way_to_execute_composes(name: str) -> None:
+    make_run("algo.learning_starts=600", "algo.batch_size=256", "device=cuda", *gpu_check.EXECUTIONS[name])

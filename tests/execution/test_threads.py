@@ -5,14 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+import hydra
 import pytest
 import torch
 from conftest import make_run
 
+from dqnspeed.cli.compose import from_hydra, own_hydra
 from dqnspeed.config.options import ConfigError
 from dqnspeed.execution import threads
-from dqnspeed.execution.threads import LearnerThreads, Share, busy, share_of_cores, threads_beside
+from dqnspeed.execution.threads import LearnerThreads, Share, busy, by_rule, share_of_cores, threads_beside
 from dqnspeed.system import machine
 
 CORES = [1, 2, 4, 8, 16, 64]
@@ -39,6 +42,38 @@ def test_no_core_is_asked_twice(overrides: str) -> None:
         needed = run.num_envs + 1  # each environment is a process
     for cores, share in zip(CORES, shares, strict=True):
         assert share.asked <= cores or cores < max(needed, run.execution.threads + 1)
+
+
+RULES = {  # actors and environments of each, on each of CORES
+    "": [(1, cores) for cores in CORES],
+    "wrappers=native": [(1, 4 * cores) for cores in CORES],
+    "wrappers=native parallelism=overlap": [(1, 4), (1, 4), (1, 8), (1, 16), (1, 32), (1, 128)],
+    "algo=ppo parallelism=overlap": [(1, 2), (1, 2), (1, 2), (1, 4), (1, 8), (1, 32)],
+    "parallelism=process": [(1, 1), (1, 1), (2, 1), (4, 1), (8, 1), (32, 1)],
+    "parallelism=process wrappers=native device=cuda": [(1, 4), (1, 4), (3, 4), (7, 4), (15, 4), (63, 4)],
+    "parallelism=process wrappers=native execution.threads=3": [(1, 4), (1, 4), (1, 4), (5, 4), (13, 4), (61, 4)],
+}
+
+
+@pytest.mark.parametrize("overrides", RULES)
+def test_environments_and_actors_by_rule_use_the_cores_there_are(overrides: str) -> None:
+    run = make_run(*overrides.split())
+    none = replace(run, num_envs=0, parallelism=replace(run.parallelism, num_actors=0))
+    ruled = [by_rule(none, cores) for cores in CORES]
+    assert [(r.parallelism.num_actors, r.num_envs) for r in ruled] == RULES[overrides]
+    for cores, made in zip(CORES, ruled, strict=True):
+        assert share_of_cores(made, cores).asked <= max(cores, 1 + max(1, run.execution.threads))
+    given = replace(run, num_envs=6, parallelism=replace(run.parallelism, num_actors=3))
+    assert by_rule(given, 8) == given
+
+
+def test_a_run_keeps_the_numbers_of_the_machine_it_was_begun_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "cores", lambda: 8)
+    overrides = ["num_envs=0", "wrappers=native", "parallelism=process", "parallelism.num_actors=0"]
+    with own_hydra():
+        cfg = hydra.compose("config", overrides=overrides)
+        run = from_hydra(cfg)
+    assert (run.num_envs, run.parallelism.num_actors) == (cfg.num_envs, cfg.parallelism.num_actors) == (4, 4)
 
 
 @pytest.mark.parametrize("key", ["execution.threads", "parallelism.env_threads"])
@@ -71,7 +106,8 @@ def test_a_learner_on_a_gpu_asks_for_one_core(
     monkeypatch.setattr(machine, "cores", lambda: 4)
     monkeypatch.setattr(machine, "allowed_cores", lambda: {0, 1, 2, 3})
     monkeypatch.setattr(LearnerThreads, "_busy_cores", lambda _: 4.0)
-    warning = LearnerThreads(make_run(*overrides.split()), torch.device(device)).warning()
+    run = make_run(*overrides.split(), f"device={device}")
+    warning = LearnerThreads(run, torch.device(device)).warning()
     assert f"this run would use {asked}:" in str(warning)
 
 

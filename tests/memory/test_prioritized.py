@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uniform import GAMMA, Event, append, lanes, naive
 
-from dqnspeed.memory import Batch, LocalBuffers, Rows, SharedBuffers, ring_layout
+from dqnspeed.execution.arrays import Arrays
+from dqnspeed.memory import Batch, LocalBuffers, Rings, Rows, SharedBuffers, ring_layout
+from dqnspeed.memory.base import ReplayArguments
 from dqnspeed.memory.prioritized import PrioritizedReplay
 from dqnspeed.memory.sum_tree import SumTree
 
@@ -24,7 +27,7 @@ PARTS = ("observations", "actions", "rewards", "next_observations", "discounts",
 def make(streams: list[list[Event]], rows: int, stack: int = 1, n_step: int = 1, **options: Any) -> PrioritizedReplay:
     """An empty replay for these streams."""
     layout = ring_layout(len(streams), rows, (2, 3), np.dtype(np.uint8))
-    return PrioritizedReplay(LocalBuffers(layout), stack, n_step, GAMMA, seed=1, **NUMBERS | options)
+    return PrioritizedReplay(ReplayArguments(LocalBuffers(layout), stack, n_step, GAMMA, seed=1), **NUMBERS | options)
 
 
 def filled(streams: list[list[Event]], *args: int, **options: Any) -> PrioritizedReplay:
@@ -52,50 +55,68 @@ def assert_same(one: Batch, other: Batch) -> None:
 
 def set_errors(replay: PrioritizedReplay, errors: np.ndarray) -> None:
     """Give the first rows of the first lane these errors."""
-    replay._look()
-    index = np.arange(len(errors))
-    replay._reprioritize(index, *replay._rows_at(index), errors.astype(np.float32))
+    replay.receive()
+    given = torch.from_numpy(errors.astype(np.float32))
+    replay._reprioritize(np.arange(len(errors)), int(replay._received.sum()), given)
 
 
 def learn(batch: Batch, errors: np.ndarray) -> None:
     assert batch.reprioritize is not None
-    batch.reprioritize(errors.astype(np.float32))
+    batch.reprioritize(torch.from_numpy(errors.astype(np.float32)))
+
+
+def held(replay: PrioritizedReplay) -> np.ndarray:
+    """The priorities, to the power of alpha, by lane and place."""
+    return replay._tree.values.reshape(len(replay._written), -1).copy()
+
+
+def rows_at(replay: PrioritizedReplay, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lanes and absolute row numbers of what stands at ``index``."""
+    lane, at = np.divmod(index, replay._rows)
+    begin = replay._begin[lane]
+    return lane, begin + (at - begin) % replay._rows
 
 
 # the tree
 
 
+every_array = pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
+
+
+@every_array
 @settings(max_examples=50, deadline=None)
-@given(st.sampled_from([1, 5, 32, 33, 1000, 5000, 140_000]), st.integers(0, 2**32 - 1), st.data())
+@given(st.sampled_from([1, 5, 64, 65, 1000, 5000, 140_000, 300_000]), st.integers(0, 2**32 - 1), st.data())
 def test_the_sums_are_those_of_the_numbers_to_the_last_bit_however_they_came(
-    size: int, seed: int, data: st.DataObject
+    device: torch.device | None, size: int, seed: int, data: st.DataObject
 ) -> None:
-    rng = np.random.default_rng(seed)
-    tree, numbers = SumTree(size), np.zeros(size)
-    for count in data.draw(st.lists(st.integers(0, 2 * size), max_size=6)):
-        index = rng.integers(size, size=count)
+    rng, arrays = np.random.default_rng(seed), Arrays(device)
+    tree, numbers = SumTree(size, arrays), np.zeros(size)
+    for count in data.draw(st.lists(st.integers(0, size), max_size=6)):
+        index = rng.permutation(size)[:count]
         values = rng.exponential(size=count) * (rng.random(count) < 0.8)
-        tree.update(index, values)
-        for i, value in zip(index, values, strict=True):
-            numbers[i] = value
+        tree.update(arrays.own(index), arrays.own(values))
+        numbers[index] = values
     np.testing.assert_array_equal(tree.values, numbers)
-    assert tree.total == pytest.approx(numbers.sum())
-    at_once = SumTree(size)
-    at_once.update(np.arange(size), numbers)
-    for one, other in zip([*tree._blocks, tree._top], [*at_once._blocks, at_once._top], strict=True):
+    assert float(tree.total) == pytest.approx(numbers.sum())
+    at_once = SumTree(size, arrays)
+    at_once.update(arrays.arange(size), arrays.own(numbers.copy()))
+    for one, other in zip([*tree._blocks, tree._total], [*at_once._blocks, at_once._total], strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("size", [1, 7, 32, 100, 4097, 140_000])
-def test_the_number_found_is_the_first_whose_running_sum_exceeds_the_value(size: int) -> None:
-    rng = np.random.default_rng(size)
+@every_array
+@pytest.mark.parametrize("size", [1, 7, 64, 65, 4097, 140_000, 300_000])
+def test_the_number_found_is_the_first_whose_running_sum_exceeds_the_value(
+    size: int, device: torch.device | None
+) -> None:
+    rng, arrays = np.random.default_rng(size), Arrays(device)
     numbers = rng.integers(0, 4, size).astype(float)  # whole numbers: sums are exact, and so are hits on a border
     numbers[size // 2] = 1.0
-    tree = SumTree(size)
-    tree.update(np.arange(size), numbers)
+    tree = SumTree(size, arrays)
+    tree.update(arrays.arange(size), arrays.own(numbers.copy()))
     values = rng.integers(0, int(numbers.sum()), 1000).astype(float)
     expected = np.searchsorted(numbers.cumsum(), values, side="right")
-    np.testing.assert_array_equal(tree.find(values), expected)
+    np.testing.assert_array_equal(tree.find(arrays.own(values)), expected)
 
 
 # what is drawn
@@ -124,9 +145,9 @@ def test_only_whole_transitions_are_drawn_and_all_of_them(
         with pytest.raises(LookupError, match="no complete transition yet"):
             replay.sample(8)
         return
-    replay._look()
+    replay.receive()
     chosen = np.flatnonzero(replay._tree.values)
-    everything, _ = replay._gather(*replay._rows_at(chosen))
+    everything = replay._gather(*rows_at(replay, chosen))
     assert {key(everything, i) for i in range(len(chosen))} == set(expected)
     batch = replay.sample(200)
     for i in range(200):
@@ -141,7 +162,7 @@ def test_each_is_drawn_in_proportion_to_its_priority_to_alpha(errors: list[float
     set_errors(replay, np.array(errors))
     chances = (np.array(errors, np.float32).astype(float) + 0.01) ** alpha
     batch = replay.sample(10_000)
-    counts = np.bincount(batch.observations[:, 0, 0] - 1, minlength=30)
+    counts = np.bincount(batch.observations[:, 0, 0].numpy() - 1, minlength=30)
     assert np.abs(counts - 10_000 * chances / chances.sum()).max() <= 2
 
 
@@ -152,8 +173,8 @@ def test_weights_are_those_of_the_equation(errors: list[float], alpha: float, be
     set_errors(replay, np.array(errors))
     chances = (np.array(errors, np.float32).astype(float) + 0.01) ** alpha
     batch = replay.sample(16)
-    weights = (30 * (chances / chances.sum())[batch.observations[:, 0, 0] - 1]) ** -beta
-    assert batch.weights is not None and batch.weights.dtype == np.float32
+    weights = (30 * (chances / chances.sum())[batch.observations[:, 0, 0].numpy() - 1]) ** -beta
+    assert batch.weights is not None and batch.weights.dtype == torch.float32
     np.testing.assert_allclose(batch.weights, weights / weights.max(), rtol=1e-5)
 
 
@@ -161,19 +182,19 @@ def test_new_transitions_get_the_largest_priority_there_ever_was() -> None:
     stream = steady(60)
     replay = filled([stream[:11]], 40, alpha=1.0, priority_eps=0.5)
     batch = replay.sample(4)
-    np.testing.assert_array_equal(replay._priorities[0, :10], 1.0)
+    np.testing.assert_array_equal(held(replay)[0, :10], 1.0)
     learn(batch, np.array([1.0, 7.0, 2.0, 3.0]))
     learn(replay.sample(1), np.array([0.0]))
     append(replay, [stream[11]])
     replay.sample(1)
-    assert replay._priorities[0, 10] == 7.5
+    assert held(replay)[0, 10] == 7.5
 
 
 def test_beta_grows_with_the_batches_from_first_to_last() -> None:
     replay = filled([steady(10)], 40, beta=0.4, beta_final=1.0, beta_updates=3)
     seen = []
     for _ in range(5):
-        seen.append(replay.beta)
+        seen.append(replay.beta[0])
         replay.sample(2)
     np.testing.assert_allclose(seen, [0.4, 0.6, 0.8, 1.0, 1.0])
 
@@ -185,23 +206,16 @@ def test_errors_of_rows_that_were_overwritten_change_nothing() -> None:
     for event in stream[20:25]:  # 5 of 10 rows
         append(replay, [event])
     replay.sample(1)
-    before = replay._priorities.copy()
-    learn(old, np.full(64, 9.0))
-    _, changed = replay._rows_at(np.flatnonzero(replay._priorities[0] != before[0]))
-    assert set(changed) == {15, 16, 17, 18}  # drawn then, and still held: rows 11 .. 14 have gone
-    for event in stream[25:40]:  # all of them
-        append(replay, [event])
-    replay.sample(1)
-    before = replay._priorities.copy()
+    before = held(replay)
     learn(old, np.full(64, 99.0))
-    np.testing.assert_array_equal(replay._priorities, before)
+    np.testing.assert_array_equal(held(replay), before)
     assert replay._max_priority < 10
 
 
 def test_an_error_that_is_not_finite_leaves_the_draw_sound() -> None:
     replay = filled([steady(20)], 40)
     learn(replay.sample(4), np.array([np.nan, np.inf, -np.inf, 2.0]))
-    assert np.isfinite(replay._tree.total) and len(replay.sample(8).actions) == 8
+    assert np.isfinite(float(replay._tree.total)) and len(replay.sample(8).actions) == 8
 
 
 def test_a_blank_batch_has_the_arrays_of_all_others() -> None:
@@ -262,7 +276,7 @@ def test_a_resumed_replay_goes_on_to_the_last_bit(
             learn(same, errors)
         learn(batch, errors)
     if at < len(streams[0]):
-        np.testing.assert_array_equal(replay._priorities, resumed._priorities)
+        np.testing.assert_array_equal(held(replay), held(resumed))
         assert replay._tree.total == resumed._tree.total and replay.beta == resumed.beta
 
 
@@ -280,9 +294,9 @@ def test_rings_of_another_length_take_over_the_priorities_of_the_rows_they_hold(
             learn(replay.sample(5), rng.exponential(size=5))
         except LookupError:
             continue
-    replay._look()
+    replay.receive()
     resumed.load_state_dict(replay.state_dict())
-    resumed._look()
+    resumed.receive()
     had, has = priorities(replay), priorities(resumed)
     assert has == {row: had[row] for row in had if row[1] >= resumed._begin[row[0]]}
     for events in zip(*(stream[at:] for stream in streams), strict=True):
@@ -290,16 +304,16 @@ def test_rings_of_another_length_take_over_the_priorities_of_the_rows_they_hold(
     expected: dict[tuple, float] = {}
     for stream in streams:
         expected |= naive(stream, after, stack, n_step)
-    resumed._look()
+    resumed.receive()
     rows = np.flatnonzero(resumed._tree.values)
-    batch, _ = resumed._gather(*resumed._rows_at(rows))
+    batch = resumed._gather(*rows_at(resumed, rows))
     assert {key(batch, i) for i in range(len(rows))} <= set(expected)
 
 
 def priorities(replay: PrioritizedReplay) -> dict[tuple[int, int], float]:
     """The priority of each row, by lane and number."""
     index = np.flatnonzero(replay._tree.values)
-    lane, row = replay._rows_at(index)
+    lane, row = rows_at(replay, index)
     return dict(zip(zip(lane.tolist(), row.tolist(), strict=True), replay._tree.values[index].tolist(), strict=True))
 
 
@@ -307,21 +321,21 @@ def test_without_a_stored_replay_it_begins_with_what_comes() -> None:
     """A resumed game may begin in its middle: the first row's stack repeats its frame."""
     stream = steady(40)[20:]
     replay = filled([stream], 30, 3, 1)
-    batch = replay.sample(100)
-    assert set(batch.observations[:, -1, 0].tolist()) == set(range(21, 40))
-    np.testing.assert_array_equal(batch.observations[batch.observations[:, -1, 0] == 21][:, ::2, 0], 21)
+    observations = replay.sample(100).observations.numpy()
+    assert set(observations[:, -1, 0].tolist()) == set(range(21, 40))
+    np.testing.assert_array_equal(observations[observations[:, -1, 0] == 21][:, ::2, 0], 21)
 
 
 # where others write
 
 
-def write(buffers: SharedBuffers | LocalBuffers, lock: Any, lane: int, seconds: float) -> None:
+def write(buffers: SharedBuffers | LocalBuffers, lane: int, seconds: float, allowed: Any) -> None:
     """Append to ``lane`` for a while; the frame of row i holds i and the lane, the action and the reward follow."""
-    writer = PrioritizedReplay(buffers, 1, 1, GAMMA, concurrent=True, lock=lock, **NUMBERS)
+    writer = Rings(buffers)
     deadline, i = time.monotonic() + seconds, 0
     no = np.zeros(1, bool)
     while time.monotonic() < deadline:
-        for _ in range(20):
+        while i < allowed[lane]:
             frame = np.array([[lane, i]], np.int64)
             opens, last = np.array([i % 10 == 0]), i % 10 == 9
             truncated, transition = np.array([i % 10 == 8]), np.array([not last])
@@ -333,22 +347,24 @@ def write(buffers: SharedBuffers | LocalBuffers, lock: Any, lane: int, seconds: 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "writers"), [("thread", 2), ("process", 1)])
 def test_what_is_drawn_is_whole_while_others_write(kind: str, writers: int) -> None:
-    layout = ring_layout(writers, 100, (2,), np.dtype(np.int64))
+    layout = ring_layout(writers, 100, (2,), np.dtype(np.int64), frames=30)
     context = multiprocessing.get_context("spawn")
-    buffers = SharedBuffers(layout)
-    lock: Any = context.Lock()
-    replay = PrioritizedReplay(buffers, 3, 2, GAMMA, concurrent=True, lock=lock, **NUMBERS)
+    buffers = SharedBuffers(layout, writers)
+    replay = PrioritizedReplay(ReplayArguments(buffers, 3, 2, GAMMA), **NUMBERS)
+    allowed = context.RawArray("d", writers)
     make_worker: Any = context.Process if kind == "process" else threading.Thread
-    workers = [make_worker(target=write, args=(buffers, lock, lane, 1.0)) for lane in range(writers)]
+    workers = [make_worker(target=write, args=(buffers, lane, 1.0, allowed)) for lane in range(writers)]
     for worker in workers:
         worker.start()
     drawn, rng = 0, np.random.default_rng(0)
     while any(worker.is_alive() for worker in workers) or not drawn:
+        allowed[:] = replay.rows_allowed().tolist()
         try:
             batch = replay.sample(32)
         except LookupError:
             continue
         drawn += 1
+        batch.observations, batch.next_observations = batch.observations.numpy(), batch.next_observations.numpy()  # type: ignore[assignment]
         lane, number = batch.observations[:, -2], batch.observations[:, -1]
         assert (number % 10 != 9).all()  # final frames lead nowhere
         np.testing.assert_array_equal(batch.actions, number % 7)
@@ -360,6 +376,6 @@ def test_what_is_drawn_is_whole_while_others_write(kind: str, writers: int) -> N
     for worker in workers:
         worker.join()
     assert drawn > 1
-    np.testing.assert_allclose(replay._tree.total, replay._priorities.sum())
+    np.testing.assert_allclose(float(replay._tree.total), held(replay).sum())
     del worker, workers
     replay.close()

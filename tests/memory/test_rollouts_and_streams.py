@@ -82,7 +82,7 @@ def test_every_epoch_of_a_rollout_gives_its_transitions_and_nothing_else(
                 assert batch.returns[i] == pytest.approx(expected, rel=1e-4, abs=1e-3)
         per_epoch = due // epochs
         for epoch in range(epochs):
-            drawn = np.concatenate([b.log_probs for b in batches[epoch * per_epoch : (epoch + 1) * per_epoch]])
+            drawn = np.concatenate([b.log_probs.numpy() for b in batches[epoch * per_epoch : (epoch + 1) * per_epoch]])
             assert len(set(drawn)) == min(len(inside), per_epoch * batch_size)
         begin = row
         assert not rollouts.due(batch_size)
@@ -106,7 +106,9 @@ def test_a_stream_gives_every_transition_once_and_in_order(
             for _ in range(schedule.due(0, 0)):
                 batch = stream.sample(batch_size)
                 for i in range(batch_size):
-                    before, after = (tuple(s[i, ::2, 0]) for s in (batch.observations, batch.next_observations))
+                    before, after = (
+                        tuple(s[i, ::2, 0].tolist()) for s in (batch.observations, batch.next_observations)
+                    )
                     key = (before, int(batch.actions[i]), after, round(float(batch.discounts[i]), 5))
                     assert batch.rewards[i] == pytest.approx(expected[key], abs=1e-4)
                     seen.append(before)
@@ -173,12 +175,12 @@ def test_rings_of_another_length_take_over_what_is_still_to_be_read(longer: bool
     np.testing.assert_array_equal(after.sample(10).observations[:, 0], np.arange(81, 91))
 
 
-def test_a_rollout_that_was_sent_to_a_device_gives_the_same_batches() -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_a_rollout_that_is_held_on_a_device_gives_the_same_batches(device: str) -> None:
     run = make_toy("algo=ppo", "num_envs=2", "algo.rollout_steps=8", "algo.batch_size=4", "algo.epochs=3")
-    rng = np.random.default_rng(0)
-    here, there = (make_memory(run, describe(run)) for _ in range(2))
+    rng, spec = np.random.default_rng(0), describe(run)
+    here, there = make_memory(run, spec), make_memory(run, spec, device=torch.device(device))
     assert isinstance(here, Rollouts) and isinstance(there, Rollouts)
-    there._device = torch.device("cpu")  # goes the way of a GPU
     for step in range(18):
         ends = np.array([step % 5 == 4, False])
         rows = Rows(
@@ -192,9 +194,9 @@ def test_a_rollout_that_was_sent_to_a_device_gives_the_same_batches() -> None:
     assert here.due(4) == there.due(4) == 12
     for _ in range(24):
         ours, theirs = here.sample(4), there.sample(4)
-        assert isinstance(theirs.observations, torch.Tensor) and isinstance(theirs.versions, np.ndarray)
         for name in RolloutBatch.__slots__:  # type: ignore[attr-defined]
-            np.testing.assert_array_equal(getattr(ours, name), np.asarray(getattr(theirs, name)))
+            assert getattr(theirs, name).device.type == device
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name).cpu())
     blank = there.blank(4)
     assert [getattr(blank, n).shape for n in ("observations", "returns")] == [(4, 3), (4,)]
 
@@ -204,7 +206,7 @@ def test_a_blank_batch_looks_like_those_that_are_learnt_from() -> None:
         run = make_toy(f"algo={algo}", "wrappers.stack=2", "algo.n_step=3")
         blank = make_memory(run, describe(run)).blank(5)
         assert blank.observations.shape == blank.next_observations.shape == (5, 6)
-        assert blank.observations.dtype == np.float32 and blank.actions.shape == (5,)
+        assert blank.observations.dtype == torch.float32 and blank.actions.shape == (5,)
 
 
 @pytest.mark.parametrize("kind", ["stream", "rollouts"])

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from conftest import environment, make_run, make_toy, once_reported, untimed
+from conftest import environment, make_run, make_toy, on_cpu, once_reported, untimed
 from forked import Forked
 from torch import nn
 
@@ -56,17 +56,19 @@ def batches(kind: str) -> Iterator[Batch | RolloutBatch]:
         seen, actions = floats(SIZE, 5), rng.integers(3, size=SIZE)
         if kind == "dqn":
             ends = np.where(rng.random(SIZE) < 0.3, 0, 0.97).astype(np.float32)
-            yield Batch(seen, actions, floats(SIZE), floats(SIZE, 5), ends)
+            yield on_cpu(Batch(seen, actions, floats(SIZE), floats(SIZE, 5), ends))
         else:
             probabilities = -rng.uniform(0.8, 1.5, SIZE).astype(np.float32)
-            yield RolloutBatch(
-                seen, actions, probabilities, floats(SIZE), floats(SIZE), floats(SIZE), np.zeros(SIZE, np.int64)
+            yield on_cpu(
+                RolloutBatch(
+                    seen, actions, probabilities, floats(SIZE), floats(SIZE), floats(SIZE), np.zeros(SIZE, np.int64)
+                )
             )
 
 
 def half(batch: Any, rank: int) -> Any:
     arrays = {f.name: getattr(batch, f.name) for f in fields(batch)}
-    return replace(batch, **{name: a[rank::2] for name, a in arrays.items() if isinstance(a, np.ndarray)})
+    return replace(batch, **{name: a[rank::2] for name, a in arrays.items() if isinstance(a, torch.Tensor)})
 
 
 def learnt(kind: str, world: World | None) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:

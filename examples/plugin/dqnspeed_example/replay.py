@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
+from dqnspeed.execution.arrays import Array
 from dqnspeed.memory import Memory
 from dqnspeed.memory.base import ReplayArguments
 from dqnspeed.memory.uniform import Uniform, UniformReplay
@@ -26,12 +25,12 @@ class Recent(Uniform):
 
 class RecentReplay(UniformReplay):
     def __init__(self, draws: int, arguments: ReplayArguments):
-        super().__init__(**vars(arguments))
+        super().__init__(arguments)
         self._draws = draws
 
-    def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, count: int) -> tuple[Array, Array]:
         """Lanes and absolute row numbers of ``count`` transitions."""
         lane, row = super().draw(count * self._draws)
-        age = self.cursors()[lane] - row
-        newest = np.arange(count) + count * age.reshape(self._draws, count).argmin(axis=0)
-        return lane[newest], row[newest]
+        age = self.newest[lane] - row
+        chosen = self.arrays.arange(count) + count * age.reshape(self._draws, count).argmin(0)
+        return lane[chosen], row[chosen]

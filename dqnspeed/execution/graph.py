@@ -1,0 +1,102 @@
+"""Work on a CUDA device that is captured once and then launched as a whole (a CUDA graph)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+
+class Launch(Protocol):
+    """Does again what was captured."""
+
+    def __call__(self) -> None: ...
+
+
+# Captures what a function launches, without doing it.
+Capture = Callable[[Callable[[], object], torch.device], Launch]
+
+
+class Capturing:
+    """Captures on a CUDA device. Its graphs share their memory, so nothing of one may be read after another ran."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def __call__(self, function: Callable[[], object], device: torch.device) -> Launch:
+        """The graph of what ``function`` launches; it reads and writes the same tensors at each launch.
+
+        Raises:
+            RuntimeError: something in it cannot be captured, because it waits for the device, say.
+        """
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                function()
+        except BaseException:  # torch leaves the stream, the allocator and the generator as they are within a capture
+            torch.cuda.set_stream(before)
+            with contextlib.suppress(Exception):
+                torch._C._cuda_endAllocateToPool(before.device_index, self._pool)
+            with contextlib.suppress(Exception):
+                generator = torch.cuda.default_generators[before.device_index]
+                generator.graphsafe_set_state(generator.clone_state())
+            raise
+        return graph.replay
+
+
+def prepared(function: Callable[[], object], device: torch.device, last: bool = False) -> None:
+    """Call ``function`` as before a capture: on a stream beside the current one, which waits for it.
+
+    Args:
+        last: the capture follows.
+
+    Raises:
+        RuntimeError: the ``last`` time, if something in it waits for the device, and so cannot be captured.
+    """
+    if device.type != "cuda":
+        function()
+        return
+    current, beside, mode = (
+        torch.cuda.current_stream(device),
+        torch.cuda.Stream(device),
+        torch.cuda.get_sync_debug_mode(),
+    )
+    beside.wait_stream(current)
+    try:
+        if last:
+            torch.cuda.set_sync_debug_mode("error")
+        with torch.cuda.stream(beside):
+            function()
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
+        current.wait_stream(beside)
+
+
+class Pace:
+    """Keeps the host from running ahead of the device by more than a launch: else actors would act with weights that
+    are much older than those counted, and rows that came in would wait behind hundreds of launches."""
+
+    def __init__(self, device: torch.device):
+        self._cuda = device.type == "cuda"
+        self._events: list[torch.cuda.Event] = []
+
+    def launched(self) -> None:
+        """Called after each launch; waits for the one before the last."""
+        if not self._cuda:
+            return
+        event = torch.cuda.Event()
+        event.record()
+        self._events.append(event)
+        if len(self._events) > 2:
+            self._events.pop(0).synchronize()
+
+
+def reason_of(error: BaseException) -> str:
+    """One sentence on why something cannot be captured: the first error, of which others are consequences."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")

@@ -1,0 +1,57 @@
+"""Acting on frames: a policy with the stacks that it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from dqnspeed.envs import EnvSpec, FrameStack
+from dqnspeed.exploration.policy import Acted, Policy
+
+
+class FramePolicy(Protocol):
+    """Chooses actions for N environments from the frames that it was shown."""
+
+    def push(self, frames: np.ndarray, first: np.ndarray) -> None:
+        """Show the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` they start an episode. An action is
+        chosen before the next are shown, unless they all start one."""
+
+    def __call__(self, epsilon: float | np.ndarray) -> Acted:
+        """Actions, and what was known when they were chosen; ``epsilon``: of all environments, or ``(N,)``, of each."""
+
+    def warm_up(self) -> None:
+        """Do once what acting does, without a trace."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The stacks with the newest frames, and the state of what is random."""
+
+    def load_state_dict(self, state: Mapping[str, Any], stacks: bool = True) -> None:
+        """Restore it; without ``stacks`` only what is random."""
+
+
+class StackedPolicy:
+    """Stacks on the host, one operation after another."""
+
+    def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int):
+        self._policy = policy
+        self._stack = FrameStack(num_envs, spec.stack, spec.frame_shape, spec.frame_dtype)
+
+    def push(self, frames: np.ndarray, first: np.ndarray) -> None:
+        self._stack.push(frames, first)
+
+    def __call__(self, epsilon: float | np.ndarray) -> Acted:
+        return self._policy(self._stack.observations, epsilon)
+
+    def warm_up(self) -> None:
+        self._policy.warm_up(self._stack.observations)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"stack": self._stack.state_dict(), "policy": self._policy.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any], stacks: bool = True) -> None:
+        if stacks:
+            self._stack.load_state_dict(state["stack"])
+        if "rng" in state["policy"]:  # else it was saved by one whose numbers are drawn on a device
+            self._policy.load_state_dict(state["policy"])

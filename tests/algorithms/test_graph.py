@@ -1,0 +1,366 @@
+"""Updates and acting as graphs: the same as one operation after another."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_toy
+
+from dqnspeed.algorithms import make_learner, make_memory, make_policy
+from dqnspeed.algorithms.gradient import GradientLearner
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import EnvSpec, describe
+from dqnspeed.execution.graph import Capturing, Launch
+from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
+from dqnspeed.exploration.graphed import GraphedPolicy
+from dqnspeed.exploration.policy import NetworkPolicy
+from dqnspeed.exploration.stacked import StackedPolicy
+from dqnspeed.memory import Rows
+from dqnspeed.runs.updates import GraphedUpdates, PlainUpdates
+from dqnspeed.tracking.metrics import Timer
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+ALGORITHMS = {
+    "dqn": ["algo=dqn"],
+    "dqn, n-step, double, dueling": ["algo=dqn", "algo.double=true", "algo.n_step=3", "model.dueling=true"],
+    "dqn, clipped and annealed": ["algo.max_grad_norm=0.5", "optimizer.lr_final=1e-5", "optimizer.lr_decay_updates=50",
+                                  "optimizer.lr_decay_steps=null"],
+    "prioritized": ["replay=prioritized", "replay.beta_updates=40"],
+    "c51": ["algo=c51"],
+    "iqn": ["algo=iqn"],
+    "munchausen": ["algo=munchausen"],
+    "rainbow": ["algo=rainbow"],
+    "sac_discrete": ["algo=sac_discrete"],
+    "ppo": ["algo=ppo", "algo.entropy_final=0"],
+    "pqn": ["algo=pqn"],
+}  # fmt: skip
+OPTIMIZERS = ["adam", "adamw", "radam", "rmsprop"]
+
+
+def at_once(function: Callable[[], object], device: torch.device) -> Launch:
+    """Stands for a capture where there is no GPU: each launch calls the function."""
+    if device.type == "cuda":
+        return Capturing()(function, device)
+    return lambda: function() and None
+
+
+def play(run: RunConfig, spec: EnvSpec, memory: Any, steps: int, seed: int = 0) -> None:
+    """Fill a memory with random games of 7 steps."""
+    rng, lanes = np.random.default_rng(seed), run.num_lanes
+    for step in range(steps):
+        last = np.full(lanes, step % 8 == 7)
+        memory.append(
+            Rows(
+                frames=rng.normal(size=(lanes, *spec.frame_shape)).astype(spec.frame_dtype),
+                actions=rng.integers(spec.num_actions, size=lanes),
+                rewards=rng.normal(size=lanes).astype(np.float32),
+                terminated=np.full(lanes, step % 8 == 6), truncated=np.zeros(lanes, bool),
+                first=np.full(lanes, step % 8 == 0), transition=~last,
+                acting={"log_probs": rng.normal(size=lanes) - 1, "values": rng.normal(size=lanes),
+                        "versions": np.zeros(lanes)},
+            )
+        )  # fmt: skip
+
+
+def learnt(run: RunConfig, together: int | None, updates: int, device: str) -> tuple[GradientLearner, Any, list[Any]]:
+    """A learner after ``updates``, ``together`` at a time or one operation after another; its memory and its losses."""
+    spec, where = describe(run), torch.device(device)
+    if together is not None and device == "cuda":
+        run = with_graph(run)
+    torch.manual_seed(0)
+    learner = make_learner(run, spec, where)
+    assert isinstance(learner, GradientLearner)
+    learner.on_device = together is not None  # also on a CPU, whose optimizers cannot be captured
+    memory: Any = make_memory(run, spec, device=where)
+    learner.attach(memory)
+    losses, timer = [], Timer(("sampling", "updating"))
+    batch = run.algo.batch_size
+    does: Any = PlainUpdates(learner, memory, batch, timer, "eager")
+    if together is not None:
+        does = GraphedUpdates(learner, memory, batch, timer, together, at_once)
+    done = seed = 0
+    while done < updates:
+        play(run, spec, memory, 16, seed)
+        seed += 1
+        due = 12 if run.has_replay else memory.due(batch)
+        does.do(due)
+        done += due
+        losses.append(learner.stats())
+    if together is not None:
+        assert_graphed(does)
+    return learner, memory, losses
+
+
+def with_graph(run: RunConfig) -> RunConfig:
+    return replace(run, device="cuda", execution=replace(run.execution, graph=True))
+
+
+def assert_graphed(does: GraphedUpdates) -> None:
+    assert does._plain is None and does._graphs and does.how.startswith("graph"), does.how
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
+    run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
+    eager, memory, expected = learnt(run, None, 100, device)
+    for together in (1, 4):
+        graphed, same, losses = learnt(run, together, 100, device)
+        assert graphed.updates == eager.updates == int(graphed._count) == int(graphed.network.version)
+        for one, other in zip(losses, expected, strict=True):
+            assert one == pytest.approx(other, rel=1e-3, abs=1e-5, nan_ok=True)
+        for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+        if run.has_replay:  # the draws are the same to the last bit
+            assert same._random.state_dict() == memory._random.state_dict()
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_keeps_its_learning_rate_where_a_graph_reads_it(optimizer: str) -> None:
+    made = make_optimizer(make_toy(f"optimizer={optimizer}").optimizer, torch.nn.Linear(2, 2), torch.device("cpu"))
+    make_capturable(made, torch.device("cpu"))
+    (group,) = made.param_groups
+    assert group["capturable"]
+    rate, first = group["lr"], float(group["lr"])
+    for given in (0.25, torch.tensor([0.5], dtype=torch.float64)):
+        set_lr(made, given)
+        assert group["lr"] is rate and float(rate) == float(given) != first
+    with pytest.raises(ConfigError, match=r"^execution\.graph=true: SGD has no capturable form; use optimizer=adam\.$"):
+        make_capturable(torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), 0.1), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_learning_rate_that_is_computed_on_the_device_is_the_same(optimizer: str) -> None:
+    given = [f"optimizer={optimizer}", "optimizer.lr_final=1e-6", "optimizer.lr_decay_updates=20",
+             "optimizer.lr_decay_steps=null"]  # fmt: skip
+    run = make_toy(*given, "algo.batch_size=16")
+    eager, _, _ = learnt(run, None, 24, "cpu")
+    graphed, _, _ = learnt(run, 1, 24, "cpu")
+    for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+    assert graphed.optimizer.param_groups[0]["lr"] == pytest.approx(eager.optimizer.param_groups[0]["lr"])
+
+
+def test_targets_are_copied_when_they_are_due_however_many_updates_are_launched() -> None:
+    def do(together: int) -> list[int]:
+        run = make_toy("algo.target_sync=6", "algo.batch_size=16")
+        spec, copied = describe(run), list[int]()
+        learner = make_learner(run, spec, torch.device("cpu"))
+        assert isinstance(learner, GradientLearner)
+        memory: Any = make_memory(run, spec, device=torch.device("cpu"))
+        play(run, spec, memory, 30)
+        settle = learner.settle
+        learner.settle = lambda: (copied.append(int(learner._count)), settle())  # type: ignore[assignment, method-assign, func-returns-value]
+        does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), together, at_once)
+        for due in (1, 3, 3, 3, 7, 1, 12):
+            does.do(due)
+        assert learner.updates == int(learner._count) == 30
+        return copied
+
+    for together in (1, 3, 6):
+        assert do(together) == [6, 12, 18, 24, 30]
+
+
+def test_what_cannot_be_captured_is_said_once_and_done_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(function: Callable[[], object], device: torch.device) -> Launch:
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    run = make_toy("algo.batch_size=16")
+    spec = describe(run)
+    learner = make_learner(run, spec, torch.device("cpu"))
+    assert isinstance(learner, GradientLearner)
+    memory: Any = make_memory(run, spec, device=torch.device("cpu"))
+    play(run, spec, memory, 30)
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1, refuse)
+    with caplog.at_level("WARNING"):
+        for _ in range(5):
+            does.do(2)
+    assert learner.updates == 10
+    assert caplog.text.count("cannot be captured (operation not permitted when stream is capturing)") == 1
+    assert does.how == "eager: no graph (operation not permitted when stream is capturing)"
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+def test_an_update_that_failed_before_its_capture_leaves_the_next_batches_in_place(algo: str) -> None:
+    run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
+    spec, memory = describe(run), make_memory(run, describe(run), device=torch.device("cpu"))
+    learner: Any = make_learner(run, spec, torch.device("cpu"))
+    learner.attach(memory)
+    step, calls = learner.step, list[int]()
+
+    def waits(batch: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("called a synchronizing CUDA operation")
+        return step(batch)
+
+    learner.step = waits
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1, at_once)  # type: ignore[arg-type]
+    for seed in range(2):
+        play(run, spec, memory, 20 if run.has_replay else run.algo.rollout_steps + 4, seed)
+        due = 12 if run.has_replay else memory.due(16)  # type: ignore[attr-defined]
+        before = learner.updates
+        does.do(due)
+        assert learner.updates == int(learner._count) == before + due
+    assert does.how == "eager: no graph (called a synchronizing CUDA operation)"
+
+
+POLICIES = {"dqn": ["algo=dqn"], "pqn": ["algo=pqn"], "ppo": ["algo=ppo"], "sac_discrete": ["algo=sac_discrete"]}
+
+
+def policies(name: str, device: str) -> tuple[RunConfig, EnvSpec, NetworkPolicy, Any, Any]:
+    run = make_toy(*POLICIES[name], "wrappers.stack=3")
+    spec, where = describe(run), torch.device(device)
+    torch.manual_seed(0)
+    learner = make_learner(run, spec, where)
+    policy = make_policy(run, spec, learner.network, where, np.random.default_rng(0))
+    assert isinstance(policy, NetworkPolicy)
+    return run, spec, policy, StackedPolicy(policy, spec, 4), GraphedPolicy(policy, spec, 4, where, [1], at_once)
+
+
+def frames_of(spec: EnvSpec, rng: np.random.Generator) -> np.ndarray:
+    frames: np.ndarray = rng.normal(size=(4, *spec.frame_shape)).astype(spec.frame_dtype)
+    return frames
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_graph_acts_on_the_same_stacks_and_knows_the_same(name: str, device: str) -> None:
+    _, spec, _, stacked, graphed = policies(name, device)
+    rng = np.random.default_rng(0)
+    for step in range(9):
+        frames, first = frames_of(spec, rng), rng.random(4) < (1 if step == 0 else 0.3)
+        for one in (stacked, graphed):
+            one.push(frames, first)
+        saved, same = stacked.state_dict()["stack"]["stacks"], graphed.state_dict()["stack"]["stacks"]
+        np.testing.assert_array_equal(saved, same)
+        expected, knew = stacked(0.0)
+        actions, known = graphed(0.0)
+        assert actions.dtype == expected.dtype and set(known) == set(knew)
+        for column in knew:
+            assert known[column].dtype == knew[column].dtype or column == "versions"
+        if "values" in knew:
+            np.testing.assert_allclose(known["values"], knew["values"], rtol=1e-4, atol=1e-6)
+        if name in ("dqn", "pqn"):
+            np.testing.assert_array_equal(actions, expected)
+
+
+@pytest.mark.parametrize("name", ["dqn", "ppo"])
+def test_a_graph_draws_actions_as_often_as_they_are_likely(name: str) -> None:
+    _, spec, policy, _, graphed = policies(name, "cpu")
+    frames = np.repeat(frames_of(spec, np.random.default_rng(0))[:1], 4, axis=0)
+    graphed.push(frames, np.ones(4, bool))
+    counts, observations = np.zeros(spec.num_actions), torch.from_numpy(np.repeat(frames, 3, axis=1))
+    for _ in range(3000):
+        actions, _ = graphed(np.array([0.5, 0.5, 0.5, 0.5]))
+        counts += np.bincount(actions, minlength=spec.num_actions)
+    with torch.no_grad():
+        output = policy.network(observations[:1])[0]
+    if name == "ppo":
+        chances = torch.softmax(output, dim=0).numpy()
+    else:
+        chances = np.full(spec.num_actions, 0.5 / spec.num_actions)
+        chances[int(output.argmax())] += 0.5
+    np.testing.assert_allclose(counts / counts.sum(), chances, atol=0.02)
+
+
+@pytest.mark.parametrize("name", ["dqn", "ppo"])
+def test_a_graph_goes_on_where_it_or_a_host_stopped(name: str) -> None:
+    _, spec, policy, stacked, graphed = policies(name, "cpu")
+    rng = np.random.default_rng(1)
+    for step in range(4):
+        frames, first = frames_of(spec, rng), np.full(4, step == 0)
+        for one in (stacked, graphed):
+            one.push(frames, first)
+            if step < 3:
+                one(0.3)
+    for state, exact in ((graphed.state_dict(), True), (stacked.state_dict(), False)):
+        again = GraphedPolicy(policy, spec, 4, torch.device("cpu"), [5], at_once)
+        again.load_state_dict(copy.deepcopy(state))
+        np.testing.assert_array_equal(again.state_dict()["stack"]["stacks"], stacked.state_dict()["stack"]["stacks"])
+        if exact:
+            for _ in range(3):
+                actions, expected = again(0.5)[0], graphed(0.5)[0]
+                np.testing.assert_array_equal(actions, expected)
+                frames = frames_of(spec, rng)
+                for one in (again, graphed):
+                    one.push(frames, np.zeros(4, bool))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("algo", ["dqn", "rainbow", "ppo"])
+def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> None:
+    run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
+    learner, memory, _ = learnt(run, 2, 60, device)
+    spec, where = describe(run), torch.device(device)
+    again: Any = make_learner(run, spec, where)
+    again.on_device = True
+    copied: Any = make_memory(run, spec, device=where)
+    again.attach(copied)
+    again.load_state_dict(as_arrays(learner.state_dict()))
+    copied.load_state_dict(copy.deepcopy(memory.state_dict()))
+    both = [
+        (one, rings, GraphedUpdates(one, rings, 16, Timer(("sampling", "updating")), 2, at_once))
+        for one, rings in ((learner, memory), (again, copied))
+    ]
+    for seed in range(90, 93):
+        after = []
+        for one, rings, does in both:
+            torch.manual_seed(seed)
+            play(run, spec, rings, 16, seed)
+            does.do(12 if run.has_replay else rings.due(16))
+            after.append([parameter.detach().cpu().numpy().copy() for parameter in one.network.parameters()])
+        for a, b in zip(*after, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def as_arrays(state: Any) -> Any:
+    """A state as a checkpoint has it."""
+    if isinstance(state, dict):
+        return {name: as_arrays(value) for name, value in state.items()}
+    return state.detach().cpu().numpy().copy() if isinstance(state, torch.Tensor) else state
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_nothing_waits_for_the_device(algo: str) -> None:
+    run = with_graph(make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16"))
+    learner, memory, _ = learnt(run, 2, 60, "cuda")
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 2)
+    spec = describe(run)
+    try:
+        for seed in range(6):  # the first prepare and capture
+            if seed == 2:
+                torch.cuda.set_sync_debug_mode("error")
+            play(run, spec, memory, 16, seed)
+            does.do(12 if run.has_replay else memory.due(16))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert_graphed(does)
+
+
+@pytest.mark.cuda
+def test_what_waits_for_the_device_is_refused_and_training_goes_on() -> None:
+    """A plugin's loss that looks at a number, say; the allocator and the streams are as they were."""
+    run = with_graph(make_toy("algo.batch_size=16", "num_envs=2"))
+    spec = describe(run)
+    learner: Any = make_learner(run, spec, torch.device("cuda"))
+    memory: Any = make_memory(run, spec, device=torch.device("cuda"))
+    play(run, spec, memory, 40)
+    step, stream = learner.step, torch.cuda.current_stream()
+    learner.step = lambda batch: (float(batch.rewards.sum()), step(batch))[1]
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1)
+    for _ in range(5):
+        does.do(4)
+    assert does.how.startswith("eager: no graph") and learner.updates == int(learner._count) == 20
+    assert torch.cuda.current_stream() == stream
+    learner.stats()

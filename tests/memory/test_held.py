@@ -1,0 +1,258 @@
+"""What the learner holds as tensors, against NumPy on the host that keeps every row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_uniform import GAMMA, Event, append, lanes
+
+from dqnspeed.execution.arrays import Arrays, host
+from dqnspeed.execution.counting import CounterGenerator
+from dqnspeed.execution.transfer import pack, packed_size, unpack
+from dqnspeed.memory import LocalBuffers, Rings, SharedBuffers, UniformReplay, ring_layout
+from dqnspeed.memory.base import ReplayArguments
+
+# Where rows are held: in the arrays that are written, or in copies that they join through arrays which are shorter,
+# or as long but written by others.
+WAYS = {
+    "view": (LocalBuffers, None, None),
+    "staged": (LocalBuffers, 3, None),
+    "shared": (SharedBuffers, 3, None),
+    "shared, whole": (SharedBuffers, None, None),
+    "tensors": (LocalBuffers, None, "cpu"),  # what a GPU does, on a CPU
+    "tensors, staged": (LocalBuffers, 3, "cpu"),
+    "tensors, shared": (SharedBuffers, 3, "cpu"),
+    "cuda": (LocalBuffers, 3, "cuda"),
+}
+every_way = pytest.mark.parametrize(
+    "way", [pytest.param(way, id=name, marks=[pytest.mark.cuda] * (way[2] == "cuda")) for name, way in WAYS.items()]
+)
+
+
+def make(way: Any, streams: int, rows: int, stack: int, n_step: int) -> UniformReplay:
+    kind, frames, device = way
+    buffers = kind(ring_layout(streams, rows, (2, 3), np.dtype(np.uint8), frames=frames))
+    where = device and torch.device(device)
+    return UniformReplay(ReplayArguments(buffers, stack, n_step, GAMMA, seed=1, device=where))
+
+
+def reference(
+    streams: list[list[Event]], lane: np.ndarray, row: np.ndarray, stack: int, n_step: int
+) -> dict[str, np.ndarray]:
+    """The batch that starts at ``row``, by NumPy, an operation for each step and frame."""
+
+    def column(name: str, lane: np.ndarray, row: np.ndarray, dtype: Any) -> np.ndarray:
+        return np.array([[getattr(e, name) for e in events] for events in streams], dtype)[lane, row]
+
+    def stacks(row: np.ndarray) -> np.ndarray:
+        frames = []
+        for _ in range(stack):
+            frames.append(column("number", lane, row, np.uint8))
+            row = row - ~column("first", lane, row, bool)
+        return np.repeat(np.stack(frames[::-1], axis=1), 2, axis=1)[..., None].repeat(3, axis=2)
+
+    gammas = (GAMMA ** np.arange(n_step + 1)).astype(np.float32)
+    rewards = column("reward", lane, row, np.float32)
+    terminated = column("terminated", lane, row, bool)
+    running, steps = ~(terminated | column("truncated", lane, row, bool)), np.ones(len(row), np.int64)
+    for k in range(1, n_step):
+        rewards = rewards + running * gammas[k] * column("reward", lane, row + k, np.float32)
+        terminated = terminated | (running & column("terminated", lane, row + k, bool))
+        steps += running
+        running = running & ~(column("terminated", lane, row + k, bool) | column("truncated", lane, row + k, bool))
+    return {
+        "observations": stacks(row),
+        "actions": column("action", lane, row, np.int64),
+        "rewards": rewards,
+        "next_observations": stacks(row + steps),
+        "discounts": gammas[steps] * ~terminated,
+    }
+
+
+@pytest.mark.slow
+@every_way
+@settings(max_examples=60, deadline=None)
+@given(lanes(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5), st.data())
+def test_batches_are_those_of_numpy_to_the_last_bit(
+    way: Any, streams: list[list[Event]], rows: int, stack: int, n_step: int, data: st.DataObject
+) -> None:
+    """Over the ends of episodes, truncation and the end of the rings, as rows come one by one or many at a time."""
+    replay = make(way, len(streams), rows, stack, n_step)
+    seen = data.draw(st.sets(st.integers(0, len(streams[0]) - 1)))
+    for i, events in enumerate(zip(*streams, strict=True)):
+        append(replay, events)
+        if i in seen or isinstance(replay.buffers, SharedBuffers):  # where others write, they wait for the learner
+            replay.receive()
+    replay.receive()
+    if not replay._chances[0, -1]:
+        replay.close()
+        return
+    lane, row = replay.draw(64)
+    batch = replay._gather(lane, row)
+    for name, expected in reference(streams, host(lane), host(row), stack, n_step).items():
+        found = getattr(batch, name).cpu().numpy()
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected, name)
+    replay.close()
+
+
+@every_way
+def test_every_way_draws_the_same_and_goes_on_with_what_another_saved(way: Any) -> None:
+    streams = [[Event(i + 1, i % 3, 1.0, i % 9 == 7, False, i % 9 == 0, i % 9 != 8) for i in range(60)]]
+    usual, other = make(WAYS["view"], 1, 40, 3, 2), make(way, 1, 40, 3, 2)
+    for stage in range(3):
+        for event in streams[0][20 * stage : 20 * (stage + 1)]:
+            append(usual, [event])
+            append(other, [event])
+            other.receive()
+        for _ in range(2):
+            assert_equal(usual.sample(16), other.sample(16))
+        np.testing.assert_array_equal(usual.frames_of(0, 0, 60), other.frames_of(0, 0, 60))
+        np.testing.assert_array_equal(usual.recent_frames(7), other.recent_frames(7))
+        usual, other = (goes_on(a, make(b, 1, 40, 3, 2)) for a, b in ((other, WAYS["view"]), (usual, way)))
+    usual.close()
+    other.close()
+
+
+def goes_on(before: UniformReplay, after: UniformReplay) -> UniformReplay:
+    after.load_state_dict(before.state_dict())
+    before.close()
+    return after
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    for name in ("observations", "actions", "rewards", "next_observations", "discounts"):
+        np.testing.assert_array_equal(getattr(one, name).cpu(), getattr(other, name).cpu(), name)
+
+
+@every_way
+def test_a_cut_reaches_what_is_held(way: Any) -> None:
+    stream = [Event(i + 1, 0, 1.0, False, False, i == 0, True) for i in range(10)]
+    replay = make(way, 1, 40, 2, 3)
+    for event in stream:
+        append(replay, [event])
+        replay.receive()
+    assert replay.cut(0, 1) == [(0, 9)]
+    for event in stream:
+        append(replay, [event])
+        replay.receive()
+    batch = replay.sample(400)
+    numbers = batch.observations[:, -1, 0].cpu().numpy().astype(int)
+    np.testing.assert_array_equal(
+        batch.next_observations[:, -1, 0].cpu(), np.where(numbers > 7, 10, numbers + 3)
+    )  # no step leads over the gap
+    replay.close()
+
+
+def test_actors_may_write_as_far_ahead_as_there_is_room() -> None:
+    replay = make(WAYS["shared"], 1, 40, 1, 1)
+    writer = Rings(replay.buffers)
+    event = Event(1, 0, 0.0, False, False, False, True)
+    for _ in range(30):
+        while writer.rows(0) < replay._received[0] + 3:
+            append(writer, [event])
+        assert replay.rows_allowed()[0] == writer.rows(0) + 3  # all were received
+    assert len(replay) == 40
+    assert np.isinf(make(WAYS["view"], 1, 40, 1, 1).rows_allowed()).all()
+    del writer
+    replay.close()
+
+
+def test_a_writer_that_was_killed_in_the_act_holds_up_nobody() -> None:
+    buffers = SharedBuffers(ring_layout(4, 40, (2, 3), np.dtype(np.uint8), frames=9), writers=2)
+    replay, event = UniformReplay(ReplayArguments(buffers, 1, 1, GAMMA)), Event(1, 0, 0.0, False, False, False, True)
+    writers = Rings(buffers), Rings(buffers)
+    for _ in range(3):
+        for i, writer in enumerate(writers):
+            append(writer, [event, event], lane=2 * i)
+    assert replay.cursors().tolist() == [3, 3, 3, 3]
+    buffers.locks[0].acquire()  # by the first, that is killed now
+    append(writers[1], [event, event], lane=2)
+    assert replay.cursors().tolist() == [3, 3, 4, 4]
+    replay.writer_gone(0)
+    append(Rings(buffers), [event, event], lane=0)
+    assert replay.cursors().tolist() == [4, 4, 4, 4]
+    replay.writer_gone(0)  # whose lock was free
+    assert all(lock.acquire(block=False) for lock in buffers.locks)
+    del writers
+    replay.close()
+
+
+def test_frames_on_their_way_take_little_beside_those_that_are_held() -> None:
+    """Docker's containers have 64 MB of shared memory unless they ask for more."""
+    from conftest import make_run
+
+    from dqnspeed.algorithms import algorithm_of
+    from dqnspeed.envs import describe
+    from dqnspeed.memory.buffers import layout_bytes
+
+    run = make_run("parallelism=process", "num_envs=8", "replay.capacity=1000000")
+    algorithm, spec = algorithm_of(run), describe(run)
+    assert layout_bytes(algorithm.arrays(run, spec, None)) < 2**25
+    assert layout_bytes(algorithm.layout(run, spec)) > 7e9
+
+
+# random numbers
+
+
+def splitmix(state: int, count: int) -> list[int]:
+    """The algorithm as it is published, in whole numbers."""
+    numbers = []
+    for _ in range(count):
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
+        numbers.append(z ^ (z >> 31))
+    return numbers
+
+
+DEVICES = [None, "cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_random_numbers_are_those_of_splitmix_on_every_device(device: str | None) -> None:
+    random = CounterGenerator(7, Arrays(device and torch.device(device)))
+    place = random.state_dict()["place"]
+    drawn = [*random._draw(5).tolist(), *random._draw(1000).tolist()]
+    assert [n % 2**64 for n in drawn] == splitmix(place % 2**64, 1005)
+    # The first numbers of the published generator from the state 1234567.
+    assert splitmix(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 2**31))
+def test_whole_numbers_are_below_their_bound_and_go_on_where_they_stood(seed: int, bound: int) -> None:
+    random, again = CounterGenerator(seed, Arrays(torch.device("cpu"))), CounterGenerator(0, Arrays(None))
+    place = random.state_dict()["place"] % 2**64
+    first = random.below(torch.tensor(bound), 50)
+    assert first.tolist() == [(n * bound) >> 64 for n in splitmix(place, 50)]
+    again.load_state_dict(random.state_dict())
+    np.testing.assert_array_equal(random.uniform(9), again.uniform(9))
+
+
+def test_fractions_fill_their_range_evenly() -> None:
+    drawn = torch.from_numpy(CounterGenerator(3, Arrays(None)).uniform(100_000))
+    assert drawn.min() >= 0 and drawn.max() < 1
+    counts = torch.histc(drawn, bins=10, min=0, max=1)
+    assert ((counts - 10_000).abs() < 500).all()
+
+
+# the way to the device
+
+
+def test_what_is_packed_comes_out_as_it_was() -> None:
+    given_ = {
+        "a": torch.arange(7, dtype=torch.int64), "b": torch.tensor(True), "c": torch.rand(3, 5),
+        "d": torch.empty(0, 4), "e": torch.arange(11, dtype=torch.uint8)[None],
+    }  # fmt: skip
+    buffer = torch.full((packed_size(given_) + 13,), 255, dtype=torch.uint8)
+    pack(given_, buffer)
+    for name, found in unpack(given_, buffer).items():
+        assert found.dtype == given_[name].dtype and found.shape == given_[name].shape
+        np.testing.assert_array_equal(found, given_[name])
