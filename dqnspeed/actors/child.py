@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import multiprocessing
-import os
 import signal
 import time
 import traceback
@@ -26,6 +24,7 @@ from dqnspeed.execution.precision import set_precision
 from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
+from dqnspeed.system.parent import end_with_parent
 
 PAUSE_S = 0.0005
 
@@ -104,6 +103,7 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     """Entry point of an actor process: acts until stopped; what it raises is sent to the learner."""
     for ignored in (signal.SIGINT, signal.SIGTERM):  # the learner alone ends a run
         signal.signal(ignored, signal.SIG_IGN)
+    end_with_parent()
     dump = open(job.dump_path, "w")  # noqa: SIM115  held open for a crash of the interpreter itself
     faulthandler.enable(dump)
     faulthandler.register(signal.SIGUSR1, dump)
@@ -162,7 +162,6 @@ class PipeChannel:
         self._copy = job.weights if isinstance(job.weights, HostWeights) else None
         self._rings = None if job.buffers is None else Rings(job.buffers)
         self._rows = 0 if self._rings is None else self._rings.own_rows(self._index * self._num_envs)
-        self._beats = 0
 
     def send(self, message: Ready | Paused) -> None:
         if isinstance(message, Paused):
@@ -173,9 +172,6 @@ class PipeChannel:
     def orders(self) -> Orders:
         controls = self._controls
         self._heartbeat[self._index] = time.monotonic()
-        self._beats += 1
-        if self._beats % 256 == 0:
-            _check_parent()
         total = int(self._agent_steps.sum())
         steps = total < controls.limit.value and self._rows < self._rows_allowed[self._index]
         return Orders(bool(controls.stop.value), controls.pause.value, bool(steps), total)
@@ -201,9 +197,3 @@ class PipeChannel:
         self._controls.seconds[index] = seconds["acting"], seconds["stepping"]
         for episode in episodes:
             self._pipe.send(replace(episode, env=lane + episode.env, end_row=self._rows))
-
-
-def _check_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None and not parent.is_alive():
-        os._exit(1)  # the learner was killed

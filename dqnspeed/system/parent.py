@@ -1,0 +1,23 @@
+"""A child process ends when its parent is killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import threading
+
+
+def end_with_parent() -> None:
+    """From now on this process of :mod:`multiprocessing` ends at once with its parent, whatever it waits for.
+
+    It may wait for what only the parent could give it: a lock that was held when the parent was killed.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent.sentinel,), name="end-with-parent", daemon=True).start()
+
+
+def _end_after(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
