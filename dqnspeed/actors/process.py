@@ -99,7 +99,7 @@ class ProcessActors(RemoteActors):
 
     def _copy_weights(self) -> None:
         network = self._arguments.network
-        self._copies = HostWeights(network, self._context)
+        self._copies = HostWeights(network, Path(self._dumps.name) / "weights.lock")
         self._publisher = Publisher(network, self._copies)
 
     def _end_all(self) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import pickle
+from collections.abc import Iterator, Mapping
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,41 +44,44 @@ def first_line(error: Exception) -> str:
 class HostWeights:
     """A copy of the learner's weights in shared memory on the host; pickled for an actor, it is the same memory.
 
-    An actor has a network of its own, and loads the copy whenever it is newer. There are two copies, which are written
-    in turn, so that neither side waits for the other, or holds a lock when it is killed. Counters say which is whole;
-    what is written before a counter must be seen before it, as a processor of the x86 family warrants.
+    An actor has a network of its own, and loads the copy whenever it is newer. Actors read it together, and the learner
+    writes it when none of them reads. A lock keeps the two apart, as counters cannot on a processor that reorders reads
+    and writes. It is one on a file, which the system releases when its holder is killed; no semaphore is.
+
+    Args:
+        lock: a file for it, in a folder that lasts as long as the actors.
     """
 
-    def __init__(self, network: Network, context: Any):
-        self._copies = [
-            {name: t.detach().to("cpu", copy=True).share_memory_() for name, t in _weights(network).items()}
-            for _ in range(2)
-        ]
-        self._begun, self._stored = (context.RawValue("q", 0) for _ in range(2))  # how often
-        self._versions = context.RawArray("q", [int(network.version)] * 2)
+    def __init__(self, network: Network, lock: Path):
+        self._copy = {name: t.detach().to("cpu", copy=True).share_memory_() for name, t in _weights(network).items()}
+        self._version = network.version.clone().share_memory_()
+        self._lock = lock
 
     def load_into(self, network: Network) -> None:
         """Bring an actor's network up to date."""
-        while True:
-            stored = self._stored.value
-            version = self._versions[stored % 2]
-            if int(network.version) == version:
-                return
-            with torch.no_grad():
-                for name, tensor in _weights(network).items():
-                    tensor.copy_(self._copies[stored % 2][name])
-            if self._begun.value < stored + 2:  # else it was overwritten meanwhile
-                network.version.fill_(version)
-                return
+        if int(network.version) == int(self._version):  # one number, for which no lock is needed
+            return
+        with self._locked(fcntl.LOCK_SH), torch.no_grad():
+            for name, tensor in _weights(network).items():
+                tensor.copy_(self._copy[name])
+            network.version.copy_(self._version)
 
-    def store(self, tensors: dict[str, Tensor], version: int) -> None:
-        """Replace the older copy."""
-        self._begun.value += 1
-        turn = self._begun.value % 2
-        for name, tensor in tensors.items():
-            self._copies[turn][name].copy_(tensor)
-        self._versions[turn] = version
-        self._stored.value = self._begun.value
+    def store(self, tensors: Mapping[str, Tensor], version: int) -> bool:
+        """Replace the copy, or return False at once if an actor is reading it."""
+        try:
+            with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                for name, tensor in tensors.items():
+                    self._copy[name].copy_(tensor)
+                self._version.fill_(version)
+        except BlockingIOError:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        with self._lock.open("a") as lock:  # anew, since the lock is that of an open file; it ends with the block
+            fcntl.flock(lock, how)
+            yield
 
 
 class Publisher:
@@ -108,8 +115,9 @@ class Publisher:
         self._arrive()
 
     def _arrive(self) -> None:
-        if self._under_way is not None and (self._landed is None or self._landed.query()):
-            self._weights.store(self._landing, self._under_way)
+        if self._under_way is None or not (self._landed is None or self._landed.query()):
+            return
+        if self._weights.store(self._landing, self._under_way):  # else it is tried at the next call
             self._under_way = None
 
 

@@ -6,9 +6,11 @@ import gc
 import math
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from dqnspeed.actors.weights import HostWeights, OpenedWeights, Publisher
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, describe
+from dqnspeed.networks.base import Network
 
 KINDS = {
     "serial": ["num_envs=2"],
@@ -339,10 +342,15 @@ def test_where_weights_cannot_be_shared_actors_load_copies(
     assert "cannot open the learner's weights (CUDA error: operation not supported): they load copies" in caplog.text
 
 
-def test_copied_weights_are_never_of_two_versions() -> None:
+def copied_weights(folder: Path) -> tuple[Network, Network, HostWeights]:
+    """A learner's network, an actor's, and the copy between them."""
     run = make_toy()
     network, own = (make_learner(run, describe(run), torch.device("cpu")).network for _ in range(2))
-    weights = HostWeights(network, torch.multiprocessing.get_context("spawn"))
+    return network, own, HostWeights(network, folder / "weights.lock")
+
+
+def test_copied_weights_are_never_of_two_versions(tmp_path: Path) -> None:
+    network, own, weights = copied_weights(tmp_path)
     publisher, stop = Publisher(network, weights), threading.Event()
 
     def learn() -> None:
@@ -364,6 +372,27 @@ def test_copied_weights_are_never_of_two_versions() -> None:
             seen.add(int(own.version))
     stop.set()
     learner.join()
+
+
+READING = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_SH); print(flush=True); input()"
+
+
+def test_the_learner_never_waits_for_an_actor_that_reads_and_a_killed_one_reads_no_more(tmp_path: Path) -> None:
+    network, own, weights = copied_weights(tmp_path)
+    publisher = Publisher(network, weights)
+    command, pipe = [sys.executable, "-c", READING, tmp_path / "weights.lock"], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as actor:
+        try:
+            assert actor.stdout is not None and actor.stdout.readline() == b"\n"
+            network.version.fill_(1)
+            publisher.publish()
+            weights.load_into(own)  # beside the other
+            assert int(own.version) == 0
+        finally:
+            actor.kill()
+    publisher.publish()
+    weights.load_into(own)
+    assert int(own.version) == 1
 
 
 def test_killing_an_actor_from_outside_is_noticed() -> None:
