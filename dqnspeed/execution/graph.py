@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -49,7 +50,7 @@ class Capturing:
 
 
 def prepared(function: Callable[[], object], device: torch.device, last: bool = False) -> None:
-    """Call ``function`` as before a capture: on a stream beside the current one, which waits for it.
+    """Call ``function`` as before a capture: on the stream beside the current one, which waits for it.
 
     Args:
         last: the capture follows.
@@ -60,11 +61,7 @@ def prepared(function: Callable[[], object], device: torch.device, last: bool = 
     if device.type != "cuda":
         function()
         return
-    current, beside, mode = (
-        torch.cuda.current_stream(device),
-        torch.cuda.Stream(device),
-        torch.cuda.get_sync_debug_mode(),
-    )
+    current, beside, mode = torch.cuda.current_stream(device), _beside(device), torch.cuda.get_sync_debug_mode()
     beside.wait_stream(current)
     try:
         if last:
@@ -74,6 +71,12 @@ def prepared(function: Callable[[], object], device: torch.device, last: bool = 
     finally:
         torch.cuda.set_sync_debug_mode(mode)
         current.wait_stream(beside)
+
+
+@functools.cache
+def _beside(device: torch.device) -> torch.cuda.Stream:
+    """One for all of this process: the allocator keeps memory for each stream by itself."""
+    return torch.cuda.Stream(device)
 
 
 class Pace:

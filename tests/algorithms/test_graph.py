@@ -17,7 +17,7 @@ from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, describe
-from dqnspeed.execution.graph import Capturing, Launch
+from dqnspeed.execution.graph import Capturing, Launch, prepared
 from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
 from dqnspeed.exploration.graphed import GraphedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy
@@ -364,3 +364,11 @@ def test_what_waits_for_the_device_is_refused_and_training_goes_on() -> None:
     assert does.how.startswith("eager: no graph") and learner.updates == int(learner._count) == 20
     assert torch.cuda.current_stream() == stream
     learner.stats()
+
+
+@pytest.mark.cuda
+def test_all_that_is_prepared_shares_one_stream() -> None:
+    device, streams = torch.device("cuda"), list[torch.cuda.Stream]()
+    for _ in range(3):
+        prepared(lambda: streams.append(torch.cuda.current_stream()), device)
+    assert streams[0] != torch.cuda.current_stream() and len(set(streams)) == 1
