@@ -291,6 +291,29 @@ def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_optimizer_that_cannot_be_captured_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "my_options.py").write_text(
+        """
+from dataclasses import dataclass
+import torch
+from dqnspeed.config.registry import register
+from dqnspeed.execution.optimizers import Adam
+
+@register("optimizer", "plain")
+@dataclass(frozen=True)
+class Plain(Adam):
+    def make(self, parameters, device):
+        return torch.optim.SGD(parameters, self.lr)
+"""
+    )
+    given = [*FEW, "execution=graph", "optimizer=plain", "hydra.run.dir=run"]
+    refused = call("-m", "dqnspeed.train", *given, cwd=tmp_path, plugins="my_options")
+    assert refused.returncode == 2 and not (tmp_path / "run").exists()
+    assert refused.stderr == (
+        "dqnspeed: execution.graph=true: optimizer=plain has no capturable form; use adam, adamw, radam or rmsprop.\n"
+    )
+
+
 def test_option_files_of_a_users_own_stand_beside_those_of_plugins(tmp_path: Path) -> None:
     files = {
         "conf_of_plugin": ("large", "defaults: [mine, _self_]\ncapacity: 7000\n"),

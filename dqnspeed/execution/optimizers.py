@@ -31,6 +31,13 @@ class Optimizer(OptimizerConfig):
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
+        if run.execution.graph:
+            weight, bias = (nn.Parameter(torch.zeros(shape)) for shape in ((1, 1), (1,)))
+            if not _is_capturable(self.make([weight, bias], torch.device("cpu"))):
+                raise ConfigError(
+                    f"execution.graph=true: optimizer={self.name} has no capturable form; use adam, adamw, radam or "
+                    f"rmsprop."
+                )
         steps, updates, per_step = self.lr_decay_steps, self.lr_decay_updates, run.updates_per_step
         if (steps is None) == (updates is None):
             raise ConfigError(
@@ -123,18 +130,14 @@ def optimizer_of(run: RunConfig) -> OptimizerConfig:
 
 
 def make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    """Have an optimizer keep its learning rate and its count of steps on ``device``, for a graph that is captured.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """Have an optimizer keep its learning rate and its count of steps on ``device``, for a graph that is captured."""
     for group in optimizer.param_groups:
-        if "capturable" not in group:
-            raise ConfigError(
-                f"execution.graph=true: {type(optimizer).__name__} has no capturable form; use optimizer=adam."
-            )
         group["capturable"] = True
         group["lr"] = torch.tensor(group["lr"], device=device)
+
+
+def _is_capturable(optimizer: torch.optim.Optimizer) -> bool:
+    return all("capturable" in group for group in optimizer.param_groups)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
