@@ -28,6 +28,8 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.threads import by_rule
 from dqnspeed.system import machine
 
+BY_RULE = ("num_envs", "parallelism.num_actors")  # 0: a number that a rule chooses
+
 _HYDRA = threading.RLock()  # Hydra's state is that of the whole process
 
 
@@ -79,8 +81,8 @@ def _typed(cfg: DictConfig) -> RunConfig:
 
 
 def _choose_by_rule(cfg: DictConfig) -> None:
-    """Replace ``num_envs=0`` and ``parallelism.num_actors=0`` by numbers, which others may be computed from."""
-    if 0 not in (OmegaConf.select(cfg, key) for key in ("num_envs", "parallelism.num_actors")):
+    """Replace zeros of ``BY_RULE`` by numbers, which others may be computed from."""
+    if 0 not in (OmegaConf.select(cfg, key) for key in BY_RULE):
         return
     ruled = by_rule(_typed(cfg), machine.cores())
     cfg.num_envs, cfg.parallelism.num_actors = ruled.num_envs, ruled.parallelism.num_actors

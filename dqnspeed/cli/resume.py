@@ -102,7 +102,7 @@ def load_run(folder: Path) -> DictConfig:
     if found is None and not (folder / HYDRA_CONFIG).exists():
         raise ConfigError(f"{folder}: holds no run (no {HYDRA_CONFIG}).")
     try:
-        cfg = _composed(folder)
+        cfg = _composed(folder, {} if found is None else flat(found[1]))
         if found is None or not (differing := _differing(plain_of(cfg), _as_here(found[1]))):
             return cfg
         problem = f"{HYDRA} is not what the run was started with ({differing[0]})"
@@ -118,8 +118,9 @@ class _DamagedConfigError(Exception):
     """A file of Hydra's is empty, truncated or changed; the message names it."""
 
 
-def _composed(folder: Path) -> DictConfig:
-    """The configuration in the files of ``.hydra``.
+def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
+    """The configuration in the files of ``.hydra``; where that of a sweep's job leaves a number to a rule, the one it
+    was ``begun_with``.
 
     Raises:
         _DamagedConfigError: one of them is damaged.
@@ -134,6 +135,9 @@ def _composed(folder: Path) -> DictConfig:
         cfg = upgraded(stored)
         if "noop_max" not in stored.get("eval", {}):
             cfg.eval.noop_max = 0  # started by a version without eval.noop_max
+        for key in compose.BY_RULE:
+            if OmegaConf.select(cfg, key) == 0 and key in begun_with:
+                OmegaConf.update(cfg, key, begun_with[key])
         OmegaConf.resolve(cfg.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
         name = RESUMED
         for override in OverridesParser.create().parse_overrides(_resumed_with(folder)):

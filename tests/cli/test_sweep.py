@@ -26,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed import envs
 from dqnspeed.cli import compose, dry_run, study
+from dqnspeed.cli import resume as resuming
 from dqnspeed.cli import sweep as sweeps
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import Sweep, take_options
@@ -33,6 +34,7 @@ from dqnspeed.cli.sweep_record import SIGNALS, Job, Line, Record, outcome
 from dqnspeed.config.options import ConfigError
 from dqnspeed.report.runs import read_run, runs_below
 from dqnspeed.report.study import search_figures
+from dqnspeed.system import machine
 
 FEW = [*TOY, "stop.max_steps=150", "tracking.report_every_s=0.05"]
 SEARCH = [
@@ -99,6 +101,21 @@ def test_a_job_that_cannot_even_begin_ends_no_other_and_is_tried_again(cli: Cli,
     again = cli("sweep.resume=sweep")
     assert again.returncode == 0, again.stderr
     assert [one["stopped_by"] for one in summaries(tmp_path / "sweep").values()] == ["max_steps"] * 2
+
+
+def test_a_job_that_a_rule_counts_environments_for_goes_on_with_as_many(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sweep" / "0"
+    begun = cli("-m", *FEW, "num_envs=0", "hydra.sweep.dir=sweep")
+    assert begun.returncode == 0, begun.stderr
+    count = json.loads((folder / "config.json").read_text())["num_envs"]
+    assert count > 0
+    monkeypatch.setattr(machine, "cores", lambda: count + 1)  # as on another machine
+    assert compose.from_hydra(resuming.load_run(folder)).num_envs == count
+    resumed = cli("resume=sweep/0", "stop.max_steps=300")
+    assert resumed.returncode == 0 and "is not what the run was started with" not in resumed.stdout + resumed.stderr
+    assert json.loads((folder / "config.json").read_text())["num_envs"] == count
 
 
 def test_a_failure_before_the_first_step_leaves_a_summary_with_its_sentence(
