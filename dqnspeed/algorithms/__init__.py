@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -10,7 +13,7 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.memory.base import Memory
-from dqnspeed.memory.buffers import check_memory
+from dqnspeed.memory.buffers import check_memory, layout_bytes
 from dqnspeed.networks.base import Network
 
 
@@ -54,12 +57,29 @@ def check_fits(
     Args:
         share: what one process has of ``run``, where several learn together; ``copies``: of these on this machine.
     """
-    algorithm, size = algorithm_of(share or run), algorithm_of(run).size(run)
-    written = algorithm.arrays(share or run, spec, device)
+    (option, asked, unit), share = algorithm_of(run).size(run), share or run
+    own = algorithm_of(share).size(share)[1]
+
+    def sized(size: int) -> RunConfig:
+        return _with(share, option, max(1, size * own // asked))
+
+    def held(size: int) -> int:
+        return copies * layout_bytes(algorithm_of(run := sized(size)).layout(run, spec))
+
+    def written(size: int) -> int:
+        return copies * layout_bytes(algorithm_of(run := sized(size)).arrays(run, spec, device))
+
     if device is None:
-        check_memory(algorithm.layout(share or run, spec), *size, shared=False, copies=copies)
+        check_memory(held, option, asked, unit, shared=False)
     if device is not None or run.shares_replay:
-        check_memory(written, *size, shared=run.shares_replay, copies=copies)
+        check_memory(written, option, asked, unit, shared=run.shares_replay)
+
+
+def _with(run: RunConfig, option: str, value: int) -> RunConfig:
+    """``run`` with another value of ``option``, KEY or GROUP.KEY."""
+    group, _, key = option.rpartition(".")
+    changed: dict[str, Any] = {group: replace(getattr(run, group), **{key: value})} if group else {key: value}
+    return replace(run, **changed)
 
 
 def epsilon_at(step: int, run: RunConfig) -> float:

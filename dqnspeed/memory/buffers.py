@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import multiprocessing
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import shared_memory
 from pathlib import Path
 from typing import Any
@@ -25,26 +26,27 @@ def layout_bytes(layout: Layout) -> int:
     return sum(_aligned(math.prod(shape) * dtype.itemsize) for shape, dtype in layout.values())
 
 
-def check_memory(layout: Layout, option: str, asked_for: int, unit: str, shared: bool, copies: int = 1) -> None:
+def check_memory(needed: Callable[[int], int], option: str, asked_for: int, unit: str, shared: bool) -> None:
     """Check that a memory fits, before anything is allocated.
 
     Args:
-        option: that its size is proportional to; ``asked_for``: its value, in ``unit``.
-        copies: memories of this layout on this machine.
+        needed: bytes that it takes for a value of ``option``, which grow with it.
+        asked_for: the value asked for, in ``unit``.
 
     Raises:
         ConfigError: it does not fit; names what is needed, what is free and what would fit.
     """
-    asked, free, where = copies * layout_bytes(layout), machine.available_memory(), "memory"
+    asked, free, where = needed(asked_for), machine.available_memory(), "memory"
     if shared and Path("/dev/shm").is_dir():
         in_shm = shutil.disk_usage("/dev/shm").free
         if in_shm < free:
             free, where = in_shm, "shared memory (/dev/shm)"
     free = int(free * SHARE_OF_FREE_MEMORY)
     if asked > free:
+        fits = bisect.bisect_right(range(1, asked_for), free, key=needed)  # how many of these do, so the largest
         raise ConfigError(
             f"{option}={asked_for}: needs {asked / 1e9:.1f} GB of {where} and {free / 1e9:.1f} GB can be "
-            f"had; at most {max(0, int(asked_for * free / asked))} {unit} would fit."
+            f"had; at most {fits} {unit} would fit."
         )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +16,13 @@ from conftest import make_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dqnspeed.algorithms import algorithm_of, check_fits
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import typed
+from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.envs import describe
 from dqnspeed.memory import LocalBuffers, Rings, Rows, SharedBuffers, UniformReplay, ring_layout
 from dqnspeed.memory.base import Replay, ReplayArguments
-from dqnspeed.memory.buffers import Layout, check_memory
+from dqnspeed.system import machine
 
 GAMMA = 0.9
 
@@ -199,24 +204,36 @@ def test_a_million_transitions_stay_under_7_5_gb() -> None:
     assert layout_bytes(layout) < 7.5e9
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_too_large_a_replay_is_refused_with_the_size_that_fits(shared: bool) -> None:
-    def layout(rows: int) -> Layout:
-        return ring_layout(1, rows, (1, 84, 84), np.dtype(np.uint8))
+FREE = 2**26  # the /dev/shm of one of Docker's containers
 
-    rows = 10**10
-    with pytest.raises(ConfigError, match=r"at most \d+ transitions would fit") as refused:
-        check_memory(
-            ring_layout(1, rows, (1, 84, 84), np.dtype(np.uint8)), "replay.capacity", rows, "transitions", shared
-        )
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        "",
+        "num_envs=3",
+        "parallelism=process num_envs=200",  # each of which writes some frames ahead, whatever the capacity
+        "parallelism=process num_envs=3 algo=ppo algo.rollout_steps=2000",
+    ],
+)
+def test_what_is_too_large_is_refused_with_the_size_that_fits(overrides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(*overrides.split())
+    spec, (option, _, unit) = describe(run), algorithm_of(run).size(run)
+    shared = "parallelism=process" in overrides and Path("/dev/shm").is_dir()
+    monkeypatch.setattr(machine, "available_memory", lambda: 2**60 if shared else FREE)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=FREE))
+
+    def sized(size: int) -> RunConfig:
+        if option == "num_envs":
+            return replace(run, num_envs=size)
+        return replace(run, replay=replace(run.replay, capacity=size))
+
+    with pytest.raises(ConfigError, match=rf"at most \d+ {unit} would fit") as refused:
+        check_fits(sized(10**9), spec, None)
     fits = int(str(refused.value).split("at most ")[1].split(" ")[0])
-    check_memory(
-        ring_layout(1, int(fits * 0.95), (1, 84, 84), np.dtype(np.uint8)),
-        "replay.capacity",
-        fits,
-        "transitions",
-        shared,
-    )
+    check_fits(sized(fits), spec, None)
+    with pytest.raises(ConfigError):
+        check_fits(sized(fits + run.num_lanes), spec, None)
 
 
 @given(streams=lanes(), data=st.data())
