@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ from dqnspeed.tracking.run_folder import DamagedError, read_metrics, read_summar
 
 ROOT = Path(__file__).resolve().parents[2]
 # Seconds that each part may take; what has not started by then is reported as not run.
-LIMITS = {"tests": 300, "train": 300, "resume": 170, "timings": 210, "bench": 210}
+LIMITS = {"tests": 300, "train": 300, "resume": 180, "timings": 210, "bench": 210}
 FIGURES = (
     "steps_per_second", "updates_per_second", "updates", "startup_s", "wall_time_s", "return_mean_100", "peak_rss_mib",
     "peak_gpu_mib", "resumed_at", "busy", "execution", "replay_device",
@@ -108,7 +108,9 @@ class Part:
             return Result(name, FAILED, f"left no results ({damage or 'no metrics'})")
         figures = {key: summary.get(key) for key in FIGURES}
         figures["time"] = {key: value for key, value in reports[-1].items() if key.startswith("time/")}
-        if "execution=graph" in overrides and not str(summary.get("execution")).startswith("graph"):
+        if {"execution=graph", "execution.graph=true"} & set(overrides) and not str(
+            summary.get("execution")
+        ).startswith("graph"):
             return Result(name, FAILED, f"ran {summary.get('execution')}", figures)
         if not summary["updates"]:
             return Result(name, FAILED, "learnt nothing in its time", figures)
@@ -158,6 +160,7 @@ def try_train(part: Part) -> Iterator[Result]:
 QUICK = ("model=small", "algo.learning_starts=500")
 RESUMED = {
     "dqn serial": (*QUICK, "num_envs=2"),
+    "dqn graph": (*QUICK, "num_envs=2", "execution=graph"),
     "ppo overlap": ("algo=ppo", "wrappers=native", "parallelism=overlap", "model=small"),
     "a3c 2 actors": ("algo=a3c", "num_envs=4", "parallelism.num_actors=2", "model=small"),
 }
@@ -170,7 +173,8 @@ def try_resume(part: Part) -> Iterator[Result]:
         folder, before = None, 0.0
         for stage, device in (("start", part.options.device), ("resume", part.options.device), ("resume, CPU", "cpu")):
             arguments = (f"device={device}", f"stop.max_minutes={(before + seconds) / 60}")
-            result = part.train(f"{name}: {stage}", *(arguments if folder else (*overrides, *arguments)), resume=folder)
+            given = _resumed_with(overrides, device) if folder else overrides
+            result = part.train(f"{name}: {stage}", *given, *arguments, resume=folder)
             folder = folder or part.path(f"{name}: {stage}")
             before = result.figures.get("wall_time_s", 0.0)
             yield result
@@ -179,6 +183,11 @@ def try_resume(part: Part) -> Iterator[Result]:
         else:
             resumed = len(result.figures["resumed_at"])
             yield Result(f"{name}: resumed", PASSED if resumed == 2 else FAILED, f"{resumed} times")
+
+
+def _resumed_with(overrides: Sequence[str], device: str) -> Sequence[str]:
+    """What a run of ``overrides`` is resumed with: a graph, where it had one and ``device`` is a GPU."""
+    return [f"execution.graph={str(device != 'cpu').lower()}"] if "execution=graph" in overrides else []
 
 
 EXECUTIONS = {

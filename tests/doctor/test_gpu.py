@@ -13,9 +13,11 @@ import pytest
 import torch
 from conftest import environment, make_run
 
+from dqnspeed.cli.resume import CHANGEABLE
 from dqnspeed.config.options import ConfigError
 from dqnspeed.doctor import gpu as gpu_check
 from dqnspeed.doctor.gpu import FAILED, PASSED, SKIPPED, CheckConfig, Part, Result
+from dqnspeed.execution.precision import check_learner
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -87,3 +89,13 @@ def test_all_parts_together_end_within_twenty_minutes_and_each_within_nine() -> 
 @pytest.mark.parametrize("name", [name for name in gpu_check.EXECUTIONS if name != "compiled"])
 def test_every_way_to_execute_composes(name: str) -> None:
     make_run("algo.learning_starts=600", "algo.batch_size=256", "device=cuda", *gpu_check.EXECUTIONS[name])
+
+
+@pytest.mark.parametrize("name", gpu_check.RESUMED)
+def test_every_run_that_is_resumed_composes_on_a_gpu_and_on_a_cpu(name: str) -> None:
+    overrides = gpu_check.RESUMED[name]
+    run = make_run(*overrides, "device=cuda", *gpu_check._resumed_with(overrides, "cuda"))
+    assert run.execution.graph == ("graph" in name)
+    given = gpu_check._resumed_with(overrides, "cpu")
+    assert all(override.startswith(CHANGEABLE) for override in given)
+    check_learner(make_run(*overrides, *given, "device=cpu"))
