@@ -12,6 +12,7 @@ from dqnspeed.actors.stepper import Collected, EnvStepper, env_seeds, make_stepp
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.config.registry import register
 from dqnspeed.envs import make_vector_env
+from dqnspeed.execution.transfer import DeviceTimer
 from dqnspeed.memory import Memory
 
 
@@ -20,12 +21,18 @@ class LocalActor:
 
     Args:
         groups: equally many environments each; the lanes of the first come first.
+        timer: of their acting on the learner's device.
     """
 
     def __init__(
-        self, groups: Sequence[EnvStepper], memory: Memory, epsilon_at: Callable[[int], float], agent_steps: int = 0
+        self,
+        groups: Sequence[EnvStepper],
+        memory: Memory,
+        epsilon_at: Callable[[int], float],
+        timer: DeviceTimer,
+        agent_steps: int = 0,
     ):
-        self._groups, self._memory, self._epsilon_at = groups, memory, epsilon_at
+        self._groups, self._memory, self._epsilon_at, self._timer = groups, memory, epsilon_at, timer
         self._agent_steps = agent_steps
 
     @property
@@ -34,8 +41,7 @@ class LocalActor:
         return {name: sum(group.seconds[name] for group in self._groups) for name in self._groups[0].seconds}
 
     def metrics(self) -> dict[str, float]:
-        """They cannot be lost."""
-        return {}
+        return self._timer.metrics()
 
     def begin(self) -> None:
         """Nothing to start: environments step when called."""
@@ -130,7 +136,7 @@ class Serial(Parallelism):
         run, memory, state, segment = arguments.run, arguments.memory, arguments.state, arguments.segment
         count = 2 if run.takes_turns else 1
         share = replace(run, num_envs=run.num_envs // count)
-        groups: list[EnvStepper] = []
+        groups, timer = list[EnvStepper](), DeviceTimer(arguments.device, "acting")
         try:
             for i in range(count):
                 seeds = env_seeds(run.seed, i, share.num_envs, segment)
@@ -146,6 +152,7 @@ class Serial(Parallelism):
                         state and state[str(i)],
                         segment,
                         count,
+                        timer,
                     )
                 )
                 if not groups[i].games_restored:
@@ -155,7 +162,8 @@ class Serial(Parallelism):
                 group.close()
             raise
         kind = AlternatingActor if count == 2 else OverlapActor if self.overlaps else SerialActor
-        return kind(groups, memory, functools.partial(epsilon_at, run=run), state["0"]["agent_steps"] if state else 0)
+        epsilon, agent_steps = functools.partial(epsilon_at, run=run), state["0"]["agent_steps"] if state else 0
+        return kind(groups, memory, epsilon, timer, agent_steps)
 
 
 @register("parallelism", "overlap")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import time
@@ -16,6 +17,7 @@ from dqnspeed.algorithms import algorithm_of, make_policy
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode, VectorEnv
 from dqnspeed.execution.graph import reason_of
+from dqnspeed.execution.transfer import DeviceTimer
 from dqnspeed.exploration.graphed import GraphedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy, Policy
 from dqnspeed.exploration.stacked import FramePolicy, StackedPolicy
@@ -41,7 +43,7 @@ class EnvStepper:
     :meth:`start` chooses actions and starts a step, :meth:`finish` waits for it. ``seconds`` holds the time spent in
     ``acting`` and ``stepping``.
 
-    ``epsilons`` gives that of each environment, where it is given the run's.
+    ``epsilons`` gives that of each environment, where it is given the run's. ``timer`` measures the device's time.
 
     It continues from ``state``, a :meth:`state_dict`. ``games_restored`` is False if the games could not be restored
     and new ones were started with ``seeds``.
@@ -57,8 +59,10 @@ class EnvStepper:
         seeds: list[int],
         state: Mapping[str, Any] | None = None,
         epsilons: Callable[[float], float | np.ndarray] = float,
+        timer: DeviceTimer | None = None,
     ):
         self._env, self._policy, self._epsilons = env, policy, epsilons
+        self._timed = timer.running if timer else contextlib.nullcontext
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self._begin(seeds)
         self.games_restored = False
@@ -78,7 +82,8 @@ class EnvStepper:
 
     def start(self, epsilon: float) -> None:
         begin = time.perf_counter()
-        self._actions, self._acting = self._policy(self._epsilons(epsilon))
+        with self._timed():
+            self._actions, self._acting = self._policy(self._epsilons(epsilon))
         acted = time.perf_counter()
         self._env.send(self._actions)
         self.seconds["acting"] += acted - begin
@@ -132,15 +137,17 @@ def make_stepper(
     state: Mapping[str, Any] | None,
     segment: int,
     actors: int = 1,
+    timer: DeviceTimer | None = None,
 ) -> EnvStepper:
-    """The stepper of the ``actor``-th of ``actors``, which owns ``env`` and continues from ``state``."""
+    """The stepper of the ``actor``-th of ``actors``, which owns ``env``, continues from ``state`` and is measured by
+    ``timer``."""
     lanes = range(actor * env.num_envs, (actor + 1) * env.num_envs)
     epsilons = functools.partial(algorithm_of(run).epsilons, run, lanes=lanes, total=actors * env.num_envs)
     try:
         seed = [run.seed, actor, 1, *([segment] if segment else [])]
         policy = make_policy(run, spec, network, device, np.random.default_rng(seed))
         acting = _graphed(run, spec, policy, env.num_envs, device, seed) or StackedPolicy(policy, spec, env.num_envs)
-        return EnvStepper(env, acting, env_seeds(run.seed, actor, env.num_envs, segment), state, epsilons)
+        return EnvStepper(env, acting, env_seeds(run.seed, actor, env.num_envs, segment), state, epsilons, timer)
     except BaseException:
         env.close()
         raise

@@ -62,7 +62,8 @@ class GradientLearner:
         self.network: Network = make_network(run, spec)
         self.network.place(device, run.execution.channels_last)
         self.optimizer = self._make_optimizer(self.network)
-        self._to_device, self._timer = ToDevice(device, run.execution.pin_memory), DeviceTimer(device)
+        self._to_device = ToDevice(device, run.execution.pin_memory)
+        self._timer = DeviceTimer(device, "updating")
         self._compute_loss = torch.compile(self.loss) if run.execution.compile else self.loss
         self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
         self._count = torch.zeros(1, dtype=torch.int64, device=device)

@@ -87,10 +87,13 @@ class DeviceTimer:
     """Sums the seconds that a CUDA device spends on what is launched inside ``with timer.running(): ...``.
 
     Launches return at once, so the host's clock cannot measure it. Other devices are not measured.
+
+    Args:
+        part: of the loop, ``updating``, say.
     """
 
-    def __init__(self, device: torch.device):
-        self._device = device
+    def __init__(self, device: torch.device, part: str):
+        self._device, self._part = device, part
         self._pending: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
         self._seconds = 0.0
 
@@ -106,11 +109,11 @@ class DeviceTimer:
         self._pending.append((begin, end))
 
     def metrics(self) -> dict[str, float]:
-        """``time/gpu_updating``, seconds so far; waits for the device."""
+        """``time/gpu_PART``, seconds so far; waits for the device."""
         if self._device.type != "cuda":
             return {}
         pending, self._pending = self._pending, []
         if pending:
             pending[-1][1].synchronize()
         self._seconds += sum(begin.elapsed_time(end) for begin, end in pending) / 1000
-        return {"time/gpu_updating": self._seconds}
+        return {f"time/gpu_{self._part}": self._seconds}

@@ -155,6 +155,15 @@ def assert_newest_weights(run: RunConfig) -> None:
                 started.learner.network.q[-1].bias[action] -= 1000  # type: ignore[index, union-attr]
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("kind", ["serial", "overlap"])
+def test_the_seconds_of_acting_on_a_gpu_are_the_gpus_own(kind: str, device: str) -> None:
+    with Started(make_toy("exploration.start=0", "exploration.final=0", f"device={device}", *KINDS[kind])) as started:
+        started.collect(50)
+        found = started.actors.metrics()
+        assert 0 < found["time/gpu_acting"] < 60 if device == "cuda" else found == {}
+
+
 ON_POLICY = {
     "a2c": ["algo=a2c"],
     "a2c, overlap": ["algo=a2c", "parallelism=overlap"],
