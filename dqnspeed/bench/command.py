@@ -26,7 +26,7 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
-from dqnspeed.system import machine, shell
+from dqnspeed.system import atomic, machine, shell
 from dqnspeed.tracking.run_folder import DamagedError
 
 ABOUT = """Measure on this machine which of the engineering speed-ups pays, and end with one line to paste.
@@ -124,6 +124,7 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowe
             print(f"dqnspeed: resume={folder}: was begun with {name} {before}, and here it is {now.get(name)}.",
                   file=sys.stderr)  # fmt: skip
     with locked_folder(folder, resumed=True):
+        atomic.clear(folder)
         whole = [one for one in earlier.measurements if one.error is None]  # what failed is tried again
         begun = dataclasses.replace(earlier, measurements=whole, complete=False, ended=None)
         _run(suite, folder, options.peers, allowed, begun)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,7 @@ class Sheet:
             expected = f"expected {line.expected.median:.2f}× of the baseline{checked}"
             self._write(expected if line.overrides else line.sentence, color=theme.best)
         self.y += GAP
-        self._legend()
+        self._legend({remark(one, result) for one in result.measurements})
 
     def section(self, section: Section, result: Result) -> None:
         """A bar for each measurement, those of a unit in one scale."""
@@ -133,9 +133,11 @@ class Sheet:
         right = max(end, high, mark)
         self._say(right + GAP, middle, figure, ink)
 
-    def _legend(self) -> None:
+    def _legend(self, remarks: Collection[str]) -> None:
         theme, x, middle = self._theme, MARGIN, self.y + LINE / 2
         for color, meaning in ((theme.best, RECOMMENDED), (theme.noise, NOISE)):
+            if meaning not in remarks:
+                continue
             self._axes.barh(middle, 0.2, height=BAR, left=x, color=color)
             self._say(x + 0.26, middle, meaning, theme.quiet)
             x += 1.3

@@ -247,8 +247,7 @@ def discard_newer(folder: Path, used: Path | None) -> None:
     paths = candidates(folder)
     for path in paths[: paths.index(used)] if used in paths else paths:
         os.replace(path, path.with_suffix(".damaged"))
-    for partial in folder.glob(f"*{atomic.PARTIAL}"):
-        partial.unlink()
+    atomic.clear(folder)
 
 
 def candidates(folder: Path) -> list[Path]:

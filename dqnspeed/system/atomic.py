@@ -31,6 +31,12 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def clear(folder: Path) -> None:
+    """Delete what processes that were killed left half written in ``folder``, where nobody else writes."""
+    for partial in folder.glob(f"*{PARTIAL}"):
+        partial.unlink()
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path``, in UTF-8; raises as :func:`replacing` does."""
     with replacing(path) as partial:

@@ -159,6 +159,17 @@ def test_bad_input_is_one_sentence_before_anything_is_made(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_what_a_kill_left_half_written_is_gone_once_a_bench_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = machine.describe(machine.pick_device("auto"))
+    results.write(empty(suite="micro", overrides=TOY, machine=here), tmp_path / "bench.json")
+    (tmp_path / "bench.json.4711.partial").write_text("{")
+    monkeypatch.setattr(command, "_run", lambda *_: None)  # what it measures is tried above
+    command._resume(tmp_path, command.BenchConfig(), [], [])
+    assert not list(tmp_path.glob("*.partial")) and (tmp_path / "bench.json").exists()
+
+
 def test_time_left_is_corrected_by_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

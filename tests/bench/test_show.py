@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from made import BEST, make_result
+from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
 
 from dqnspeed.bench import page, show
+from dqnspeed.bench.picture import LIGHT, Sheet
 from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
 from dqnspeed.bench.rows import number
 
@@ -100,6 +102,18 @@ def test_the_pictures_for_light_and_dark_show_the_same(tmp_path: Path) -> None:
             pixels = picture.convert("RGB")
             edges = [pixels.getpixel((x, y)) for y in range(light.height) for x in (0, 1, light.width - 1)]
             assert len(set(edges)) == 1
+
+
+def test_a_picture_explains_the_colours_that_it_has() -> None:
+    def legend(result: Result) -> set[str]:
+        axes = Figure().add_axes((0, 0, 1, 1))
+        Sheet(axes, LIGHT).head(result)
+        return {text.get_text() for text in axes.texts} & {"recommended", "within noise", "95 % interval", "reference"}
+
+    whole, signs = make_result(), {"95 % interval", "reference"}
+    pieces = [one for one in whole.measurements if one.group == "replay"]
+    assert legend(whole) == signs | {"recommended", "within noise"}
+    assert legend(make_result(measurements=pieces, recommendation=None, to_solve=None)) == signs
 
 
 def test_what_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
