@@ -108,9 +108,8 @@ class Part:
             return Result(name, FAILED, f"left no results ({damage or 'no metrics'})")
         figures = {key: summary.get(key) for key in FIGURES}
         figures["time"] = {key: value for key, value in reports[-1].items() if key.startswith("time/")}
-        if {"execution=graph", "execution.graph=true"} & set(overrides) and not str(
-            summary.get("execution")
-        ).startswith("graph"):
+        asked = {"execution=graph", "execution.graph=true"}.intersection(overrides)
+        if asked and not str(summary.get("execution")).startswith("graph"):
             return Result(name, FAILED, f"ran {summary.get('execution')}", figures)
         if not summary["updates"]:
             return Result(name, FAILED, "learnt nothing in its time", figures)
