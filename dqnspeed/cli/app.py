@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -29,6 +30,7 @@ def run_app(job: Callable[..., Any]) -> None:
         return
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them
     find_modules_here()
+    gc.freeze()  # what was imported is never looked through again: a tenth of a start
     try:
         with one_sentence():
             job()
