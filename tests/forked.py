@@ -1,14 +1,15 @@
-"""Processes without the seconds that imports take: copies of one that has imported what others wrote.
+"""Processes without the seconds that imports take: copies of one that has imported what a run needs.
 
-As spawned ones do, they get pickled arguments, nothing else of their parent, and import dqnspeed by themselves.
+As spawned ones do, they get pickled arguments, nothing else of their parent, and look for plugins by themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
 import multiprocessing
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,15 @@ import torch
 
 IMPORTED = "torch torch._dynamo ale_py cv2 gymnasium hydra omegaconf PIL psutil rich safetensors".split()
 
+# Of dqnspeed, all but what loads plugins, which the environment of a copy names.
+PACKAGES = "actors algorithms envs execution exploration memory networks runs system tracking".split()
+FOLDER = Path(str(importlib.util.find_spec("dqnspeed").origin)).parent  # type: ignore[union-attr]
+OURS = [
+    f"dqnspeed.{package}.{module.name}"
+    for package in PACKAGES
+    for module in pkgutil.iter_modules([str(FOLDER / package)])
+]
+
 # Of the environment, what copies need not have, whose server has that of the tests.
 HARMLESS = {"PYTHONPATH", "PYTHONWARNINGS"}
 
@@ -31,7 +41,7 @@ HARMLESS = {"PYTHONPATH", "PYTHONWARNINGS"}
 FORKS = sys.platform == "linux" and not torch.cuda.is_available()
 FORKED = multiprocessing.get_context("forkserver" if FORKS else "spawn")
 if FORKS:
-    FORKED.set_forkserver_preload(IMPORTED)  # type: ignore[attr-defined]
+    FORKED.set_forkserver_preload([*IMPORTED, "dqnspeed.trainer", *OURS])  # type: ignore[attr-defined]
 
 
 def fork_children() -> None:
