@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import fields
+from functools import cache
 from typing import cast
 
 import hydra
@@ -43,7 +44,6 @@ def upgraded(stored: DictConfig) -> DictConfig:
         default = defaults.get(group)
         if isinstance(default, DictConfig) and OmegaConf.get_type(default) is not option:
             kept = {key: default._get_node(key) for key in map(str, default) if key in _names(option)}
-            defaults = copy.deepcopy(defaults)
             defaults[group] = writable(option)
             defaults[group].update(kept)
     return cast("DictConfig", OmegaConf.merge(defaults, stored))
@@ -51,9 +51,13 @@ def upgraded(stored: DictConfig) -> DictConfig:
 
 def _defaults(stored: DictConfig) -> DictConfig:
     names = {group: OmegaConf.select(stored, f"{group}.name") for group in GROUPS}
-    options = [f"{group}={name}" for group, name in names.items() if has_file(group, name)]
-    with own_hydra():
-        return hydra.compose("config", overrides=options)
+    return copy.deepcopy(_composed(tuple(f"{group}={name}" for group, name in names.items() if has_file(group, name))))
+
+
+@cache
+def _composed(options: tuple[str, ...]) -> DictConfig:
+    with own_hydra():  # a quarter of a second, and each run is looked at more than once
+        return hydra.compose("config", overrides=list(options))
 
 
 def _is_label(node: DictConfig, known: Group, shared: set[str]) -> bool:
