@@ -141,18 +141,13 @@ def test_samples_are_exactly_the_transitions_of_the_reference(
         with pytest.raises(LookupError):
             replay.sample(8)
         return
-    seen = set()
     batch = replay.sample(1500)
     assert batch.observations.shape == (1500, stack * 2, 3) and batch.observations.dtype == torch.uint8
-    for i in range(1500):
-        key = (
-            tuple(batch.observations[i, ::2, 0].tolist()),
-            int(batch.actions[i]),
-            tuple(batch.next_observations[i, ::2, 0].tolist()),
-            round(float(batch.discounts[i]), 5),
-        )
-        assert batch.rewards[i] == pytest.approx(expected[key], abs=1e-4)
-        seen.add(key)
+    before, after = (map(tuple, of[:, ::2, 0].tolist()) for of in (batch.observations, batch.next_observations))
+    discounts = (round(discount, 5) for discount in batch.discounts.tolist())
+    drawn = list(zip(before, batch.actions.tolist(), after, discounts, strict=True))
+    np.testing.assert_allclose(batch.rewards, [expected[key] for key in drawn], rtol=1e-6, atol=1e-4)
+    seen = set(drawn)
     assert len(seen) > 0.9 * len(expected)  # 1500 draws over at most 120 transitions miss hardly any
 
 
