@@ -57,10 +57,14 @@ def summaries(folder: Path) -> list[dict[str, Any]]:
     return [json.loads((folder / job / "summary.json").read_text()) for job in ("0", "1")]
 
 
-def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(tmp_path: Path) -> None:
+def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("submitit")
     folder = tmp_path / "sweep"
-    process = started(folder, "hydra/launcher=submitit_local", "stop.max_minutes=0.25")
+    monkeypatch.setenv("TOY_SLEEP_S", "0.02")  # they run for a while, and need not keep the cores busy
+    slow = ["env.id=toy_envs:Elsewhere-v0", "stop.max_minutes=0.25"]
+    process = started(folder, "hydra/launcher=submitit_local", *slow)
     wait_for(reports(folder / "0"), process)
     wait_for(reports(folder / "1"), process)
     for task in tasks_of(process, "submitit.core._submit"):
