@@ -92,15 +92,16 @@ def test_a_lost_ray_actor_is_replaced_and_no_transition_crosses_the_gap() -> Non
         np.testing.assert_array_equal(batch.observations[:, :2], batch.next_observations[:, :2])
 
 
-def with_node(cluster: Any, **env_vars: str) -> Any:
-    """A node of one core more, whose environment says so."""
-    return cluster.add_node(num_cpus=1, env_vars={**environment(), **env_vars})
+def with_node(cluster: Any, num_cpus: int = 1, **env_vars: str) -> Any:
+    """A node of some cores more, whose environment says so."""
+    return cluster.add_node(num_cpus=num_cpus, env_vars={**environment(), **env_vars})
 
 
 def test_a_slow_machine_holds_no_other_back_and_one_whose_python_raises_is_left(ray_cluster: Any) -> None:
-    nodes = [with_node(ray_cluster, TOY_SLEEP_S="0.05"), with_node(ray_cluster, TOY_BREAKS="1")]
+    nodes = [with_node(ray_cluster, 2, TOY_SLEEP_S="0.05"), with_node(ray_cluster, 2, TOY_BREAKS="1")]
+    one_each = ["parallelism.num_actors=4", "parallelism.cpus_per_actor=2"]
     try:
-        run = make_toy(*KINDS["ray"], "env.id=toy_envs:Elsewhere-v0", "parallelism.num_actors=6", *ROOM)
+        run = make_toy(*KINDS["ray"], "env.id=toy_envs:Elsewhere-v0", *one_each, *ROOM)
         with Started(run) as started:
             said, deadline = list[str](), time.monotonic() + 60
             while not said or started.replay._written.sum() < 5000:
