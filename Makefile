@@ -101,7 +101,7 @@ $(GPU_VENV)/.installed: pyproject.toml constraints.txt
 	@test -d $(GPU_VENV) || $(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^torch==' constraints.txt > $(GPU_VENV)/constraints.txt
 	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \
-	  -e '.[bench,gpu]' hypothesis pytest pytest-timeout
+	  -e '.[bench,emulator,gpu]' hypothesis pytest pytest-timeout
 	@touch $@
 
 ifeq ($(INSTALL),no)

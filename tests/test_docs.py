@@ -19,6 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import check_run
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.emulator.verify import options_of
 from dqnspeed.options.reference import meanings, sections
 
 ROOT = TESTS.parent
@@ -73,6 +74,10 @@ def check(command: str) -> list[RunConfig]:
     Returns:
         The runs that it would train or look at.
     """
+    if emulator := re.match(r"python -m (dqnspeed\.emulator\S*)", command):
+        name = emulator[1] if emulator[1].endswith(".verify") else f"{emulator[1]}.__main__"
+        options_of(shlex.split(command[emulator.end() :]), importlib.import_module(name).OPTIONS)
+        return []
     ours = OURS.match(command)
     words = shlex.split(command[ours.end() :] if ours else command)
     if ours and ours[1] == "train":

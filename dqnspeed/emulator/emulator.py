@@ -1,0 +1,150 @@
+"""Many consoles that play one game."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from dqnspeed.emulator import kernels
+from dqnspeed.emulator.games import FOLDER, EmulatorError, Game, find, rom_of
+
+WIDTH = 160
+CONSOLE = 1024  # bytes of a console, about
+MEMORY = 256  # bytes of a console, the cartridge's among them, with which its state begins
+FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", "y", "s")  # integers that follow
+
+
+class Emulator:
+    """``num_envs`` Atari 2600 consoles with one game, frame by frame equal to ALE's.
+
+    What it gives are Warp arrays on ``device``, which :func:`warp.to_torch` shares with torch without a copy. They
+    are the emulator's own: the next step writes into them.
+
+    Args:
+        game: a name of ALE's, as ``space_invaders``.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        rom: of another file than ale-py's.
+
+    Raises:
+        EmulatorError: no such game or device, a cartridge that is not supported, or too little memory.
+    """
+
+    def __init__(self, game: str | Game, num_envs: int = 1, device: str = "cpu", rom: Path | None = None):
+        self.game = find(game) if isinstance(game, str) else game
+        self.num_envs, self.device = num_envs, _device(device)
+        _check_memory(num_envs, self.game.rows, self.device)
+        power_on = _power_on()
+        ints = functools.partial(wp.array, dtype=int, device=self.device)
+        self._rom = wp.array(np.frombuffer(rom_of(self.game, rom), np.uint8), dtype=wp.uint8, device=self.device)
+        self._facts = ints(self.game.facts)
+        self._tables = wp.array(self.game.rules.tables(), dtype=int, device=self.device)
+        self._script = ints(np.array(self.game.start, np.int32).reshape(-1))
+        self._timers = ints(power_on["timers"])
+        self._memory = wp.array(
+            np.array(power_on["ram"] + power_on["superchip"], np.uint8), dtype=wp.uint8, device=self.device
+        )
+        self._all = wp.array(np.ones(num_envs, bool), dtype=wp.bool, device=self.device)
+        self._actions = wp.zeros(num_envs, dtype=int, device=self.device)
+        self._answers = wp.zeros(num_envs, dtype=int, device=self.device)
+        self._state = wp.zeros((num_envs, 8), dtype=wp.uint8, device=self.device)
+        self.screens = wp.zeros((num_envs, 2, self.game.rows, WIDTH), dtype=wp.uint8, device=self.device)
+        self._run(kernels.SIZE)
+        self._state = wp.zeros((num_envs, int(self._answers.numpy()[0])), dtype=wp.uint8, device=self.device)
+        self._run(kernels.LOAD)
+
+    def reset(self, mask: Any = None) -> None:
+        """Start the game anew, on all consoles or on those of ``mask`` ``(N,) bool``."""
+        self._run(kernels.START, mask=mask)
+
+    def step(self, actions: Any, frames: int = 1, seen: int = 1) -> None:
+        """Play ``frames`` frames with ``actions`` ``(N,) int32``, ALE's numbers; the last ``seen`` are drawn."""
+        if not isinstance(actions, wp.array):
+            actions = wp.array(np.asarray(actions, np.int32), dtype=int, device=self.device)
+        self._run(kernels.PLAY, actions=actions, count=frames, seen=seen)
+
+    def rewards(self) -> np.ndarray:
+        """Points of the last step, ``(N,) int32``."""
+        return np.asarray(self._answers.numpy())
+
+    def lives(self) -> np.ndarray:
+        """Lives left, 0 in games without, ``(N,) int32``."""
+        return self._field("lives")
+
+    def over(self) -> np.ndarray:
+        """Games that have ended, ``(N,) bool``; steps change them no more."""
+        return self._field("over").astype(bool)
+
+    def ram(self) -> Any:
+        """The consoles' memory, ``(N, 128) uint8``."""
+        return self._state[:, :128]
+
+    def screen(self) -> np.ndarray:
+        """The newest pictures as colours of the console, ``(N, rows, 160) uint8``; see :func:`rgb`."""
+        turns = self._field("turn")
+        return np.asarray(self.screens.numpy()[np.arange(self.num_envs), turns])
+
+    def rgb(self) -> np.ndarray:
+        """The newest pictures, ``(N, rows, 160, 3) uint8``."""
+        return np.asarray(palette()[self.screen()])
+
+    def save_state(self) -> dict[str, np.ndarray]:
+        """All that the games in progress are."""
+        return {"consoles": self._state.numpy().copy(), "screens": self.screens.numpy().copy()}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from a :meth:`save_state`, also of another device."""
+        self._state.assign(state["consoles"])
+        self.screens.assign(state["screens"])
+
+    def registers(self) -> dict[str, np.ndarray]:
+        """The processors' registers, cycles of the frame and frames of the game, ``(N,) int32`` each."""
+        return {name: self._field(name) for name in FIELDS if name != "turn"}
+
+    def _field(self, name: str) -> np.ndarray:
+        begin = MEMORY + 4 * FIELDS.index(name)
+        return np.ascontiguousarray(self._state.numpy()[:, begin : begin + 4]).view(np.int32)[:, 0]
+
+    def _run(self, order: int, mask: Any = None, actions: Any = None, count: int = 0, seen: int = 0) -> None:
+        arrays = [
+            self._state, self.screens, self._rom, self._facts, self._tables, self._script, self._timers, self._memory,
+            self._all if mask is None else mask, self._actions if actions is None else actions,
+        ]  # fmt: skip
+        inputs = [order, *arrays, count, seen, self._answers]
+        wp.launch(kernels.run, dim=self.num_envs, inputs=inputs, device=self.device)
+
+
+def _device(name: str) -> Any:
+    try:
+        return wp.get_device(name)
+    except (ValueError, RuntimeError) as error:
+        there = ", ".join(device.alias for device in wp.get_devices())
+        raise EmulatorError(f"device={name}: is not here; there is {there}.") from error
+
+
+def _check_memory(num_envs: int, rows: int, device: Any) -> None:
+    needed = num_envs * (2 * rows * WIDTH + CONSOLE)
+    free = device.free_memory if device.is_cuda else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > free:
+        there = f"{device.alias}'s memory, which has {free / 1e9:.1f} GB"
+        raise EmulatorError(f"num_envs={num_envs}: needs {needed / 1e9:.1f} GB of {there}.")
+
+
+@functools.cache
+def palette() -> np.ndarray:
+    """Red, green and blue of each colour, ``(256, 3) uint8``."""
+    colors = np.zeros((256, 3), np.uint8)
+    colors[::2] = json.loads((FOLDER / "palette.json").read_text())["ntsc"]
+    return colors
+
+
+@functools.cache
+def _power_on() -> dict[str, list[int]]:
+    loaded: dict[str, list[int]] = json.loads((FOLDER / "power_on.json").read_text())
+    return loaded

@@ -1,0 +1,139 @@
+"""What a console has to know of a game beside its ROM."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dqnspeed.emulator.rules import Rules
+
+FOLDER = Path(__file__).parent
+CARTRIDGES = {  # how each maps its banks into the console's 4 KiB; native/console.h knows them by number
+    "plain": 0,
+    "F8": 1,
+    "F6": 2,
+    "E0": 3,
+    "FE": 4,
+}
+SIZES = {"plain": (2048, 4096), "F8": (8192,), "F6": (16384,), "E0": (8192,), "FE": (8192,)}
+IDLE, RESET, SELECT = 0x3F, 0x3E, 0x3D  # the console's switches, nothing pressed: colour, both difficulties B
+ACTIONS = (
+    "NOOP FIRE UP RIGHT LEFT DOWN UPRIGHT UPLEFT DOWNRIGHT DOWNLEFT UPFIRE RIGHTFIRE LEFTFIRE DOWNFIRE UPRIGHTFIRE "
+    "UPLEFTFIRE DOWNRIGHTFIRE DOWNLEFTFIRE"
+).split()  # as ALE numbers them
+
+
+class EmulatorError(ValueError):
+    """A game or cartridge that cannot be played; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Game:
+    """A game as ALE starts it.
+
+    Attributes:
+        cartridge: a key of ``CARTRIDGES``, with ``SC`` at its end for 128 bytes of RAM in the cartridge.
+        start: frames from the console's reset to the first frame of a game, as ``(action, switches)``.
+        first_line: of the television's, that is the picture's first row; ``rows`` of the picture.
+        comb: whether a movement blackens eight pixels at the left of its line.
+        pal: the game is made for a European television.
+        port: of the joystick that player 0 holds.
+        paddle: that player 0 turns, if it is no joystick.
+    """
+
+    name: str
+    start: tuple[tuple[int, int], ...]
+    cartridge: str = "plain"
+    first_line: int = 34
+    rows: int = 210
+    comb: bool = True
+    pal: bool = False
+    port: str = "left"
+    paddle: int | None = None
+    rules: Rules = Rules()
+
+    @property
+    def facts(self) -> list[int]:
+        """For the native part, in the order of ``native/game.h``."""
+        scheme, chip = re.fullmatch(r"(.+?)(SC)?", self.cartridge).groups()  # type: ignore[union-attr]
+        paddle = -1 if self.paddle is None else self.paddle
+        others = 0 if paddle == 1 else -1  # pong's other player's paddles are turned to their end
+        facts = [
+            CARTRIDGES[scheme], chip is not None, not self.comb, self.pal, self.first_line, self.rows,
+            self.port == "right", paddle, others, len(self.start), *self.rules.facts,
+        ]  # fmt: skip
+        return list(map(int, facts))
+
+
+@functools.cache
+def known_games() -> dict[str, Game]:
+    """All known games by name."""
+    loaded: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "games.yaml").read_text())
+    return {name: _game(name, **facts) for name, facts in loaded.items()}
+
+
+def find(name: str) -> Game:
+    """The game of this name.
+
+    Raises:
+        EmulatorError: there is none, or its cartridge is not supported.
+    """
+    if name not in known_games():
+        near = difflib.get_close_matches(name, known_games(), n=3)
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        raise EmulatorError(f"game={name}: no game that is known{hint}.")
+    game = known_games()[name]
+    if game.cartridge.removesuffix("SC") not in CARTRIDGES:
+        raise EmulatorError(f"game={name}: its cartridge ({game.cartridge}) is not supported.")
+    return game
+
+
+def rom_of(game: Game, path: Path | None = None) -> bytes:
+    """The bytes of a game's ROM, by default of the one that ale-py brings.
+
+    Raises:
+        EmulatorError: it is not there, or has no size that its cartridge has.
+    """
+    if path is None:
+        from ale_py import roms
+
+        path = roms.get_rom_path(game.name)
+    try:
+        rom = Path(path).read_bytes()
+    except OSError as error:
+        raise EmulatorError(f"rom={path}: cannot be read ({error.strerror}).") from error
+    sizes = SIZES[game.cartridge.removesuffix("SC")]
+    if len(rom) not in sizes:
+        allowed = " or ".join(f"{size:,}" for size in sizes)
+        raise EmulatorError(f"rom={path}: has {len(rom):,} bytes, and the cartridge of {game.name} {allowed}.")
+    return rom * (4096 // len(rom)) if len(rom) < 4096 else rom
+
+
+def _game(
+    name: str,
+    start: str,
+    pal: bool = False,
+    rows: int | None = None,
+    rules: Mapping[str, Any] | None = None,
+    **facts: Any,
+) -> Game:
+    read = Rules() if rules is None else Rules.read(**rules)
+    return Game(name, _frames(start), pal=pal, rows=rows or (250 if pal else 210), rules=read, **facts)
+
+
+def _frames(start: str) -> tuple[tuple[int, int], ...]:
+    """``"RESET 4, (SELECT 2, NOOP 1) 5"``: keys and how many frames each is pressed, groups and how often."""
+    repeated = re.sub(r"\(([^)]*)\) (\d+)", lambda found: ", ".join([found[1]] * int(found[2])), start)
+    frames = list[tuple[int, int]]()
+    for part in repeated.split(", "):
+        key, count = part.split()
+        switches = {"RESET": RESET, "SELECT": SELECT}.get(key, IDLE)
+        frames += [(0 if switches != IDLE else ACTIONS.index(key), switches)] * int(count)
+    return tuple(frames)

@@ -1,0 +1,196 @@
+// The console: 6507 processor, 6532 RIOT (RAM, ports, timer), cartridge, and the bus between them.
+// Cycles are the processor's; `t` counts those of the frame, since its line 0 began; three colour clocks each.
+
+struct Console {
+    enum { PLAIN, F8, F6, E0, FE };
+    enum { CYCLES = 76, INSTRUCTIONS = 25000, LONGEST = 1 << 24 };
+
+    // First, and in this order, what others read: see FIELDS in emulator.py.
+    u8 ram[128];
+    u8 more_ram[128];  // Superchip's
+    i32 turn;          // which of the two pictures is the newest
+    i32 frames;        // since the game started
+    i32 score, lives, over;
+    i32 t;             // cycles of the frame
+    i32 pc, a, x, y, s;
+
+    const u8* rom;
+    i32 scheme, superchip;
+    i32 bank[4];  // offsets of the four quarters of what the processor sees of the ROM
+
+    i32 nv, zv;  // N is bit 7 of the one, Z is set where the other is 0
+    i32 carry, overflow, decimal, interrupt;
+    u32 before;  // cycles before the frame
+    i32 jammed;
+
+    u8 swcha, swchb, inpt[6], swacnt, swbcnt;  // inpt: 128 not pressed, 0 pressed
+    i32 resistance;  // of the paddle that is turned
+    i32 paddle[4];   // cycles until each is charged; negative: not connected
+    u32 dumped_at;
+    i32 dumping;
+    u32 timer_at;
+    i32 timer_value, timer_shift, timer_latched, timer_offset;
+
+    i32 armed;     // VSYNC is set,
+    u32 armed_at;  // since then
+    i32 boots;     // resets of the processor
+    i32 ended;     // the frame has ended, and the next starts at a line of its own
+    i32 pal;       // the television shows colours by the phase of lines, which an odd number of them loses
+    i32 limit;     // a line after which any write to the TIA ends the frame
+    Tia tia;
+
+    CUDA_CALLABLE u32 now() const { return before + (u32)t; }
+
+    // What the reset button of the processor does; the RIOT's timer starts with `timer`, which nobody can foresee.
+    CUDA_CALLABLE void reset(i32 timer) {
+        a = x = y = 0;
+        s = 0xff;
+        nv = 0, zv = 1, carry = overflow = decimal = interrupt = 0;
+        jammed = 0;
+        tia.reset();
+        swacnt = swbcnt = 0;
+        dumping = 0;
+        dumped_at = 0;
+        before = 0;
+        t = 0;
+        timer_at = 0, timer_value = timer, timer_shift = 6, timer_latched = 0;
+        armed = 0;
+        ended = 1;
+        i32 last = scheme == F8 ? 4096 : 0;
+        for (i32 k = 0; k < 4; k++) bank[k] = scheme == E0 ? 1024 * (4 + k) : last + 1024 * k;
+        pc = cartridge(0x1ffc) | cartridge(0x1ffd) << 8;
+    }
+
+    // --- bus -----------------------------------------------------------------------------------------------------
+
+    CUDA_CALLABLE i32 cartridge(i32 address) const { return rom[bank[address >> 10 & 3] + (address & 1023)]; }
+
+    // Switch banks, if the address that is read or written asks for it.
+    CUDA_CALLABLE void touch(i32 address) {
+        i32 low = address & 0xfff;
+        if (scheme == F8) {
+            if (low == 0xff8 || low == 0xff9) choose(low - 0xff8);
+        } else if (scheme == F6) {
+            if (low >= 0xff6 && low <= 0xff9) choose(low - 0xff6);
+        } else if (scheme == E0 && low >= 0xfe0 && low < 0xff8)
+            bank[(low - 0xfe0) >> 3] = 1024 * (low & 7);
+    }
+
+    CUDA_CALLABLE void choose(i32 number) {
+        for (i32 k = 0; k < 4; k++) bank[k] = 4096 * number + 1024 * k;
+    }
+
+    // The byte at `address` at the end of this cycle; `bus`: the last byte that was on the data bus.
+    CUDA_CALLABLE i32 read(i32 address, i32 bus) {
+        if (address & 0x1000) {
+            if (scheme != PLAIN) {
+                touch(address);
+                if (superchip && (address & 0xfff) < 0x100) {
+                    if (address & 0x80) return more_ram[address & 0x7f];
+                    return more_ram[address & 0x7f] = (u8)bus;  // reading its port for writing writes what is there
+                }
+            }
+            return cartridge(address);
+        }
+        if (address & 0x80) {
+            if (address & 0x200) return read_riot(address);
+            return ram[address & 0x7f];
+        }
+        return read_tia(address & 0xf) | (bus & 0x3f);
+    }
+
+    CUDA_CALLABLE void write(i32 address, i32 value) {
+        if (address & 0x1000) {
+            if (scheme != PLAIN) {
+                touch(address);
+                if (superchip && (address & 0xfff) < 0x80) more_ram[address & 0x7f] = (u8)value;
+            }
+        } else if (address & 0x80) {
+            if (address & 0x200) write_riot(address, value);
+            else ram[address & 0x7f] = (u8)value;
+        } else
+            write_tia(address & 0x3f, value);
+    }
+
+    CUDA_CALLABLE i32 read_riot(i32 address) {
+        if (!(address & 4)) switch (address & 3) {
+            case 0: return swcha;
+            case 1: return swacnt;
+            case 2: return swchb;
+            default: return swbcnt;
+        }
+        i32 since = (i32)(now() - timer_at) - 1, value = timer_value - (since >> timer_shift) - 1;
+        if (address & 1) return value < 0 && !timer_latched ? 0x80 : 0;
+        if (value >= 0) return value;
+        if (!timer_latched) {
+            timer_offset = (timer_value << timer_shift) - since;
+            if (timer_offset < 0) timer_latched = 1;
+        }
+        return (value + timer_offset) & 0xff;
+    }
+
+    CUDA_CALLABLE void write_riot(i32 address, i32 value) {
+        if (address & 4) {
+            if (!(address & 16)) return;
+            i32 scale = address & 3;
+            timer_shift = scale == 0 ? 0 : scale == 1 ? 3 : scale == 2 ? 6 : 10;
+            timer_at = now(), timer_value = value, timer_latched = 0;
+        } else if ((address & 3) == 1)
+            swacnt = (u8)value;
+        else if ((address & 3) == 3)
+            swbcnt = (u8)value;
+    }
+
+    CUDA_CALLABLE i32 read_tia(i32 reg) {
+        if (reg < 8) {
+            tia.draw_until(3 * t);
+            return (tia.hits >> 2 * reg & 3) << 6;
+        }
+        if (reg >= 14) return 0;
+        if (reg >= 12) return inpt[reg - 8];
+        i32 after = paddle[reg - 8];
+        if (after < 0) return 0;
+        return !dumping && (after == 0 || now() - dumped_at > (u32)after) ? 0x80 : 0;
+    }
+
+    CUDA_CALLABLE void write_tia(i32 reg, i32 value) {
+        if (t >= CYCLES * (limit + 1)) ended = 1;
+        if (reg >= 3) {
+            if (reg != 3) tia.write(reg, (u8)value, 3 * t);
+        } else if (reg == 2) {  // WSYNC
+            i32 rest = t % CYCLES;
+            if (rest) t += CYCLES - rest;
+        } else if (reg == 1) {
+            if (dumping && !(value & 0x80)) dumped_at = now();
+            dumping = value >> 7;
+            tia.write(reg, (u8)value, 3 * t);
+        } else {  // VSYNC
+            if (value & 2) armed = 1, armed_at = now();
+            else {
+                tia.draw_until(3 * t);
+                if (armed && now() - armed_at >= CYCLES) ended = 1;
+                armed = 0;
+            }
+        }
+    }
+
+    // --- a frame -------------------------------------------------------------------------------------------------
+
+    // Play until the frame ends, or for as many instructions as a frame may have.
+    CUDA_CALLABLE void frame(i32 first_line, i32 rows, u8* picture) {
+        if (ended) {
+            ended = 0;
+            tia.begin(first_line, rows, picture);
+        }
+        tia.picture = picture;
+        for (i32 n = 0; n < INSTRUCTIONS && !ended; n++) instruction();
+        if (t > LONGEST) ended = 1;  // of a program that never writes to the TIA: before the clock overflows
+        if (!ended) return;
+        i32 gone = t - t % CYCLES;
+        tia.picture = nullptr;  // what is left of the last line stays as it was
+        tia.draw_until(3 * gone);
+        tia.moved_at -= 3 * gone;
+        if (pal) tia.parity = gone / CYCLES & 1;
+        before += gone;
+        t -= gone;
+    }

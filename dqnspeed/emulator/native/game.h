@@ -1,0 +1,141 @@
+// What a game is to a player: its start, its inputs, and score, lives and end as its memory tells them.
+
+// The facts of a game, as the host gives them: `facts` of Game in games.py, in the same order.
+enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, START_FRAMES, WRAP, LEAST, MOST, TERMS, FACTS };
+// Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
+// the ways to end it belongs to, that all its terms have to agree on.
+enum { SCORE, LIVES, OVER, TERM = 4 };
+enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, SECOND_BOOT = 1 };
+enum { PADDLE_START = 408823, PADDLE_SPEED = 23000, PADDLE_LEAST = 27450, PADDLE_MOST = 790196 };
+
+struct Player {
+    Console& console;
+    const i32* facts;
+    const i32* tables;  // (tables, 256)
+    u8* screens;        // two pictures, which frames are drawn to in turn
+
+    // Bits of the directions and FIRE that an action presses, as ALE numbers actions.
+    enum { FIRE = 1, UP = 2, RIGHT = 4, LEFT = 8, DOWN = 16 };
+
+    static CUDA_CALLABLE i32 pressed(i32 action) {
+        switch (action) {
+            case 1: return FIRE;
+            case 2: return UP;
+            case 3: return RIGHT;
+            case 4: return LEFT;
+            case 5: return DOWN;
+            case 6: return UP | RIGHT;
+            case 7: return UP | LEFT;
+            case 8: return DOWN | RIGHT;
+            case 9: return DOWN | LEFT;
+            case 10: return UP | FIRE;
+            case 11: return RIGHT | FIRE;
+            case 12: return LEFT | FIRE;
+            case 13: return DOWN | FIRE;
+            case 14: return UP | RIGHT | FIRE;
+            case 15: return UP | LEFT | FIRE;
+            case 16: return DOWN | RIGHT | FIRE;
+            case 17: return DOWN | LEFT | FIRE;
+            default: return 0;
+        }
+    }
+
+    CUDA_CALLABLE void press(i32 action, i32 switches) {
+        i32 keys = pressed(action), up = 0x10, down = 0x20, left = 0x40, right = 0x80, ports = 0xff;
+        console.swchb = (u8)switches;
+        for (i32 k = 0; k < 6; k++) console.inpt[k] = 128;
+        for (i32 k = 0; k < 4; k++) console.paddle[k] = -1;
+        i32 turned = facts[PADDLE];
+        if (turned >= 0) {
+            if (keys & LEFT) console.resistance += PADDLE_SPEED;
+            if (keys & RIGHT) console.resistance -= PADDLE_SPEED;
+            if (console.resistance < PADDLE_LEAST) console.resistance = PADDLE_LEAST;
+            if (console.resistance > PADDLE_MOST) console.resistance = PADDLE_MOST;
+            if (keys & FIRE) ports &= ~(0x80 >> turned);
+            console.paddle[0] = console.paddle[1] = charged(PADDLE_START);
+            console.paddle[turned] = charged(console.resistance);
+            console.paddle[2] = console.paddle[3] = facts[OTHER_PADDLES];
+        } else {
+            if (facts[SWAPPED]) up = 1, down = 2, left = 4, right = 8;
+            if (keys & UP) ports &= ~up;
+            if (keys & DOWN) ports &= ~down;
+            if (keys & LEFT) ports &= ~left;
+            if (keys & RIGHT) ports &= ~right;
+            if (keys & FIRE) console.inpt[facts[SWAPPED] ? 5 : 4] = 0;
+        }
+        console.swcha = (u8)ports;
+    }
+
+    static CUDA_CALLABLE i32 charged(i32 resistance) { return (i32)((u64)resistance * 1904 / 100000); }
+
+    CUDA_CALLABLE void frame(i32 action, i32 switches, bool seen) {
+        press(action, switches);
+        if (console.ended) console.turn ^= 1;
+        u8* picture = screens + console.turn * facts[ROWS] * Tia::WIDTH;
+        console.frame(facts[FIRST_LINE], facts[ROWS], seen ? picture : nullptr);
+        console.frames++;
+    }
+
+    CUDA_CALLABLE i32 looked_up(i32 k) const {
+        const i32* term = facts + FACTS + TERM * k;
+        return tables[256 * term[2] + console.ram[term[1]]];
+    }
+
+    CUDA_CALLABLE i32 sum(i32 purpose) const {
+        i32 total = 0;
+        for (i32 k = 0; k < facts[TERMS]; k++)
+            if (facts[FACTS + TERM * k] == purpose) total += looked_up(k);
+        return total;
+    }
+
+    CUDA_CALLABLE bool is_over() const {
+        for (i32 k = 0; k < facts[TERMS]; k++) {
+            if (facts[FACTS + TERM * k] != OVER) continue;
+            i32 way = facts[FACTS + TERM * k + 3];
+            bool all = true;
+            for (; k < facts[TERMS] && facts[FACTS + TERM * k] == OVER && facts[FACTS + TERM * k + 3] == way; k++)
+                all = all && looked_up(k);
+            if (all) return true;
+            k--;
+        }
+        return false;
+    }
+
+    // Bring score, lives and end up to date; the points that were made since the last time.
+    CUDA_CALLABLE i32 count() {
+        i32 before = console.score, points;
+        console.score = sum(SCORE);
+        points = console.score - before;
+        if (points < 0 && facts[WRAP]) points += facts[WRAP];
+        if (points < facts[LEAST]) points = facts[LEAST];
+        if (points > facts[MOST]) points = facts[MOST];
+        console.over = is_over();
+        console.lives = console.over ? 0 : sum(LIVES);
+        return points;
+    }
+
+    // The game starts anew: as when the console is reset, waits, and somebody presses its switches.
+    CUDA_CALLABLE void start(const i32* timers, i32 number_of_timers, const i32* script, bool seen) {
+        console.reset(timers[console.boots % number_of_timers]);
+        console.boots++;
+        console.resistance = PADDLE_START;
+        for (i32 k = 0; k < IDLE_FRAMES; k++) frame(0, 0x3f, seen);
+        if (console.boots == SECOND_BOOT) return;
+        for (i32 k = 0; k < facts[START_FRAMES]; k++) frame(script[2 * k], script[2 * k + 1], seen);
+        console.frames = 0;
+        count();
+    }
+
+    // The cartridge is put in, the console switched on, and the game started.
+    CUDA_CALLABLE void load(const u8* ram, const u8* more_ram, const i32* timers, i32 number_of_timers, const i32* script) {
+        for (i32 k = 0; k < 128; k++) console.ram[k] = ram[k], console.more_ram[k] = more_ram[k];
+        console.scheme = facts[CARTRIDGE], console.superchip = facts[SUPERCHIP];
+        console.tia.no_comb = (u8)facts[NO_COMB], console.pal = facts[PAL];
+        console.tia.parity = 0;
+        console.boots = console.turn = 0;
+        console.limit = FIRST_LIMIT;
+        start(timers, number_of_timers, script, true);
+        console.limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
+        start(timers, number_of_timers, script, true);
+    }
+};

@@ -1,0 +1,185 @@
+"""Is the emulator equal to ALE? ``python -m dqnspeed.emulator.verify game=pong frames=10000 sequences=100``.
+
+Options: ``game`` a name of ALE's, several with commas, or ``all``; ``frames`` of a sequence of random actions (10000);
+``sequences`` (10); ``seed`` of the actions (1); ``device`` (cpu); ``out``: a folder for pictures of what differs (.).
+
+Prints a table, and exits with 1 if a game is not equal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dqnspeed.emulator.emulator import Emulator, palette
+from dqnspeed.emulator.games import EmulatorError, find, known_games
+
+HOLD = 4  # frames that an action is held
+OPTIONS: dict[str, str | int] = {
+    "game": "pong",
+    "frames": 10_000,
+    "sequences": 10,
+    "seed": 0,
+    "device": "cpu",
+    "out": ".",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first frame of a sequence of actions after which the two are not equal."""
+
+    sequence: int
+    frame: int
+    what: str
+    pictures: tuple[np.ndarray, np.ndarray]  # ALE's and ours, (rows, 160) uint8
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was compared of a game: ``frames`` of all sequences together, until the first difference if there is one."""
+
+    game: str
+    frames: int
+    difference: Difference | None
+    refused: str | None = None
+
+    def line(self) -> str:
+        if self.refused:
+            return f"| {self.game} | - | {self.refused} |"
+        found = self.difference
+        said = "equal" if found is None else f"sequence {found.sequence}, frame {found.frame}: {found.what}"
+        return f"| {self.game} | {self.frames:,} | {said} |"
+
+
+def verify(name: str, frames: int, sequences: int, seed: int = 0, device: str = "cpu") -> Result:
+    """Play ``sequences`` of random actions, up to ``frames`` frames each, in ALE and here; compare after every frame
+    the memory and the picture.
+
+    A sequence ends with its game; each starts the game anew in the same two consoles.
+    """
+    try:
+        game = find(name)
+        emulator = Emulator(game, device=device)
+    except EmulatorError as error:
+        return Result(name, 0, None, str(error))
+    ale = ale_of(name)
+    actions, played = [action.value for action in ale.getMinimalActionSet()], 0
+    for sequence in range(sequences):
+        if sequence:
+            ale.reset_game()
+            emulator.reset()
+        draws = np.random.default_rng([seed, sequence])
+        reward = 0
+        for frame, action in enumerate(_held(draws, actions, frames)):
+            if what := _differs(ale, emulator, reward if frame else None):
+                pictures = ale.getScreen(), emulator.screen()[0]
+                return Result(name, played, Difference(sequence, frame, what, pictures))
+            if ale.game_over():
+                break
+            reward = ale.act(ale_action(action))
+            emulator.step([action])
+            played += 1
+    return Result(name, played, None)
+
+
+def _held(draws: np.random.Generator, actions: Sequence[int], frames: int) -> Iterator[int]:
+    for _ in range(0, frames + 1, HOLD):
+        action = int(draws.choice(actions))
+        yield from [action] * HOLD
+
+
+def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
+    """What is not equal now, in words; ``reward``: ALE's of the last step, if there was one."""
+    ours, theirs = emulator.ram().numpy()[0], ale.getRAM()
+    if (at := np.flatnonzero(ours != theirs)).size:
+        shown = ", ".join(f"{k}: {theirs[k]} for {ours[k]}" for k in at[:4])
+        registers = ", ".join(f"{name} {int(value[0])}" for name, value in emulator.registers().items())
+        return f"{at.size} bytes of memory (ALE's for ours: {shown}); {registers}"
+    ours, theirs = emulator.screen()[0], ale.getScreen()
+    if (places := np.argwhere(ours != theirs)).size:
+        first = tuple(int(k) for k in places[0])
+        return f"{len(places):,} pixels, the first at {first} (ALE's {theirs[first]} for {ours[first]})"
+    if emulator.game.rules.terms:
+        over = bool(emulator.over()[0])
+        for what, theirs, ours in (
+            ("the game is over", ale.game_over(), over),
+            ("reward", reward, None if reward is None else int(emulator.rewards()[0])),
+            ("lives", None if over else ale.lives(), None if over else int(emulator.lives()[0])),
+        ):
+            if theirs != ours:
+                return f"{what}: ALE's {theirs} for {ours}"
+    return ""
+
+
+def ale_of(name: str) -> Any:
+    from ale_py import ALEInterface, LoggerMode, roms
+
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    ale = ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(roms.get_rom_path(name))
+    return ale
+
+
+def ale_action(number: int) -> Any:
+    from ale_py import Action
+
+    return Action(number)
+
+
+def save_pictures(difference: Difference, path: Path) -> None:
+    """ALE's picture, ours, and where they differ in white, side by side."""
+    from PIL import Image
+
+    theirs, ours = difference.pictures
+    where = np.where(theirs != ours, 255, 0).astype(np.uint8)[..., None].repeat(3, axis=-1)
+    joined = np.concatenate([palette()[theirs], palette()[ours], where], axis=1)
+    Image.fromarray(joined.repeat(2, axis=1)).save(path)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    try:
+        options = options_of(sys.argv[1:] if arguments is None else arguments, OPTIONS)
+        names = list(known_games()) if options["game"] == "all" else str(options["game"]).split(",")
+        for name in names:
+            if name not in known_games():
+                find(name)
+    except EmulatorError as error:
+        print(error, file=sys.stderr)
+        return 2
+    frames, sequences, seed = (int(options[name]) for name in ("frames", "sequences", "seed"))
+    print("| game | frames compared | |\n|---|---:|---|", flush=True)
+    unequal = 0
+    for name in names:
+        result = verify(name, frames, sequences, seed, str(options["device"]))
+        print(result.line(), flush=True)
+        if result.difference is not None:
+            unequal += 1
+            save_pictures(result.difference, Path(str(options["out"])) / f"{name}.png")
+    return min(unequal, 1)
+
+
+def options_of(arguments: Sequence[str], usual: Mapping[str, str | int]) -> dict[str, str | int]:
+    """Options ``name=value`` of a command, over its ``usual`` ones; raises :class:`EmulatorError`."""
+    options = dict(usual)
+    for argument in arguments:
+        name, given, value = argument.partition("=")
+        if name not in usual or not given:
+            raise EmulatorError(f"{argument}: no option; they are {', '.join(f'{option}=' for option in usual)}.")
+        if isinstance(usual[name], int) and not (value.isdigit() and int(value)):
+            raise EmulatorError(f"{argument}: takes a whole number, at least 1.")
+        options[name] = int(value) if isinstance(usual[name], int) else value
+    if not Path(str(options.get("out", "."))).is_dir():
+        raise EmulatorError(f"out={options['out']}: no such folder.")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

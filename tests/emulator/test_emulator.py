@@ -1,0 +1,201 @@
+"""The emulator beside ALE, which is never told what the other does."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("warp")
+
+from dqnspeed.emulator import Emulator, EmulatorError, known_games
+from dqnspeed.emulator.verify import main, verify
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+
+# One of each cartridge, television, start and port, and games that others are unequal in if a rule is missing.
+VARIED = {
+    "pong": (2048, "paddles"),
+    "breakout": (2048, "paddles that boot alike"),
+    "space_invaders": (4096, "a player that is reset while it is drawn"),
+    "seaquest": (4096, "collisions under the comb"),
+    "air_raid": (4096, "colours of a PAL television"),
+    "amidar": (4096, "a long VSYNC"),
+    "qbert": (4096, "a picture from two frames"),
+    "asteroids": (8192, "F8, no comb"),
+    "montezuma_revenge": (8192, "E0"),
+    "robotank": (8192, "FE, a ball that is reset after a movement"),
+    "solaris": (16384, "F6"),
+    "surround": (2048, "the right port, SELECT at the start"),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("game", VARIED)
+def test_it_is_equal_to_ale_after_every_frame(game: str, device: str) -> None:
+    result = verify(game, frames=400, sequences=2, seed=3, device=device)
+    assert result.refused is None and result.difference is None, result.line()
+    assert result.frames > 300
+
+
+def program(draws: random.Random) -> bytes:
+    """A ROM that fills the memory with what a hundred instructions drawn at random make of it, in every frame anew."""
+    one = "0A 2A 4A 6A AA A8 8A 98 E8 C8 CA 88 18 38 B8 D8 EA 1A 3A 5A 7A DA FA"  # of registers
+    at_once = "A9 A2 A0 09 29 49 69 E9 EB C9 E0 C0 0B 2B 4B 6B CB 80 82 89 C2 E2"  # the operand follows
+    stems = "A5 A6 A4 A7 85 86 84 87 05 25 45 65 E5 C5 E4 C4 24 06 26 46 66 C6 E6 07 27 47 67 C7 E7 04"  # zero page
+    indexed = "B5 B4 95 94 15 35 55 75 F5 D5 16 36 56 76 D6 F6 17 37 57 77 D7 F7 14"
+    absolute = "AD AE AC AF 8D 8E 8C 8F 0D 2D 4D 6D ED CD EC CC 2C 0E 2E 4E 6E CE EE 0F 2F 4F 6F CF EF 0C"
+    by_pointer = "B1 B3 91 11 31 51 71 D1 F1 13 33 53 73 D3 F3"
+    groups = [bytes.fromhex(group) for group in (one, at_once, stems, indexed, absolute, by_pointer)]
+    code = bytearray.fromhex("78 D8 A2 FF 9A")  # SEI CLD LDX #255 TXS
+    frame = len(code)
+    code += bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 A9 00 85 00")  # VSYNC
+    code += bytes.fromhex("A5 80 A6 81 A4 82")
+    for _ in range(100):
+        kind = draws.randrange(len(groups))
+        code_of, cell = draws.choice(groups[kind]), draws.randrange(0x80, 0xE0)
+        if kind == 0:
+            code += bytes([code_of])
+        elif kind == 1:
+            code += bytes([code_of, draws.randrange(256)])
+        elif kind == 2:
+            code += bytes([code_of, cell])
+        elif kind == 3:  # the index is small, so that the address is in the memory
+            code += bytes([0xA2, draws.randrange(8), code_of, cell])
+        elif kind == 4:
+            code += bytes([code_of, cell, 0])
+        else:
+            code += bytes([0xA9, cell, 0x85, 0xFE, 0xA9, 0, 0x85, 0xFF, 0xA0, draws.randrange(8), code_of, 0xFE])
+    code += bytes.fromhex("85 80 86 81 84 82 08 68 85 83 A2 FF 9A D8")  # A, X, Y and the flags
+    code += bytes.fromhex("A2 C8 85 02 CA D0 FB 4C") + bytes([frame, 0xF0])
+    assert len(code) < 0xFF0
+    rom = bytearray(code.ljust(4096, b"\xea"))
+    rom[0xFFC:] = bytes.fromhex("00F000F0")
+    return bytes(rom)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_programs_drawn_at_random_do_the_same(seed: int, tmp_path: Path) -> None:
+    from ale_py import ALEInterface, LoggerMode
+
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    rom = tmp_path / "seaquest.bin"  # a name that ALE knows
+    rom.write_bytes(program(random.Random(seed)))
+    ale = ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(str(rom))
+    ours = Emulator("seaquest", rom=rom).ram().numpy()[0]
+    np.testing.assert_array_equal(ours, ale.getRAM())
+
+
+def played(emulator: Emulator, actions: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    seen = []
+    for action in actions:
+        emulator.step(action, frames=4, seen=2)
+        seen.append(np.concatenate([emulator.ram().numpy(), emulator.screen().reshape(emulator.num_envs, -1)], axis=1))
+    return seen
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_consoles_side_by_side_do_what_each_does_alone(device: str) -> None:
+    draws = np.random.default_rng(0)
+    actions = draws.integers(0, 18, (30, 3))
+    together = played(Emulator("space_invaders", 3, device), actions)
+    for i in range(3):
+        alone = played(Emulator("space_invaders"), actions[:, i : i + 1])
+        for all_of_them, one in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(all_of_them[i], one[0])
+
+
+def test_a_saved_state_goes_on_bit_for_bit() -> None:
+    draws = np.random.default_rng(0)
+    begin, rest = draws.integers(0, 18, (2, 40, 2))
+    emulator = Emulator("seaquest", 2)
+    played(emulator, begin)
+    saved = emulator.save_state()
+    expected = played(emulator, rest)
+    other = Emulator("seaquest", 2)
+    other.load_state(saved)
+    np.testing.assert_array_equal(played(other, rest), expected)
+
+
+def test_only_the_games_of_a_mask_start_anew() -> None:
+    import warp as wp
+
+    emulator = Emulator("breakout", 2)
+    played(emulator, [[1, 1]] * 20)
+    before = emulator.ram().numpy().copy()
+    emulator.reset(wp.array([True, False], dtype=wp.bool))
+    after = emulator.ram().numpy()
+    np.testing.assert_array_equal(after[1], before[1])
+    assert (after[0] != before[0]).any()
+    assert emulator.lives().tolist()[0] == 5
+
+
+def test_a_game_that_is_over_stands_still() -> None:
+    emulator = Emulator("breakout")
+    for _ in range(2000):
+        emulator.step([1], frames=4)
+        if emulator.over()[0]:
+            break
+    over = emulator.ram().numpy().copy()
+    emulator.step([1], frames=4)
+    np.testing.assert_array_equal(emulator.ram().numpy(), over)
+    assert emulator.lives().tolist() == [0] and emulator.rewards().tolist() == [0]
+
+
+def test_a_program_off_its_rails_harms_nobody() -> None:
+    """Bytes at random as ROMs of every cartridge; what they do is bounded by the console's own arrays."""
+    draws = np.random.default_rng(0)
+    for name in ("seaquest", "asteroids", "solaris", "elevator_action", "montezuma_revenge", "robotank"):
+        game = dataclasses.replace(known_games()[name], start=())
+        emulator = Emulator(game, 2)
+        size = len(emulator._rom)
+        for _ in range(3):
+            emulator._rom.assign(draws.integers(0, 256, size).astype(np.uint8))
+            emulator.reset()
+            emulator.step([3, 4], frames=10, seen=10)
+            assert emulator.screen().shape == (2, 210, 160)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: Emulator("pogn"), "game=pogn: no game that is known; nearest: pong"),
+        (lambda folder: Emulator("pitfall2"), r"game=pitfall2: its cartridge \(DPC\) is not supported\."),
+        (lambda folder: Emulator("pong", device="tpu"), "device=tpu: is not here; there is cpu"),
+        (lambda folder: Emulator("pong", 10**9), r"num_envs=1000000000: needs [\d.]+ GB of cpu's memory, which has"),
+        (lambda folder: Emulator("pong", rom=folder / "none"), "none: cannot be read"),
+        (lambda folder: Emulator("pong", rom=odd(folder)), "has 3,000 bytes, and the cartridge of pong 2,048 or 4,096"),
+    ],
+)
+def test_what_cannot_be_played_is_one_sentence(make: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(EmulatorError, match=said):
+        make(tmp_path)
+
+
+def odd(folder: Path) -> Path:
+    path = folder / "odd.bin"
+    path.write_bytes(bytes(3000))
+    return path
+
+
+def test_the_command_prints_a_table_and_draws_what_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["game=pong", "frames=20", "sequences=1", f"out={tmp_path}"]) == 0
+    assert "| pong | 24 | equal |" in capsys.readouterr().out
+    wrong = {**known_games(), "pong": dataclasses.replace(known_games()["pong"], first_line=35)}
+    monkeypatch.setattr("dqnspeed.emulator.games.known_games", lambda: wrong)
+    assert main(["game=pong", "frames=20", "sequences=1", f"out={tmp_path}"]) == 1
+    assert "| pong | 0 | sequence 0, frame 0: " in capsys.readouterr().out and (tmp_path / "pong.png").stat().st_size
+    for argument, said in (
+        ("gmae=pong", "no option; they are game="),
+        ("frames=x", "takes a whole number, at least 1"),
+    ):
+        assert main([argument]) == 2 and said in capsys.readouterr().err
