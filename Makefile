@@ -112,7 +112,9 @@ gpu: $(GPU_VENV)/.installed
 	$(GPU_VENV)/bin/python -m dqnspeed.doctor.gpu part=$(PART) $(ARGS)
 endif
 
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+# One worker more than cores, as many tests wait for processes of theirs.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test: lint
 	$(PYTEST)

@@ -60,7 +60,9 @@ class FromReplay(Algorithm):
     def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
         buffers = _buffers(self.arrays(run, spec, device), run)
         return typed(run.replay, Replay).make(
-            ReplayArguments(buffers, run.wrappers.stack, self.n_step, self.gamma, run.seed, device)
+            ReplayArguments(
+                buffers, run.wrappers.stack, self.n_step, self.gamma, run.seed, device, run.execution.compile
+            )
         )
 
     def check(self, run: RunConfig) -> None:

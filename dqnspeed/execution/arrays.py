@@ -7,6 +7,7 @@ with them can be captured as a graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,3 +61,8 @@ def host(array: Array) -> np.ndarray:
     """As NumPy's; waits for the device."""
     found: np.ndarray = array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()
     return found
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of tensors and numbers as one graph of the compiler's, which joins its operations in few kernels."""
+    return torch.compile(function, fullgraph=True, dynamic=False)

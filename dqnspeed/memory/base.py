@@ -102,6 +102,7 @@ class ReplayArguments:
         buffers: of :func:`~dqnspeed.memory.rings.ring_layout`.
         n_step: rewards summed in a transition; ``gamma``: their discount.
         device: where transitions are held and drawn, as tensors; ``None``: on the host, as NumPy's arrays.
+        compiles: what draws and gathers tensors.
     """
 
     buffers: LocalBuffers | SharedBuffers
@@ -110,6 +111,7 @@ class ReplayArguments:
     gamma: float
     seed: int = 0
     device: torch.device | None = None
+    compiles: bool = False
 
 
 @base_of("replay")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.execution.arrays import Array
+from dqnspeed.execution.arrays import Array, compiled
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.gather import place, stack_places, sum_rewards
 from dqnspeed.memory.held import ON_HOST, HeldRings
@@ -44,6 +45,7 @@ class NStepRings(HeldRings):
     Args:
         n_step: number of rewards summed; ``gamma``: their discount.
         draws: rows are chosen where all that makes a transition is held; else on the host.
+        compiles: what gathers a batch of tensors, into as few kernels as the compiler makes of it.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class NStepRings(HeldRings):
         gamma: float,
         device: torch.device | None = None,
         draws: bool = False,
+        compiles: bool = False,
     ):
         held = ("frames", *TRANSITION) if draws else ("frames",)
         super().__init__(buffers, stack, device, held, apart=draws and isinstance(buffers, SharedBuffers))
@@ -62,6 +65,8 @@ class NStepRings(HeldRings):
         small = self._held if draws else self._flat
         self._small = {name: column for name, column in small.items() if name != "frames"}
         self._gammas = self._reads.own((gamma ** np.arange(n_step + 1)).astype(np.float32))
+        self._compiled = compiled if compiles and self._reads.device is not None else lambda function: function
+        self._gathered = self._compiled(self._gather_arrays)
 
     def blank(self, batch_size: int) -> Batch:
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
@@ -74,14 +79,17 @@ class NStepRings(HeldRings):
 
     def _gather(self, lane: Array, row: Array) -> Batch:
         """The batch that starts at the rows ``row`` ``(B,) int64`` of lanes ``(B,) int64``."""
+        observations, actions, rewards, following, discounts, versions = self._gathered(lane, row)
+        tensor = self._reads.tensor
+        versions = None if versions is None else tensor(versions)
+        return Batch(observations, tensor(actions), tensor(rewards), following, tensor(discounts), versions)
+
+    def _gather_arrays(self, lane: Array, row: Array) -> tuple[Any, ...]:
         reads, xp, small, start = self._reads, self._reads.xp, self._small, place(lane, row, self._rows)
         rewards, discounts, following = sum_rewards(reads, small, lane, row, self._rows, self._gammas)
         both = xp.concatenate([lane, lane]), xp.concatenate([row, following])
         places = stack_places(reads, small["age"], *both, self.stack, self._rows)
         stacks = self._stacks_at(places if reads is self.arrays else self._sent({"places": places})["places"])
         actions = xp.asarray(reads.take(small["actions"], start), dtype=xp.int64)
-        versions = reads.tensor(reads.take(small["versions"], start)) if "versions" in small else None
-        return Batch(
-            stacks[: len(row)], reads.tensor(actions), reads.tensor(rewards), stacks[len(row) :],
-            reads.tensor(discounts), versions,
-        )  # fmt: skip
+        versions = reads.take(small["versions"], start) if "versions" in small else None
+        return stacks[: len(row)], actions, rewards, stacks[len(row) :], discounts, versions

@@ -27,7 +27,8 @@ class NStepReplay(NStepRings):
 
     def __init__(self, arguments: ReplayArguments):
         given = arguments
-        super().__init__(given.buffers, given.stack, given.n_step, given.gamma, given.device, draws=True)
+        super().__init__(given.buffers, given.stack, given.n_step, given.gamma, given.device, True, given.compiles)
+        self._drawn = self._compiled(self.draw)
         self._random = CounterGenerator([given.seed, 4], self.arrays)
         lanes = len(self._written)
         self._begin = np.zeros(lanes, np.int64)  # rows of each lane before these are not drawn any more, and
@@ -52,7 +53,7 @@ class NStepReplay(NStepRings):
 
     def draw_batch(self, batch_size: int) -> Batch:
         """Draw from what is on the device."""
-        return self._gather(*self.draw(batch_size))
+        return self._gather(*self._drawn(batch_size))
 
     def drawn(self, count: int) -> None:
         """Nothing: batches are drawn with replacement."""

@@ -31,6 +31,7 @@ ALGORITHMS = {
     "dqn, n-step, double, dueling": ["algo=dqn", "algo.double=true", "algo.n_step=3", "model.dueling=true"],
     "dqn, clipped and annealed": ["algo.max_grad_norm=0.5", "optimizer.lr_final=1e-5", "optimizer.lr_decay_updates=50",
                                   "optimizer.lr_decay_steps=null"],
+    "dqn, compiled": ["execution.compile=true"],
     "prioritized": ["replay=prioritized", "replay.beta_updates=40"],
     "c51": ["algo=c51"],
     "iqn": ["algo=iqn"],

@@ -101,6 +101,24 @@ def test_batches_are_those_of_numpy_to_the_last_bit(
     replay.close()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_what_is_compiled_draws_the_same(device: str) -> None:
+    events = [Event(i + 1, i % 3, float(i % 5), i % 9 == 7, False, i % 9 == 0, i % 9 != 8) for i in range(60)]
+    replays = []
+    for compiles in (False, True):
+        buffers = LocalBuffers(ring_layout(1, 40, (2, 3), np.dtype(np.uint8)))
+        where = torch.device(device)
+        replays.append(UniformReplay(ReplayArguments(buffers, 3, 3, GAMMA, 1, where, compiles)))
+    for event in events:
+        for replay in replays:
+            append(replay, [event])
+    for _ in range(3):
+        assert_equal(*(replay.sample(16) for replay in replays))
+    for replay in replays:
+        replay.close()
+
+
 @every_way
 def test_every_way_draws_the_same_and_goes_on_with_what_another_saved(way: Any) -> None:
     streams = [[Event(i + 1, i % 3, 1.0, i % 9 == 7, False, i % 9 == 0, i % 9 != 8) for i in range(60)]]
