@@ -1,5 +1,13 @@
 """An Atari 2600 that plays many games at once, equal to ALE frame by frame; it needs nothing else of dqnspeed."""
 
+import importlib.util
+import sys
+
+if importlib.util.find_spec("warp") is None:
+    MISSING = "dqnspeed.emulator: needs Warp; pip install 'dqnspeed[emulator]' brings it."
+    # While Python looks for a module that it was started with, that is all its first argument says.
+    raise SystemExit(MISSING) if sys.argv[:1] == ["-m"] else ImportError(MISSING)
+
 from dqnspeed.emulator.emulator import Emulator, palette
 from dqnspeed.emulator.games import EmulatorError, Game, known_games
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -177,6 +180,16 @@ def test_a_program_off_its_rails_harms_nobody() -> None:
 def test_what_cannot_be_played_is_one_sentence(make: Any, said: str, tmp_path: Path) -> None:
     with pytest.raises(EmulatorError, match=said):
         make(tmp_path)
+
+
+def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['warp'] = None\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for module in ("dqnspeed.emulator", "dqnspeed.emulator.verify"):
+        command = [sys.executable, "-m", module, "game=pong"]
+        found = subprocess.run(command, env=environment, capture_output=True, text=True)
+        said = "dqnspeed.emulator: needs Warp; pip install 'dqnspeed[emulator]' brings it.\n"
+        assert (found.returncode, found.stderr) == (1, said)
 
 
 def odd(folder: Path) -> Path:
