@@ -55,7 +55,7 @@ def main() -> int:
         for name, play in ways.items():
             rates[name].append(_rate(play))
     first = next(iter(rates.values()))
-    print(f"{game}, {emulator.device}\n| | frames/s | of ALE's |\n|---|---:|---:|")
+    print(f"{game}, {emulator.device}\n| | frames/s | median of the ratios to ALE's |\n|---|---:|---:|")
     for name, found in rates.items():
         ratio = statistics.median(rate / ale_rate for rate, ale_rate in zip(found, first, strict=True))
         print(f"| {name} | {statistics.median(found):,.0f} | {ratio:.2f} |")

@@ -24,8 +24,12 @@ FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", 
 class Emulator:
     """``num_envs`` Atari 2600 consoles with one game, frame by frame equal to ALE's.
 
-    What it gives are Warp arrays on ``device``, which :func:`warp.to_torch` shares with torch without a copy. They
-    are the emulator's own: the next step writes into them.
+    :meth:`ram` and ``screens`` are Warp arrays on ``device``, which :func:`warp.to_torch` shares with torch without a
+    copy; the next step writes into them. All else is given as NumPy's arrays, for which the host waits for the device.
+
+    Attributes:
+        screens: ``(N, 2, rows, 160) uint8``, the two pictures that frames are drawn to in turn; :meth:`screen` gives
+            the newest ones.
 
     Args:
         game: a name of ALE's, as ``space_invaders``.
@@ -38,6 +42,8 @@ class Emulator:
 
     def __init__(self, game: str | Game, num_envs: int = 1, device: str = "cpu", rom: Path | None = None):
         self.game = find(game) if isinstance(game, str) else game
+        if num_envs < 1:
+            raise EmulatorError(f"num_envs={num_envs}: takes a whole number, at least 1.")
         self.num_envs, self.device = num_envs, _device(device)
         _check_memory(num_envs, self.game.rows, self.device)
         power_on = _power_on()
@@ -61,24 +67,35 @@ class Emulator:
 
     def reset(self, mask: Any = None) -> None:
         """Start the game anew, on all consoles or on those of ``mask`` ``(N,) bool``."""
-        self._run(kernels.START, mask=mask)
+        self._run(kernels.START, mask=None if mask is None else self._given("mask", mask, wp.bool))
 
     def step(self, actions: Any, frames: int = 1, seen: int = 1) -> None:
-        """Play ``frames`` frames with ``actions`` ``(N,) int32``, ALE's numbers; the last ``seen`` are drawn."""
-        if not isinstance(actions, wp.array):
-            actions = wp.array(np.asarray(actions, np.int32), dtype=int, device=self.device)
-        self._run(kernels.PLAY, actions=actions, count=frames, seen=seen)
+        """Play ``frames`` frames, of which the last ``seen`` are drawn; a game that is over stands still.
+
+        Args:
+            actions: ``(N,)`` of ALE's numbers, as a Warp array of ``int32`` on the device or anything like an array;
+                what is no action is NOOP.
+
+        Raises:
+            EmulatorError: an argument cannot be used.
+        """
+        if not 0 <= seen <= frames or not frames:
+            raise EmulatorError(f"frames={frames}, seen={seen}: of at least one frame as many are seen, or fewer.")
+        self._run(kernels.PLAY, actions=self._given("actions", actions, int), count=frames, seen=seen)
 
     def rewards(self) -> np.ndarray:
         """Points of the last step, ``(N,) int32``."""
-        return np.asarray(self._answers.numpy())
+        self._know_rules()
+        return np.array(self._answers.numpy())
 
     def lives(self) -> np.ndarray:
-        """Lives left, 0 in games without, ``(N,) int32``."""
+        """Lives left, as ALE counts them, ``(N,) int32``."""
+        self._know_rules()
         return self._field("lives")
 
     def over(self) -> np.ndarray:
         """Games that have ended, ``(N,) bool``; steps change them no more."""
+        self._know_rules()
         return self._field("over").astype(bool)
 
     def ram(self) -> Any:
@@ -96,10 +113,21 @@ class Emulator:
 
     def save_state(self) -> dict[str, np.ndarray]:
         """All that the games in progress are."""
-        return {"consoles": self._state.numpy().copy(), "screens": self.screens.numpy().copy()}
+        return {
+            "game": np.array(self.game.name),
+            "consoles": self._state.numpy().copy(),
+            "screens": self.screens.numpy().copy(),
+        }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from a :meth:`save_state`, also of another device."""
+        """Go on from a :meth:`save_state`, also of another device.
+
+        Raises:
+            EmulatorError: it is of another game, or of more or fewer consoles.
+        """
+        if str(state["game"]) != self.game.name or len(state["consoles"]) != self.num_envs:
+            there = f"{len(state['consoles'])} consoles with {state['game']}"
+            raise EmulatorError(f"the state is of {there}, and these are {self.num_envs} with {self.game.name}.")
         self._state.assign(state["consoles"])
         self.screens.assign(state["screens"])
 
@@ -109,7 +137,23 @@ class Emulator:
 
     def _field(self, name: str) -> np.ndarray:
         begin = MEMORY + 4 * FIELDS.index(name)
-        return np.ascontiguousarray(self._state.numpy()[:, begin : begin + 4]).view(np.int32)[:, 0]
+        return np.asarray(self._state.numpy()[:, begin : begin + 4].copy().view(np.int32)[:, 0])
+
+    def _know_rules(self) -> None:
+        if not self.game.rules.terms:
+            raise EmulatorError(f"game={self.game.name}: its score, lives and end are not known; its memory is ram().")
+
+    def _given(self, name: str, values: Any, dtype: Any) -> Any:
+        """An argument as an array on the device, which the native part reads without a look at its size."""
+        if not isinstance(values, wp.array):
+            given = np.asarray(values, bool if dtype is wp.bool else np.int32)
+            if given.shape == (self.num_envs,):
+                return wp.array(given, dtype=dtype, device=self.device)
+            raise EmulatorError(f"{name}: has the shape {given.shape}, and takes ({self.num_envs},).")
+        if values.shape != (self.num_envs,) or values.device != self.device:
+            there = f"of shape {values.shape} on {values.device}"
+            raise EmulatorError(f"{name}: an array {there}, and takes ({self.num_envs},) on {self.device}.")
+        return values
 
     def _run(self, order: int, mask: Any = None, actions: Any = None, count: int = 0, seen: int = 0) -> None:
         arrays = [
@@ -141,6 +185,8 @@ def palette() -> np.ndarray:
     """Red, green and blue of each colour, ``(256, 3) uint8``."""
     colors = np.zeros((256, 3), np.uint8)
     colors[::2] = json.loads((FOLDER / "palette.json").read_text())["ntsc"]
+    gray = np.rint(colors[::2] @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
+    colors[1::2] = gray[:, None]  # which a PAL television shows after an odd number of lines
     return colors
 
 

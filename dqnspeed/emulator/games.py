@@ -83,24 +83,23 @@ def find(name: str) -> Game:
     """The game of this name.
 
     Raises:
-        EmulatorError: there is none, or its cartridge is not supported.
+        EmulatorError: there is none.
     """
     if name not in known_games():
         near = difflib.get_close_matches(name, known_games(), n=3)
         hint = f"; nearest: {', '.join(near)}" if near else ""
         raise EmulatorError(f"game={name}: no game that is known{hint}.")
-    game = known_games()[name]
-    if game.cartridge.removesuffix("SC") not in CARTRIDGES:
-        raise EmulatorError(f"game={name}: its cartridge ({game.cartridge}) is not supported.")
-    return game
+    return known_games()[name]
 
 
 def rom_of(game: Game, path: Path | None = None) -> bytes:
     """The bytes of a game's ROM, by default of the one that ale-py brings.
 
     Raises:
-        EmulatorError: it is not there, or has no size that its cartridge has.
+        EmulatorError: its cartridge is not supported, or it is not there, or has no size that its cartridge has.
     """
+    if game.cartridge.removesuffix("SC") not in CARTRIDGES:
+        raise EmulatorError(f"game={game.name}: its cartridge ({game.cartridge}) is not supported.")
     if path is None:
         from ale_py import roms
 

@@ -9,7 +9,7 @@ Prints a table, and exits with 1 if a game is not equal.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ OPTIONS: dict[str, str | int] = {
     "game": "pong",
     "frames": 10_000,
     "sequences": 10,
-    "seed": 0,
+    "seed": 1,
     "device": "cpu",
     "out": ".",
 }
@@ -70,28 +70,24 @@ def verify(name: str, frames: int, sequences: int, seed: int = 0, device: str = 
         return Result(name, 0, None, str(error))
     ale = ale_of(name)
     actions, played = [action.value for action in ale.getMinimalActionSet()], 0
+    action = 0
     for sequence in range(sequences):
         if sequence:
             ale.reset_game()
             emulator.reset()
-        draws = np.random.default_rng([seed, sequence])
-        reward = 0
-        for frame, action in enumerate(_held(draws, actions, frames)):
-            if what := _differs(ale, emulator, reward if frame else None):
+        what, draws = _differs(ale, emulator, None), np.random.default_rng([seed, sequence])
+        for frame in range(frames + 1):
+            if what:
                 pictures = ale.getScreen(), emulator.screen()[0]
                 return Result(name, played, Difference(sequence, frame, what, pictures))
-            if ale.game_over():
+            if frame == frames or ale.game_over():
                 break
+            action = int(draws.choice(actions)) if frame % HOLD == 0 else action
             reward = ale.act(ale_action(action))
             emulator.step([action])
             played += 1
+            what = _differs(ale, emulator, reward)
     return Result(name, played, None)
-
-
-def _held(draws: np.random.Generator, actions: Sequence[int], frames: int) -> Iterator[int]:
-    for _ in range(0, frames + 1, HOLD):
-        action = int(draws.choice(actions))
-        yield from [action] * HOLD
 
 
 def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
@@ -160,8 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in names:
         result = verify(name, frames, sequences, seed, str(options["device"]))
         print(result.line(), flush=True)
+        unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:
-            unequal += 1
             save_pictures(result.difference, Path(str(options["out"])) / f"{name}.png")
     return min(unequal, 1)
 
@@ -173,7 +169,7 @@ def options_of(arguments: Sequence[str], usual: Mapping[str, str | int]) -> dict
         name, given, value = argument.partition("=")
         if name not in usual or not given:
             raise EmulatorError(f"{argument}: no option; they are {', '.join(f'{option}=' for option in usual)}.")
-        if isinstance(usual[name], int) and not (value.isdigit() and int(value)):
+        if isinstance(usual[name], int) and not (value.isdecimal() and int(value)):
             raise EmulatorError(f"{argument}: takes a whole number, at least 1.")
         options[name] = int(value) if isinstance(usual[name], int) else value
     if not Path(str(options.get("out", "."))).is_dir():

@@ -133,7 +133,7 @@ def test_only_the_games_of_a_mask_start_anew() -> None:
     emulator = Emulator("breakout", 2)
     played(emulator, [[1, 1]] * 20)
     before = emulator.ram().numpy().copy()
-    emulator.reset(wp.array([True, False], dtype=wp.bool))
+    emulator.reset(wp.array([True, False], dtype=wp.bool, device="cpu"))
     after = emulator.ram().numpy()
     np.testing.assert_array_equal(after[1], before[1])
     assert (after[0] != before[0]).any()
@@ -192,6 +192,39 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         assert (found.returncode, found.stderr) == (1, said)
 
 
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (lambda emulator: emulator.step([0]), r"actions: has the shape \(1,\), and takes \(2,\)\."),
+        (lambda emulator: emulator.step(0), r"actions: has the shape \(\), and takes \(2,\)\."),
+        (lambda emulator: emulator.reset([True]), r"mask: has the shape \(1,\), and takes \(2,\)\."),
+        (lambda emulator: emulator.step([0, 0], frames=0), "frames=0, seen=1: of at least one frame"),
+        (lambda emulator: emulator.step([0, 0], frames=2, seen=3), "frames=2, seen=3: of at least one frame"),
+        (
+            lambda emulator: emulator.load_state(Emulator("solaris", 2).save_state()),
+            "the state is of 2 consoles with sol",
+        ),
+        (lambda emulator: emulator.load_state(Emulator("pong").save_state()), "the state is of 1 consoles with pong"),
+        (lambda emulator: Emulator("tennis").rewards(), "game=tennis: its score, lives and end are not known"),
+        (lambda emulator: Emulator("pong", 0), "num_envs=0: takes a whole number, at least 1"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_read(act: Any, said: str) -> None:
+    emulator = Emulator("pong", 2)
+    before = emulator.save_state()["consoles"]
+    with pytest.raises(EmulatorError, match=said):
+        act(emulator)
+    np.testing.assert_array_equal(emulator.save_state()["consoles"], before)
+
+
+def test_rewards_of_others_stay_when_some_start_anew() -> None:
+    emulator = Emulator("pong", 2)
+    while not (rewards := emulator.rewards()).all():
+        emulator.step([0, 0], frames=4)
+    emulator.reset([True, False])
+    np.testing.assert_array_equal(emulator.rewards(), rewards)
+
+
 def odd(folder: Path) -> Path:
     path = folder / "odd.bin"
     path.write_bytes(bytes(3000))
@@ -202,7 +235,7 @@ def test_the_command_prints_a_table_and_draws_what_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["game=pong", "frames=20", "sequences=1", f"out={tmp_path}"]) == 0
-    assert "| pong | 24 | equal |" in capsys.readouterr().out
+    assert "| pong | 20 | equal |" in capsys.readouterr().out
     wrong = {**known_games(), "pong": dataclasses.replace(known_games()["pong"], first_line=35)}
     monkeypatch.setattr("dqnspeed.emulator.games.known_games", lambda: wrong)
     assert main(["game=pong", "frames=20", "sequences=1", f"out={tmp_path}"]) == 1

@@ -3,7 +3,7 @@
 
 struct Console {
     enum { PLAIN, F8, F6, E0, FE };
-    enum { CYCLES = 76, INSTRUCTIONS = 25000, LONGEST = 1 << 24 };
+    enum { CYCLES = 76, INSTRUCTIONS = 25000, LONGEST = 1 << 24, NEVER = 10000 };
 
     // First, and in this order, what others read: see FIELDS in emulator.py.
     u8 ram[128];
@@ -21,7 +21,6 @@ struct Console {
     i32 nv, zv;  // N is bit 7 of the one, Z is set where the other is 0
     i32 carry, overflow, decimal, interrupt;
     u32 before;  // cycles before the frame
-    i32 jammed;
 
     u8 swcha, swchb, inpt[6], swacnt, swbcnt;  // inpt: 128 not pressed, 0 pressed
     i32 resistance;  // of the paddle that is turned
@@ -31,6 +30,7 @@ struct Console {
     u32 timer_at;
     i32 timer_value, timer_shift, timer_latched, timer_offset;
 
+    i32 touched;   // clock of the last access to the TIA: what is seen of a frame that is given up ends there
     i32 armed;     // VSYNC is set,
     u32 armed_at;  // since then
     i32 boots;     // resets of the processor
@@ -41,12 +41,11 @@ struct Console {
 
     CUDA_CALLABLE u32 now() const { return before + (u32)t; }
 
-    // What the reset button of the processor does; the RIOT's timer starts with `timer`, which nobody can foresee.
+    // What the reset button of the processor does; the RIOT's timer starts with `timer`.
     CUDA_CALLABLE void reset(i32 timer) {
         a = x = y = 0;
         s = 0xff;
         nv = 0, zv = 1, carry = overflow = decimal = interrupt = 0;
-        jammed = 0;
         tia.reset();
         swacnt = swbcnt = 0;
         dumping = 0;
@@ -121,7 +120,7 @@ struct Console {
         }
         i32 since = (i32)(now() - timer_at) - 1, value = timer_value - (since >> timer_shift) - 1;
         if (address & 1) return value < 0 && !timer_latched ? 0x80 : 0;
-        if (value >= 0) return value;
+        if (value >= 0) return value & 0xff;
         if (!timer_latched) {
             timer_offset = (timer_value << timer_shift) - since;
             if (timer_offset < 0) timer_latched = 1;
@@ -142,6 +141,7 @@ struct Console {
     }
 
     CUDA_CALLABLE i32 read_tia(i32 reg) {
+        touched = 3 * t;
         if (reg < 8) {
             tia.draw_until(3 * t);
             return (tia.hits >> 2 * reg & 3) << 6;
@@ -154,6 +154,7 @@ struct Console {
     }
 
     CUDA_CALLABLE void write_tia(i32 reg, i32 value) {
+        touched = 3 * t;
         if (t >= CYCLES * (limit + 1)) ended = 1;
         if (reg >= 3) {
             if (reg != 3) tia.write(reg, (u8)value, 3 * t);
@@ -167,7 +168,6 @@ struct Console {
         } else {  // VSYNC
             if (value & 2) armed = 1, armed_at = now();
             else {
-                tia.draw_until(3 * t);
                 if (armed && now() - armed_at >= CYCLES) ended = 1;
                 armed = 0;
             }
@@ -181,15 +181,17 @@ struct Console {
         if (ended) {
             ended = 0;
             tia.begin(first_line, rows, picture);
+            touched = 0;
         }
         tia.picture = picture;
         for (i32 n = 0; n < INSTRUCTIONS && !ended; n++) instruction();
+        tia.draw_until(touched);
         if (t > LONGEST) ended = 1;  // of a program that never writes to the TIA: before the clock overflows
         if (!ended) return;
         i32 gone = t - t % CYCLES;
         tia.picture = nullptr;  // what is left of the last line stays as it was
         tia.draw_until(3 * gone);
-        tia.moved_at -= 3 * gone;
+        tia.moved_at = tia.moved_at < -NEVER ? -NEVER : tia.moved_at - 3 * gone;
         if (pal) tia.parity = gone / CYCLES & 1;
         before += gone;
         t -= gone;

@@ -1,6 +1,6 @@
     // --- 6507 ----------------------------------------------------------------------------------------------------
-    // Every access happens at its own cycle: `t` is brought to the end of that cycle before it. Of accesses to the
-    // ROM that an instruction makes by the way, those alone are made that can switch banks.
+    // Every access happens at its own cycle: `t` is brought to the end of that cycle before it. Accesses
+    // by the way, whose result nobody uses, are made where an address is computed and after a jump.
 
     CUDA_CALLABLE void set_nz(i32 value) { nv = zv = value; }
 
@@ -158,19 +158,19 @@
     }
 
     CUDA_CALLABLE i32 shifted(i32 operation, i32 value) {  // ASL, ROL, LSR, ROR
-        i32 before = carry;
+        i32 carried = carry;
         if (operation < 2) {
             carry = value >> 7;
-            value = (value << 1 & 0xff) | (operation == 1 ? before : 0);
+            value = (value << 1 & 0xff) | (operation == 1 ? carried : 0);
         } else {
             carry = value & 1;
-            value = value >> 1 | (operation == 3 ? before << 7 : 0);
+            value = value >> 1 | (operation == 3 ? carried << 7 : 0);
         }
         set_nz(value);
         return value;
     }
 
-    // Read, change, write; `extra`: the undocumented ones go on with the accumulator.
+    // Read, change, write; the undocumented ones go on with the accumulator.
     CUDA_CALLABLE void change(i32 opcode) {
         i32 bus, address = address_of(opcode, CHANGES, bus);
         t += 1;
@@ -293,7 +293,6 @@
             case 0x20:  // JSR
                 m = fetch();
                 t += 3;
-                idle_read(0x100 | s, m);
                 t += 1;
                 push(pc >> 8);
                 t += 1;
@@ -305,7 +304,6 @@
                 break;
             case 0x60:  // RTS
                 t += 3;
-                idle_read(0x100 | s, 0);
                 t += 1;
                 m = pull();
                 t += 1;
@@ -369,7 +367,6 @@
             default:  // what stops the processor for ever
                 pc = (pc - 1) & 0xffff;
                 t += 2;
-                jammed = 1;
                 break;
         }
     }

@@ -20,9 +20,10 @@ if (order == PLAY) {
 } else if (wp::index(mask, i)) {
     const i32 *by_boot = &wp::index(timers, 0), *first = &wp::index(script, 0);
     if (order == LOAD) player.load(&wp::index(memory, 0), &wp::index(memory, 128), by_boot, (i32)timers.shape.dims[0], first);
-    else player.start(by_boot, (i32)timers.shape.dims[0], first, true);
+    else player.start(&wp::index(memory, 128), by_boot, (i32)timers.shape.dims[0], first, true);
 }
-console.tia.picture = nullptr;
+console.tia.picture = nullptr;  // addresses are not part of a state that is saved
+console.rom = nullptr;
 #ifdef __CUDA_ARCH__
 *(Console*)stored = console;
 #endif

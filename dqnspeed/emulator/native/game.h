@@ -5,7 +5,7 @@ enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OT
 // Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
 // the ways to end it belongs to, that all its terms have to agree on.
 enum { SCORE, LIVES, OVER, TERM = 4 };
-enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, SECOND_BOOT = 1 };
+enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_START = 408823, PADDLE_SPEED = 23000, PADDLE_LEAST = 27450, PADDLE_MOST = 790196 };
 
 struct Player {
@@ -115,12 +115,13 @@ struct Player {
     }
 
     // The game starts anew: as when the console is reset, waits, and somebody presses its switches.
-    CUDA_CALLABLE void start(const i32* timers, i32 number_of_timers, const i32* script, bool seen) {
+    CUDA_CALLABLE void start(const u8* more_ram, const i32* timers, i32 number_of_timers, const i32* script, bool seen) {
+        for (i32 k = 0; k < 128; k++) console.more_ram[k] = more_ram[k];
         console.reset(timers[console.boots % number_of_timers]);
         console.boots++;
         console.resistance = PADDLE_START;
         for (i32 k = 0; k < IDLE_FRAMES; k++) frame(0, 0x3f, seen);
-        if (console.boots == SECOND_BOOT) return;
+        if (console.boots == FIRST_BOOT) return;
         for (i32 k = 0; k < facts[START_FRAMES]; k++) frame(script[2 * k], script[2 * k + 1], seen);
         console.frames = 0;
         count();
@@ -128,14 +129,14 @@ struct Player {
 
     // The cartridge is put in, the console switched on, and the game started.
     CUDA_CALLABLE void load(const u8* ram, const u8* more_ram, const i32* timers, i32 number_of_timers, const i32* script) {
-        for (i32 k = 0; k < 128; k++) console.ram[k] = ram[k], console.more_ram[k] = more_ram[k];
+        for (i32 k = 0; k < 128; k++) console.ram[k] = ram[k];
         console.scheme = facts[CARTRIDGE], console.superchip = facts[SUPERCHIP];
         console.tia.no_comb = (u8)facts[NO_COMB], console.pal = facts[PAL];
         console.tia.parity = 0;
         console.boots = console.turn = 0;
         console.limit = FIRST_LIMIT;
-        start(timers, number_of_timers, script, true);
+        start(more_ram, timers, number_of_timers, script, true);
         console.limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
-        start(timers, number_of_timers, script, true);
+        start(more_ram, timers, number_of_timers, script, true);
     }
 };

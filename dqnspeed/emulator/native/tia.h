@@ -421,7 +421,8 @@ struct Tia {
     }
 
     CUDA_CALLABLE void set_motion(i32 object, u8 value, i32 clock) {
-        if (object == M0) {
+        if (object == M0 && (star || motion[M0] == 7)) {
+            draw_until(clock);
             if (motion[M0] == 7 && value == 6 && clock - moved_at == 63 && moved_at % LINE == 9) {
                 star = 1;
                 stale |= 1 << M0;
