@@ -2,6 +2,13 @@
 // The parts of this folder are put together, in order, into the body of one native function of Warp, which compiles
 // them for a CPU and for CUDA alike. So they hold local structs, whose member functions are inline, and no includes.
 
+// What is called from many places is compiled once: CUDA's compiler would copy it into each of them.
+#ifdef __CUDA_ARCH__
+#define APART __noinline__
+#else
+#define APART
+#endif
+
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;

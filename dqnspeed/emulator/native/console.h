@@ -80,7 +80,7 @@ struct Console {
     }
 
     // The byte at `address` at the end of this cycle; `bus`: the last byte that was on the data bus.
-    CUDA_CALLABLE i32 read(i32 address, i32 bus) {
+    CUDA_CALLABLE APART i32 read(i32 address, i32 bus) {
         if (address & 0x1000) {
             if (scheme != PLAIN) {
                 touch(address);
@@ -98,7 +98,7 @@ struct Console {
         return read_tia(address & 0xf) | (bus & 0x3f);
     }
 
-    CUDA_CALLABLE void write(i32 address, i32 value) {
+    CUDA_CALLABLE APART void write(i32 address, i32 value) {
         if (address & 0x1000) {
             if (scheme != PLAIN) {
                 touch(address);

@@ -92,7 +92,7 @@
     }
 
     // Address modes by the low bits of the opcode (its columns), as the processor itself decodes them.
-    CUDA_CALLABLE i32 address_of(i32 opcode, i32 use, i32& bus) {
+    CUDA_CALLABLE APART i32 address_of(i32 opcode, i32 use, i32& bus) {
         i32 column = opcode & 0x1f;
         bool by_y = (opcode & 0xc2) == 0x82;  // STX, LDX and what belongs to them
         switch (column) {
@@ -171,7 +171,7 @@
     }
 
     // Read, change, write; the undocumented ones go on with the accumulator.
-    CUDA_CALLABLE void change(i32 opcode) {
+    CUDA_CALLABLE APART void change(i32 opcode) {
         i32 bus, address = address_of(opcode, CHANGES, bus);
         t += 1;
         i32 value = read(address, bus);
@@ -207,7 +207,7 @@
         pc = to;
     }
 
-    CUDA_CALLABLE void instruction() {
+    CUDA_CALLABLE APART void instruction() {
         i32 opcode = fetch(), bus, m, address;
         switch (opcode) {
             // loads

@@ -55,7 +55,7 @@ struct Tia {
     CUDA_CALLABLE bool displayed() const { return row >= 0 && row < height; }
 
     // Draw everything before `clock`.
-    CUDA_CALLABLE void draw_until(i32 clock) {
+    CUDA_CALLABLE APART void draw_until(i32 clock) {
         while (done < clock) {
             i32 line = done - done % LINE, begin = done - line - BLANK, end = clock - line - BLANK;
             if (end > WIDTH) end = WIDTH;
@@ -270,7 +270,7 @@ struct Tia {
     // --- registers -----------------------------------------------------------------------------------------------
 
     // The register `reg` gets `value` at `clock` of the frame (at the end of the writing cycle).
-    CUDA_CALLABLE void write(i32 reg, u8 value, i32 clock) {
+    CUDA_CALLABLE APART void write(i32 reg, u8 value, i32 clock) {
         i32 h = clock % LINE, x = h - BLANK, k;
         switch (reg) {
             case 0x01:  // VBLANK
