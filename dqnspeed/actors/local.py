@@ -140,7 +140,12 @@ class Serial(Parallelism):
         try:
             for i in range(count):
                 seeds = env_seeds(run.seed, i, share.num_envs, segment)
-                env = make_vector_env(share, self.overlaps, seeds=seeds if self.overlaps else None)
+                env = make_vector_env(
+                    share,
+                    self.overlaps,
+                    seeds=seeds if self.overlaps else None,
+                    on_gpu=arguments.device.type == "cuda",
+                )
                 groups.append(
                     make_stepper(
                         share,

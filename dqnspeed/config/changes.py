@@ -16,6 +16,7 @@ KIND_OF = {
     "wrappers": TASK,
     "wrappers.name": None,
     "wrappers.backend": EQUIVALENT,
+    "wrappers.device": EXACT,
     "algo": ALGORITHM,
     "num_envs": ALGORITHM,
     "model": ALGORITHM,

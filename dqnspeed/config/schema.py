@@ -79,7 +79,11 @@ class EnvConfig:
 @dataclass(frozen=True)
 class WrappersConfig(GroupOption):
     name: str = option("label of the stack")
-    backend: str = option("who does the stages", choices=("gymnasium", "native"))
+    backend: str = option("who plays and does the stages", choices=("gymnasium", "native", "emulator"))
+    device: str = option(
+        "where wrappers=emulator plays; auto: with the learner, and in actor processes on the CPU",
+        choices=("auto", "cpu", "cuda"),
+    )
     noop_max: int = option("most no-ops at a game's start, 0: none", ge=0)
     fire_reset: bool = option("press FIRE at a game's start and after a lost life")
     frame_skip: int = option("frames an action lasts", ge=1)
@@ -91,6 +95,11 @@ class WrappersConfig(GroupOption):
     interpolation: str = option("filter of the resize", choices=("area", "bilinear", "bicubic", "nearest"))
     clip_reward: bool = option("clip the learner's rewards to [-1, 1]")
     stack: int = option("frames the network sees", ge=1)
+
+    @property
+    def threads(self) -> bool:
+        """Whether the games of a process are played on threads."""
+        return self.backend != "gymnasium"
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,9 @@ class ParallelismConfig(GroupOption):
     replay_ratio: Union[int, float, str] | None = option(  # noqa: UP007
         "process only: 'free', or samples trained on per agent step, held on both sides"
     )
-    env_threads: int = option("threads of wrappers=native (in each actor), 0: shared out with execution.threads", ge=0)
+    env_threads: int = option(
+        "threads of wrappers=native and emulator (in each actor), 0: shared out with execution.threads", ge=0
+    )
     replace_lost: bool = option("replace an actor that died, hangs or raised, instead of ending the run (process only)")
     weights: str = option(
         "how actors come to the learner's: shared (CUDA IPC on a GPU) or copied through the host; auto: copied "

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +30,22 @@ class Emulator:
     copy; the next step writes into them. All else is given as NumPy's arrays, for which the host waits for the device.
 
     Attributes:
-        screens: ``(N, 2, rows, 160) uint8``, the two pictures that frames are drawn to in turn; :meth:`screen` gives
-            the newest ones.
+        screens: ``(N, 3, rows, 160) uint8``, the two pictures that frames are drawn to in turn, and one that is kept
+            at times; :meth:`screen` gives the newest ones.
 
     Args:
         game: a name of ALE's, as ``space_invaders``.
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         rom: of another file than ale-py's.
+        threads: that play, on a CPU; each has its share of the consoles.
 
     Raises:
         EmulatorError: no such game or device, a cartridge that is not supported, or too little memory.
     """
 
-    def __init__(self, game: str | Game, num_envs: int = 1, device: str = "cpu", rom: Path | None = None):
+    def __init__(
+        self, game: str | Game, num_envs: int = 1, device: str = "cpu", rom: Path | None = None, threads: int = 1
+    ):
         self.game = find(game) if isinstance(game, str) else game
         if num_envs < 1:
             raise EmulatorError(f"num_envs={num_envs}: takes a whole number, at least 1.")
@@ -58,12 +63,15 @@ class Emulator:
         )
         self._all = wp.array(np.ones(num_envs, bool), dtype=wp.bool, device=self.device)
         self._actions = wp.zeros(num_envs, dtype=int, device=self.device)
-        self._answers = wp.zeros(num_envs, dtype=int, device=self.device)
+        self._seeds = wp.zeros(num_envs, dtype=wp.uint64, device=self.device)
+        self._stages = ints([0])
+        self._answers = wp.zeros((num_envs, kernels.ANSWERS), dtype=int, device=self.device)
         self._state = wp.zeros((num_envs, 8), dtype=wp.uint8, device=self.device)
-        self.screens = wp.zeros((num_envs, 2, self.game.rows, WIDTH), dtype=wp.uint8, device=self.device)
+        self.screens = wp.zeros((num_envs, 3, self.game.rows, WIDTH), dtype=wp.uint8, device=self.device)
+        self._threads = _Threads(num_envs, 1 if self.device.is_cuda else threads)
         self._run(kernels.SIZE)
-        self._state = wp.zeros((num_envs, int(self._answers.numpy()[0])), dtype=wp.uint8, device=self.device)
-        self._run(kernels.LOAD)
+        self._state = wp.zeros((num_envs, int(self._answers.numpy()[0, 0])), dtype=wp.uint8, device=self.device)
+        self._load()
 
     def reset(self, mask: Any = None) -> None:
         """Start the game anew, on all consoles or on those of ``mask`` ``(N,) bool``."""
@@ -86,7 +94,7 @@ class Emulator:
     def rewards(self) -> np.ndarray:
         """Points of the last step, ``(N,) int32``."""
         self._know_rules()
-        return np.array(self._answers.numpy())
+        return np.array(self._answers.numpy()[:, kernels.POINTS])
 
     def lives(self) -> np.ndarray:
         """Lives left, as ALE counts them, ``(N,) int32``."""
@@ -109,7 +117,7 @@ class Emulator:
 
     def rgb(self) -> np.ndarray:
         """The newest pictures, ``(N, rows, 160, 3) uint8``."""
-        return np.asarray(palette()[self.screen()])
+        return np.asarray(palette(self.game.pal)[self.screen()])
 
     def save_state(self) -> dict[str, np.ndarray]:
         """All that the games in progress are."""
@@ -128,12 +136,18 @@ class Emulator:
         if str(state["game"]) != self.game.name or len(state["consoles"]) != self.num_envs:
             there = f"{len(state['consoles'])} consoles with {state['game']}"
             raise EmulatorError(f"the state is of {there}, and these are {self.num_envs} with {self.game.name}.")
+        if state["consoles"].shape != self._state.shape or state["screens"].shape != self.screens.shape:
+            raise EmulatorError("the state is of another version of the emulator.")
         self._state.assign(state["consoles"])
         self.screens.assign(state["screens"])
 
     def registers(self) -> dict[str, np.ndarray]:
         """The processors' registers, cycles of the frame and frames of the game, ``(N,) int32`` each."""
         return {name: self._field(name) for name in FIELDS if name != "turn"}
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.close()
 
     def _field(self, name: str) -> np.ndarray:
         begin = MEMORY + 4 * FIELDS.index(name)
@@ -155,13 +169,44 @@ class Emulator:
             raise EmulatorError(f"{name}: an array {there}, and takes ({self.num_envs},) on {self.device}.")
         return values
 
+    def _load(self) -> None:
+        self._run(kernels.LOAD)
+
     def _run(self, order: int, mask: Any = None, actions: Any = None, count: int = 0, seen: int = 0) -> None:
-        arrays = [
-            self._state, self.screens, self._rom, self._facts, self._tables, self._script, self._timers, self._memory,
-            self._all if mask is None else mask, self._actions if actions is None else actions,
-        ]  # fmt: skip
-        inputs = [order, *arrays, count, seen, self._answers]
-        wp.launch(kernels.run, dim=self.num_envs, inputs=inputs, device=self.device)
+        common = [self._rom, self._facts, self._tables, self._script, self._timers, self._memory, self._stages]
+        own = [self._seeds, self._all if mask is None else mask, self._actions if actions is None else actions]
+
+        def play(these: slice) -> None:
+            mine = [array[these] for array in own]
+            consoles = self._state[these], self.screens[these]
+            inputs = [order, *consoles, *common, *mine, count, seen, self._answers[these]]
+            wp.launch(kernels.run, dim=these.stop - these.start, inputs=inputs, device=self.device)
+            self._after(order, these)
+
+        self._threads.run(play)
+
+    def _after(self, order: int, these: slice) -> None:
+        """What else is done with these consoles."""
+
+
+class _Threads:
+    """Consoles shared out between threads; Warp itself has one on a CPU."""
+
+    def __init__(self, consoles: int, threads: int):
+        threads = min(threads, consoles)
+        bounds = [consoles * k // threads for k in range(threads + 1)]
+        self._parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
+        self._pool = ThreadPoolExecutor(threads, "emulator") if threads > 1 else None
+
+    def run(self, play: Callable[[slice], None]) -> None:
+        if self._pool is None:
+            play(self._parts[0])
+        else:
+            list(self._pool.map(play, self._parts))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 def _device(name: str) -> Any:
@@ -173,7 +218,7 @@ def _device(name: str) -> Any:
 
 
 def _check_memory(num_envs: int, rows: int, device: Any) -> None:
-    needed = num_envs * (2 * rows * WIDTH + CONSOLE)
+    needed = num_envs * (3 * rows * WIDTH + CONSOLE)
     free = device.free_memory if device.is_cuda else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > free:
         there = f"{device.alias}'s memory, which has {free / 1e9:.1f} GB"
@@ -181,13 +226,24 @@ def _check_memory(num_envs: int, rows: int, device: Any) -> None:
 
 
 @functools.cache
-def palette() -> np.ndarray:
-    """Red, green and blue of each colour, ``(256, 3) uint8``."""
+def palette(pal: bool = False) -> np.ndarray:
+    """Red, green and blue of each colour of an American television, or of a European one, ``(256, 3) uint8``."""
     colors = np.zeros((256, 3), np.uint8)
-    colors[::2] = json.loads((FOLDER / "palette.json").read_text())["ntsc"]
-    gray = np.rint(colors[::2] @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
-    colors[1::2] = gray[:, None]  # which a PAL television shows after an odd number of lines
+    colors[::2] = json.loads((FOLDER / "palette.json").read_text())["pal" if pal else "ntsc"]
+    colors[1::2] = shades(pal)[::2, None]  # which a European television shows after an odd number of lines
     return colors
+
+
+@functools.cache
+def shades(pal: bool = False) -> np.ndarray:
+    """The gray of each colour as ALE has it, ``(256,) uint8``."""
+    colors = np.array(json.loads((FOLDER / "palette.json").read_text())["pal" if pal else "ntsc"])
+    gray = np.zeros(256, np.uint8)
+    gray[::2] = (colors @ [299, 587, 114] + 500) // 1000
+    if pal:
+        gray[134] = 110
+    gray[1::2] = np.roll(colors[:, 2], -1)  # the blue of the next colour, by trial
+    return gray
 
 
 @functools.cache

@@ -41,6 +41,7 @@ class Game:
     Attributes:
         cartridge: a key of ``CARTRIDGES``, with ``SC`` at its end for 128 bytes of RAM in the cartridge.
         start: frames from the console's reset to the first frame of a game, as ``(action, switches)``.
+        frames: the number that a game's first frame has; ALE counts some of those before it.
         first_line: of the television's, that is the picture's first row; ``rows`` of the picture.
         comb: whether a movement blackens eight pixels at the left of its line.
         pal: the game is made for a European television.
@@ -51,6 +52,7 @@ class Game:
     name: str
     start: tuple[tuple[int, int], ...]
     cartridge: str = "plain"
+    frames: int = 0
     first_line: int = 34
     rows: int = 210
     comb: bool = True
@@ -67,7 +69,7 @@ class Game:
         others = 0 if paddle == 1 else -1  # pong's other player's paddles are turned to their end
         facts = [
             CARTRIDGES[scheme], chip is not None, not self.comb, self.pal, self.first_line, self.rows,
-            self.port == "right", paddle, others, len(self.start), *self.rules.facts,
+            self.port == "right", paddle, others, len(self.start), self.frames, *self.rules.facts,
         ]  # fmt: skip
         return list(map(int, facts))
 
@@ -90,6 +92,14 @@ def find(name: str) -> Game:
         hint = f"; nearest: {', '.join(near)}" if near else ""
         raise EmulatorError(f"game={name}: no game that is known{hint}.")
     return known_games()[name]
+
+
+def check(name: str) -> None:
+    """Raise :class:`EmulatorError` if an agent cannot play this game here."""
+    game = find(name)
+    rom_of(game)
+    if not game.rules.terms:
+        raise EmulatorError(f"game={name}: its score, lives and end are not known.")
 
 
 def rom_of(game: Game, path: Path | None = None) -> bytes:

@@ -9,11 +9,14 @@ import warp as wp
 
 wp.config.log_level = wp.LOG_ERROR  # no banner in what a command prints
 
-PARTS = ("bits", "tia", "console", "cpu", "game", "entry")
-BODY = "\n".join((Path(__file__).parent / "native" / f"{part}.h").read_text() for part in PARTS)
-SIZE, LOAD, START, PLAY = range(4)
+NATIVE = Path(__file__).parent / "native"
+PARTS = ("bits", "tia", "console", "cpu", "game", "agent", "entry")
+BODY = "\n".join((NATIVE / f"{part}.h").read_text() for part in PARTS)
+SIZE, LOAD, START, PLAY, BEGIN, STEP = range(6)
+POINTS, TERMINATED, TRUNCATED, LIVES, FIRST, SECOND, ANSWERS = range(7)
 
-wp.set_module_options({"enable_backward": False})
+# Observations are rounded as OpenCV rounds them, which multiplies and adds apart.
+wp.set_module_options({"enable_backward": False, "fuse_fp": False})
 
 
 @wp.func_native(BODY)
@@ -28,11 +31,14 @@ def emulate(
     script: wp.array(dtype=int),
     timers: wp.array(dtype=int),
     memory: wp.array(dtype=wp.uint8),
+    stages: wp.array(dtype=int),
+    seeds: wp.array(dtype=wp.uint64),
     mask: wp.array(dtype=wp.bool),
     actions: wp.array(dtype=int),
     count: int,
     seen: int,
-) -> int: ...
+    answers: wp.array2d(dtype=int),
+): ...
 
 
 @wp.kernel
@@ -46,13 +52,55 @@ def run(
     script: wp.array(dtype=int),
     timers: wp.array(dtype=int),
     memory: wp.array(dtype=wp.uint8),
+    stages: wp.array(dtype=int),
+    seeds: wp.array(dtype=wp.uint64),
     mask: wp.array(dtype=wp.bool),
     actions: wp.array(dtype=int),
     count: int,
     seen: int,
-    answers: wp.array(dtype=int),
+    answers: wp.array2d(dtype=int),
 ):
     i = wp.tid()
-    answer = emulate(order, i, state, screens, rom, facts, tables, script, timers, memory, mask, actions, count, seen)
-    if order == SIZE or order == PLAY:  # noqa: SIM109  what Warp can compile
-        answers[i] = answer
+    emulate(
+        order, i, state, screens, rom, facts, tables, script, timers, memory, stages, seeds, mask, actions, count, seen,
+        answers,
+    )  # fmt: skip
+
+
+@wp.func_native((NATIVE / "bits.h").read_text() + (NATIVE / "pixels.h").read_text())
+def observe_rows(
+    i: int,
+    part: int,
+    parts: int,
+    resized_to: int,
+    answers: wp.array2d(dtype=int),
+    screens: wp.array4d(dtype=wp.uint8),
+    shades: wp.array2d(dtype=wp.uint8),
+    columns: wp.array2d(dtype=int),
+    column_weights: wp.array2d(dtype=float),
+    rows: wp.array2d(dtype=int),
+    row_weights: wp.array2d(dtype=float),
+    pooled: wp.array4d(dtype=wp.uint8),
+    observations: wp.array4d(dtype=wp.uint8),
+): ...
+
+
+@wp.kernel
+def observe(
+    parts: int,
+    resized_to: int,
+    answers: wp.array2d(dtype=int),
+    screens: wp.array4d(dtype=wp.uint8),
+    shades: wp.array2d(dtype=wp.uint8),
+    columns: wp.array2d(dtype=int),
+    column_weights: wp.array2d(dtype=float),
+    rows: wp.array2d(dtype=int),
+    row_weights: wp.array2d(dtype=float),
+    pooled: wp.array4d(dtype=wp.uint8),
+    observations: wp.array4d(dtype=wp.uint8),
+):
+    i, part = wp.tid()
+    observe_rows(
+        i, part, parts, resized_to, answers, screens, shades, columns, column_weights, rows, row_weights, pooled,
+        observations,
+    )  # fmt: skip

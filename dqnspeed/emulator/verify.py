@@ -59,7 +59,7 @@ class Result:
 
 def verify(name: str, frames: int, sequences: int, seed: int = 0, device: str = "cpu") -> Result:
     """Play ``sequences`` of random actions, up to ``frames`` frames each, in ALE and here; compare after every frame
-    the memory and the picture.
+    the memory, the picture and the number of the frame, and where the rules are known reward, lives and end.
 
     A sequence ends with its game; each starts the game anew in the same two consoles.
     """
@@ -101,6 +101,9 @@ def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
     if (places := np.argwhere(ours != theirs)).size:
         first = tuple(int(k) for k in places[0])
         return f"{len(places):,} pixels, the first at {first} (ALE's {theirs[first]} for {ours[first]})"
+    ours, theirs = int(emulator.registers()["frames"][0]), ale.getEpisodeFrameNumber()
+    if ours != theirs:
+        return f"number of the frame: ALE's {theirs} for {ours}"
     if emulator.game.rules.terms:
         over = bool(emulator.over()[0])
         for what, theirs, ours in (
@@ -129,13 +132,13 @@ def ale_action(number: int) -> Any:
     return Action(number)
 
 
-def save_pictures(difference: Difference, path: Path) -> None:
+def save_pictures(game: str, difference: Difference, path: Path) -> None:
     """ALE's picture, ours, and where they differ in white, side by side."""
     from PIL import Image
 
-    theirs, ours = difference.pictures
+    (theirs, ours), colors = difference.pictures, palette(find(game).pal)
     where = np.where(theirs != ours, 255, 0).astype(np.uint8)[..., None].repeat(3, axis=-1)
-    joined = np.concatenate([palette()[theirs], palette()[ours], where], axis=1)
+    joined = np.concatenate([colors[theirs], colors[ours], where], axis=1)
     Image.fromarray(joined.repeat(2, axis=1)).save(path)
 
 
@@ -158,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:
-            save_pictures(result.difference, Path(str(options["out"])) / f"{name}.png")
+            save_pictures(name, result.difference, Path(str(options["out"])) / f"{name}.png")
     return min(unequal, 1)
 
 

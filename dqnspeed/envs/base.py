@@ -25,17 +25,24 @@ class Wrappers(WrappersConfig):
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
-        if self.backend == "native" and (self.resize is None or self.resizer != "cv2"):
+        if self.backend == "gymnasium":
+            return
+        who = {"native": "ALE", "emulator": "the emulator"}[self.backend]
+        if (self.backend == "native" and self.resize is None) or self.resizer != "cv2":
+            number = " wrappers.resize must be a number and" if self.backend == "native" else ""
             raise ConfigError(
-                "wrappers=native: ALE resizes by itself, so wrappers.resize must be a number and wrappers.resizer must "
-                "be cv2."
+                f"wrappers={self.backend}: {who} resizes by itself, so{number} wrappers.resizer must be cv2."
             )
-        if self.backend == "native" and self.interpolation != "area":
-            raise ConfigError(f"wrappers.interpolation={self.interpolation}: wrappers=native resizes with area only.")
-        if self.backend == "native" and type(self).wrap is not Wrappers.wrap:
+        if self.backend == "emulator" and self.resize is not None and self.resize > 160:
+            raise ConfigError(f"wrappers.resize={self.resize}: wrappers=emulator takes at most 160, a picture's width.")
+        if self.interpolation != "area":
             raise ConfigError(
-                f"wrappers.backend=native: ALE does the stages by itself, and wrappers={self.name} adds others; use "
-                f"wrappers.backend=gymnasium."
+                f"wrappers.interpolation={self.interpolation}: wrappers={self.backend} resizes with area only."
+            )
+        if type(self).wrap is not Wrappers.wrap:
+            raise ConfigError(
+                f"wrappers.backend={self.backend}: {who} does the stages by itself, and wrappers={self.name} adds "
+                f"others; use wrappers.backend=gymnasium."
             )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
+import torch
 from ale_py.env import AtariEnv
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec as EnvSpecOfGymnasium
@@ -25,6 +27,9 @@ from dqnspeed.envs.vector import VectorEnv
 from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize, action_index, resized
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import children_ignore_signals
+
+if TYPE_CHECKING:
+    from dqnspeed.emulator import Preprocessing  # brought by an extra
 
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
 
@@ -59,7 +64,11 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
 
 
 def make_vector_env(
-    run: RunConfig, overlap: bool = False, render_mode: str | None = None, seeds: Sequence[int] | None = None
+    run: RunConfig,
+    overlap: bool = False,
+    render_mode: str | None = None,
+    seeds: Sequence[int] | None = None,
+    on_gpu: bool = False,
 ) -> VectorEnv:
     """``num_envs`` environments; with ``overlap`` they step while the caller works.
 
@@ -67,6 +76,7 @@ def make_vector_env(
 
     Args:
         seeds: of the global generators in the worker processes of an ``overlap``, one for each environment.
+        on_gpu: the emulator plays where the learner is, unless it is told otherwise.
     """
     game = atari_game(run.env)
     backend: Backend
@@ -74,6 +84,9 @@ def make_vector_env(
         assert game is not None
         rewards = start_rewards(game, run.wrappers.fire_reset, run.wrappers.noop_max)
         backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism), rewards)
+    elif run.wrappers.backend == "emulator":
+        assert game is not None
+        backend = _emulated(game, run, overlap, on_gpu)
     else:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
@@ -215,6 +228,61 @@ def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.
     return TransformObservation(
         env, lambda image: cv2.resize(image, (side, side), interpolation=flag), resized(env.observation_space, side)
     )
+
+
+def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
+    """Raise :class:`ConfigError` if ``wrappers=emulator`` cannot play this game as ``wrappers`` say."""
+    with _one_sentence():
+        from dqnspeed.emulator import games
+
+        games.check(game.rom)
+        _preprocessing(game, wrappers)
+    if wrappers.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("wrappers.device=cuda: there is no CUDA device here.")
+
+
+@contextlib.contextmanager
+def _one_sentence() -> Iterator[None]:
+    """What the emulator refuses, as an error of the configuration."""
+    try:
+        yield
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"wrappers=emulator: {error}") from error
+
+
+def _emulated(game: AtariGame, run: RunConfig, overlap: bool, on_gpu: bool) -> Backend:
+    with _one_sentence():
+        from dqnspeed.emulator import Games
+        from dqnspeed.envs.emulated import EmulatorBackend
+
+        where = run.wrappers.device if run.wrappers.device != "auto" else "cuda" if on_gpu else "cpu"
+        # Actors set their share of the cores; an evaluation runs alone and may use all.
+        threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
+        games = Games(game.rom, run.num_envs, where, _preprocessing(game, run.wrappers), threads=threads)
+        return EmulatorBackend(games, _action_names(game), overlap)
+
+
+def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
+    from dqnspeed.emulator import ACTIONS, Preprocessing
+
+    meanings = _action_names(game)
+    return Preprocessing(
+        frame_skip=wrappers.frame_skip,
+        max_pool=wrappers.max_pool,
+        grayscale=wrappers.grayscale,
+        size=wrappers.resize,
+        noop_max=wrappers.noop_max if "NOOP" in meanings else 0,
+        fire=wrappers.fire_reset and fire_index(game) is not None,
+        sticky_actions=game.sticky_actions,
+        max_episode_frames=game.max_episode_frames,
+        actions=tuple(map(ACTIONS.index, meanings)),
+    )
+
+
+@functools.cache
+def _action_names(game: AtariGame) -> list[str]:
+    with contextlib.closing(_make_atari(game, None)) as env:
+        return list(env.get_wrapper_attr("get_action_meanings")())
 
 
 def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelism: ParallelismConfig) -> object:

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig
-from dqnspeed.envs.build import first_line, make_env, make_registered
+from dqnspeed.envs.build import check_emulated, first_line, make_env, make_registered
 from dqnspeed.envs.games import atari_game, check_id
 from dqnspeed.envs.observations import MAX_VALUES
 from dqnspeed.envs.probe import Probe
@@ -77,10 +77,12 @@ def describe(run: RunConfig) -> EnvSpec:
 
 def _check(env: EnvConfig, wrappers: WrappersConfig) -> None:
     check_id(env)
-    if atari_game(env) is not None:
+    if (game := atari_game(env)) is not None:
+        if wrappers.backend == "emulator":
+            check_emulated(game, wrappers)
         return
-    if wrappers.backend == "native":
-        raise ConfigError(f"wrappers=native: needs an ALE game, and {env.id} is not one.")
+    if wrappers.backend != "gymnasium":
+        raise ConfigError(f"wrappers={wrappers.backend}: needs an ALE game, and {env.id} is not one.")
     for key in ("noop_max", "fire_reset", "episodic_life"):
         if getattr(wrappers, key):
             raise ConfigError(

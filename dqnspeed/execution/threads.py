@@ -21,7 +21,7 @@ BUSY_CORES, BUSY_SHARE = 0.5, 0.05  # use by other processes, in cores and of al
 
 @dataclass(frozen=True)
 class Share:
-    """Threads of ALE in each process that steps, torch threads of the learner, and cores kept busy."""
+    """Threads that step games in each process that steps, torch threads of the learner, and cores kept busy."""
 
     env_threads: int
     learner_threads: int
@@ -29,19 +29,19 @@ class Share:
 
 
 def share_of_cores(run: RunConfig, cores: int) -> Share:
-    """The threads of ``wrappers=native`` and of the learner, so that no core has two threads at a time.
+    """The threads that step games and those of the learner, so that no core has two threads at a time.
 
     With ``serial`` the two take turns, and each may use all cores. Else stepping (actor processes, worker processes or
-    ALE's threads) gets up to half of the cores, and the learner the rest; on a GPU the learner needs one. Numbers set
+    threads) gets up to half of the cores, and the learner the rest; on a GPU the learner needs one. Numbers set
     by the user are kept; with more processes than cores each has one thread. Of several learners each gets its share
     of the cores.
     """
-    parallelism, native = run.parallelism, run.wrappers.backend == "native"
+    parallelism, on_threads = run.parallelism, run.wrappers.threads
     cores, threads = max(1, cores // ranks_here(run)), _learner_threads(run)
     if not (parallelism.processes or parallelism.overlaps):
         env = parallelism.env_threads or min(run.num_envs, cores)
         learner = threads or cores
-        return Share(env, learner, max(env if native else 1, learner))
+        return Share(env, learner, max(env if on_threads else 1, learner))
     if parallelism.elsewhere:
         env, learner = parallelism.env_threads or 1, threads or cores
         return Share(env, learner, learner)
@@ -49,8 +49,8 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
     halves = 2 if run.takes_turns else 1
     envs = run.num_envs // halves
     env = parallelism.env_threads or max(1, min(envs, _stepping_cores(run, cores) // processes))
-    # Without ALE's threads, environments step in turn in an actor process, and in one process each with overlap.
-    stepping = processes * (env if native else 1 if parallelism.processes else envs)
+    # Without threads, environments step in turn in an actor process, and in one process each with overlap.
+    stepping = processes * (env if on_threads else 1 if parallelism.processes else envs)
     learner = threads or max(1, cores - stepping)
     return Share(env, learner, max(stepping + learner, halves * stepping))
 
@@ -59,9 +59,9 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
     """``run`` with a number for ``num_envs`` and ``parallelism.num_actors`` where they are 0.
 
     There is an actor process for each core that is not the learner's. Each core that steps has four games with
-    ``wrappers=native``, so that there is one that can step while others are acted on, and else one.
+    ``wrappers=native`` or ``emulator``, so that there is one that can step while others are acted on, and else one.
     """
-    parallelism, native = run.parallelism, run.wrappers.backend == "native"
+    parallelism, on_threads = run.parallelism, run.wrappers.threads
     if parallelism.processes and not parallelism.shares_memory:
         key = "num_envs" if parallelism.num_actors else "parallelism.num_actors"
         raise ConfigError(
@@ -75,7 +75,7 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
         run = replace(run, parallelism=replace(parallelism, num_actors=min(256, actors)))
     if not envs:
         each = max(1, stepping // actors) if parallelism.processes else stepping
-        envs = 4 * each if native else 1 if parallelism.processes else each
+        envs = 4 * each if on_threads else 1 if parallelism.processes else each
         run = replace(run, num_envs=envs + (envs % 2 if run.takes_turns else 0))
     return run
 

@@ -23,6 +23,8 @@ BACKENDS = {
         lambda: make_run("wrappers=native", "wrappers.episodic_life=false", *ATARI),
         True,
     ),
+    "emulator": (lambda: make_run("wrappers=emulator", *ATARI), False),
+    "emulator on threads": (lambda: make_run("wrappers=emulator", "parallelism.env_threads=2", *ATARI), True),
 }
 SEEDS = [11, 22, 33]
 

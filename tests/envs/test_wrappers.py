@@ -5,6 +5,7 @@ import dataclasses
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from ale_py import Action
 from ale_py.env import AtariEnv
 from ale_py.vector_env import AtariVectorEnv
@@ -12,7 +13,8 @@ from conftest import make_run
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from PIL import Image
 
-from dqnspeed.envs import FrameStack, make_env, make_vector_env
+from dqnspeed.config.options import ConfigError
+from dqnspeed.envs import FrameStack, describe, make_env, make_vector_env
 from dqnspeed.envs.build import fire_index
 from dqnspeed.envs.games import _roms, atari_game
 
@@ -55,6 +57,67 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
     assert ends > 0 or game == "enduro"
     env.close()
     theirs.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "stages",
+    [
+        "", "wrappers.max_pool=false", "wrappers.frame_skip=1", "wrappers.frame_skip=3 wrappers.resize=64",
+        "wrappers.grayscale=false wrappers.resize=96", "wrappers.resize=null", "wrappers.resize=10",
+        "wrappers.fire_reset=false env.full_action_space=true", "env.id=air_raid", "env.id=pong", "env.id=seaquest",
+    ],
+)  # fmt: skip
+def test_the_emulator_equals_deepmind(stages: str) -> None:
+    """Frames, rewards, lost lives, returns and ends, also in mid-skip (frame 603), but without random no-ops."""
+    common = ["env=breakout", "wrappers.noop_max=0", "num_envs=2", "env.max_episode_frames=603", *stages.split()]
+    runs = [make_run("wrappers=emulator", *common), make_run(*common)]
+    envs = [make_vector_env(run, overlap=False) for run in runs]
+    np.testing.assert_array_equal(*[env.reset([1, 2]) for env in envs])
+    rng, num_actions, ends = np.random.default_rng(0), describe(runs[0]).num_actions, 0
+    for _ in range(400):
+        actions = rng.integers(num_actions, size=2)
+        steps = []
+        for env in envs:
+            env.send(actions)
+            steps.append(env.recv())
+        emulated, ours = steps
+        for part in ("frames", "rewards", "terminated", "truncated", "first"):
+            np.testing.assert_array_equal(getattr(emulated, part), getattr(ours, part), err_msg=part)
+        assert emulated.episodes == ours.episodes
+        ends += emulated.terminated.sum() + emulated.truncated.sum()
+    assert ends > 1
+    for env in envs:
+        env.close()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="refused where there is no CUDA device")
+def test_the_emulator_plays_on_a_gpu_that_is_there() -> None:
+    with pytest.raises(ConfigError, match=r"^wrappers.device=cuda: there is no CUDA device here\.$"):
+        describe(make_run("wrappers=emulator", "wrappers.device=cuda"))
+
+
+@pytest.mark.slow
+def test_games_of_the_emulator_are_saved_whole() -> None:
+    """Also on another number of threads, and with random no-ops and sticky actions."""
+    line = ["wrappers=emulator", "env=breakout", "env.sticky_actions=0.25", "num_envs=3", "env.max_episode_frames=403"]
+    env, other = (make_vector_env(make_run(*line, f"parallelism.env_threads={threads}")) for threads in (1, 2))
+    env.reset([1, 2, 3])
+    other.reset([4, 5, 6])
+    rng = np.random.default_rng(0)
+    for k in range(200):
+        if k == 50:
+            assert other.load_state_dict(env.state_dict())
+        actions, frames = rng.integers(4, size=3), []
+        for each in (env, other):
+            each.send(actions)
+            frames.append(each.recv().frames)
+        assert k < 50 or np.array_equal(*frames)
+    assert len({each.render().shape for each in (env, other)}) == 1
+    other_game = make_vector_env(make_run("wrappers=emulator", "env=pong", "num_envs=3"))
+    assert not other_game.load_state_dict(env.state_dict())
+    for each in (env, other, other_game):
+        each.close()
 
 
 @pytest.mark.slow

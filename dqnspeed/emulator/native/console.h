@@ -196,3 +196,6 @@ struct Console {
         before += gone;
         t -= gone;
     }
+
+    // The frame has ended, and not before all rows of the picture were there.
+    CUDA_CALLABLE bool whole() const { return ended && tia.row >= tia.height; }

@@ -1,30 +1,59 @@
 // The body of the native function, for game `i` of many.
 
-enum { SIZE, LOAD, START, PLAY };
-if (order == SIZE) return (int)sizeof(Console);
-const i32* of_game = &wp::index(facts, 0);
+struct Seat {
+    Console console;
+    Agent agent;
+    i32 thorough;  // all frames are drawn
+};
+
+enum { SIZE, LOAD, START, PLAY, BEGIN, STEP };
+i32* answer = &wp::index(answers, i, 0);
+if (order == SIZE) {
+    answer[0] = (i32)sizeof(Seat);
+    return;
+}
+if ((order == LOAD || order == START) && !wp::index(mask, i)) return;
 wp::uint8* stored = &wp::index(state, i, 0);
+Seat before = *(Seat*)stored;
 #ifdef __CUDA_ARCH__
-Console console = *(Console*)stored;  // in memory of the thread's own, which neighbours read side by side
+Seat seat = before;  // in memory of the thread's own, which neighbours read side by side
 #else
-Console& console = *(Console*)stored;
+Seat& seat = *(Seat*)stored;
 #endif
+Console& console = seat.console;
 console.rom = &wp::index(rom, 0);
-Player player = {console, of_game, &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
-i32 points = 0;
-if (order == PLAY) {
-    for (i32 played = 0; played < count && !console.over; played++) {
-        player.frame(wp::index(actions, i), 0x3f, played >= count - seen);
-        points += player.count();
+const wp::uint8* memories = &wp::index(memory, 0);
+Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script, 0), (i32)timers.shape.dims[0]};
+Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
+Hands hands = {player, console, seat.agent, &wp::index(stages, 0)};
+for (bool thorough = before.thorough;; thorough = true) {
+    player.missed = 0;
+    i32 started = player.frames_of_start() + (order == LOAD ? IDLE_FRAMES : 0);
+    player.unseen = thorough ? 0 : order == PLAY ? count - seen : started - 2;
+    if (order == LOAD) player.load();
+    else if (order == START) player.start();
+    else if (order == PLAY) {
+        answer[POINTS] = 0;
+        for (i32 played = 0; played < count && !console.over; played++) {
+            player.frame(wp::index(actions, i), 0x3f);
+            answer[POINTS] += player.count();
+        }
+    } else if (order == STEP) hands.step(wp::index(actions, i), thorough, answer);
+    else {
+        player.load();
+        seat.agent.seed = wp::index(seeds, i), seat.agent.drawn = 0;
+        hands.begin(thorough, answer);
     }
-} else if (wp::index(mask, i)) {
-    const i32 *by_boot = &wp::index(timers, 0), *first = &wp::index(script, 0);
-    if (order == LOAD) player.load(&wp::index(memory, 0), &wp::index(memory, 128), by_boot, (i32)timers.shape.dims[0], first);
-    else player.start(&wp::index(memory, 128), by_boot, (i32)timers.shape.dims[0], first, true);
+    // What should have been drawn is drawn at a second try, from the same state.
+    if (thorough || !player.missed || (order == PLAY && !seen)) break;
+    bool always = player.missed & Player::BELOW;
+    seat = before;
+    console.rom = &wp::index(rom, 0);
+    before.thorough |= always;
+    seat.thorough |= always;
 }
 console.tia.picture = nullptr;  // addresses are not part of a state that is saved
 console.rom = nullptr;
 #ifdef __CUDA_ARCH__
-*(Console*)stored = console;
+*(Seat*)stored = seat;
 #endif
-return points;

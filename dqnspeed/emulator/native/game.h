@@ -1,18 +1,31 @@
 // What a game is to a player: its start, its inputs, and score, lives and end as its memory tells them.
 
 // The facts of a game, as the host gives them: `facts` of Game in games.py, in the same order.
-enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, START_FRAMES, WRAP, LEAST, MOST, TERMS, FACTS };
+enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, START_FRAMES, FIRST_FRAME, WRAP, LEAST, MOST, TERMS, FACTS };
 // Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
 // the ways to end it belongs to, that all its terms have to agree on.
 enum { SCORE, LIVES, OVER, TERM = 4 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_START = 408823, PADDLE_SPEED = 23000, PADDLE_LEAST = 27450, PADDLE_MOST = 790196 };
 
+// What all consoles have in common when they are switched on, and what starts the game.
+struct Made {
+    const u8 *ram, *more_ram;
+    const i32 *timers, *script;
+    i32 number_of_timers;
+};
+
 struct Player {
     Console& console;
+    const Made& made;
     const i32* facts;
     const i32* tables;  // (tables, 256)
-    u8* screens;        // two pictures, which frames are drawn to in turn
+    u8* screens;        // pictures: two that frames are drawn to in turn, and one that is kept
+    i32 unseen;         // frames to play before those that are drawn
+    i32 missed;         // what was not drawn, and should have been
+
+    // A drawn frame that ends early shows below it what was drawn there before; and the end of a game is looked at.
+    enum { BELOW = 1, END = 2 };
 
     // Bits of the directions and FIRE that an action presses, as ALE numbers actions.
     enum { FIRE = 1, UP = 2, RIGHT = 4, LEFT = 8, DOWN = 16 };
@@ -68,12 +81,15 @@ struct Player {
 
     static CUDA_CALLABLE i32 charged(i32 resistance) { return (i32)((u64)resistance * 1904 / 100000); }
 
-    CUDA_CALLABLE void frame(i32 action, i32 switches, bool seen) {
+    CUDA_CALLABLE u8* picture(i32 k) const { return screens + k * facts[ROWS] * Tia::WIDTH; }
+
+    CUDA_CALLABLE APART void frame(i32 action, i32 switches) {
+        bool seen = unseen-- <= 0;
         press(action, switches);
         if (console.ended) console.turn ^= 1;
-        u8* picture = screens + console.turn * facts[ROWS] * Tia::WIDTH;
-        console.frame(facts[FIRST_LINE], facts[ROWS], seen ? picture : nullptr);
+        console.frame(facts[FIRST_LINE], facts[ROWS], seen ? picture(console.turn) : nullptr);
         console.frames++;
+        if (seen && !console.whole()) missed |= BELOW;
     }
 
     CUDA_CALLABLE i32 looked_up(i32 k) const {
@@ -110,33 +126,36 @@ struct Player {
         if (points < facts[LEAST]) points = facts[LEAST];
         if (points > facts[MOST]) points = facts[MOST];
         console.over = is_over();
+        if (console.over && unseen >= 0) missed |= END;
         console.lives = console.over ? 0 : sum(LIVES);
         return points;
     }
 
     // The game starts anew: as when the console is reset, waits, and somebody presses its switches.
-    CUDA_CALLABLE void start(const u8* more_ram, const i32* timers, i32 number_of_timers, const i32* script, bool seen) {
-        for (i32 k = 0; k < 128; k++) console.more_ram[k] = more_ram[k];
-        console.reset(timers[console.boots % number_of_timers]);
+    CUDA_CALLABLE APART void start() {
+        for (i32 k = 0; k < 128; k++) console.more_ram[k] = made.more_ram[k];
+        console.reset(made.timers[console.boots % made.number_of_timers]);
         console.boots++;
         console.resistance = PADDLE_START;
-        for (i32 k = 0; k < IDLE_FRAMES; k++) frame(0, 0x3f, seen);
+        for (i32 k = 0; k < IDLE_FRAMES; k++) frame(0, 0x3f);
         if (console.boots == FIRST_BOOT) return;
-        for (i32 k = 0; k < facts[START_FRAMES]; k++) frame(script[2 * k], script[2 * k + 1], seen);
-        console.frames = 0;
+        for (i32 k = 0; k < facts[START_FRAMES]; k++) frame(made.script[2 * k], made.script[2 * k + 1]);
+        console.frames = facts[FIRST_FRAME];
         count();
     }
 
+    CUDA_CALLABLE i32 frames_of_start() const { return IDLE_FRAMES + facts[START_FRAMES]; }
+
     // The cartridge is put in, the console switched on, and the game started.
-    CUDA_CALLABLE void load(const u8* ram, const u8* more_ram, const i32* timers, i32 number_of_timers, const i32* script) {
-        for (i32 k = 0; k < 128; k++) console.ram[k] = ram[k];
+    CUDA_CALLABLE void load() {
+        for (i32 k = 0; k < 128; k++) console.ram[k] = made.ram[k];
         console.scheme = facts[CARTRIDGE], console.superchip = facts[SUPERCHIP];
         console.tia.no_comb = (u8)facts[NO_COMB], console.pal = facts[PAL];
         console.tia.parity = 0;
         console.boots = console.turn = 0;
         console.limit = FIRST_LIMIT;
-        start(more_ram, timers, number_of_timers, script, true);
+        start();
         console.limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
-        start(more_ram, timers, number_of_timers, script, true);
+        start();
     }
 };

@@ -1,0 +1,102 @@
+// A game as an agent plays it: an action lasts for some frames, starts differ, and pictures become an observation.
+
+// What is asked for, as the host gives it: `stages` of Preprocessing in preprocessing.py, in the same order. ALE's
+// numbers of the actions follow.
+enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, ACTIONS, STAGES };
+// What is answered. An observation is the maximum of two pictures, of which either may be the observation before it.
+enum { POINTS, TERMINATED, TRUNCATED, LEFT, FIRST, SECOND };
+enum { KEPT = 2, BEFORE = -1 };
+
+struct Agent {
+    u64 seed;
+    u32 drawn;
+    i32 pressed;  // the action of the last frame, as ALE numbers it
+    i32 ended;    // the next step starts another game
+    i32 owed;     // points that presses at the game's start brought, which belong to the first step
+
+    // Random by counter; Steele, Lea and Flood 2014, figure 16.
+    CUDA_CALLABLE u32 draw() {
+        u64 z = seed + ++drawn * 0x9e3779b97f4a7c15ull;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+        return (u32)((z ^ z >> 31) >> 32);
+    }
+};
+
+struct Hands {
+    Player& player;
+    Console& console;
+    Agent& agent;
+    const i32* stages;
+
+    CUDA_CALLABLE i32 frame(i32 action) {
+        if (stages[STICKY] && (i32)(agent.draw() >> 1) < stages[STICKY]) action = agent.pressed;
+        agent.pressed = action;
+        player.frame(action, 0x3f);
+        if (truncated() && player.unseen >= 0) player.missed |= Player::END;
+        return player.count();
+    }
+
+    CUDA_CALLABLE bool truncated() const { return console.frames >= stages[MOST_FRAMES]; }
+    CUDA_CALLABLE bool stopped() const { return console.over || truncated(); }
+
+    CUDA_CALLABLE void start() {
+        player.start();
+        agent.owed = agent.pressed = 0;
+    }
+
+    CUDA_CALLABLE void start_with(i32 noops) {
+        start();
+        for (i32 k = 0; k < noops; k++) {
+            agent.owed += frame(0);
+            if (stopped()) start();
+        }
+    }
+
+    CUDA_CALLABLE i32 noops() { return stages[MOST_NOOPS] ? 1 + (i32)(agent.draw() % (u32)stages[MOST_NOOPS]) : 0; }
+
+    CUDA_CALLABLE void begin(bool thorough, i32* answer) {
+        i32 first = noops();
+        player.unseen = thorough ? 0 : player.frames_of_start() + first + stages[PRESS_FIRE] - 2;
+        agent.ended = 0;
+        start_with(first);
+        if (stages[PRESS_FIRE]) {
+            agent.owed += frame(1);
+            if (stopped()) start_with(noops());
+        }
+        answer[FIRST] = answer[SECOND] = console.turn;
+        tell(0, answer);
+    }
+
+    CUDA_CALLABLE void step(i32 action, bool thorough, i32* answer) {
+        if (agent.ended) return begin(thorough, answer);
+        i32 number = action < 0 || action >= stages[ACTIONS] ? 0 : stages[STAGES + action];
+        i32 points = agent.owed, last = stages[SKIP] - 1, k = 0, before = BEFORE;
+        player.unseen = thorough ? 0 : last - stages[POOL];
+        agent.owed = 0;
+        for (; k <= last; k++) {
+            if (stages[POOL] && k == last) before = console.ended ? console.turn : keep();
+            points += frame(number);
+            if (stopped()) break;
+        }
+        answer[FIRST] = answer[SECOND] = stages[POOL] ? BEFORE : console.turn;
+        if (before != BEFORE) answer[FIRST] = before;
+        if (k > last) answer[SECOND] = console.turn;
+        tell(points, answer);
+        agent.ended = stopped();
+    }
+
+    // The next frame is drawn over the newest picture: goes on with it, below where it was given up.
+    CUDA_CALLABLE i32 keep() {
+        const u8* newest = player.picture(console.turn);
+        u8* kept = player.picture(KEPT);
+        for (i32 k = 0; k < player.facts[ROWS] * Tia::WIDTH; k++) kept[k] = newest[k];
+        return KEPT;
+    }
+
+    CUDA_CALLABLE void tell(i32 points, i32* answer) const {
+        answer[POINTS] = points;
+        answer[TERMINATED] = console.over, answer[TRUNCATED] = truncated();
+        answer[LEFT] = console.lives;
+    }
+};

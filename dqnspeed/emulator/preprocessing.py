@@ -1,0 +1,164 @@
+"""Games as an agent plays them: observations, rewards and ends, made where the consoles are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from dqnspeed.emulator import kernels
+from dqnspeed.emulator.emulator import WIDTH, Emulator, palette, shades
+from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game
+
+PARTS = 21  # of an observation, which a GPU makes at the same time
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What makes an environment of a game, as Gymnasium's ``AtariPreprocessing`` does it (Machado et al. 2018).
+
+    Attributes:
+        frame_skip: frames that an action lasts.
+        max_pool: the maximum of the last two frames, if an action lasts for more than one.
+        size: side of the square that a picture is resized to, by area as OpenCV does it; ``None``: as it is.
+        noop_max: a game starts with 1 to as many frames of NOOP, or with none.
+        fire: then FIRE is pressed for a frame. What this brings belongs to the first step.
+        sticky_actions: probability that a frame repeats the action of the one before.
+        max_episode_frames: after which a game is truncated.
+        actions: those that an agent has, as ALE numbers them.
+    """
+
+    frame_skip: int = 4
+    max_pool: bool = True
+    grayscale: bool = True
+    size: int | None = 84
+    noop_max: int = 30
+    fire: bool = False
+    sticky_actions: float = 0.0
+    max_episode_frames: int = 108_000
+    actions: tuple[int, ...] = tuple(range(len(ACTIONS)))
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("frame_skip", 1, 2**20), ("noop_max", 0, 2**20), ("max_episode_frames", 1, 2**31 - 1), ("size", 8, WIDTH),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise EmulatorError(f"{name}={value}: takes a whole number from {least:,} to {most:,}.")
+        if not 0 <= self.sticky_actions < 1:
+            raise EmulatorError(f"sticky_actions={self.sticky_actions}: takes a number from 0, and less than 1.")
+
+    @property
+    def stages(self) -> list[int]:
+        """For the native part, in the order of ``native/agent.h``."""
+        pool, sticky = self.max_pool and self.frame_skip > 1, int(self.sticky_actions * 2**31)
+        stages = [self.frame_skip, pool, self.noop_max, self.fire, sticky, self.max_episode_frames, len(self.actions)]
+        return [*map(int, stages), *self.actions]
+
+
+class Games(Emulator):
+    """``num_envs`` games, each with an agent; see :class:`Emulator` for the rest.
+
+    The step after a game's end ignores its action and starts another game (Gymnasium's NEXT_STEP autoreset).
+
+    Attributes:
+        observations: ``(N, C, size, size) uint8``, a Warp array on the device; C is 1, or 3 for red, green and blue.
+            The next step writes into it.
+
+    Raises:
+        EmulatorError: as :class:`Emulator`; or what counts in this game is not known.
+    """
+
+    def __init__(
+        self,
+        game: str | Game,
+        num_envs: int = 1,
+        device: str = "cpu",
+        preprocessing: Preprocessing | None = None,
+        rom: Path | None = None,
+        threads: int = 1,
+    ):
+        stages = preprocessing or Preprocessing()
+        super().__init__(game, num_envs, device, rom, threads)
+        self._know_rules()
+        self._stages = wp.array(stages.stages, dtype=int, device=self.device)
+        pal = self.game.pal
+        of_channels = shades(pal)[None] if stages.grayscale else palette(pal).T
+        self._shades = wp.array(np.ascontiguousarray(of_channels), dtype=wp.uint8, device=self.device)
+        shape = (num_envs, len(of_channels), self.game.rows, WIDTH)
+        self._pooled = wp.zeros(shape, dtype=wp.uint8, device=self.device)
+        self._size = stages.size or 0
+        if stages.size is None:
+            self.observations = self._pooled
+        else:
+            shape = (num_envs, len(of_channels), stages.size, stages.size)
+            self.observations = wp.zeros(shape, dtype=wp.uint8, device=self.device)
+        columns, column_weights = _areas(WIDTH, stages.size or WIDTH)
+        rows, row_weights = _areas(self.game.rows, stages.size or self.game.rows)
+        self._areas = [
+            wp.array(np.ascontiguousarray(part), dtype=dtype, device=self.device)
+            for part, dtype in ((columns.T, int), (column_weights.T, float), (rows, int), (row_weights, float))
+        ]
+        self._parts = PARTS if self.device.is_cuda else 1
+
+    def begin(self, seeds: Any) -> None:
+        """Switch all consoles on and start the first games; ``seeds`` ``(N,)`` of what is random in them."""
+        given = np.asarray(seeds, np.uint64)
+        if given.shape != (self.num_envs,):
+            raise EmulatorError(f"seeds: has the shape {given.shape}, and takes ({self.num_envs},).")
+        self._seeds = wp.array(given, dtype=wp.uint64, device=self.device)
+        self._run(kernels.BEGIN)
+
+    def act(self, actions: Any) -> None:
+        """A step of each game, or the start of another; ``actions`` ``(N,) int32`` are indices of its actions."""
+        self._run(kernels.STEP, actions=self._given("actions", actions, int))
+
+    def outcome(self) -> np.ndarray:
+        """Points, end, truncation (0 or 1) and lives of the last step, ``(N, 4) int32``; the host waits for it."""
+        return np.array(self._answers.numpy()[:, : kernels.FIRST])
+
+    def save_state(self) -> dict[str, np.ndarray]:
+        return {**super().save_state(), "pooled": self._pooled.numpy().copy()}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        super().load_state(state)
+        self._pooled.assign(state["pooled"])
+
+    def _load(self) -> None:
+        """:meth:`begin` does."""
+
+    def _after(self, order: int, these: slice) -> None:
+        if order not in (kernels.BEGIN, kernels.STEP):
+            return
+        mine = [array[these] for array in (self._answers, self.screens)]
+        made = [array[these] for array in (self._pooled, self.observations)]
+        inputs = [self._parts, self._size, *mine, self._shades, *self._areas, *made]
+        wp.launch(kernels.observe, dim=(these.stop - these.start, self._parts), inputs=inputs, device=self.device)
+
+
+def _areas(size: int, to: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of which of ``size`` pixels each of ``to`` is made, and how much of each it takes: ``(to, terms)`` indices and
+    ``float32`` weights, with terms of no weight where there are fewer.
+
+    The weights are OpenCV's for ``INTER_AREA``, which leaves out what is less than a thousandth of a pixel.
+    """
+    scale = size / to
+    found: list[list[tuple[int, float]]] = []
+    for k in range(to):
+        begin, end = k * scale, (k + 1) * scale
+        width = min(scale, size - begin)
+        last = min(int(np.floor(end)), size - 1)
+        first = min(int(np.ceil(begin)), last)
+        terms = [(first - 1, (first - begin) / width)] if first - begin > 1e-3 else []
+        terms += [(pixel, 1.0 / width) for pixel in range(first, last)]
+        if end - last > 1e-3:
+            terms.append((last, min(end - last, 1.0, width) / width))
+        found.append(terms)
+    most = max(map(len, found))
+    padded = [terms + [(terms[0][0], 0.0)] * (most - len(terms)) for terms in found]
+    table = np.array(padded)
+    return table[..., 0].astype(np.int32), table[..., 1].astype(np.float32)

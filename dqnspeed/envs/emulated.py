@@ -1,0 +1,73 @@
+"""The backend of ``wrappers=emulator``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from dqnspeed.emulator import EmulatorError, Games
+from dqnspeed.envs.backends import RawStep
+
+
+class EmulatorBackend:
+    """:class:`dqnspeed.emulator.Games`: many consoles on threads of a CPU, or on a GPU.
+
+    Args:
+        meanings: the actions by ALE's names.
+        overlap: games step after :meth:`send` in a thread that waits for them.
+    """
+
+    def __init__(self, games: Games, meanings: Sequence[str], overlap: bool):
+        self.num_envs = games.num_envs
+        self._games = games
+        self._meanings = list(meanings)
+        self._waits = ThreadPoolExecutor(1, "emulator") if overlap else None
+        self._step: Future[None] | None = None
+
+    def reset(self, seeds: list[int]) -> RawStep:
+        self._games.begin(seeds)
+        return self._raw()
+
+    def send(self, actions: np.ndarray) -> None:
+        if self._waits is None:
+            self._games.act(actions)
+        else:
+            self._step = self._waits.submit(self._games.act, np.array(actions))
+
+    def recv(self) -> RawStep:
+        if self._step is not None:
+            self._step.result()
+        return self._raw()
+
+    def games(self) -> list[dict[str, Any]]:
+        state = self._games.save_state()
+        game = state.pop("game")
+        return [{"game": str(game), **{name: array[i] for name, array in state.items()}} for i in range(self.num_envs)]
+
+    def set_games(self, games: list[dict[str, Any]]) -> bool:
+        try:
+            arrays = {name: np.stack([game[name] for game in games]) for name in games[0] if name != "game"}
+            self._games.load_state({"game": np.array(games[0]["game"]), **arrays})
+        except (EmulatorError, KeyError, ValueError):  # of another backend, or version of the emulator
+            return False
+        return True
+
+    def call(self, name: str) -> Any:
+        if name == "render":
+            return self._games.rgb()[0]
+        if name == "get_action_meanings":
+            return self._meanings
+        raise AttributeError(name)
+
+    def close(self) -> None:
+        if self._waits is not None:
+            self._waits.shutdown()
+        self._games.close()
+
+    def _raw(self) -> RawStep:
+        points, terminated, truncated, lives = self._games.outcome().T
+        frames = self._games.observations.numpy()
+        return RawStep(frames, points.astype(np.float64), terminated.astype(bool), truncated.astype(bool), lives)
