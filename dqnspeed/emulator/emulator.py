@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,14 @@ class Emulator:
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         rom: of another file than ale-py's.
         threads: that play, on a CPU; each has its share of the consoles.
+        stages: of a preprocessing; see :class:`dqnspeed.emulator.Games`.
 
     Raises:
         EmulatorError: no such game or device, a cartridge that is not supported, or too little memory.
     """
 
     def __init__(
-        self, game: str | Game, num_envs: int = 1, device: str = "cpu", rom: Path | None = None, threads: int = 1
+        self, game: str | Game, num_envs: int = 1, device: str = "cpu", rom: Path | None = None, threads: int = 1, stages: Sequence[int] = (0,)
     ):
         self.game = find(game) if isinstance(game, str) else game
         if num_envs < 1:
@@ -61,21 +62,24 @@ class Emulator:
         self._memory = wp.array(
             np.array(power_on["ram"] + power_on["superchip"], np.uint8), dtype=wp.uint8, device=self.device
         )
-        self._all = wp.array(np.ones(num_envs, bool), dtype=wp.bool, device=self.device)
-        self._actions = wp.zeros(num_envs, dtype=int, device=self.device)
-        self._seeds = wp.zeros(num_envs, dtype=wp.uint64, device=self.device)
-        self._stages = ints([0])
-        self._answers = wp.zeros((num_envs, kernels.ANSWERS), dtype=int, device=self.device)
-        self._state = wp.zeros((num_envs, 8), dtype=wp.uint8, device=self.device)
-        self.screens = wp.zeros((num_envs, 3, self.game.rows, WIDTH), dtype=wp.uint8, device=self.device)
+        zeros = functools.partial(wp.zeros, device=self.device)
+        self._mask = zeros(num_envs, dtype=wp.bool)
+        self._actions = zeros(num_envs, dtype=int)
+        self._seeds = zeros(num_envs, dtype=wp.uint64)
+        self._stages = ints(stages)
+        self._answers = zeros((num_envs, kernels.ANSWERS), dtype=int)
+        self.screens = zeros((num_envs, 3, self.game.rows, WIDTH), dtype=wp.uint8)
+        self._state = zeros((1, 8), dtype=wp.uint8)
+        self._prepared(slice(0, 1)).launch()
+        self._state = zeros((num_envs, int(self._answers.numpy()[0, 0])), dtype=wp.uint8)
         self._threads = _Threads(num_envs, 1 if self.device.is_cuda else threads)
-        self._run(kernels.SIZE)
-        self._state = wp.zeros((num_envs, int(self._answers.numpy()[0, 0])), dtype=wp.uint8, device=self.device)
+        self._launches = [self._prepared(these) for these in self._threads.parts]
         self._load()
 
     def reset(self, mask: Any = None) -> None:
         """Start the game anew, on all consoles or on those of ``mask`` ``(N,) bool``."""
-        self._run(kernels.START, mask=None if mask is None else self._given("mask", mask, wp.bool))
+        self._give("mask", self._mask, np.ones(self.num_envs, bool) if mask is None else mask)
+        self._run(kernels.START)
 
     def step(self, actions: Any, frames: int = 1, seen: int = 1) -> None:
         """Play ``frames`` frames, of which the last ``seen`` are drawn; a game that is over stands still.
@@ -89,7 +93,8 @@ class Emulator:
         """
         if not 0 <= seen <= frames or not frames:
             raise EmulatorError(f"frames={frames}, seen={seen}: of at least one frame as many are seen, or fewer.")
-        self._run(kernels.PLAY, actions=self._given("actions", actions, int), count=frames, seen=seen)
+        self._give("actions", self._actions, actions)
+        self._run(kernels.PLAY, frames, seen)
 
     def rewards(self) -> np.ndarray:
         """Points of the last step, ``(N,) int32``."""
@@ -157,36 +162,48 @@ class Emulator:
         if not self.game.rules.terms:
             raise EmulatorError(f"game={self.game.name}: its score, lives and end are not known; its memory is ram().")
 
-    def _given(self, name: str, values: Any, dtype: Any) -> Any:
-        """An argument as an array on the device, which the native part reads without a look at its size."""
-        if not isinstance(values, wp.array):
-            given = np.asarray(values, bool if dtype is wp.bool else np.int32)
-            if given.shape == (self.num_envs,):
-                return wp.array(given, dtype=dtype, device=self.device)
-            raise EmulatorError(f"{name}: has the shape {given.shape}, and takes ({self.num_envs},).")
-        if values.shape != (self.num_envs,) or values.device != self.device:
-            there = f"of shape {values.shape} on {values.device}"
-            raise EmulatorError(f"{name}: an array {there}, and takes ({self.num_envs},) on {self.device}.")
-        return values
-
     def _load(self) -> None:
+        self._give("mask", self._mask, np.ones(self.num_envs, bool))
         self._run(kernels.LOAD)
 
-    def _run(self, order: int, mask: Any = None, actions: Any = None, count: int = 0, seen: int = 0) -> None:
-        common = [self._rom, self._facts, self._tables, self._script, self._timers, self._memory, self._stages]
-        own = [self._seeds, self._all if mask is None else mask, self._actions if actions is None else actions]
+    def _give(self, name: str, to: Any, values: Any) -> None:
+        """Copy an argument to where launches read it."""
+        if isinstance(values, wp.array):
+            if values.shape != to.shape or values.device != self.device or values.dtype != to.dtype:
+                there = f"of shape {values.shape} on {values.device} of {values.dtype.__name__}"
+                wanted = f"{to.shape} on {self.device} of {to.dtype.__name__}"
+                raise EmulatorError(f"{name}: an array {there}, and takes {wanted}.")
+            wp.copy(to, values)
+            return
+        given = np.asarray(values)
+        if given.shape != to.shape:
+            raise EmulatorError(f"{name}: has the shape {given.shape}, and takes ({self.num_envs},).")
+        if self.device.is_cpu:
+            to.numpy()[:] = given
+        else:
+            to.assign(given)
 
-        def play(these: slice) -> None:
-            mine = [array[these] for array in own]
-            consoles = self._state[these], self.screens[these]
-            inputs = [order, *consoles, *common, *mine, count, seen, self._answers[these]]
-            wp.launch(kernels.run, dim=these.stop - these.start, inputs=inputs, device=self.device)
-            self._after(order, these)
+    def _prepared(self, these: slice) -> Any:
+        """The launch for these consoles, whose order, count and number of frames seen follow."""
+        own = [array[these] for array in (self._state, self.screens)]
+        common = [self._rom, self._facts, self._tables, self._script, self._timers, self._memory, self._stages]
+        given = [array[these] for array in (self._seeds, self._mask, self._actions)]
+        inputs = [kernels.SIZE, *own, *common, *given, 0, 0, self._answers[these]]
+        dim = these.stop - these.start
+        return wp.launch(kernels.run, dim=dim, inputs=inputs, device=self.device, record_cmd=True)
+
+    def _run(self, order: int, count: int = 0, seen: int = 0) -> None:
+        def play(part: int) -> None:
+            launch = self._launches[part]
+            for name, value in (("order", order), ("count", count), ("seen", seen)):
+                launch.set_param_by_name(name, value)
+            launch.launch()
+            self._after(order, part)
 
         self._threads.run(play)
 
-    def _after(self, order: int, these: slice) -> None:
-        """What else is done with these consoles."""
+    def _after(self, order: int, part: int) -> None:
+        """What else is done with the consoles of a part."""
 
 
 class _Threads:
@@ -195,14 +212,14 @@ class _Threads:
     def __init__(self, consoles: int, threads: int):
         threads = min(threads, consoles)
         bounds = [consoles * k // threads for k in range(threads + 1)]
-        self._parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
+        self.parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
         self._pool = ThreadPoolExecutor(threads, "emulator") if threads > 1 else None
 
-    def run(self, play: Callable[[slice], None]) -> None:
+    def run(self, play: Callable[[int], None]) -> None:
         if self._pool is None:
-            play(self._parts[0])
+            play(0)
         else:
-            list(self._pool.map(play, self._parts))
+            list(self._pool.map(play, range(len(self.parts))))
 
     def close(self) -> None:
         if self._pool is not None:

@@ -3,11 +3,27 @@
 # mypy: ignore-errors
 # Annotations are what Warp compiles, so they are no strings.
 
+import os
 from pathlib import Path
 
 import warp as wp
 
 wp.config.log_level = wp.LOG_ERROR  # no banner in what a command prints
+
+
+def _init_quietly() -> None:
+    """Start Warp, whose library tells the standard error where there is no CUDA; what goes wrong is raised."""
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 2)
+        wp.init()
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+_init_quietly()
 
 NATIVE = Path(__file__).parent / "native"
 PARTS = ("bits", "tia", "console", "cpu", "game", "agent", "entry")

@@ -83,9 +83,8 @@ class Games(Emulator):
         threads: int = 1,
     ):
         stages = preprocessing or Preprocessing()
-        super().__init__(game, num_envs, device, rom, threads)
+        super().__init__(game, num_envs, device, rom, threads, stages.stages)
         self._know_rules()
-        self._stages = wp.array(stages.stages, dtype=int, device=self.device)
         pal = self.game.pal
         of_channels = shades(pal)[None] if stages.grayscale else palette(pal).T
         self._shades = wp.array(np.ascontiguousarray(of_channels), dtype=wp.uint8, device=self.device)
@@ -103,19 +102,18 @@ class Games(Emulator):
             wp.array(np.ascontiguousarray(part), dtype=dtype, device=self.device)
             for part, dtype in ((columns.T, int), (column_weights.T, float), (rows, int), (row_weights, float))
         ]
-        self._parts = PARTS if self.device.is_cuda else 1
+        self._observations = [self._observing(these) for these in self._threads.parts]
 
     def begin(self, seeds: Any) -> None:
         """Switch all consoles on and start the first games; ``seeds`` ``(N,)`` of what is random in them."""
-        given = np.asarray(seeds, np.uint64)
-        if given.shape != (self.num_envs,):
-            raise EmulatorError(f"seeds: has the shape {given.shape}, and takes ({self.num_envs},).")
-        self._seeds = wp.array(given, dtype=wp.uint64, device=self.device)
+        given = seeds if isinstance(seeds, wp.array) else np.asarray(seeds, np.uint64)
+        self._give("seeds", self._seeds, given)
         self._run(kernels.BEGIN)
 
     def act(self, actions: Any) -> None:
         """A step of each game, or the start of another; ``actions`` ``(N,) int32`` are indices of its actions."""
-        self._run(kernels.STEP, actions=self._given("actions", actions, int))
+        self._give("actions", self._actions, actions)
+        self._run(kernels.STEP)
 
     def outcome(self) -> np.ndarray:
         """Points, end, truncation (0 or 1) and lives of the last step, ``(N, 4) int32``; the host waits for it."""
@@ -131,13 +129,17 @@ class Games(Emulator):
     def _load(self) -> None:
         """:meth:`begin` does."""
 
-    def _after(self, order: int, these: slice) -> None:
-        if order not in (kernels.BEGIN, kernels.STEP):
-            return
+    def _observing(self, these: slice) -> Any:
+        parts = PARTS if self.device.is_cuda else 1
         mine = [array[these] for array in (self._answers, self.screens)]
         made = [array[these] for array in (self._pooled, self.observations)]
-        inputs = [self._parts, self._size, *mine, self._shades, *self._areas, *made]
-        wp.launch(kernels.observe, dim=(these.stop - these.start, self._parts), inputs=inputs, device=self.device)
+        inputs = [parts, self._size, *mine, self._shades, *self._areas, *made]
+        dim = these.stop - these.start, parts
+        return wp.launch(kernels.observe, dim=dim, inputs=inputs, device=self.device, record_cmd=True)
+
+    def _after(self, order: int, part: int) -> None:
+        if order in (kernels.BEGIN, kernels.STEP):
+            self._observations[part].launch()
 
 
 def _areas(size: int, to: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,8 @@
 
 enum { WIDTH = 160, FIRST = 4, SECOND = 5, BEFORE = -1, MOST = 160 };
 
-struct Row {  // of a maximum of two pictures, each of them shown in shades of a colour or the maximum before
+// A row of the two pictures, each of them shown in shades of a colour or the maximum before.
+struct Row {
     const u8 *a, *b;
     bool a_is_before, b_is_before;
 
@@ -16,22 +17,24 @@ struct Row {  // of a maximum of two pictures, each of them shown in shades of a
         return !differ;
     }
 
+    CUDA_CALLABLE bool looks_like(const Row& other) const {
+        return !a_is_before && !b_is_before && same(a, other.a) && (a == b || same(b, other.b));
+    }
+
     CUDA_CALLABLE void shade(const u8* shades, u8* to) const {
-        if (a == b && !a_is_before) {
+        if (!a_is_before && !b_is_before && (a == b || same(a, b)))
             for (i32 x = 0; x < WIDTH; x++) to[x] = shades[a[x]];
-            return;
-        }
-        for (i32 x = 0; x < WIDTH; x++) {
-            u8 one = a_is_before ? a[x] : shades[a[x]], other = b_is_before ? b[x] : shades[b[x]];
-            to[x] = one > other ? one : other;
-        }
+        else
+            for (i32 x = 0; x < WIDTH; x++) {
+                u8 one = a_is_before ? a[x] : shades[a[x]], other = b_is_before ? b[x] : shades[b[x]];
+                to[x] = one > other ? one : other;
+            }
     }
 };
 
 const i32 height = screens.shape.dims[2], of_shades = shades.shape.dims[0], side = observations.shape.dims[2];
 const i32 across = columns.shape.dims[0], down = rows.shape.dims[1];
 const i32 first = wp::index(answers, i, FIRST), second = wp::index(answers, i, SECOND);
-const i32 begin = side * part / parts, end = side * (part + 1) / parts;
 for (i32 channel = 0; channel < of_shades; channel++) {
     const u8* shade = &wp::index(shades, channel, 0);
     u8* kept = &wp::index(pooled, i, channel, 0, 0);
@@ -44,31 +47,33 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         }
         continue;
     }
-    float resized[MOST], sum[MOST];
-    i32 shaded = -1, last = -1;  // the row of the picture that is resized now, and the last one that is kept
-    for (i32 y = begin; y < end; y++) {
+    float across_row[MOST], sum[MOST];  // a row of the picture with its columns resized, and a row of the observation
+    i32 last = -1;                      // that row of the picture
+    for (i32 y = side * part / parts; y < side * (part + 1) / parts; y++) {
         for (i32 k = 0; k < down; k++) {
-            const i32 from = wp::index(rows, y, k);
+            const i32 now = wp::index(rows, y, k);
             const float weight = wp::index(row_weights, y, k);
-            if (from != shaded) {
-                Row row = {a + WIDTH * from, b + WIDTH * from, first == BEFORE, second == BEFORE};
-                u8* to = kept + WIDTH * from;
-                row.shade(shade, to);
-                if (last < 0 || !Row::same(to, kept + WIDTH * last)) {
-                    const i32* column = &wp::index(columns, 0, 0);
-                    const float* part_of = &wp::index(column_weights, 0, 0);
-                    for (i32 x = 0; x < side; x++) {
-                        float total = 0.0f;
-                        for (i32 c = 0; c < across; c++) total = total + to[column[c * side + x]] * part_of[c * side + x];
-                        resized[x] = total;
+            if (now != last) {
+                Row row = {a + WIDTH * now, b + WIDTH * now, first == BEFORE, second == BEFORE};
+                Row above = {a + WIDTH * last, b + WIDTH * last, first == BEFORE, second == BEFORE};
+                u8* to = kept + WIDTH * now;
+                if (last >= 0 && row.looks_like(above)) {
+                    for (i32 x = 0; x < WIDTH; x++) to[x] = kept[WIDTH * last + x];
+                } else {
+                    row.shade(shade, to);
+                    for (i32 x = 0; x < side; x++) across_row[x] = 0.0f;
+                    for (i32 c = 0; c < across; c++) {
+                        const i32* column = &wp::index(columns, c, 0);
+                        const float* part_of = &wp::index(column_weights, c, 0);
+                        for (i32 x = 0; x < side; x++) across_row[x] = across_row[x] + (float)to[column[x]] * part_of[x];
                     }
                 }
-                shaded = last = from;
+                last = now;
             }
-            if (k == 0) for (i32 x = 0; x < side; x++) sum[x] = weight * resized[x];
-            else for (i32 x = 0; x < side; x++) sum[x] = sum[x] + weight * resized[x];
+            for (i32 x = 0; x < side; x++) sum[x] = (k ? sum[x] : 0.0f) + weight * across_row[x];
         }
         u8* to = &wp::index(observations, i, channel, y, 0);
-        for (i32 x = 0; x < side; x++) to[x] = (u8)(i32)rintf(sum[x]);
+        const float whole = 12582912.0f;  // added and taken away rounds to the nearest whole number, or the even one
+        for (i32 x = 0; x < side; x++) to[x] = (u8)(i32)((sum[x] + whole) - whole);
     }
 }
