@@ -45,7 +45,13 @@ class Emulator:
     """
 
     def __init__(
-        self, game: str | Game, num_envs: int = 1, device: str = "cpu", rom: Path | None = None, threads: int = 1, stages: Sequence[int] = (0,)
+        self,
+        game: str | Game,
+        num_envs: int = 1,
+        device: str = "cpu",
+        rom: Path | None = None,
+        threads: int = 1,
+        stages: Sequence[int] = (0,),
     ):
         self.game = find(game) if isinstance(game, str) else game
         if num_envs < 1:
