@@ -174,6 +174,7 @@ class Serial(Parallelism):
 @register("parallelism", "overlap")
 @dataclass(frozen=True)
 class Overlap(Serial):
-    """Environments step while the learner trains, on ALE's threads (``wrappers=native``) or in worker processes."""
+    """Environments step while the learner trains, on threads (``wrappers=native`` and ``emulator``) or in worker
+    processes."""
 
     overlaps = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import shutil
 import sys
@@ -22,6 +23,7 @@ from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
+from dqnspeed.envs.build import check_emulated
 from dqnspeed.envs.games import atari_game
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.system import machine
@@ -145,6 +147,18 @@ class Plan:
     def is_atari(self) -> bool:
         return atari_game(self.reference.env) is not None
 
+    @functools.cached_property
+    def _emulated(self) -> list[str]:
+        """``wrappers=emulator``, where Warp is there and the emulator plays this game."""
+        game = atari_game(self.reference.env)
+        if game is None:
+            return []
+        try:
+            check_emulated(game, self.reference.wrappers)
+        except ConfigError:
+            return []
+        return ["wrappers=emulator"]
+
     @property
     def on_cpu(self) -> bool:
         return machine.pick_device(self.reference.device).type == "cpu"
@@ -182,7 +196,7 @@ class Plan:
         if self.on_cuda:
             compiled += ["execution=graph", "execution=graph execution.precision=bf16 execution.channels_last=true"]
         axes = {
-            "wrappers": ["wrappers=native"] if self.is_atari else [],
+            "wrappers": ["wrappers=native", *self._emulated] if self.is_atari else [],
             "execution": ["execution=lean", "execution.precision=bf16", "execution.channels_last=true", *compiled],
             "threads": threads if self.on_cpu else [],
             "num_envs": ["num_envs=4", "num_envs=8"] if self.full else ["num_envs=4"],
@@ -241,9 +255,11 @@ class Plan:
         yield first, None
         choices: list[tuple[str, ...]] = [("num_envs=4", "parallelism=overlap")]
         if self.is_atari:
-            choices += [("wrappers=tweaked",), ("wrappers=native",), ("wrappers=native", "num_envs=8")]
-            if machine.cores() > 1:
-                choices.append(("wrappers=native", "num_envs=8", "parallelism.env_threads=1"))
+            choices.append(("wrappers=tweaked",))
+            for one in ("wrappers=native", *self._emulated):
+                choices += [(one,), (one, "num_envs=8")]
+                if machine.cores() > 1:
+                    choices.append((one, "num_envs=8", "parallelism.env_threads=1"))
         for choice in choices:
             yield piece(" ".join(choice), *choice), first
 

@@ -54,9 +54,9 @@ def tried(plan: Plan, measure: Measure) -> None:
     parts = [best[axis] for axis in PARTS if axis in best]
     for count in range(2, len(parts) + 1):
         measure(tuple(itertools.chain(*parts[:count])))
-    # ALE's threads overlap with the learner in its process.
-    native = axes["wrappers"][0] if axes.get("wrappers") else ()
-    with_execution = (*native, *best.get("execution", ()))
+    # Games on threads overlap with the learner in its process.
+    on_threads = best.get("wrappers", (axes.get("wrappers") or [()])[0])
+    with_execution = (*on_threads, *best.get("execution", ()))
     games = axes.get("num_envs", [()])[0]
     for way in axes.get("parallelism", []):
         if with_execution:

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("warp")
 
-from dqnspeed.emulator import Emulator, EmulatorError, known_games
+from dqnspeed.emulator import Emulator, EmulatorError, Games, Preprocessing, known_games
 from dqnspeed.emulator.verify import main, verify
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -115,6 +115,39 @@ def test_consoles_side_by_side_do_what_each_does_alone(device: str) -> None:
             np.testing.assert_array_equal(all_of_them[i], one[0])
 
 
+@pytest.mark.parametrize("game", ["tetris", "tic_tac_toe_3d", "trondead", "qbert", "breakout"])
+def test_pictures_are_whole_though_others_were_not_drawn(game: str) -> None:
+    """Also those of short frames, which show below them what was drawn there before."""
+    draws, hasty, patient = np.random.default_rng(1), Emulator(game, 2), Emulator(game, 2)
+    for k in range(60):
+        if k == 30:
+            hasty.reset([True, False])
+            patient.reset([True, False])
+        actions = draws.integers(0, 18, 2)
+        hasty.step(actions, frames=4, seen=2)
+        for _ in range(4):
+            patient.step(actions)
+        np.testing.assert_array_equal(hasty.screen(), patient.screen())
+        np.testing.assert_array_equal(hasty.ram().numpy(), patient.ram().numpy())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_games_start_and_stick_at_random_but_by_their_seeds(device: str) -> None:
+    stages = Preprocessing(sticky_actions=0.25, fire=True, max_episode_frames=400)
+    games = [Games("breakout", 6, device, stages, threads=threads) for threads in (1, 3)]
+    seeds, frames = [1, 2, 3, 4, 5, 1], list[np.ndarray]()
+    for each in games:
+        each.begin(seeds)
+        started, draws = each.registers()["frames"], np.random.default_rng(0)
+        assert started.min() >= 2 and started.max() <= 31 and len(set(started)) > 2
+        for _ in range(120):
+            each.act(draws.integers(0, 4, 1).repeat(6).astype(np.int32))
+        frames.append(each.observations.numpy().copy())
+    np.testing.assert_array_equal(*frames)
+    np.testing.assert_array_equal(frames[0][0], frames[0][5])  # of the same seed
+    assert len({frame.tobytes() for frame in frames[0]}) > 2
+
+
 def test_a_saved_state_goes_on_bit_for_bit() -> None:
     draws = np.random.default_rng(0)
     begin, rest = draws.integers(0, 18, (2, 40, 2))
@@ -206,6 +239,10 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         ),
         (lambda emulator: emulator.load_state(Emulator("pong").save_state()), "the state is of 1 consoles with pong"),
         (lambda emulator: Emulator("tennis").rewards(), "game=tennis: its score, lives and end are not known"),
+        (lambda emulator: Games("tennis"), "game=tennis: its score, lives and end are not known"),
+        (lambda emulator: Games("pong", 2).begin([1]), r"seeds: has the shape \(1,\), and takes \(2,\)\."),
+        (lambda emulator: Preprocessing(size=200), "size=200: takes a whole number from 8 to 160"),
+        (lambda emulator: Preprocessing(sticky_actions=1), "sticky_actions=1: takes a number from 0, and less than 1"),
         (lambda emulator: Emulator("pong", 0), "num_envs=0: takes a whole number, at least 1"),
     ],
 )
