@@ -9,7 +9,7 @@ if importlib.util.find_spec("warp") is None:
     raise SystemExit(MISSING) if sys.argv[:1] == ["-m"] else ImportError(MISSING)
 
 from dqnspeed.emulator.emulator import Emulator, palette
-from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game, known_games
+from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game, find, known_games
 from dqnspeed.emulator.preprocessing import Games, Preprocessing
 
-__all__ = ["ACTIONS", "Emulator", "EmulatorError", "Game", "Games", "Preprocessing", "known_games", "palette"]
+__all__ = ["ACTIONS", "Emulator", "EmulatorError", "Game", "Games", "Preprocessing", "find", "known_games", "palette"]

@@ -34,7 +34,7 @@ class Emulator:
             at times; :meth:`screen` gives the newest ones.
 
     Args:
-        game: a name of ALE's, as ``space_invaders``.
+        game: a name of ALE's, as ``space_invaders``; ``find("breakout").at(mode=4)`` is one at another mode.
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         rom: of another file than ale-py's.
         threads: that play, on a CPU; each has its share of the consoles.
@@ -63,7 +63,7 @@ class Emulator:
         self._rom = wp.array(np.frombuffer(rom_of(self.game, rom), np.uint8), dtype=wp.uint8, device=self.device)
         self._facts = ints(self.game.facts)
         self._tables = wp.array(self.game.rules.tables(), dtype=int, device=self.device)
-        self._script = ints(np.array(self.game.start, np.int32).reshape(-1))
+        self._script = ints(np.array(self.game.script, np.int32).reshape(-1))
         self._timers = ints(power_on["timers"])
         self._memory = wp.array(
             np.array(power_on["ram"] + power_on["superchip"], np.uint8), dtype=wp.uint8, device=self.device

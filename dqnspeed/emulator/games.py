@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,10 @@ class Game:
         pal: the game is made for a European television.
         port: of the joystick that player 0 holds.
         paddle: that player 0 turns, if it is no joystick.
+        modes: how often SELECT is pressed for each; the usual mode is the first, and may have a ``start`` of its own.
+        select: frames that SELECT is pressed, frames until the next time, and frames of RESET after the last.
+        difficulties: that there are, the usual one first.
+        mode, difficulty: that it is played at.
     """
 
     name: str
@@ -59,7 +63,39 @@ class Game:
     pal: bool = False
     port: str = "left"
     paddle: int | None = None
+    modes: Mapping[int, int] = field(default_factory=lambda: {0: 0})
+    select: tuple[int, int, int] = (2, 1, 8)
+    difficulties: tuple[int, ...] = (0,)
     rules: Rules = Rules()
+    mode: int | None = None
+    difficulty: int | None = None
+
+    def at(self, mode: int | None = None, difficulty: int | None = None) -> Game:
+        """The same game at a mode and a difficulty of ALE's; ``None``: the usual one.
+
+        Raises:
+            EmulatorError: it has none of that number, or how it starts there is not known.
+        """
+        for name, said, there in (("mode", mode, self.modes), ("difficulty", difficulty, self.difficulties)):
+            if said is not None and said not in there:
+                allowed = ", ".join(map(str, there))
+                raise EmulatorError(f"{name}={said}: of {self.name} these are known: {allowed}.")
+        return replace(self, mode=mode, difficulty=difficulty)
+
+    @property
+    def again(self) -> tuple[tuple[int, int], ...]:
+        """``start`` at its mode; what is pressed after the last RESET is the same."""
+        if self.mode is None or self.mode == next(iter(self.modes)):
+            return self.start
+        held, released, reset = self.select
+        last = max(k for k, (_, switches) in enumerate(self.start) if switches == RESET)
+        selected = ((0, SELECT),) * held + ((0, IDLE),) * released
+        return ((0, RESET),) * 4 + selected * self.modes[self.mode] + ((0, RESET),) * reset + self.start[last + 1 :]
+
+    @property
+    def script(self) -> list[tuple[int, int]]:
+        """Frames of the start when the cartridge is put in, which is at the usual mode, and of the others."""
+        return [*self.start, *self.again]
 
     @property
     def facts(self) -> list[int]:
@@ -67,9 +103,15 @@ class Game:
         scheme, chip = re.fullmatch(r"(.+?)(SC)?", self.cartridge).groups()  # type: ignore[union-attr]
         paddle = -1 if self.paddle is None else self.paddle
         others = 0 if paddle == 1 else -1  # pong's other player's paddles are turned to their end
+        usual, at = (
+            value << 6
+            for value in (self.difficulties[0], self.difficulties[0] if self.difficulty is None else self.difficulty)
+        )
+        frames = self.frames if self.again == self.start else self.modes[self.mode or 0]
         facts = [
             CARTRIDGES[scheme], chip is not None, not self.comb, self.pal, self.first_line, self.rows,
-            self.port == "right", paddle, others, len(self.start), self.frames, *self.rules.facts,
+            self.port == "right", paddle, others, len(self.start), len(self.again), frames, usual, at,
+            *self.rules.facts,
         ]  # fmt: skip
         return list(map(int, facts))
 
@@ -131,10 +173,22 @@ def _game(
     pal: bool = False,
     rows: int | None = None,
     rules: Mapping[str, Any] | None = None,
+    select: Sequence[int] = (2, 1, 8),
+    difficulties: Sequence[int] = (0,),
     **facts: Any,
 ) -> Game:
     read = Rules() if rules is None else Rules.read(**rules)
-    return Game(name, _frames(start), pal=pal, rows=rows or (250 if pal else 210), rules=read, **facts)
+    held, released, reset = select
+    return Game(
+        name,
+        _frames(start),
+        pal=pal,
+        rows=rows or (250 if pal else 210),
+        rules=read,
+        select=(held, released, reset),
+        difficulties=tuple(difficulties),
+        **facts,
+    )
 
 
 def _frames(start: str) -> tuple[tuple[int, int], ...]:

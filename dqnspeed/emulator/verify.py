@@ -1,7 +1,8 @@
 """Is the emulator equal to ALE? ``python -m dqnspeed.emulator.verify game=pong frames=10000 sequences=100``.
 
 Options: ``game`` a name of ALE's, several with commas, or ``all``; ``frames`` of a sequence of random actions (10000);
-``sequences`` (10); ``seed`` of the actions (1); ``device`` (cpu); ``out``: a folder for pictures of what differs (.).
+``sequences`` (10); ``seed`` of the actions (1); ``mode`` and ``difficulty`` (usual): a number, or ``all``; ``device``
+(cpu); ``out``: a folder for pictures of what differs (.).
 
 Prints a table, and exits with 1 if a game is not equal.
 """
@@ -9,7 +10,7 @@ Prints a table, and exits with 1 if a game is not equal.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ OPTIONS: dict[str, str | int] = {
     "sequences": 10,
     "seed": 1,
     "device": "cpu",
+    "mode": "usual",
+    "difficulty": "usual",
     "out": ".",
 }
 
@@ -57,29 +60,41 @@ class Result:
         return f"| {self.game} | {self.frames:,} | {said} |"
 
 
-def verify(name: str, frames: int, sequences: int, seed: int = 0, device: str = "cpu") -> Result:
+def verify(
+    name: str,
+    frames: int,
+    sequences: int,
+    seed: int = 0,
+    device: str = "cpu",
+    mode: int | None = None,
+    difficulty: int | None = None,
+) -> Result:
     """Play ``sequences`` of random actions, up to ``frames`` frames each, in ALE and here; compare after every frame
     the memory, the picture and the number of the frame, and where the rules are known reward, lives and end.
 
     A sequence ends with its game; each starts the game anew in the same two consoles.
     """
+    label = name + (f", mode {mode}" if mode is not None else "") + (f", difficulty {difficulty}" if difficulty else "")
     try:
-        game = find(name)
-        emulator = Emulator(game, device=device)
+        emulator = Emulator(find(name).at(mode, difficulty), device=device)
     except EmulatorError as error:
-        return Result(name, 0, None, str(error))
-    ale = ale_of(name)
+        return Result(label, 0, None, str(error))
+    ale, chosen = ale_of(name), mode is not None or difficulty is not None
+    if mode is not None:
+        ale.setMode(mode)
+    if difficulty is not None:
+        ale.setDifficulty(difficulty)
     actions, played = [action.value for action in ale.getMinimalActionSet()], 0
     action = 0
     for sequence in range(sequences):
-        if sequence:
+        if sequence or chosen:  # ALE loads a game at its usual mode
             ale.reset_game()
             emulator.reset()
         what, draws = _differs(ale, emulator, None), np.random.default_rng([seed, sequence])
         for frame in range(frames + 1):
             if what:
                 pictures = ale.getScreen(), emulator.screen()[0]
-                return Result(name, played, Difference(sequence, frame, what, pictures))
+                return Result(label, played, Difference(sequence, frame, what, pictures))
             if frame == frames or ale.game_over():
                 break
             action = int(draws.choice(actions)) if frame % HOLD == 0 else action
@@ -87,7 +102,7 @@ def verify(name: str, frames: int, sequences: int, seed: int = 0, device: str = 
             emulator.step([action])
             played += 1
             what = _differs(ale, emulator, reward)
-    return Result(name, played, None)
+    return Result(label, played, None)
 
 
 def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
@@ -156,13 +171,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     frames, sequences, seed = (int(options[name]) for name in ("frames", "sequences", "seed"))
     print("| game | frames compared | |\n|---|---:|---|", flush=True)
     unequal = 0
-    for name in names:
-        result = verify(name, frames, sequences, seed, str(options["device"]))
+    for name, mode, difficulty in _chosen(names, str(options["mode"]), str(options["difficulty"])):
+        result = verify(name, frames, sequences, seed, str(options["device"]), mode, difficulty)
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:
             save_pictures(name, result.difference, Path(str(options["out"])) / f"{name}.png")
     return min(unequal, 1)
+
+
+def _chosen(names: Sequence[str], *said: str) -> Iterator[tuple[str, int | None, int | None]]:
+    """The games, each at the modes and difficulties that were named; ``all`` are those that ALE has."""
+    for name in names:
+        if "all" in said:
+            ale = ale_of(name)
+            there = ale.getAvailableModes(), ale.getAvailableDifficulties()
+        each: list[list[int | None]] = [
+            [None] if word == "usual" else list(there[k]) if word == "all" else [int(word)]
+            for k, word in enumerate(said)
+        ]
+        yield from ((name, mode, difficulty) for mode in each[0] for difficulty in each[1])
 
 
 def options_of(arguments: Sequence[str], usual: Mapping[str, str | int]) -> dict[str, str | int]:
@@ -174,6 +202,8 @@ def options_of(arguments: Sequence[str], usual: Mapping[str, str | int]) -> dict
             raise EmulatorError(f"{argument}: no option; they are {', '.join(f'{option}=' for option in usual)}.")
         if isinstance(usual[name], int) and not (value.isdecimal() and int(value)):
             raise EmulatorError(f"{argument}: takes a whole number, at least 1.")
+        if name in ("mode", "difficulty") and not value.isdecimal() and value not in ("usual", "all"):
+            raise EmulatorError(f"{argument}: takes a number of ALE's, all, or usual.")
         options[name] = int(value) if isinstance(usual[name], int) else value
     if not Path(str(options.get("out", "."))).is_dir():
         raise EmulatorError(f"out={options['out']}: no such folder.")

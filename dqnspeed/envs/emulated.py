@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import torch
+import warp as wp
 
 from dqnspeed.emulator import EmulatorError, Games
 from dqnspeed.envs.backends import RawStep
@@ -24,23 +27,39 @@ class EmulatorBackend:
         self.num_envs = games.num_envs
         self._games = games
         self._meanings = list(meanings)
-        self._waits = ThreadPoolExecutor(1, "emulator") if overlap else None
+        on_gpu = games.device.is_cuda
+        self._stream = wp.Stream(games.device) if on_gpu else None
+        self._waits = ThreadPoolExecutor(1, "emulator") if overlap and not on_gpu else None
         self._step: Future[None] | None = None
+        wp.synchronize_device(games.device)
 
     def reset(self, seeds: list[int]) -> RawStep:
-        self._games.begin(seeds)
-        return self._raw()
+        with self._beside_the_learner():
+            self._games.begin(seeds)
+            return self._raw()
 
     def send(self, actions: np.ndarray) -> None:
-        if self._waits is None:
-            self._games.act(actions)
-        else:
+        if self._waits is not None:
             self._step = self._waits.submit(self._games.act, np.array(actions))
+            return
+        with self._beside_the_learner():
+            self._games.act(actions)
 
     def recv(self) -> RawStep:
         if self._step is not None:
             self._step.result()
-        return self._raw()
+        with self._beside_the_learner():
+            return self._raw()
+
+    @contextlib.contextmanager
+    def _beside_the_learner(self) -> Iterator[None]:
+        """On a GPU, games play on a stream of their own, which waits until what reads their frames has been done."""
+        if self._stream is None:
+            yield
+            return
+        self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._games.device))))
+        with wp.ScopedStream(self._stream, sync_enter=False):
+            yield
 
     def games(self) -> list[dict[str, Any]]:
         state = self._games.save_state()

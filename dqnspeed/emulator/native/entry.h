@@ -27,7 +27,7 @@ Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script,
 Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
 Hands hands = {player, console, seat.agent, &wp::index(stages, 0)};
 for (bool thorough = before.thorough;; thorough = true) {
-    player.missed = 0;
+    player.missed = 0, player.loading = false;
     i32 started = player.frames_of_start() + (order == LOAD ? IDLE_FRAMES : 0);
     player.unseen = thorough ? 0 : order == PLAY ? count - seen : started - 2;
     if (order == LOAD) player.load();

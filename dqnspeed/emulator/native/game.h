@@ -1,7 +1,7 @@
 // What a game is to a player: its start, its inputs, and score, lives and end as its memory tells them.
 
 // The facts of a game, as the host gives them: `facts` of Game in games.py, in the same order.
-enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, START_FRAMES, FIRST_FRAME, WRAP, LEAST, MOST, TERMS, FACTS };
+enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, TERMS, FACTS };
 // Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
 // the ways to end it belongs to, that all its terms have to agree on.
 enum { SCORE, LIVES, OVER, TERM = 4 };
@@ -11,7 +11,7 @@ enum { PADDLE_START = 408823, PADDLE_SPEED = 23000, PADDLE_LEAST = 27450, PADDLE
 // What all consoles have in common when they are switched on, and what starts the game.
 struct Made {
     const u8 *ram, *more_ram;
-    const i32 *timers, *script;
+    const i32 *timers, *script;  // the frames of a start, of the first one and of all others: action and switches
     i32 number_of_timers;
 };
 
@@ -23,6 +23,7 @@ struct Player {
     u8* screens;        // pictures: two that frames are drawn to in turn, and one that is kept
     i32 unseen;         // frames to play before those that are drawn
     i32 missed;         // what was not drawn, and should have been
+    bool loading;       // the first start of a game is its usual one
 
     // A drawn frame that ends early shows below it what was drawn there before; and the end of a game is looked at.
     enum { BELOW = 1, END = 2 };
@@ -55,7 +56,7 @@ struct Player {
 
     CUDA_CALLABLE void press(i32 action, i32 switches) {
         i32 keys = pressed(action), up = 0x10, down = 0x20, left = 0x40, right = 0x80, ports = 0xff;
-        console.swchb = (u8)switches;
+        console.swchb = (u8)(switches | facts[loading ? LOAD_SWITCHES : SWITCHES]);
         for (i32 k = 0; k < 6; k++) console.inpt[k] = 128;
         for (i32 k = 0; k < 4; k++) console.paddle[k] = -1;
         i32 turned = facts[PADDLE];
@@ -139,7 +140,8 @@ struct Player {
         console.resistance = PADDLE_START;
         for (i32 k = 0; k < IDLE_FRAMES; k++) frame(0, 0x3f);
         if (console.boots == FIRST_BOOT) return;
-        for (i32 k = 0; k < facts[START_FRAMES]; k++) frame(made.script[2 * k], made.script[2 * k + 1]);
+        const i32* script = made.script + (loading ? 0 : 2 * facts[LOAD_FRAMES]);
+        for (i32 k = 0; k < facts[loading ? LOAD_FRAMES : START_FRAMES]; k++) frame(script[2 * k], script[2 * k + 1]);
         console.frames = facts[FIRST_FRAME];
         count();
     }
@@ -154,8 +156,10 @@ struct Player {
         console.tia.parity = 0;
         console.boots = console.turn = 0;
         console.limit = FIRST_LIMIT;
+        loading = true;
         start();
         console.limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
         start();
+        loading = false;
     }
 };
