@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -35,6 +35,7 @@ class EmulatorBackend:
 
     def reset(self, seeds: list[int]) -> RawStep:
         with self._beside_the_learner():
+            self._wait_for_readers()
             self._games.begin(seeds)
             return self._raw()
 
@@ -43,6 +44,7 @@ class EmulatorBackend:
             self._step = self._waits.submit(self._games.act, np.array(actions))
             return
         with self._beside_the_learner():
+            self._wait_for_readers()
             self._games.act(actions)
 
     def recv(self) -> RawStep:
@@ -51,15 +53,14 @@ class EmulatorBackend:
         with self._beside_the_learner():
             return self._raw()
 
-    @contextlib.contextmanager
-    def _beside_the_learner(self) -> Iterator[None]:
-        """On a GPU, games play on a stream of their own, which waits until what reads their frames has been done."""
-        if self._stream is None:
-            yield
-            return
-        self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._games.device))))
-        with wp.ScopedStream(self._stream, sync_enter=False):
-            yield
+    def _beside_the_learner(self) -> contextlib.AbstractContextManager[Any]:
+        """On a GPU, games play on a stream of their own."""
+        return contextlib.nullcontext() if self._stream is None else wp.ScopedStream(self._stream, sync_enter=False)
+
+    def _wait_for_readers(self) -> None:
+        """A step writes where the learner's stream may still read the frames of the last one."""
+        if self._stream is not None:
+            self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._games.device))))
 
     def games(self) -> list[dict[str, Any]]:
         state = self._games.save_state()
