@@ -22,6 +22,8 @@ from hydra.core.global_hydra import GlobalHydra
 
 TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
+os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 has its actors wait for all that is beside them
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # processes that no actor would be
 sys.path.insert(0, str(TESTS))
 
 import forked  # noqa: E402
@@ -146,17 +148,3 @@ def no_process_is_left() -> Iterator[None]:
     """Every test ends with as many children as it began with."""
     yield
     assert multiprocessing.active_children() == []
-
-
-@pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[Any]:
-    """A Ray cluster of two nodes on this machine, which ``parallelism.address=auto`` joins."""
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "env_vars": environment()})
-    cluster.add_node(num_cpus=2, env_vars=environment())
-    os.environ["RAY_ADDRESS"] = cluster.address
-    yield cluster
-    del os.environ["RAY_ADDRESS"]
-    cluster.shutdown()
