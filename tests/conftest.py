@@ -4,10 +4,13 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import getpass
 import multiprocessing
+import multiprocessing.util
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -141,6 +144,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
         if item.get_closest_marker("cuda") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files_go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What killed processes leave in the folder of temporary files goes with the tests."""
+    tmp_path_factory.getbasetemp()  # stays elsewhere, to be looked at
+    multiprocessing.util.get_temp_dir()  # goes by itself, later
+    compiled = Path(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))  # stays, to be used again
+    short = tempfile.TemporaryDirectory(prefix="dqn-", ignore_cleanup_errors=True)  # sockets have names in it
+    with short as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 @pytest.fixture(autouse=True)
