@@ -139,6 +139,8 @@ SLOW = {"actors", "cli", "doctor", "play", "report", "tracking", "test_train.py"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Long ones of the files that stand in no folder would else come last, with most workers idle.
+    items.sort(key=lambda item: item.path.parent != TESTS)
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in SLOW:
             item.add_marker("slow")
