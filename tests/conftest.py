@@ -4,10 +4,13 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import getpass
 import multiprocessing
+import multiprocessing.util
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +25,8 @@ from hydra.core.global_hydra import GlobalHydra
 
 TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
+os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 has its actors wait for all that is beside them
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # processes that no actor would be
 sys.path.insert(0, str(TESTS))
 
 import forked  # noqa: E402
@@ -134,6 +139,8 @@ SLOW = {"actors", "cli", "doctor", "play", "report", "tracking", "test_train.py"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Long ones of the files that stand in no folder would else come last, with most workers idle.
+    items.sort(key=lambda item: item.path.parent != TESTS)
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in SLOW:
             item.add_marker("slow")
@@ -141,22 +148,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files_go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What killed processes leave in the folder of temporary files goes with the tests."""
+    tmp_path_factory.getbasetemp()  # stays elsewhere, to be looked at
+    multiprocessing.util.get_temp_dir()  # goes by itself, later
+    compiled = Path(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))  # stays, to be used again
+    short = tempfile.TemporaryDirectory(prefix="dqn-", ignore_cleanup_errors=True)  # sockets have names in it
+    with short as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
     """Every test ends with as many children as it began with."""
     yield
     assert multiprocessing.active_children() == []
-
-
-@pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[Any]:
-    """A Ray cluster of two nodes on this machine, which ``parallelism.address=auto`` joins."""
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "env_vars": environment()})
-    cluster.add_node(num_cpus=2, env_vars=environment())
-    os.environ["RAY_ADDRESS"] = cluster.address
-    yield cluster
-    del os.environ["RAY_ADDRESS"]
-    cluster.shutdown()

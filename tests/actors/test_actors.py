@@ -34,26 +34,15 @@ KINDS = {
     "process, queue": ["parallelism=process", "parallelism.transport=queue", "num_envs=2"],
     "process, held ratio": ["parallelism=process", "parallelism.replay_ratio=16", "num_envs=2"],
 }
-KINDS["ray"] = [
-    "parallelism=ray",
-    "parallelism.address=auto",
-    "parallelism.num_actors=2",
-    "num_envs=2",
-    "parallelism.batch_steps=4",
-]
-
-
-@pytest.fixture(autouse=True)
-def cluster_for_ray(request: pytest.FixtureRequest) -> None:
-    """Tests with Ray's actors have a cluster to join."""
-    if getattr(request.node, "callspec", None) and request.node.callspec.params.get("kind") == "ray":
-        request.getfixturevalue("ray_cluster")
+CONTRACT = ["algo.n_step=3", "exploration.decay_start=0", "exploration.decay_steps=100", "replay.capacity=2000"]
+GREEDY = ["exploration.start=0", "exploration.final=0"]
 
 
 class Started:
     """Actors with their replay, as the trainer would make them."""
 
     def __init__(self, run: RunConfig, state: dict[str, Any] | None = None, segment: int = 0):
+        self.run = run
         spec, device = describe(run), torch.device("cuda" if run.device == "cuda" else "cpu")
         torch.manual_seed(0)
         self.learner = make_learner(run, spec, device)
@@ -92,20 +81,20 @@ class Started:
     ],
 )
 def test_contract(kind: str, replay: str) -> None:
+    with Started(make_toy(*CONTRACT, f"replay={replay}", *KINDS[kind])) as started:
+        assert_contract(started)
+
+
+def assert_contract(started: Started) -> None:
     """Frames say (seed, episode, step), so every sampled transition can be checked on its own."""
-    run = make_toy(
-        "algo.n_step=3", "exploration.decay_start=0", "exploration.decay_steps=100", f"replay={replay}",
-        "replay.capacity=2000", *KINDS[kind],
-    )  # fmt: skip
-    with Started(run) as started:
-        started.collect(150)
-        lanes = run.num_lanes
-        while started.replay._written.min() < 40 or len({game.env for game in started.episodes}) < lanes:
-            started.collect(started.agent_steps + 1)  # an actor may be slow to begin
-        batch = started.replay.sample(400)
-        if batch.reprioritize is not None:
-            batch.reprioritize(torch.ones(400))  # whatever came since
-        games = list(started.episodes)
+    run, lanes = started.run, started.run.num_lanes
+    started.collect(150)
+    while started.replay._written.min() < 40 or len({game.env for game in started.episodes}) < lanes:
+        started.collect(started.agent_steps + 1)  # an actor may be slow to begin
+    batch = started.replay.sample(400)
+    if batch.reprioritize is not None:
+        batch.reprioritize(torch.ones(400))  # whatever came since
+    games = list(started.episodes)
 
     seeds = {s % 1000 for actor in range(run.parallelism.num_actors) for s in env_seeds(run.seed, actor, run.num_envs)}
     before, after = batch.observations.numpy(), batch.next_observations.numpy()
@@ -128,37 +117,38 @@ def test_contract(kind: str, replay: str) -> None:
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_actors_act_with_the_learners_newest_weights(kind: str, device: str) -> None:
-    assert_newest_weights(make_toy("exploration.start=0", "exploration.final=0", f"device={device}", *KINDS[kind]))
+    with Started(make_toy(*GREEDY, f"device={device}", *KINDS[kind])) as started:
+        assert_newest_weights(started)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_actors_with_copies_act_with_the_newest_too(device: str) -> None:
     kind = [*KINDS["process, two actors"], "parallelism.weights=copied"]
-    assert_newest_weights(make_toy("exploration.start=0", "exploration.final=0", f"device={device}", *kind))
+    with Started(make_toy(*GREEDY, f"device={device}", *kind)) as started:
+        assert_newest_weights(started)
 
 
-def assert_newest_weights(run: RunConfig) -> None:
-    with Started(run) as started:
-        for action in (2, 1):
-            with torch.no_grad():
-                started.learner.network.q[-1].bias[action] += 1000  # type: ignore[index, union-attr]
-                started.learner.network.version.add_(1)
-                float(started.learner.network.q[-1].bias[action])  # type: ignore[index, union-attr]  # waits for a GPU
-            started.collect(started.agent_steps + 100)  # what was under way before the change
-            begin = started.replay._written.copy()
-            started.collect(started.agent_steps + 100)
-            end = started.replay._written.copy()
-            assert (end > begin).any()
-            for lane, actions in enumerate(started.replay._columns["actions"]):
-                np.testing.assert_array_equal(actions[begin[lane] : end[lane]], action)
-            with torch.no_grad():
-                started.learner.network.q[-1].bias[action] -= 1000  # type: ignore[index, union-attr]
+def assert_newest_weights(started: Started) -> None:
+    for action in (2, 1):
+        with torch.no_grad():
+            started.learner.network.q[-1].bias[action] += 1000  # type: ignore[index, union-attr]
+            started.learner.network.version.add_(1)
+            float(started.learner.network.q[-1].bias[action])  # type: ignore[index, union-attr]  # waits for a GPU
+        started.collect(started.agent_steps + 100)  # what was under way before the change
+        begin = started.replay._written.copy()
+        started.collect(started.agent_steps + 100)
+        end = started.replay._written.copy()
+        assert (end > begin).any()
+        for lane, actions in enumerate(started.replay._columns["actions"]):
+            np.testing.assert_array_equal(actions[begin[lane] : end[lane]], action)
+        with torch.no_grad():
+            started.learner.network.q[-1].bias[action] -= 1000  # type: ignore[index, union-attr]
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("kind", ["serial", "overlap"])
 def test_the_seconds_of_acting_on_a_gpu_are_the_gpus_own(kind: str, device: str) -> None:
-    with Started(make_toy("exploration.start=0", "exploration.final=0", f"device={device}", *KINDS[kind])) as started:
+    with Started(make_toy(*GREEDY, f"device={device}", *KINDS[kind])) as started:
         started.collect(50)
         found = started.actors.metrics()
         assert 0 < found["time/gpu_acting"] < 60 if device == "cuda" else found == {}
@@ -241,16 +231,20 @@ def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_paused_actors_rest_and_tell_all_they_need_to_go_on(kind: str) -> None:
     with Started(make_toy(*KINDS[kind])) as started:
-        started.collect(40)
-        for _ in range(20):  # one pause right after the other
-            started.agent_steps += started.actors.pause().agent_steps
-            state = started.actors.state_dict()
-            rows = len(started.replay)
-            assert sum(actor["agent_steps"] for actor in state.values()) == started.agent_steps
-            time.sleep(0.002)
-            assert len(started.replay) == rows
-            started.actors.proceed()
-        started.collect(started.agent_steps + 40)
+        assert_pauses(started)
+
+
+def assert_pauses(started: Started) -> None:
+    started.collect(40)
+    for _ in range(20):  # one pause right after the other
+        started.agent_steps += started.actors.pause().agent_steps
+        state = started.actors.state_dict()
+        rows = len(started.replay)
+        assert sum(actor["agent_steps"] for actor in state.values()) == started.agent_steps
+        time.sleep(0.002)
+        assert len(started.replay) == rows
+        started.actors.proceed()
+    started.collect(started.agent_steps + 40)
 
 
 def test_actors_stop_at_the_limit() -> None:
@@ -346,8 +340,8 @@ def test_where_weights_cannot_be_shared_actors_load_copies(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(OpenedWeights, "__reduce__", lambda self: (not_opened, ()))
-    with caplog.at_level("WARNING"):
-        assert_newest_weights(make_toy("exploration.start=0", "exploration.final=0", *KINDS["process, two actors"]))
+    with caplog.at_level("WARNING"), Started(make_toy(*GREEDY, *KINDS["process, two actors"])) as started:
+        assert_newest_weights(started)
     assert "cannot open the learner's weights (CUDA error: operation not supported): they load copies" in caplog.text
 
 

@@ -6,10 +6,12 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ import pytest
 import torch
 from conftest import TOY, command, environment, make_toy, once_reported
 from forked import Forked
-from test_actors import KINDS, Started
+from test_actors import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses
 
 from dqnspeed.actors import ActorArguments, ActorError, make_actors
 from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
@@ -33,8 +35,25 @@ from dqnspeed.trainer import train
 
 ray = pytest.importorskip("ray")
 
+RAY = [
+    "parallelism=ray", "parallelism.address=auto", "parallelism.num_actors=2", "num_envs=2",
+    "parallelism.batch_steps=4",
+]  # fmt: skip
 ROOM = ["replay.capacity=9000", "algo.learning_starts=200"]
 LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[Any]:
+    """A Ray cluster of two nodes on this machine, which ``parallelism.address=auto`` joins."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "env_vars": environment()})
+    cluster.add_node(num_cpus=2, env_vars=environment())
+    os.environ["RAY_ADDRESS"] = cluster.address
+    yield cluster
+    del os.environ["RAY_ADDRESS"]
+    cluster.shutdown()
 
 
 def rows(number: int) -> Rows:
@@ -47,7 +66,7 @@ def rows(number: int) -> Rows:
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_steps_arrive_as_they_left(compress: bool) -> None:
-    job = RayJob(make_toy(*KINDS["ray"], f"parallelism.compress={compress}"), None, 0, None, 0, 0, 0)  # type: ignore[arg-type]
+    job = RayJob(make_toy(*RAY, f"parallelism.compress={compress}"), None, 0, None, 0, 0, 0)  # type: ignore[arg-type]
     channel = RayChannel(job)
     sent = [rows(number) for number in range(5)]
     for one in sent:
@@ -65,7 +84,7 @@ def test_steps_arrive_as_they_left(compress: bool) -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_an_actor_never_runs_ahead_of_what_the_learner_will_take() -> None:
-    with Started(make_toy(*KINDS["ray"], "parallelism.replay_ratio=8")) as started:
+    with Started(make_toy(*RAY, "parallelism.replay_ratio=8")) as started:
         for limit in (110, 150):
             started.limit = limit
             started.collect(limit - 8)
@@ -75,9 +94,25 @@ def test_an_actor_never_runs_ahead_of_what_the_learner_will_take() -> None:
             assert limit - 8 <= started.agent_steps <= limit + 4  # two environments step together
 
 
-@pytest.mark.usefixtures("ray_cluster")
-def test_a_lost_ray_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
-    with Started(make_toy(*KINDS["ray"])) as started:
+class TestOneSetOfActors:
+    """The contract of every parallelism, and more: of actors that are started once."""
+
+    @pytest.fixture(scope="class")
+    def started(self, ray_cluster: Any) -> Iterator[Started]:
+        with Started(make_toy(*RAY, *CONTRACT, "exploration.final=0", "replay.capacity=20000")) as started:
+            yield started
+
+    def test_contract(self, started: Started) -> None:
+        assert_contract(started)
+
+    def test_actors_act_with_the_learners_newest_weights(self, started: Started) -> None:
+        started.collect(200)  # from which on they act greedily
+        assert_newest_weights(started)
+
+    def test_paused_actors_rest_and_tell_all_they_need_to_go_on(self, started: Started) -> None:
+        assert_pauses(started)
+
+    def test_a_lost_one_is_replaced_and_no_transition_crosses_the_gap(self, started: Started) -> None:
         started.collect(200)
         ray.kill(started.actors._links[1].handle)  # type: ignore[attr-defined]
         said, deadline = list[str](), time.monotonic() + 60
@@ -92,6 +127,13 @@ def test_a_lost_ray_actor_is_replaced_and_no_transition_crosses_the_gap() -> Non
         np.testing.assert_array_equal(batch.observations[:, :2], batch.next_observations[:, :2])
 
 
+@pytest.mark.cuda
+@pytest.mark.usefixtures("ray_cluster")
+def test_actors_act_with_the_newest_weights_of_a_gpu() -> None:
+    with Started(make_toy(*RAY, *GREEDY, "device=cuda")) as started:
+        assert_newest_weights(started)
+
+
 def with_node(cluster: Any, num_cpus: int = 1, **env_vars: str) -> Any:
     """A node of some cores more, whose environment says so."""
     return cluster.add_node(num_cpus=num_cpus, env_vars={**environment(), **env_vars})
@@ -101,7 +143,7 @@ def test_a_slow_machine_holds_no_other_back_and_one_whose_python_raises_is_left(
     nodes = [with_node(ray_cluster, 2, TOY_SLEEP_S="0.05"), with_node(ray_cluster, 2, TOY_BREAKS="1")]
     one_each = ["parallelism.num_actors=4", "parallelism.cpus_per_actor=2"]
     try:
-        run = make_toy(*KINDS["ray"], "env.id=toy_envs:Elsewhere-v0", *one_each, *ROOM)
+        run = make_toy(*RAY, "env.id=toy_envs:Elsewhere-v0", *one_each, *ROOM)
         with Started(run) as started:
             said, deadline = list[str](), time.monotonic() + 60
             while not said or started.replay._written.sum() < 5000:
@@ -164,7 +206,7 @@ def test_no_raylet_and_no_actor_of_a_local_cluster_outlives_a_killed_run(tmp_pat
 
 
 def test_what_cannot_work_is_said_in_one_sentence(ray_cluster: Any) -> None:
-    run = make_toy(*KINDS["ray"], "parallelism.cpus_per_actor=32")
+    run = make_toy(*RAY, "parallelism.cpus_per_actor=32")
     with pytest.raises(ConfigError, match=r"address=auto: the cluster has \d+ CPUs, and 64 are asked for"):
         run.parallelism.check_here()  # type: ignore[attr-defined]
     with closing(socket.socket()) as unanswered:
@@ -186,9 +228,9 @@ def test_without_the_extra_one_sentence_says_what_brings_it(monkeypatch: pytest.
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
-    run = make_toy(*KINDS["ray"])
+    run = make_toy(*RAY)
     run = dataclasses.replace(run, env=dataclasses.replace(run.env, kwargs={"lock": threading.Lock()}))
-    started = make_toy(*KINDS["ray"])
+    started = make_toy(*RAY)
     spec = describe(started)
     memory, network = make_memory(started, spec), make_learner(started, spec, torch.device("cpu")).network
     with pytest.raises(ActorError, match=r"^parallelism=ray: an actor's job cannot be sent \(.*pickle.*\)\.$"):
@@ -204,7 +246,7 @@ def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
     ],
 )  # fmt: skip
 def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], tmp_path: Path) -> None:
-    run = make_toy(*algo, *KINDS["ray"], "algo.learning_starts=0", "stop.max_steps=600")
+    run = make_toy(*algo, *RAY, "algo.learning_starts=0", "stop.max_steps=600")
     summary = train(run, describe(run), tmp_path, {})
     assert summary["agent_steps"] >= 600 and summary["stopped_by"] == "max_steps"
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -215,7 +257,7 @@ def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_run_on_ray_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     def run(steps: int) -> RunConfig:
-        return make_toy(*KINDS["ray"], f"stop.max_steps={steps}", "checkpoint.replay=true")
+        return make_toy(*RAY, f"stop.max_steps={steps}", "checkpoint.replay=true")
 
     train(run(300), describe(run(300)), tmp_path, {})
     before = json.loads((tmp_path / "summary.json").read_text())
