@@ -9,7 +9,7 @@ import warp as wp
 
 wp.config.log_level = wp.LOG_ERROR  # no banner in what a command prints
 
-PARTS = ("bits", "tia", "console", "cpu", "game", "entry")
+PARTS = ("bits", "tia", "console", "cpu", "fast", "game", "entry")
 BODY = "\n".join((Path(__file__).parent / "native" / f"{part}.h").read_text() for part in PARTS)
 SIZE, LOAD, START, PLAY = range(4)
 
