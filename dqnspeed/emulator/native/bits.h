@@ -2,11 +2,11 @@
 // The parts of this folder are put together, in order, into the body of one native function of Warp, which compiles
 // them for a CPU and for CUDA alike. So they hold local structs, whose member functions are inline, and no includes.
 
-// What is called from many places is compiled once: CUDA's compiler would copy it into each of them.
+// What is called from many places is compiled once: compilers would copy it into each of them.
 #ifdef __CUDA_ARCH__
 #define APART __noinline__
 #else
-#define APART
+#define APART __attribute__((noinline))
 #endif
 
 typedef unsigned char u8;

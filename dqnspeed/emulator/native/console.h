@@ -184,7 +184,7 @@ struct Console {
             touched = 0;
         }
         tia.picture = picture;
-        for (i32 n = 0; n < INSTRUCTIONS && !ended; n++) instruction();
+        run();
         tia.draw_until(touched);
         if (t > LONGEST) ended = 1;  // of a program that never writes to the TIA: before the clock overflows
         if (!ended) return;

@@ -398,4 +398,3 @@
         t += 1;
         write(address, value & (base + 1));
     }
-};

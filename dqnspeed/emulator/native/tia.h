@@ -5,7 +5,8 @@ struct Tia {
     enum { P0, P1, M0, M1, BL, OBJECTS };
     enum { LINE = 228, BLANK = 68, WIDTH = 160 };
 
-    i32 done;        // clock of the frame up to which all is drawn, a multiple of LINE added for each line
+    i32 done;        // clock of the frame up to which all is drawn,
+    i32 line;        // and of the beginning of the line that it is in
     i32 row;         // of the picture, of the line that `done` is in; negative above it
     i32 height;      // rows of the picture
     u8* picture;     // (height, 160) colours of the frame, or null if nobody will see it
@@ -15,18 +16,21 @@ struct Tia {
     u8 enam[2], resmp[2], enabl, enabl_old, vdelbl;
     u8 motion[OBJECTS];  // high nibble of HMxx
     u8 vblank, comb, comb_next, no_comb, parity;
+    u8 ends;             // something is to be done at the end of this line
     u8 hidden[2];        // the first copy of a player is not drawn in this line
     u8 hold_until[2], held_at[2];  // until this pixel a player is drawn where it was
     u8 position[OBJECTS];
-    i32 pulses[OBJECTS];  // movements left that follow at the end of this line
+    i32 pulses[OBJECTS];  // movements left that follow at the end of this line,
+    u8 pulsing;           // if there are any
     u16 hits;            // collisions: bits 2k + 1, 2k are D7, D6 of the register k
-    u8 stale;            // objects (bit), whose pixels are to be computed anew; bit 5: the playfield
+    u8 stale;            // objects (bit), whose pixels are to be computed anew; bit 5: the playfield, 6: only `meet`
     u8 present;          // objects that have pixels in this line
+    u16 meet;            // collisions, numbered as in hits, that this line has somewhere and hits has not
     u8 star;             // phase of a line of missile 0's stars, from 1; 0: it draws none
     i32 moved_at;        // clock of the last HMOVE
     Pixels seen[OBJECTS + 1];  // pixels of each object, and of the playfield
 
-    enum { PF = OBJECTS, ALL = 63 };
+    enum { PF = OBJECTS, ALL = 63, MEET = 64 };
 
     CUDA_CALLABLE void reset() {
         for (i32 k = 0; k < 4; k++) colors[k] = 0;
@@ -37,8 +41,10 @@ struct Tia {
                 held_at[k] = 0;
         enabl = enabl_old = vdelbl = 0;
         for (i32 k = 0; k < OBJECTS; k++) motion[k] = position[k] = 0, pulses[k] = 0;
+        pulsing = 0;
         vblank = comb = comb_next = 0;
-        hits = 0;
+        ends = 1;
+        hits = meet = 0;
         star = 0;
         moved_at = -10000;
         stale = ALL;
@@ -49,15 +55,22 @@ struct Tia {
         row = -first_line;
         height = rows;
         picture = to;
-        done = 0;
+        done = line = 0;
     }
 
     CUDA_CALLABLE bool displayed() const { return row >= 0 && row < height; }
 
-    // Draw everything before `clock`.
-    CUDA_CALLABLE APART void draw_until(i32 clock) {
+    // Draw everything before `clock`. Nothing is to be done in the blank part of a line, nor, if nobody sees the
+    // picture, in a line where no objects meet.
+    CUDA_CALLABLE void draw_until(i32 clock) {
+        if (clock <= line + BLANK || clock <= done) return;
+        if (clock < line + LINE && !picture && !stale && !meet) done = clock;
+        else draw(clock);
+    }
+
+    CUDA_CALLABLE APART void draw(i32 clock) {
         while (done < clock) {
-            i32 line = done - done % LINE, begin = done - line - BLANK, end = clock - line - BLANK;
+            i32 begin = done - line - BLANK, end = clock - line - BLANK;
             if (end > WIDTH) end = WIDTH;
             if (begin < 0) begin = 0;
             if (end > begin && displayed()) segment(begin, end);
@@ -65,31 +78,37 @@ struct Tia {
                 done = clock;
                 return;
             }
-            done = line + LINE;
-            end_line();
+            done = line += LINE;
+            if (ends) end_line();
+            row++;
         }
     }
 
-    CUDA_CALLABLE void end_line() {
-        if (displayed()) comb = hidden[0] = hidden[1] = 0, stale |= 1 << P0 | 1 << P1;
-        row++;
+    // What changes between two lines, if `ends` says that anything does.
+    CUDA_CALLABLE APART void end_line() {
+        ends = 0;
+        if (displayed()) {
+            comb = 0;
+            for (i32 k = 0; k < 2; k++)
+                if (hidden[k]) hidden[k] = 0, stale |= 1 << k;
+        }
         if (comb_next) comb = 1, comb_next = 0;
         for (i32 k = 0; k < 2; k++)
             if (hold_until[k]) hold_until[k] = 0, stale |= 1 << k;
         if (reflected != reflect_next) reflected = reflect_next, stale |= 1 << PF;
-        for (i32 k = 0; k < OBJECTS; k++)
-            if (pulses[k]) move(k, pulses[k]), pulses[k] = 0;
-        if (star) end_line_of_star();
+        if (pulsing) {
+            for (i32 k = 0; k < OBJECTS; k++) move(k, pulses[k]);
+            pulsing = 0;
+        }
+        if (star) move(M0, 17), star = star % 4 + 1;
+        ends = star || comb || hidden[0] || hidden[1];
     }
 
     CUDA_CALLABLE void move(i32 object, i32 left) {
-        position[object] = (u8)((position[object] - left + 2 * WIDTH) % WIDTH);
+        if (!left) return;
+        i32 to = position[object] - left;
+        position[object] = (u8)(to < 0 ? to + WIDTH : to >= WIDTH ? to - WIDTH : to);
         stale |= 1 << object;
-    }
-
-    CUDA_CALLABLE void end_line_of_star() {
-        move(M0, 17);
-        star = star % 4 + 1;
     }
 
     // --- what is where -------------------------------------------------------------------------------------------
@@ -107,6 +126,18 @@ struct Tia {
         if (wide == 4) graphic = Bits::fourfold(graphic);
         for (i32 c = first_too ? 0 : 1; c < copies(size); c++)
             pixels.put(graphic, at + (wide > 1) + c * spacing(size));
+    }
+
+    // Objects that are switched on.
+    CUDA_CALLABLE i32 shown() const {
+        i32 objects = 0;
+        for (i32 k = 0; k < 2; k++) {
+            if (vdel[k] ? grp_old[k] : grp[k]) objects |= 1 << k;
+            if (enam[k] && !resmp[k]) objects |= 4 << k;
+        }
+        if (vdelbl ? enabl_old : enabl) objects |= 1 << BL;
+        if (pf[0] >> 4 | pf[1] | pf[2]) objects |= 1 << PF;
+        return objects;
     }
 
     CUDA_CALLABLE void renew() {
@@ -163,6 +194,11 @@ struct Tia {
         for (i32 k = 0; k <= PF; k++)
             if (stale >> k & 1) present = (u8)((present & ~(1 << k)) | seen[k].any() << k);
         stale = 0;
+        meet = 0;
+        for (u32 rest = pairs(present) & ~hits; rest; rest &= rest - 1) {
+            i32 bit = Bits::lowest(rest);
+            meet |= seen[one(bit)].meets(seen[other(bit)]) << bit;
+        }
     }
 
     // --- pixels begin..end - 1 of a displayed line ---------------------------------------------------------------
@@ -172,52 +208,46 @@ struct Tia {
             if (picture) fill(begin, end, 0);
             return;
         }
-        if (stale) renew();
-        collide(begin, end);
+        if (stale) {
+            if (!picture && !(pairs(shown()) & ~hits)) return;
+            renew();
+        }
+        if (meet) collide(begin, end);
         if (picture) paint(begin, end);
     }
 
     CUDA_CALLABLE void collide(i32 begin, i32 end) {
-        if (!(present & (present - 1))) return;
-        u16 possible = 0;
-        for (i32 pair = 0; pair < 15; pair++) {
-            i32 a, b, bit;
-            of_pair(pair, a, b, bit);
-            if (present >> a & present >> b & 1) possible |= 1 << bit;
-        }
-        possible &= ~hits;
-        if (!possible) return;
-        Pixels here = Pixels::range(begin, end);
-        for (i32 pair = 0; pair < 15; pair++) {
-            i32 a, b, bit;
-            of_pair(pair, a, b, bit);
-            if (possible >> bit & 1 && seen[a].both(here).meets(seen[b])) hits |= 1 << bit;
-        }
+        if (end - begin < WIDTH) {
+            Pixels here = Pixels::range(begin, end);
+            for (u32 rest = meet; rest; rest &= rest - 1) {
+                i32 bit = Bits::lowest(rest);
+                if (seen[one(bit)].both(here).meets(seen[other(bit)])) hits |= 1 << bit;
+            }
+        } else
+            hits |= meet;
+        meet &= ~hits;
     }
 
-    static CUDA_CALLABLE void of_pair(i32 pair, i32& a, i32& b, i32& bit) {
-        switch (pair) {
-            case 0: a = M0, b = P1, bit = 1; break;
-            case 1: a = M0, b = P0, bit = 0; break;
-            case 2: a = M1, b = P0, bit = 3; break;
-            case 3: a = M1, b = P1, bit = 2; break;
-            case 4: a = P0, b = PF, bit = 5; break;
-            case 5: a = P0, b = BL, bit = 4; break;
-            case 6: a = P1, b = PF, bit = 7; break;
-            case 7: a = P1, b = BL, bit = 6; break;
-            case 8: a = M0, b = PF, bit = 9; break;
-            case 9: a = M0, b = BL, bit = 8; break;
-            case 10: a = M1, b = PF, bit = 11; break;
-            case 11: a = M1, b = BL, bit = 10; break;
-            case 12: a = BL, b = PF, bit = 13; break;
-            case 13: a = P0, b = P1, bit = 15; break;
-            default: a = M0, b = M1, bit = 14; break;
-        }
+    // The two objects of a collision, by its bit of `hits`: of M0-P0, M0-P1, M1-P1, M1-P0, P0-BL, P0-PF, P1-BL, P1-PF,
+    // M0-BL, M0-PF, M1-BL, M1-PF, none, BL-PF, M0-M1, P0-P1.
+    static CUDA_CALLABLE i32 one(i32 bit) { return (i32)(0x0240332211003322ull >> 4 * bit & 15); }
+    static CUDA_CALLABLE i32 other(i32 bit) { return (i32)(0x1350545454540110ull >> 4 * bit & 15); }
+
+    // The collisions that these objects can have.
+    static CUDA_CALLABLE u32 pairs(i32 objects) {
+        u32 none = 0x1000;
+        if (!(objects >> P0 & 1)) none |= 0x8039;
+        if (!(objects >> P1 & 1)) none |= 0x80c6;
+        if (!(objects >> M0 & 1)) none |= 0x4303;
+        if (!(objects >> M1 & 1)) none |= 0x4c0c;
+        if (!(objects >> BL & 1)) none |= 0x2550;
+        if (!(objects >> PF & 1)) none |= 0x2aa0;
+        return 0xffff & ~none;
     }
 
     CUDA_CALLABLE void fill(i32 begin, i32 end, u8 color) {
-        u8* line = picture + row * WIDTH;
-        for (i32 x = begin; x < end; x++) line[x] = color;
+        u8* pixels = picture + row * WIDTH;
+        for (i32 x = begin; x < end; x++) pixels[x] = color;
     }
 
     CUDA_CALLABLE void paint_word(u64 word, i32 offset, u8 color) {
@@ -274,6 +304,7 @@ struct Tia {
         i32 h = clock % LINE, x = h - BLANK, k;
         switch (reg) {
             case 0x01:  // VBLANK
+                if (vblank == value) break;
                 draw_until(clock + 1);
                 vblank = value;
                 break;
@@ -287,12 +318,14 @@ struct Tia {
             case 0x06: case 0x07: case 0x08: case 0x09:  // COLUP0, COLUP1, COLUPF, COLUBK
                 value &= 0xfe;
                 if (colors[reg - 0x06] == value) break;
-                draw_until(clock);
+                if (picture) draw_until(clock);
                 colors[reg - 0x06] = value;
                 break;
             case 0x0a:  // CTRLPF
+                if (ctrlpf == value && reflected == reflect_next) break;
                 draw_until(clock);
                 reflect_next = value & 1;
+                ends = 1;
                 if (x < 79 && reflected != reflect_next) reflected = reflect_next, stale |= 1 << PF;
                 if (ctrlpf != value) stale |= 1 << BL;
                 ctrlpf = value;
@@ -326,11 +359,7 @@ struct Tia {
                 stale |= 1 << BL;
                 break;
             case 0x1b: case 0x1c:  // GRP0, GRP1
-                k = reg - 0x1b;
-                draw_until(clock + 1);
-                if (grp[k] != value) grp[k] = value, stale |= 1 << k;
-                if (grp_old[1 - k] != grp[1 - k]) grp_old[1 - k] = grp[1 - k], stale |= 2 >> k;
-                if (k && enabl_old != enabl) enabl_old = enabl, stale |= 1 << BL;
+                set_graphic(reg - 0x1b, value, clock);
                 break;
             case 0x1d: case 0x1e:  // ENAM0, ENAM1
                 k = reg - 0x1d;
@@ -359,8 +388,10 @@ struct Tia {
                 stale |= 1 << k;
                 break;
             case 0x27:  // VDELBL
+                value &= 1;
+                if (vdelbl == value) break;
                 draw_until(clock);
-                vdelbl = value & 1;
+                vdelbl = value;
                 stale |= 1 << BL;
                 break;
             case 0x28: case 0x29:  // RESMP0, RESMP1
@@ -383,9 +414,23 @@ struct Tia {
                 break;
             case 0x2c:  // CXCLR
                 draw_until(clock);
-                hits = 0;
+                if (hits) hits = 0, stale |= MEET;
                 break;
         }
+    }
+
+    // A player's new graphic, which makes the other player's last one its old one, and player 1's the ball's. Only
+    // what is seen of this has to be drawn before.
+    CUDA_CALLABLE void set_graphic(i32 k, u8 value, i32 clock) {
+        i32 changes = 0;
+        if (grp[k] != value && !vdel[k]) changes |= 1 << k;
+        if (grp_old[1 - k] != grp[1 - k] && vdel[1 - k]) changes |= 2 >> k;
+        if (k && enabl_old != enabl && vdelbl) changes |= 1 << BL;
+        if (changes) draw_until(clock + 1);
+        stale |= changes;
+        grp[k] = value;
+        grp_old[1 - k] = grp[1 - k];
+        if (k) enabl_old = enabl;
     }
 
     // Where a missile or the ball comes to stand that is reset in the blank part of a line: 2, or elsewhere if an
@@ -413,6 +458,7 @@ struct Tia {
         stale |= 1 << k;
         hidden[k] = !first;
         hold_until[k] = 0;
+        ends = 1;
         if (!first && holds && x + 11 > 0) {
             held_at[k] = position[k];
             hold_until[k] = (u8)(x + 11 < WIDTH ? x + 11 : WIDTH);
@@ -424,7 +470,7 @@ struct Tia {
         if (object == M0 && (star || motion[M0] == 7)) {
             draw_until(clock);
             if (motion[M0] == 7 && value == 6 && clock - moved_at == 63 && moved_at % LINE == 9) {
-                star = 1;
+                star = ends = 1;
                 stale |= 1 << M0;
             } else if (star)
                 star = 0, stale |= 1 << M0;
@@ -435,19 +481,23 @@ struct Tia {
     CUDA_CALLABLE void start_motion(i32 clock, i32 h) {
         draw_until(clock);
         moved_at = clock;
-        i32 first = 4 * ((h + 1) / 4) + 8;
+        ends = 1;
         bool longer = h <= 60, longer_next = h >= 225;  // the blank part of this line, or of the next, by 8 clocks
         if (longer && !no_comb) comb = 1;
         if (longer_next && !no_comb) comb_next = 1;
+        // One pulse each 4 clocks, as many as each object's motion says, of which those in a blank part move it.
+        i32 first = 4 * ((h + 1) / 4) + 8;
+        i32 blank = pulses_until(BLANK + (longer ? 8 : 0), first), next_line = pulses_until(LINE, first);
+        i32 next_blank = pulses_until(LINE + BLANK + (longer_next ? 8 : 0), first);
+        pulsing = 0;
         for (i32 object = 0; object < OBJECTS; object++) {
-            i32 count = motion[object] ^ 8, left = longer ? -8 : 0, later = longer_next ? -8 : 0;
-            for (i32 i = 0; i < count; i++) {
-                i32 pulse = first + 4 * i;
-                if (pulse < BLANK + (longer ? 8 : 0)) left++;
-                else if (pulse >= LINE && pulse < LINE + BLANK + (longer_next ? 8 : 0)) later++;
-            }
-            if (left) move(object, left);
-            pulses[object] = later;
+            i32 count = motion[object] ^ 8;
+            move(object, (longer ? -8 : 0) + (count < blank ? count : blank));
+            i32 until = count < next_line ? count : next_line, later = count < next_blank ? count : next_blank;
+            pulses[object] = later - until - (longer_next ? 8 : 0);
+            pulsing |= pulses[object] != 0;
         }
     }
+
+    static CUDA_CALLABLE i32 pulses_until(i32 clock, i32 first) { return clock > first ? (clock - first) / 4 : 0; }
 };
