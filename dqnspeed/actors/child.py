@@ -191,6 +191,7 @@ class PipeChannel:
             self._rings.append(rows, lane)
             self._rows += 1
         else:
+            rows = rows.on_host()
             for i in range(len(rows.actions)):
                 self._pipe.send((i, rows.one(i)))
         self._agent_steps[index] += int(rows.transition.sum())

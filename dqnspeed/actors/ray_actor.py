@@ -191,7 +191,7 @@ class RayChannel:
         with self._condition:
             found = self._collected
             found.episodes += [(len(found.rows), episode) for episode in episodes]
-            found.rows.append(rows)
+            found.rows.append(rows.on_host())
             found.steps += steps
             self._steps += steps
             self._rows += 1

@@ -15,7 +15,8 @@ import torch
 
 from dqnspeed.algorithms import algorithm_of, make_policy
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec, Episode, VectorEnv
+from dqnspeed.envs import AnyArray, EnvSpec, Episode, VectorEnv
+from dqnspeed.execution.arrays import copied, host
 from dqnspeed.execution.graph import reason_of
 from dqnspeed.execution.transfer import DeviceTimer
 from dqnspeed.exploration.graphed import GraphedPolicy
@@ -49,7 +50,7 @@ class EnvStepper:
     and new ones were started with ``seeds``.
     """
 
-    _frames: np.ndarray  # (N, C, ...) acted on next
+    _frames: AnyArray  # (N, C, ...) acted on next, where the environments have them
     _first: np.ndarray  # (N,) bool
 
     def __init__(
@@ -103,7 +104,7 @@ class EnvStepper:
             transition=~step.first,
             acting=self._acting,
         )
-        self._frames, self._first = np.array(step.frames), step.first
+        self._frames, self._first = copied(step.frames), step.first
         self._policy.push(self._frames, self._first)
         self.seconds["stepping"] += time.perf_counter() - begin
         return rows, step.episodes
@@ -113,7 +114,7 @@ class EnvStepper:
         return {
             "env": self._env.state_dict(),
             **self._policy.state_dict(),
-            "frames": self._frames,
+            "frames": host(self._frames),
             "first": self._first,
             "seconds": dict(self.seconds),
         }
@@ -122,7 +123,7 @@ class EnvStepper:
         self._env.close()
 
     def _begin(self, seeds: list[int]) -> None:
-        self._frames = np.array(self._env.reset(seeds))
+        self._frames = copied(self._env.reset(seeds))
         self._first = np.ones(self._env.num_envs, bool)
         self._policy.push(self._frames, self._first)
 

@@ -15,6 +15,7 @@ from dqnspeed import envs
 from dqnspeed.algorithms import algorithm_of
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
+from dqnspeed.execution.arrays import host
 from dqnspeed.exploration.base import Exploration
 
 OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; prevents learning
@@ -64,9 +65,9 @@ def play_at_random(
     """Play the one environment of ``env`` at random; ``report`` is called with the share done, 0 to 1."""
     played, rng = Played(), np.random.default_rng(seed)
     stack = FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
-    before = np.array(env.reset([seed]))
+    before = np.array(host(env.reset([seed])))
     stack.push(before, np.ones(1, bool))
-    played.stack = stack.observations[0].copy()
+    played.stack = np.array(stack.observations[0])
     begin, reported = time.perf_counter(), 0.0
     while (now := time.perf_counter() - begin) < seconds:
         if now - reported > 0.5:
@@ -74,20 +75,21 @@ def play_at_random(
             report(now / seconds)
         env.send(rng.integers(spec.num_actions, size=1))
         step = env.recv()
-        stack.push(step.frames, step.first)
+        frames = host(step.frames)
+        stack.push(frames, step.first)
         if not step.first[0]:
             played.rewards.append(float(step.rewards[0]))
-            played.still += int(np.array_equal(step.frames, before))
+            played.still += int(np.array_equal(frames, before))
         played.episodes += step.episodes
         played.terminated += int(step.terminated[0])
         played.truncated += int(step.truncated[0])
-        played.low = float(np.minimum(played.low, step.frames.min()))  # unlike min(), it keeps NaN
-        played.high = float(np.maximum(played.high, step.frames.max()))
+        played.low = float(np.minimum(played.low, frames.min()))  # unlike min(), it keeps NaN
+        played.high = float(np.maximum(played.high, frames.max()))
         if now < seconds / 2:
-            played.stack = stack.observations[0].copy()
+            played.stack = np.array(stack.observations[0])
         if spec.num_states:
-            played.states.add(int(step.frames[0].argmax()))
-        before = np.array(step.frames)
+            played.states.add(int(frames[0].argmax()))
+        before = np.array(frames)
     played.seconds = time.perf_counter() - begin
     return played
 

@@ -1,6 +1,6 @@
 """Environments: wrappers, their stacks, and vectors of them behind one interface."""
 
-from dqnspeed.envs.backends import ActorError
+from dqnspeed.envs.backends import ActorError, AnyArray
 from dqnspeed.envs.build import make_env, make_registered, make_vector_env
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.probe import Watchdog
@@ -9,6 +9,7 @@ from dqnspeed.envs.vector import Episode, Step, VectorEnv
 
 __all__ = [
     "ActorError",
+    "AnyArray",
     "EnvSpec",
     "Episode",
     "FrameStack",

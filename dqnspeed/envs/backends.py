@@ -17,8 +17,11 @@ from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
+import torch
 
 CLOSE_TIMEOUT_S = 3.0
+
+AnyArray = np.ndarray | torch.Tensor  # on the host, or on any device
 
 
 class ActorError(RuntimeError):
@@ -43,9 +46,13 @@ def _with_traceback() -> Iterator[None]:
 
 @dataclass(slots=True)
 class RawStep:
-    """One step of N environments as the library returns it."""
+    """One step of N environments as the library returns it.
 
-    frames: np.ndarray  # (N, C, ...)
+    Frames may be a tensor on any device, ready on that device's current stream. They stay there: stacks and the network
+    take them as they are, and a memory on that device too. What is counted of games is NumPy's.
+    """
+
+    frames: AnyArray  # (N, C, ...)
     rewards: np.ndarray  # (N,) unclipped
     terminated: np.ndarray  # (N,) bool
     truncated: np.ndarray  # (N,) bool

@@ -89,5 +89,6 @@ class EmulatorBackend:
 
     def _raw(self) -> RawStep:
         points, terminated, truncated, lives = self._games.outcome().T
-        frames = self._games.observations.numpy()
+        seen = self._games.observations
+        frames = seen.numpy() if self._stream is None else wp.to_torch(seen)
         return RawStep(frames, points.astype(np.float64), terminated.astype(bool), truncated.astype(bool), lives)

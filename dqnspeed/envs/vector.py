@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.envs.backends import Backend
+from dqnspeed.envs.backends import AnyArray, Backend
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Step:
     rewards and ends are zero.
     """
 
-    frames: np.ndarray  # (N, C, ...) the newest frame of each environment
+    frames: AnyArray  # (N, C, ...) the newest frame of each environment, where the backend has them
     rewards: np.ndarray  # (N,) float32, as the learner sees them
     terminated: np.ndarray  # (N,) bool, the learner's episode ended: do not bootstrap
     truncated: np.ndarray  # (N,) bool, the episode was cut: bootstrap from these frames
@@ -58,7 +58,7 @@ class VectorEnv:
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)
 
-    def reset(self, seeds: list[int]) -> np.ndarray:
+    def reset(self, seeds: list[int]) -> AnyArray:
         """Start N games, each with its own seed; returns their first frames ``(N, C, ...)``."""
         raw = self._backend.reset(seeds)
         self._lives = self._copy(raw.lives)

@@ -58,9 +58,14 @@ class Arrays:
 
 
 def host(array: Array) -> np.ndarray:
-    """As NumPy's; waits for the device."""
-    found: np.ndarray = array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()
+    """As NumPy's: a tensor on the CPU shares its memory; one on a device is copied, which waits for it."""
+    found: np.ndarray = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
     return found
+
+
+def copied(array: Array) -> Array:
+    """A copy where it is."""
+    return array.clone() if isinstance(array, torch.Tensor) else np.array(array)
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dqnspeed.config.schema import ExecutionConfig
+from dqnspeed.envs import AnyArray
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
 from dqnspeed.networks.base import Network
@@ -36,7 +37,7 @@ class EpsilonGreedy(NetworkPolicy):
         # A CPU computes only what is asked for; elsewhere batches of one size cost less than smaller ones.
         self._all = values or device.type != "cpu"
 
-    def __call__(self, observations: np.ndarray, epsilon: float | np.ndarray) -> Acted:
+    def __call__(self, observations: AnyArray, epsilon: float | np.ndarray) -> Acted:
         count = len(observations)
         actions = self._rng.integers(self._num_actions, size=count)
         greedy = self._rng.random(count) >= epsilon
@@ -44,7 +45,7 @@ class EpsilonGreedy(NetworkPolicy):
             return actions, {}
         versions = self._versions(count) if self._values else None
         seen = np.ones(count, bool) if self._all else greedy
-        q = self._compute(observations[seen])
+        q = self._compute(observations if seen.all() else observations[seen])
         actions[greedy] = q.argmax(axis=1)[greedy[seen]]
         return actions, {} if versions is None else {"values": q.max(axis=1), "versions": versions}
 

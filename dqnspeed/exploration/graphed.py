@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.envs import EnvSpec
+from dqnspeed.envs import AnyArray, EnvSpec
 from dqnspeed.execution.arrays import Arrays
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.execution.graph import Capture, Capturing, Launch, prepared
@@ -22,8 +22,8 @@ from dqnspeed.system import seeding
 class GraphedPolicy:
     """Stacks frames and acts on them with a policy, on the device.
 
-    For each step one copy goes up (the newest frames), one comes down (the actions and what the policy knew), and the
-    host waits once. All random numbers are drawn on the device.
+    For each step one copy goes up (the newest frames, unless they are on the device already), one comes down (the
+    actions and what the policy knew), and the host waits once. All random numbers are drawn on the device.
 
     Args:
         seed: of these numbers.
@@ -51,21 +51,25 @@ class GraphedPolicy:
         self._host = unpack(self._like, self._up)  # filled by push() and at each step
         self._there = torch.zeros_like(self._up, device=device)
         self._given = unpack(self._like, self._there)
+        self._after_frames = packed_size({"frames": frames})  # where what comes after them begins
+        self._placed = False  # the newest frames are in ``_given``
         self._stacks = torch.zeros(num_envs, spec.stack, *spec.frame_shape, dtype=dtype, device=device)
         self._columns = ("actions", *policy.columns)
         self._chosen = torch.zeros(len(self._columns), num_envs, dtype=torch.float64, device=device)
         self._down = torch.zeros(self._chosen.shape, dtype=torch.float64, pin_memory=pinned)
         self._launch: Launch | None = None
 
-    def push(self, frames: np.ndarray, first: np.ndarray) -> None:
-        self._host["frames"].copy_(torch.from_numpy(frames))
+    def push(self, frames: AnyArray, first: np.ndarray) -> None:
+        self._placed = isinstance(frames, Tensor) and frames.device == self._there.device
+        self._newest.copy_(torch.as_tensor(frames))
         self._host["first"].copy_(torch.from_numpy(first))
 
     def __call__(self, epsilon: float | np.ndarray) -> Acted:
         self.warm_up()
         assert self._launch is not None
         self._host["epsilon"].copy_(torch.as_tensor(epsilon))
-        self._there.copy_(self._up, non_blocking=True)
+        begin = self._after_frames if self._placed else 0
+        self._there[begin:].copy_(self._up[begin:], non_blocking=True)
         version = int(self._policy.network.version)
         self._launch()
         self._down.copy_(self._chosen, non_blocking=True)
@@ -89,17 +93,22 @@ class GraphedPolicy:
         self._random.load_state_dict(place)
 
     def state_dict(self) -> dict[str, Any]:
-        stacks = self._pushed(self._host["frames"].to(self._device), self._host["first"].to(self._device))
+        stacks = self._pushed(self._newest.to(self._device), self._host["first"].to(self._device))
         return {"stack": {"stacks": stacks.cpu().numpy()}, "policy": {"random": self._random.state_dict()}}
 
     def load_state_dict(self, state: Mapping[str, Any], stacks: bool = True) -> None:
         if stacks:
             saved = torch.from_numpy(np.array(state["stack"]["stacks"]))
             self._stacks[:, 1:] = saved[:, :-1].to(self._device)  # the newest frames are pushed at the next step
-            self._host["frames"].copy_(saved[:, -1])
+            self._placed = False
+            self._newest.copy_(saved[:, -1])
             self._host["first"].zero_()
         if "random" in state["policy"]:  # else it was saved by one whose numbers are drawn on the host
             self._random.load_state_dict(state["policy"]["random"])
+
+    @property
+    def _newest(self) -> Tensor:
+        return (self._given if self._placed else self._host)["frames"]
 
     def _step(self) -> None:
         execution = self._policy.execution

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dqnspeed.config.schema import ExecutionConfig
+from dqnspeed.envs import AnyArray
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.transfer import ToDevice
@@ -20,9 +21,9 @@ Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and colu
 
 
 class Policy(Protocol):
-    """Chooses actions for observations ``(N, stack * C, ...)``."""
+    """Chooses actions for observations ``(N, stack * C, ...)``, NumPy's or a tensor on any device."""
 
-    def __call__(self, observations: np.ndarray, epsilon: float | np.ndarray) -> Acted:
+    def __call__(self, observations: AnyArray, epsilon: float | np.ndarray) -> Acted:
         """Actions, and what was known when they were chosen; ``epsilon``: of all environments, or ``(N,)``, of each."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -30,14 +31,15 @@ class Policy(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
-    def warm_up(self, observations: np.ndarray) -> None:
+    def warm_up(self, observations: AnyArray) -> None:
         """Do once what acting does, without a trace."""
 
 
 class NetworkPolicy:
     """What the policies share: a network (the learner's own) and random numbers.
 
-    A call waits for the device once, for the one copy that brings down all that was computed.
+    A call waits for the device once, for the one copy that brings down all that was computed. Observations that are
+    there already are computed with as they are.
 
     Attributes:
         columns: what :meth:`choose` knows beside the actions, by the names of ``memory.rings.ACTING``.
@@ -55,7 +57,7 @@ class NetworkPolicy:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._rng.bit_generator.state = state["rng"]
 
-    def warm_up(self, observations: np.ndarray) -> None:
+    def warm_up(self, observations: AnyArray) -> None:
         """Compute once for ``observations``, so that what a first call prepares is no part of the training."""
         with seeding.preserved():  # noise on weights is drawn
             self._compute(observations)
@@ -66,7 +68,7 @@ class NetworkPolicy:
         """Actions ``(N,)`` and ``columns``, by operations on the device alone; ``epsilon`` of each, ``(N,)``."""
         raise NotImplementedError
 
-    def _compute(self, observations: np.ndarray) -> np.ndarray:
+    def _compute(self, observations: AnyArray) -> np.ndarray:
         """What the network says of ``observations``, ``(N, ...) float32``."""
         with gradients_off(self.execution), precision(self.execution, self._device):
             output = self.output(**self._to_device({"observations": observations}))

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dqnspeed.envs import AnyArray
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
 
@@ -17,7 +18,7 @@ class Sampler(NetworkPolicy):
 
     columns = ("log_probs", "values")
 
-    def __call__(self, observations: np.ndarray, epsilon: float | np.ndarray) -> Acted:
+    def __call__(self, observations: AnyArray, epsilon: float | np.ndarray) -> Acted:
         versions = self._versions(len(observations))
         output = self._compute(observations)
         log_probs = output[:, :-1]

@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dqnspeed.envs import EnvSpec, FrameStack
+from dqnspeed.envs import AnyArray, EnvSpec, FrameStack
 from dqnspeed.exploration.policy import Acted, Policy
 
 
 class FramePolicy(Protocol):
     """Chooses actions for N environments from the frames that it was shown."""
 
-    def push(self, frames: np.ndarray, first: np.ndarray) -> None:
+    def push(self, frames: AnyArray, first: np.ndarray) -> None:
         """Show the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` they start an episode. An action is
         chosen before the next are shown, unless they all start one."""
 
@@ -32,13 +32,13 @@ class FramePolicy(Protocol):
 
 
 class StackedPolicy:
-    """Stacks on the host, one operation after another."""
+    """Stacks where frames are, one operation after another."""
 
     def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int):
         self._policy = policy
         self._stack = FrameStack(num_envs, spec.stack, spec.frame_shape, spec.frame_dtype)
 
-    def push(self, frames: np.ndarray, first: np.ndarray) -> None:
+    def push(self, frames: AnyArray, first: np.ndarray) -> None:
         self._stack.push(frames, first)
 
     def __call__(self, epsilon: float | np.ndarray) -> Acted:

@@ -25,7 +25,10 @@ class Memory(Protocol):
         """Drop what an on-policy learner must not learn from, as it came before learning started."""
 
     def append(self, rows: Rows, lane: int = 0) -> None:
-        """Write one step of ``N`` environments to the lanes ``lane .. lane + N - 1``."""
+        """Write one step of ``N`` environments to the lanes ``lane .. lane + N - 1``.
+
+        Frames that are a tensor on ``device`` do not leave it, and nothing waits for it.
+        """
 
     def sample(self, batch_size: int) -> Any:
         """The next batch for the learner."""

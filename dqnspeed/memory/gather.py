@@ -32,31 +32,37 @@ def take_stacks(arrays: Arrays, frames: Array, places: Array) -> Array:
     return arrays.take(frames, places.reshape(-1)).reshape(count, stack * frames.shape[1], *frames.shape[2:])
 
 
+def windows(arrays: Arrays, lane: Array, row: Array, count: int, rows: int) -> Array:
+    """Where the rows ``row .. row + count - 1`` stand, ``(B, count) int64``."""
+    return place(lane[:, None], row[:, None] + arrays.arange(count), rows)
+
+
 def sum_rewards(
-    arrays: Arrays, columns: Mapping[str, Array], lane: Array, row: Array, rows: int, gammas: Array
-) -> tuple[Array, Array, Array]:
+    arrays: Arrays, columns: Mapping[str, Array], places: Array, gammas: Array
+) -> tuple[Array, Array, Array | int]:
     """Returns of up to n steps, which stop at an episode's end.
 
     Args:
+        places: ``(B, n)``, of :func:`windows`: those of n steps.
         gammas: ``(n + 1,) float32``, the discount to the power of 0 to n.
 
     Returns:
         Discounted sums of rewards, discounts of what follows, 0 where the episode terminated, both ``(B,) float32``;
-        and the rows of what follows.
+        and the steps to it, ``(B,) int64`` or one number for all.
     """
+    flat = places.reshape(-1)
 
-    def column(name: str, at: Array) -> Array:
-        return arrays.take(columns[name], at)
+    def column(name: str) -> Array:
+        return arrays.take(columns[name], flat).reshape(places.shape)
 
-    n_step, at = len(gammas) - 1, place(lane, row, rows)
-    rewards, terminated, following = column("rewards", at), column("terminated", at), row + 1
-    if n_step > 1:
-        running = ~(terminated | column("truncated", at))
-    for k in range(1, n_step):
-        at = place(lane, row + k, rows)
-        rewards = rewards + running * gammas[k] * column("rewards", at)
-        ended = column("terminated", at)
-        terminated = terminated | (running & ended)
-        following = following + running
-        running = running & ~(ended | column("truncated", at))
-    return rewards, arrays.take(gammas, following - row) * ~terminated, following
+    rewards, terminated = column("rewards"), column("terminated")
+    if places.shape[1] == 1:
+        return rewards[:, 0], gammas[1] * ~terminated[:, 0], 1
+    ended = terminated | column("truncated")
+    running = ended.cumsum(1) <= ended  # no earlier step was the last
+    rewards = running * gammas[:-1] * rewards
+    total = rewards[:, 0]
+    for k in range(1, places.shape[1]):  # in this order everywhere: a device's own sums have another
+        total = total + rewards[:, k]
+    steps = running.sum(1)
+    return total, arrays.take(gammas, steps) * ~(terminated & running).any(1), steps

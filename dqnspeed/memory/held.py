@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dqnspeed.envs import AnyArray
 from dqnspeed.execution.arrays import Array, Arrays, host
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
@@ -27,6 +28,9 @@ class HeldRings(Rings):
     On the host they are the very arrays that actors write, if those have room for all frames. Else they are copies,
     which rows join in batches as they come (:meth:`receive`): each frame crosses once. Actors may then write as many
     rows ahead as the arrays have frames; what is held changes only when the learner says so.
+
+    Frames that this process appends as tensors, where they are held, are copied into their places at once: nothing is
+    drawn between that and the next :meth:`receive`.
 
     Args:
         device: of tensors that hold them; ``None``: NumPy's arrays on the host.
@@ -46,6 +50,7 @@ class HeldRings(Rings):
         self.stack, self.arrays = stack, Arrays(device)
         self.device = device or torch.device("cpu")
         self._staged: int = self._columns["frames"].shape[1]
+        self._placed = False  # rows that are not received yet have their frames where they are held
         self._copies = apart or self.device.type != "cpu" or self._staged < self._rows
         self._received = np.array(self._written)
         self._oldest = np.zeros_like(self._written)  # first row of each lane that was restored
@@ -61,8 +66,10 @@ class HeldRings(Rings):
                 self._held[name] = self.arrays.own(flat)
 
     def append(self, rows: Rows, lane: int = 0) -> None:
-        if self._copies and self._written[lane] - self._received[lane] >= self._together:
+        placed = self._is_here(rows.frames)
+        if self._copies and (placed != self._placed or self._written[lane] - self._received[lane] >= self._together):
             self.receive()
+        self._placed = placed
         super().append(rows, lane)
 
     def receive(self) -> None:
@@ -170,13 +177,26 @@ class HeldRings(Rings):
         self._held = {}
         super().close()
 
+    def _is_here(self, frames: AnyArray) -> bool:
+        """Whether they are a tensor where copies are held, and no other process writes."""
+        held, shared = self._held["frames"], isinstance(self.buffers, SharedBuffers)
+        both = isinstance(frames, Tensor) and isinstance(held, Tensor)
+        return self._copies and both and frames.device == held.device and not shared
+
+    def _write_frames(self, frames: AnyArray, lanes: slice, row: int) -> None:
+        if self._placed:
+            self._frames()[lanes, row % self._rows] = frames
+        else:
+            super()._write_frames(frames, lanes, row)
+
     def _news(self, before: np.ndarray) -> dict[str, np.ndarray]:
         """What is to be stored where rings are held, by name, of the rows that were received since ``before``."""
-        if not self._copies:
+        names = [name for name in self._held if not (name == "frames" and self._placed)]
+        if not self._copies or not names:
             return {}
         lane, row = each(before, self._received)
         staged, at = lane * self._staged + row % self._staged, self._index(lane, row)
-        news = {name: self._flat[name][staged if name == "frames" else at] for name in self._held}
+        news = {name: self._flat[name][staged if name == "frames" else at] for name in names}
         return {**news, "at": at}
 
     def _sent(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, Array]:
@@ -185,9 +205,8 @@ class HeldRings(Rings):
 
     def _take_in(self, there: Mapping[str, Array]) -> None:
         """Store what :meth:`_news` gave, now on the device."""
-        if self._copies:
-            for name, column in self._held.items():
-                column[there["at"]] = there[name]
+        for name in self._held.keys() & there.keys():
+            self._held[name][there["at"]] = there[name]
 
     def _frames(self) -> Array:
         """``(lanes, rows, C, ...)``."""

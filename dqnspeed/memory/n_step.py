@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dqnspeed.execution.arrays import Array, compiled
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
-from dqnspeed.memory.gather import place, stack_places, sum_rewards
+from dqnspeed.memory.gather import stack_places, sum_rewards, windows
 from dqnspeed.memory.held import ON_HOST, HeldRings
 
 TRANSITION = ("actions", "rewards", "terminated", "truncated", "age")  # columns, beside the frames
@@ -85,9 +85,11 @@ class NStepRings(HeldRings):
         return Batch(observations, tensor(actions), tensor(rewards), following, tensor(discounts), versions)
 
     def _gather_arrays(self, lane: Array, row: Array) -> tuple[Any, ...]:
-        reads, xp, small, start = self._reads, self._reads.xp, self._small, place(lane, row, self._rows)
-        rewards, discounts, following = sum_rewards(reads, small, lane, row, self._rows, self._gammas)
-        both = xp.concatenate([lane, lane]), xp.concatenate([row, following])
+        reads, xp, small = self._reads, self._reads.xp, self._small
+        steps = windows(reads, lane, row, self.n_step, self._rows)
+        start = steps[:, 0]
+        rewards, discounts, count = sum_rewards(reads, small, steps, self._gammas)
+        both = xp.concatenate([lane, lane]), xp.concatenate([row, row + count])
         places = stack_places(reads, small["age"], *both, self.stack, self._rows)
         stacks = self._stacks_at(places if reads is self.arrays else self._sent({"places": places})["places"])
         actions = xp.asarray(reads.take(small["actions"], start), dtype=xp.int64)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
+from dqnspeed.envs import AnyArray
+from dqnspeed.execution.arrays import host
 from dqnspeed.memory.buffers import Layout, LocalBuffers, SharedBuffers
 
 LOCK_TIMEOUT_S = 0.05  # much longer than a cursor is locked, unless its writer was killed meanwhile
@@ -17,21 +19,32 @@ OLDEST = 255  # age of a frame, and of all older ones of its episode
 
 @dataclass(slots=True)
 class Rows:
-    """One step of some environments: a frame and the result of the action chosen on it; arrays lead with N."""
+    """One step of some environments: a frame and the result of the action chosen on it; arrays lead with N.
 
-    frames: np.ndarray  # (N, C, ...) the frame that was acted on
-    actions: np.ndarray  # (N,) int
-    rewards: np.ndarray  # (N,) float32
-    terminated: np.ndarray  # (N,) bool
-    truncated: np.ndarray  # (N,) bool
-    first: np.ndarray  # (N,) bool, the frame starts an episode
-    transition: np.ndarray  # (N,) bool, False for an episode's last frame, whose action was ignored
-    acting: Mapping[str, np.ndarray] = field(default_factory=dict)  # (N,) each, columns of ACTING
+    Each may be NumPy's or a tensor. Frames on the device of a memory are stored there without a way through the host.
+    All else is kept on the host: a tensor on the CPU shares its memory, one on a device is copied, which waits for it.
+    """
+
+    frames: AnyArray  # (N, C, ...) the frame that was acted on
+    actions: AnyArray  # (N,) int
+    rewards: AnyArray  # (N,) float32
+    terminated: AnyArray  # (N,) bool
+    truncated: AnyArray  # (N,) bool
+    first: AnyArray  # (N,) bool, the frame starts an episode
+    transition: AnyArray  # (N,) bool, False for an episode's last frame, whose action was ignored
+    acting: Mapping[str, AnyArray] = field(default_factory=dict)  # (N,) each, columns of ACTING
 
     def one(self, i: int) -> Rows:
         """The row of environment ``i`` alone."""
-        own = {f.name: getattr(self, f.name)[i : i + 1] for f in fields(self) if f.name != "acting"}
-        return Rows(**own, acting={name: column[i : i + 1] for name, column in self.acting.items()})
+        return self._each(lambda column: column[i : i + 1])
+
+    def on_host(self) -> Rows:
+        """The same as NumPy's, for another process."""
+        return self._each(host)
+
+    def _each(self, function: Callable[[AnyArray], AnyArray]) -> Rows:
+        columns = {f.name: function(getattr(self, f.name)) for f in fields(self) if f.name != "acting"}
+        return Rows(**columns, acting={name: function(column) for name, column in self.acting.items()})
 
 
 # Columns about the policy that acted, for on-policy learners.
@@ -93,12 +106,13 @@ class Rings:
         """Write one step of ``N`` environments to the lanes ``lane .. lane + N - 1``, which share a cursor."""
         lanes = slice(lane, lane + len(rows.actions))
         written = int(self._written[lane])
+        self._write_frames(rows.frames, lanes, written)
         for name, column in self._columns.items():
             if name == "age":
-                value = self._ages(lanes, written, rows.first)
-            else:
-                value = rows.acting.get(name, 0) if name in ACTING else getattr(rows, name)  # type: ignore[arg-type]
-            column[lanes, written % column.shape[1]] = value
+                column[lanes, written % self._rows] = self._ages(lanes, written, host(rows.first))
+            elif name != "frames":
+                value = rows.acting.get(name, 0) if name in ACTING else getattr(rows, name)
+                column[lanes, written % self._rows] = host(value)
         with self._lock_of(lane):
             self._written[lanes] += 1
 
@@ -128,6 +142,11 @@ class Rings:
                 known[:] = written
                 lock.release()
         return np.array(self._known)
+
+    def _write_frames(self, frames: AnyArray, lanes: slice, row: int) -> None:
+        """Write the frames ``(N, C, ...)`` of the row ``row`` of ``lanes``."""
+        column = self._columns["frames"]
+        column[lanes, row % column.shape[1]] = host(frames)
 
     def _by_writer(self, lanes: np.ndarray) -> np.ndarray:
         return lanes.reshape(len(self._locks), -1)

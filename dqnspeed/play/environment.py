@@ -12,6 +12,7 @@ from gymnasium import spaces
 from dqnspeed import envs
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Step
+from dqnspeed.execution.arrays import host
 
 
 def observation_space(spec: EnvSpec) -> spaces.Box:
@@ -92,4 +93,4 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
         return step
 
     def _observation(self) -> np.ndarray:
-        return np.array(self._stack.observations[0])  # the stack itself is overwritten
+        return np.array(host(self._stack.observations[0]))  # the stack itself is overwritten

@@ -13,7 +13,8 @@ import numpy as np
 
 from dqnspeed import envs
 from dqnspeed.config.options import ConfigError
-from dqnspeed.envs import Episode, Step
+from dqnspeed.envs import AnyArray, Episode, Step
+from dqnspeed.execution.arrays import host
 from dqnspeed.networks.table import Table
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.player import Player
@@ -46,18 +47,19 @@ def play(options: PlayConfig) -> dict[str, Any]:
         counts, recorder = Counter[str](), Recorder(env, player, names, options) if drawn else None
         walk = None if world is None else Walk(world)
 
-        def watch(observations: np.ndarray, actions: np.ndarray, step: Step) -> None:
+        def watch(observations: AnyArray, actions: np.ndarray, step: Step) -> None:
+            observation = host(observations[0])
             counts[names[actions[0]]] += int(not step.first[0])
             if walk is not None:
-                walk.add(int(observations[0].argmax()), int(actions[0]), step)
-            image = recorder.add(observations[0], int(actions[0]), step) if recorder is not None else None
+                walk.add(int(observation.argmax()), int(actions[0]), step)
+            image = recorder.add(observation, int(actions[0]), step) if recorder is not None else None
             if image is not None and screen is not None:
                 screen.show(image)
 
-        def act(observations: np.ndarray) -> np.ndarray:
+        def act(observations: AnyArray) -> np.ndarray:
             if recorder is not None:
                 recorder.start()
-            return player.act(observations)
+            return player.act(host(observations))
 
         games, played, steps = [], list[Game](), itertools.count(1)
         enough = lambda: next(steps) > LONGEST  # noqa: E731  a greedy policy may loop for ever

@@ -17,7 +17,7 @@ import torch
 
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec, Episode, FrameStack, Step, VectorEnv, make_vector_env
+from dqnspeed.envs import AnyArray, EnvSpec, Episode, FrameStack, Step, VectorEnv, make_vector_env
 from dqnspeed.envs.games import atari_game
 from dqnspeed.exploration.epsilon_greedy import EpsilonGreedy
 from dqnspeed.exploration.policy import Policy
@@ -66,16 +66,16 @@ def distinct(games: Sequence[Game]) -> int:
 def play_games(
     env: VectorEnv,
     spec: EnvSpec,
-    act: Callable[[np.ndarray], np.ndarray],
+    act: Callable[[AnyArray], np.ndarray],
     seeds: list[int],
     games: int,
-    watch: Callable[[np.ndarray, np.ndarray, Step], None] = lambda *_: None,
+    watch: Callable[[AnyArray, np.ndarray, Step], None] = lambda *_: None,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[Game]:
     """Play ``games`` whole games, a fixed number in each environment, so that short games are not preferred.
 
     Args:
-        act: actions ``(N,)`` for observations ``(N, stack * C, ...)``.
+        act: actions ``(N,)`` for observations ``(N, stack * C, ...)``, which are where the environments have them.
         watch: called after each step with the observations acted on, the actions, and the step.
         give_up: called before each step; True ends the play.
     """
@@ -130,7 +130,7 @@ class Evaluator:
         seeds = env_seeds(self._seed, SEEDS, self._run.num_envs, segment=number)
         steps = itertools.count(1)
 
-        def act(observations: np.ndarray) -> np.ndarray:
+        def act(observations: AnyArray) -> np.ndarray:
             return policy(observations, self._config.epsilon)[0]
 
         def enough() -> bool:

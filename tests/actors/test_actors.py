@@ -10,20 +10,22 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import make_toy, shared_memory_of
+from conftest import make_toy, shared_memory_of, untimed
 
-from dqnspeed.actors import ActorArguments, ActorError, Actors, make_actors
+from dqnspeed.actors import ActorArguments, ActorError, Actors, local, make_actors
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.actors.weights import HostWeights, OpenedWeights, Publisher
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import Episode, describe
+from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
+from dqnspeed.envs.backends import RawStep
 from dqnspeed.networks.base import Network
 
 KINDS = {
@@ -41,12 +43,18 @@ GREEDY = ["exploration.start=0", "exploration.final=0"]
 class Started:
     """Actors with their replay, as the trainer would make them."""
 
-    def __init__(self, run: RunConfig, state: dict[str, Any] | None = None, segment: int = 0):
+    def __init__(
+        self,
+        run: RunConfig,
+        state: dict[str, Any] | None = None,
+        segment: int = 0,
+        holds: torch.device | None = None,
+    ):
         self.run = run
         spec, device = describe(run), torch.device("cuda" if run.device == "cuda" else "cpu")
         torch.manual_seed(0)
         self.learner = make_learner(run, spec, device)
-        self.replay = make_memory(run, spec)
+        self.replay = make_memory(run, spec, device=holds)
         if state:
             self.replay.load_state_dict(state["replay"])
         self.actors: Actors = make_actors(
@@ -112,6 +120,59 @@ def assert_contract(started: Started) -> None:
 
     assert games and all(game.length == 7 for game in games)
     assert {game.env for game in games} == set(range(lanes))
+
+
+class TensorBackend:
+    """A backend whose frames are tensors on ``device``, and always the same ones, which the next step overwrites."""
+
+    def __init__(self, backend: Any, device: str):
+        self._backend, self._device, self.num_envs = backend, device, backend.num_envs
+        self._frames: torch.Tensor | None = None
+
+    def reset(self, seeds: list[int]) -> RawStep:
+        return self._there(self._backend.reset(seeds))
+
+    def recv(self) -> RawStep:
+        return self._there(self._backend.recv())
+
+    def _there(self, step: RawStep) -> RawStep:
+        frames = torch.as_tensor(step.frames)
+        if self._frames is None:
+            self._frames = torch.empty_like(frames, device=self._device)
+        self._frames.copy_(frames)
+        return replace(step, frames=self._frames)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+@pytest.mark.parametrize("kind", ["serial", "overlap"])
+def test_environments_whose_frames_are_tensors_are_acted_on_and_stored_alike(
+    kind: str, algo: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also over a resume, whose checkpoint holds NumPy's arrays alone."""
+    own = ["algo.rollout_steps=64", "algo.batch_size=16"] if algo == "ppo" else ["wrappers.stack=3"]
+    run = make_toy(f"algo={algo}", *own, f"device={device}", f"parallelism={kind}", "num_envs=4")
+
+    def made(*args: Any, **named: Any) -> VectorEnv:
+        env = make_vector_env(*args, **named)
+        env._backend = TensorBackend(env._backend, device)
+        return env
+
+    stored = []
+    for maker in (make_vector_env, made):
+        monkeypatch.setattr(local, "make_vector_env", maker)
+        state: dict[str, Any] | None = None
+        for segment in range(2):
+            with Started(run, state, segment, torch.device(device)) as started:
+                started.collect(100)
+                started.actors.pause()
+                state = {"actors": started.actors.state_dict(), "replay": started.replay.state_dict()}
+                assert not any(isinstance(leaf, torch.Tensor) for leaf in untimed(state).values())
+                stored.append(untimed(state))
+    np.testing.assert_equal(stored[2:], stored[:2])
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

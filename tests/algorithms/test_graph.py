@@ -234,15 +234,17 @@ def frames_of(spec: EnvSpec, rng: np.random.Generator) -> np.ndarray:
     return frames
 
 
+@pytest.mark.parametrize("form", ["arrays", "tensors", "in turns"])
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_graph_acts_on_the_same_stacks_and_knows_the_same(name: str, device: str) -> None:
+def test_a_graph_acts_on_the_same_stacks_and_knows_the_same(name: str, device: str, form: str) -> None:
     _, spec, _, stacked, graphed = policies(name, device)
     rng = np.random.default_rng(0)
     for step in range(9):
         frames, first = frames_of(spec, rng), rng.random(4) < (1 if step == 0 else 0.3)
         for one in (stacked, graphed):
-            one.push(frames, first)
+            there = form == "tensors" or (form == "in turns" and step % 3 != 0)
+            one.push(torch.from_numpy(frames).to(device) if there else frames, first)
         saved, same = stacked.state_dict()["stack"]["stacks"], graphed.state_dict()["stack"]["stacks"]
         np.testing.assert_array_equal(saved, same)
         expected, knew = stacked(0.0)

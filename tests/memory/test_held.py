@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from conftest import untimed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uniform import GAMMA, Event, append, lanes
@@ -14,8 +16,9 @@ from test_uniform import GAMMA, Event, append, lanes
 from dqnspeed.execution.arrays import Arrays, host
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.execution.transfer import pack, packed_size, unpack
-from dqnspeed.memory import LocalBuffers, Rings, SharedBuffers, UniformReplay, ring_layout
+from dqnspeed.memory import LocalBuffers, Rings, Rollouts, Rows, SharedBuffers, Stream, UniformReplay, ring_layout
 from dqnspeed.memory.base import ReplayArguments
+from dqnspeed.memory.prioritized import PrioritizedReplay
 
 # Where rows are held: in the arrays that are written, or in copies that they join through arrays which are shorter,
 # or as long but written by others.
@@ -32,6 +35,9 @@ WAYS = {
 every_way = pytest.mark.parametrize(
     "way", [pytest.param(way, id=name, marks=[pytest.mark.cuda] * (way[2] == "cuda")) for name, way in WAYS.items()]
 )
+# How rows come; tensors are where the rings are held.
+FORMS = {"arrays": (False,), "tensors": (True,), "in turns": (False, True, True)}
+every_form = pytest.mark.parametrize("form", FORMS)
 
 
 def make(way: Any, streams: int, rows: int, stack: int, n_step: int) -> UniformReplay:
@@ -39,6 +45,11 @@ def make(way: Any, streams: int, rows: int, stack: int, n_step: int) -> UniformR
     buffers = kind(ring_layout(streams, rows, (2, 3), np.dtype(np.uint8), frames=frames))
     where = device and torch.device(device)
     return UniformReplay(ReplayArguments(buffers, stack, n_step, GAMMA, seed=1, device=where))
+
+
+def form_of(way: Any, form: str, step: int) -> str | None:
+    """The device of the tensors that the rows of a step come as, if they do."""
+    return (way[2] or "cpu") if FORMS[form][step % len(FORMS[form])] else None
 
 
 def reference(
@@ -75,17 +86,18 @@ def reference(
 
 
 @pytest.mark.slow
+@every_form
 @every_way
 @settings(max_examples=60, deadline=None)
 @given(lanes(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5), st.data())
 def test_batches_are_those_of_numpy_to_the_last_bit(
-    way: Any, streams: list[list[Event]], rows: int, stack: int, n_step: int, data: st.DataObject
+    way: Any, form: str, streams: list[list[Event]], rows: int, stack: int, n_step: int, data: st.DataObject
 ) -> None:
     """Over the ends of episodes, truncation and the end of the rings, as rows come one by one or many at a time."""
     replay = make(way, len(streams), rows, stack, n_step)
     seen = data.draw(st.sets(st.integers(0, len(streams[0]) - 1)))
     for i, events in enumerate(zip(*streams, strict=True)):
-        append(replay, events)
+        append(replay, events, tensors=form_of(way, form, i))
         if i in seen or isinstance(replay.buffers, SharedBuffers):  # where others write, they wait for the learner
             replay.receive()
     replay.receive()
@@ -119,14 +131,107 @@ def test_what_is_compiled_draws_the_same(device: str) -> None:
         replay.close()
 
 
+MEMORIES: dict[str, Any] = {
+    "uniform": lambda buffers, where: UniformReplay(ReplayArguments(buffers, 2, 3, GAMMA, 1, where)),
+    "prioritized": lambda buffers, where: PrioritizedReplay(
+        ReplayArguments(buffers, 2, 3, GAMMA, 1, where),
+        alpha=0.6, beta=0.4, beta_final=1.0, beta_updates=9, priority_eps=1e-6,
+    ),
+    "stream": lambda buffers, where: Stream(buffers, 2, 3, GAMMA, 30, where),
+    "rollouts": lambda buffers, where: Rollouts(buffers, 2, 4, 2, GAMMA, 0.8, 0, where),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("form", ["tensors", "in turns"])
+@pytest.mark.parametrize("device", [None, "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@settings(max_examples=30, deadline=None)
+@given(lanes(), st.sampled_from([3, 8, None]), st.booleans(), st.data())
+def test_however_rows_come_batches_and_what_is_saved_are_the_same_to_the_last_bit(
+    device: str | None, form: str, memory: str, streams: list[list[Event]], frames: int | None, apart: bool,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    """``apart``: each lane is written by itself, as by groups of environments that take turns."""
+    layout = ring_layout(len(streams), 24, (2, 3), np.dtype(np.uint8), acting=True, frames=frames)
+    usual, other = (MEMORIES[memory](LocalBuffers(layout), device and torch.device(device)) for _ in range(2))
+    way = None, None, device
+    looks = data.draw(st.sets(st.integers(0, len(streams[0]) - 1)))
+    for i, events in enumerate(zip(*streams, strict=True)):
+        groups = [[event] for event in events] if apart else [events]
+        for lane, group in enumerate(groups):
+            known = {name: np.full(len(group), i + lane) for name in ("values", "log_probs", "versions")}
+            append(usual, group, lane, **known)
+            append(other, group, lane, form_of(way, form, i), **known)
+        if hasattr(usual, "due"):
+            assert usual.due(4) == other.due(4)
+            draws = usual.due(4)
+        else:
+            draws = i in looks
+        for _ in range(draws):
+            try:
+                expected = usual.sample(4)
+            except LookupError:
+                continue
+            batch = other.sample(4)
+            for name in (f.name for f in fields(expected) if isinstance(getattr(expected, f.name), torch.Tensor)):
+                assert torch.equal(getattr(batch, name), getattr(expected, name)), name
+            if getattr(batch, "reprioritize", None):
+                for one in (batch, expected):
+                    one.reprioritize(torch.arange(4.0, device=device))
+    np.testing.assert_equal(untimed(other.state_dict()), untimed(usual.state_dict()))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_nothing_waits_for_the_device_while_its_tensors_are_added(memory: str) -> None:
+    layout = ring_layout(2, 24, (2, 3), np.dtype(np.uint8), acting=True, frames=8)
+    rings = MEMORIES[memory](LocalBuffers(layout), torch.device("cuda"))
+    no, frames = np.zeros(2, bool), torch.zeros(2, 2, 3, dtype=torch.uint8, device="cuda")
+    try:
+        for step in range(60):  # round the ring
+            if step == 20:  # what is taken in for the first time is prepared
+                torch.cuda.set_sync_debug_mode("error")
+            frames.fill_(step)
+            rings.append(Rows(frames, np.zeros(2, int), np.zeros(2, np.float32), no, no, no, ~no))
+            rings.receive()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    np.testing.assert_array_equal(rings.frames_of(1, 0, 60)[:, 0, 0], np.arange(36, 60))
+
+
+def test_tensors_are_copied_once_and_not_through_the_host() -> None:
+    """The arrays through which others come stay empty, and what was added may be overwritten."""
+    replay = make(WAYS["tensors, staged"], 1, 40, 1, 1)
+    no, frames = np.zeros(1, bool), torch.ones(1, 2, 3, dtype=torch.uint8)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        replay.append(Rows(frames, np.zeros(1, int), np.zeros(1, np.float32), no, no, ~no, ~no))
+    assert [event.count for event in profile.key_averages() if event.key == "aten::copy_"] == [1]
+    frames.zero_()
+    assert not replay._columns["frames"].any() and (replay.frames_of(0, 0, 1) == 1).all()
+
+
+def test_tensors_of_this_process_and_rows_of_others_stay_apart() -> None:
+    replay = make(WAYS["tensors, shared"], 2, 40, 1, 1)
+    writer = Rings(replay.buffers)
+    for i in range(20):
+        append(writer, [Event(100 + i, 0, 0.0, False, False, i == 0, True)], lane=1)
+        append(replay, [Event(1 + i, 0, 0.0, False, False, i == 0, True)], tensors="cpu")
+    for lane, begin in ((0, 1), (1, 100)):
+        np.testing.assert_array_equal(replay.frames_of(lane, 0, 20)[:, 0, 0], np.arange(begin, begin + 20))
+    del writer
+    replay.close()
+
+
+@every_form
 @every_way
-def test_every_way_draws_the_same_and_goes_on_with_what_another_saved(way: Any) -> None:
+def test_every_way_draws_the_same_and_goes_on_with_what_another_saved(way: Any, form: str) -> None:
     streams = [[Event(i + 1, i % 3, 1.0, i % 9 == 7, False, i % 9 == 0, i % 9 != 8) for i in range(60)]]
     usual, other = make(WAYS["view"], 1, 40, 3, 2), make(way, 1, 40, 3, 2)
     for stage in range(3):
-        for event in streams[0][20 * stage : 20 * (stage + 1)]:
+        for i, event in enumerate(streams[0][20 * stage : 20 * (stage + 1)]):
             append(usual, [event])
-            append(other, [event])
+            append(other, [event], tensors=form_of(way, form, i))
             other.receive()
         for _ in range(2):
             assert_equal(usual.sample(16), other.sample(16))
@@ -148,16 +253,17 @@ def assert_equal(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(getattr(one, name).cpu(), getattr(other, name).cpu(), name)
 
 
+@every_form
 @every_way
-def test_a_cut_reaches_what_is_held(way: Any) -> None:
+def test_a_cut_reaches_what_is_held(way: Any, form: str) -> None:
     stream = [Event(i + 1, 0, 1.0, False, False, i == 0, True) for i in range(10)]
     replay = make(way, 1, 40, 2, 3)
-    for event in stream:
-        append(replay, [event])
+    for i, event in enumerate(stream):
+        append(replay, [event], tensors=form_of(way, form, i))
         replay.receive()
     assert replay.cut(0, 1) == [(0, 9)]
-    for event in stream:
-        append(replay, [event])
+    for i, event in enumerate(stream):
+        append(replay, [event], tensors=form_of(way, form, i))
         replay.receive()
     batch = replay.sample(400)
     numbers = batch.observations[:, -1, 0].cpu().numpy().astype(int)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_uniform import GAMMA, Event, append, lanes, naive
+from test_uniform import GAMMA, Event, append, as_arrays_or_tensors, lanes, naive
 
 from dqnspeed.execution.arrays import Arrays
 from dqnspeed.memory import Batch, LocalBuffers, Rings, Rows, SharedBuffers, ring_layout
@@ -122,16 +122,17 @@ def test_the_number_found_is_the_first_whose_running_sum_exceeds_the_value(
 # what is drawn
 
 
+@as_arrays_or_tensors
 @settings(max_examples=100, deadline=None)
 @given(lanes(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 3), st.data())
 def test_only_whole_transitions_are_drawn_and_all_of_them(
-    streams: list[list[Event]], rows: int, stack: int, n_step: int, data: st.DataObject
+    tensors: str | None, streams: list[list[Event]], rows: int, stack: int, n_step: int, data: st.DataObject
 ) -> None:
     replay = make(streams, rows, stack, n_step)
     looks = data.draw(st.sets(st.integers(0, len(streams[0]) - 1)))
     rng = np.random.default_rng(0)
     for i, events in enumerate(zip(*streams, strict=True)):
-        append(replay, events)
+        append(replay, events, tensors=tensors)
         if i in looks:  # the tree follows in one go, or row by row
             try:
                 batch = replay.sample(8)

@@ -10,7 +10,7 @@ import torch
 from conftest import make_toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_uniform import GAMMA, Event, append, lanes, naive
+from test_uniform import GAMMA, Event, append, as_arrays_or_tensors, lanes, naive
 
 from dqnspeed.algorithms import make_memory
 from dqnspeed.envs import describe
@@ -51,19 +51,28 @@ def test_lambda_returns_are_those_of_the_forward_view(streams: list[list[Event]]
                 assert got[lane, row] == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
-def buffers(streams: list[list[Event]], rows: int) -> LocalBuffers:
-    return LocalBuffers(ring_layout(len(streams), rows, (2, 3), np.dtype(np.uint8), acting=True))
+def buffers(streams: list[list[Event]], rows: int, tensors: str | None) -> LocalBuffers:
+    """With room for a few frames alone where these come as tensors, which are stored elsewhere."""
+    frames = None if tensors is None else 3
+    return LocalBuffers(ring_layout(len(streams), rows, (2, 3), np.dtype(np.uint8), acting=True, frames=frames))
 
 
+def on(tensors: str | None) -> torch.device | None:
+    return None if tensors is None else torch.device(tensors)
+
+
+@as_arrays_or_tensors
 @settings(max_examples=40, deadline=None)
 @given(lanes(), st.integers(2, 9), st.integers(1, 3), st.integers(1, 3))
 def test_every_epoch_of_a_rollout_gives_its_transitions_and_nothing_else(
-    streams: list[list[Event]], steps: int, epochs: int, stack: int
+    tensors: str | None, streams: list[list[Event]], steps: int, epochs: int, stack: int
 ) -> None:
-    rollouts = Rollouts(buffers(streams, steps + stack + 3), stack, steps, epochs, GAMMA, LAM)
+    rings = buffers(streams, steps + stack + 3, tensors)
+    rollouts = Rollouts(rings, stack, steps, epochs, GAMMA, LAM, device=on(tensors))
     batch_size, begin = max(1, len(streams) * steps // 2), 0
     for row, events in enumerate(zip(*streams, strict=True)):
-        append(rollouts, events, values=np.full(len(streams), row), log_probs=-np.array([e.number for e in events]))
+        values, log_probs = np.full(len(streams), row), -np.array([e.number for e in events])
+        append(rollouts, events, tensors=tensors, values=values, log_probs=log_probs)
         due = rollouts.due(batch_size)
         complete = row == begin + steps
         inside = [(lane, r) for lane in range(len(streams)) for r in range(begin, row) if streams[lane][r].transition]
@@ -89,19 +98,21 @@ def test_every_epoch_of_a_rollout_gives_its_transitions_and_nothing_else(
 
 
 @pytest.mark.slow
+@as_arrays_or_tensors
 @settings(max_examples=100, deadline=None)
 @given(lanes(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 12), st.data())
 def test_a_stream_gives_every_transition_once_and_in_order(
-    streams: list[list[Event]], stack: int, n_step: int, batch_size: int, data: st.DataObject
+    tensors: str | None, streams: list[list[Event]], stack: int, n_step: int, batch_size: int, data: st.DataObject
 ) -> None:
-    stream = Stream(buffers(streams, len(streams[0]) + 1), stack, n_step, GAMMA, ahead=2 * batch_size)
+    rings = buffers(streams, len(streams[0]) + 1, tensors)
+    stream = Stream(rings, stack, n_step, GAMMA, ahead=2 * batch_size, device=on(tensors))
     schedule = MemorySchedule(stream, batch_size, agent_steps=0)
     expected: dict[tuple, float] = {}
     for events in streams:
         expected |= naive(events, len(streams[0]) + 1, stack, n_step)
     seen: list[tuple] = []
     for events in zip(*streams, strict=True):
-        append(stream, events)
+        append(stream, events, tensors=tensors)
         if data.draw(st.booleans()):
             for _ in range(schedule.due(0, 0)):
                 batch = stream.sample(batch_size)

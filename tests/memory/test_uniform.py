@@ -68,29 +68,35 @@ def lanes(draw: st.DrawFn) -> list[list[Event]]:
     return streams
 
 
-def fill(streams: list[list[Event]], rows: int, stack: int, n_step: int, shared: bool = False) -> UniformReplay:
+def fill(
+    streams: list[list[Event]], rows: int, stack: int, n_step: int, shared: bool = False, tensors: str | None = None
+) -> UniformReplay:
     layout = ring_layout(len(streams), rows, (2, 3), np.dtype(np.uint8))
     buffers = (SharedBuffers if shared else LocalBuffers)(layout)
     replay = UniformReplay(ReplayArguments(buffers, stack, n_step, GAMMA, seed=1))
     for events in zip(*streams, strict=True):
-        append(replay, events)
+        append(replay, events, tensors=tensors)
     return replay
 
 
-def append(rings: Rings, events: Sequence[Event], lane: int = 0, **acting: np.ndarray) -> None:
-    rings.append(
-        Rows(
-            frames=np.array([np.full((2, 3), e.number, np.uint8) for e in events]),
-            actions=np.array([e.action for e in events]),
-            rewards=np.array([e.reward for e in events], np.float32),
-            terminated=np.array([e.terminated for e in events]),
-            truncated=np.array([e.truncated for e in events]),
-            first=np.array([e.first for e in events]),
-            transition=np.array([e.transition for e in events]),
-            acting=acting,
-        ),
-        lane,
+def append(
+    rings: Rings, events: Sequence[Event], lane: int = 0, tensors: str | None = None, **acting: np.ndarray
+) -> None:
+    """``tensors``: the device that rows come from as tensors; ``None``: as NumPy's arrays."""
+    rows = Rows(
+        frames=np.array([np.full((2, 3), e.number, np.uint8) for e in events]),
+        actions=np.array([e.action for e in events]),
+        rewards=np.array([e.reward for e in events], np.float32),
+        terminated=np.array([e.terminated for e in events]),
+        truncated=np.array([e.truncated for e in events]),
+        first=np.array([e.first for e in events]),
+        transition=np.array([e.transition for e in events]),
+        acting=acting,
     )
+    rings.append(rows if tensors is None else rows._each(lambda column: torch.as_tensor(column).to(tensors)), lane)
+
+
+as_arrays_or_tensors = pytest.mark.parametrize("tensors", [None, "cpu"], ids=["arrays", "tensors"])
 
 
 def naive(stream: list[Event], rows: int, stack: int, n_step: int) -> dict[tuple, float]:
@@ -128,12 +134,13 @@ def naive(stream: list[Event], rows: int, stack: int, n_step: int) -> dict[tuple
 
 
 @pytest.mark.slow
+@as_arrays_or_tensors
 @settings(max_examples=150, deadline=None)
 @given(lanes(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5))
 def test_samples_are_exactly_the_transitions_of_the_reference(
-    streams: list[list[Event]], rows: int, stack: int, n_step: int
+    tensors: str | None, streams: list[list[Event]], rows: int, stack: int, n_step: int
 ) -> None:
-    replay = fill(streams, rows, stack, n_step)
+    replay = fill(streams, rows, stack, n_step, tensors=tensors)
     expected: dict[tuple, float] = {}
     for stream in streams:
         expected |= naive(stream, rows, stack, n_step)
