@@ -20,6 +20,7 @@ struct Tia {
     u8 hidden[2];        // the first copy of a player is not drawn in this line
     u8 hold_until[2], held_at[2];  // until this pixel a player is drawn where it was
     u8 position[OBJECTS];
+    u8 last[64];         // what was written last to each register
     i32 pulses[OBJECTS];  // movements left that follow at the end of this line,
     u8 pulsing;           // if there are any
     u16 hits;            // collisions: bits 2k + 1, 2k are D7, D6 of the register k
@@ -33,6 +34,7 @@ struct Tia {
     enum { PF = OBJECTS, ALL = 63, MEET = 64 };
 
     CUDA_CALLABLE void reset() {
+        for (i32 k = 0; k < 64; k++) last[k] = 0;
         for (i32 k = 0; k < 4; k++) colors[k] = 0;
         for (i32 k = 0; k < 3; k++) pf[k] = 0;
         ctrlpf = reflected = reflect_next = 0;
@@ -300,7 +302,15 @@ struct Tia {
     // --- registers -----------------------------------------------------------------------------------------------
 
     // The register `reg` gets `value` at `clock` of the frame (at the end of the writing cycle).
-    CUDA_CALLABLE APART void write(i32 reg, u8 value, i32 clock) {
+    CUDA_CALLABLE void write(i32 reg, u8 value, i32 clock) {
+        // It means nothing to write the same again to NUSIZ0 to COLUBK, REFP0 to PF2, ENAM0 to ENABL, VDELP0 to RESMP1.
+        u64 lasting = 0x3f0 | 0xf800 | 0xe0000000 | 0x3e000000000ull;
+        if (lasting >> reg & 1 && last[reg] == value) return;
+        last[reg] = value;
+        change(reg, value, clock);
+    }
+
+    CUDA_CALLABLE APART void change(i32 reg, u8 value, i32 clock) {
         i32 h = clock % LINE, x = h - BLANK, k;
         switch (reg) {
             case 0x01:  // VBLANK
@@ -310,7 +320,6 @@ struct Tia {
                 break;
             case 0x04: case 0x05:  // NUSIZ0, NUSIZ1
                 k = reg - 0x04;
-                if (nusiz[k] == value) break;
                 draw_until(clock + 8);
                 nusiz[k] = value;
                 stale |= 1 << k | 4 << k;
@@ -339,7 +348,6 @@ struct Tia {
                 stale |= 1 << k;
                 break;
             case 0x0d: case 0x0e: case 0x0f:  // PF0, PF1, PF2
-                if (pf[reg - 0x0d] == value) break;
                 k = h / 3 & 3;
                 draw_until(clock + (k == 0 ? 4 : k == 1 ? 5 : k == 2 ? 2 : 3));
                 pf[reg - 0x0d] = value;
