@@ -46,6 +46,9 @@ def test_it_is_equal_to_ale_after_every_frame(game: str, device: str) -> None:
     assert result.frames > 300
 
 
+FRAME = bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 A9 00 85 00")  # the code of a VSYNC
+
+
 def program(draws: random.Random) -> bytes:
     """A ROM that fills the memory with what a hundred instructions drawn at random make of it, in every frame anew."""
     one = "0A 2A 4A 6A AA A8 8A 98 E8 C8 CA 88 18 38 B8 D8 EA 1A 3A 5A 7A DA FA"  # of registers
@@ -57,7 +60,7 @@ def program(draws: random.Random) -> bytes:
     groups = [bytes.fromhex(group) for group in (one, at_once, stems, indexed, absolute, by_pointer)]
     code = bytearray.fromhex("78 D8 A2 FF 9A")  # SEI CLD LDX #255 TXS
     frame = len(code)
-    code += bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 A9 00 85 00")  # VSYNC
+    code += FRAME
     code += bytes.fromhex("A5 80 A6 81 A4 82")
     for _ in range(100):
         kind = draws.randrange(len(groups))
@@ -82,13 +85,55 @@ def program(draws: random.Random) -> bytes:
     return bytes(rom)
 
 
+def waiting_program() -> bytes:
+    """A ROM that waits for the timer in many ways, and keeps what it is after each."""
+    loops = [
+        "AD 84 02 D0 FB",  # LDA INTIM, BNE
+        "AE 84 02 D0 FB",  # LDX
+        "AC 84 02 10 FB",  # LDY, BPL
+        "AD 94 02 D0 FB",  # another of its addresses
+        "AD 85 02 10 FB",  # INSTAT
+        "2C 85 02 10 FB",  # BIT
+        "A9 00 F0 03 AD 84 02 F0 FB",  # into the loop by its end, with flags that are not the timer's
+        "18 90 03 AD 84 02 B0 FB",  # that the timer does not set
+        "A2 03 AD 84 02 CA D0 FA",  # a loop of three
+    ]
+    code, cell = bytearray.fromhex("78 D8 A2 FF 9A"), 0x80
+    begin = len(code)
+    code += FRAME
+    for timer in (0x95, 0x96):  # of 8 and 64 cycles
+        for loop in map(bytes.fromhex, loops):
+            for value in (9, 20):
+                code += bytes([0xA9, value, 0x8D, timer, 2]) + loop
+                code += bytes([0xAD, 0x84, 2, 0x85, cell])
+                cell += 1
+    for value in (5, 30):  # across the end of a page
+        code += bytes(0xEA for _ in range(-(len(code) + 9) % 256))
+        code += bytes([0xA9, value, 0x8D, 0x95, 2]) + bytes.fromhex(loops[0])
+        code += bytes([0xAD, 0x84, 2, 0x85, cell])
+        cell += 1
+    code += bytes.fromhex("A2 38 B5 00 85 F9")  # INPT0 by an index
+    code += bytes.fromhex("A2 C8 85 02 CA D0 FB 4C") + bytes([begin, 0xF0])
+    rom = bytearray(code.ljust(4096, b"\xea"))
+    rom[0xFFC:] = bytes.fromhex("00F000F0")
+    return bytes(rom)
+
+
+def test_waiting_ends_when_the_timer_says(tmp_path: Path) -> None:
+    assert_same_memory(waiting_program(), tmp_path)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_programs_drawn_at_random_do_the_same(seed: int, tmp_path: Path) -> None:
+    assert_same_memory(program(random.Random(seed)), tmp_path)
+
+
+def assert_same_memory(program: bytes, folder: Path) -> None:
     from ale_py import ALEInterface, LoggerMode
 
     ALEInterface.setLoggerMode(LoggerMode.Error)
-    rom = tmp_path / "seaquest.bin"  # a name that ALE knows
-    rom.write_bytes(program(random.Random(seed)))
+    rom = folder / "seaquest.bin"  # a name that ALE knows
+    rom.write_bytes(program)
     ale = ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
     ale.loadROM(str(rom))

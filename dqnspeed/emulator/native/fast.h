@@ -27,6 +27,14 @@
         return read(address, bus);
     }
 
+    // Of zero page, before an index was added to the address and after.
+    CUDA_CALLABLE APART i32 read_at_both(i32 base, i32 address, i32 end) {
+        t = end;
+        i32 bus = read(base, base);
+        t = end + 1;
+        return read(address, bus);
+    }
+
     // `loop` waits for the timer: an instruction that reads it, of three bytes, and a branch back to it, which is taken
     // now. As long as the timer's value stays the same nothing else happens: how many times more, if they take
     // `cycles` each, the last read was at the end of cycle `last`, and has left the flags `nz`.
@@ -90,13 +98,12 @@
         action;                            \
         NEXT(2, 3)                         \
     }
-#define READ_ZERO_PAGE_INDEXED(action)          \
-    {                                           \
-        if (at < 0x80) goto other;              \
-        if (base < 0x80) touched = 3 * (t + 3); \
-        m = ram[at & 0x7f];                     \
-        action;                                 \
-        NEXT(2, 4)                              \
+#define READ_ZERO_PAGE_INDEXED(action)            \
+    {                                             \
+        if (base & at & 0x80) m = ram[at & 0x7f]; \
+        else m = read_at_both(base, at, t + 3);   \
+        action;                                   \
+        NEXT(2, 4)                                \
     }
 #define READ_INDEXED(bytes, cycles, action)                                                    \
     {                                                                                          \
@@ -133,9 +140,10 @@
         at = 0x100 | s, s = (s - 1) & 0xff; \
         WRITE(1, 3, value)                  \
     }
-#define PULL                               \
-    if (s < 0x7f || s == 0xff) goto other; \
-    m = ram[++s & 0x7f];
+#define PULL                         \
+    s = (s + 1) & 0xff;              \
+    if (s & 0x80) m = ram[s & 0x7f]; \
+    else m = read_at(0x100 | s, 0, t + 4);
 #define CHANGE(bytes, cycles, action)  \
     {                                  \
         if (!in_ram(at)) goto other;   \

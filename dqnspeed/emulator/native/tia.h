@@ -20,19 +20,22 @@ struct Tia {
     u8 hidden[2];        // the first copy of a player is not drawn in this line
     u8 hold_until[2], held_at[2];  // until this pixel a player is drawn where it was
     u8 position[OBJECTS];
+    u8 last[64];         // what was written last to each register
     i32 pulses[OBJECTS];  // movements left that follow at the end of this line,
     u8 pulsing;           // if there are any
     u16 hits;            // collisions: bits 2k + 1, 2k are D7, D6 of the register k
-    u8 stale;            // objects (bit), whose pixels are to be computed anew; bit 5: the playfield, 6: only `meet`
+    u8 stale;            // objects (bit), whose pixels are to be computed anew; bit 5: the playfield,
+                         // 6: something has changed since may_meet() was asked
     u8 present;          // objects that have pixels in this line
     u16 meet;            // collisions, numbered as in hits, that this line has somewhere and hits has not
     u8 star;             // phase of a line of missile 0's stars, from 1; 0: it draws none
     i32 moved_at;        // clock of the last HMOVE
     Pixels seen[OBJECTS + 1];  // pixels of each object, and of the playfield
 
-    enum { PF = OBJECTS, ALL = 63, MEET = 64 };
+    enum { PF = OBJECTS, CHANGED = 64, ALL = 127 };
 
     CUDA_CALLABLE void reset() {
+        for (i32 k = 0; k < 64; k++) last[k] = 0;
         for (i32 k = 0; k < 4; k++) colors[k] = 0;
         for (i32 k = 0; k < 3; k++) pf[k] = 0;
         ctrlpf = reflected = reflect_next = 0;
@@ -64,7 +67,7 @@ struct Tia {
     // picture, in a line where no objects meet.
     CUDA_CALLABLE void draw_until(i32 clock) {
         if (clock <= line + BLANK || clock <= done) return;
-        if (clock < line + LINE && !picture && !stale && !meet) done = clock;
+        if (clock < line + LINE && !picture && !meet && !(stale & CHANGED)) done = clock;
         else draw(clock);
     }
 
@@ -90,12 +93,12 @@ struct Tia {
         if (displayed()) {
             comb = 0;
             for (i32 k = 0; k < 2; k++)
-                if (hidden[k]) hidden[k] = 0, stale |= 1 << k;
+                if (hidden[k]) hidden[k] = 0, renew_later(1 << k);
         }
         if (comb_next) comb = 1, comb_next = 0;
         for (i32 k = 0; k < 2; k++)
-            if (hold_until[k]) hold_until[k] = 0, stale |= 1 << k;
-        if (reflected != reflect_next) reflected = reflect_next, stale |= 1 << PF;
+            if (hold_until[k]) hold_until[k] = 0, renew_later(1 << k);
+        if (reflected != reflect_next) reflected = reflect_next, renew_later(1 << PF);
         if (pulsing) {
             for (i32 k = 0; k < OBJECTS; k++) move(k, pulses[k]);
             pulsing = 0;
@@ -104,11 +107,13 @@ struct Tia {
         ends = star || comb || hidden[0] || hidden[1];
     }
 
+    CUDA_CALLABLE void renew_later(i32 objects) { stale |= objects | CHANGED; }
+
     CUDA_CALLABLE void move(i32 object, i32 left) {
         if (!left) return;
         i32 to = position[object] - left;
         position[object] = (u8)(to < 0 ? to + WIDTH : to >= WIDTH ? to - WIDTH : to);
-        stale |= 1 << object;
+        renew_later(1 << object);
     }
 
     // --- what is where -------------------------------------------------------------------------------------------
@@ -209,11 +214,20 @@ struct Tia {
             return;
         }
         if (stale) {
-            if (!picture && !(pairs(shown()) & ~hits)) return;
+            if (!picture && !may_meet()) return;
             renew();
         }
         if (meet) collide(begin, end);
         if (picture) paint(begin, end);
+    }
+
+    // Whether objects that are switched on can meet that have not yet, so that it matters where they are.
+    CUDA_CALLABLE bool may_meet() {
+        if (!(stale & CHANGED)) return false;
+        stale &= ~CHANGED;
+        if (pairs(shown()) & ~hits) return true;
+        meet = 0;
+        return false;
     }
 
     CUDA_CALLABLE void collide(i32 begin, i32 end) {
@@ -300,7 +314,15 @@ struct Tia {
     // --- registers -----------------------------------------------------------------------------------------------
 
     // The register `reg` gets `value` at `clock` of the frame (at the end of the writing cycle).
-    CUDA_CALLABLE APART void write(i32 reg, u8 value, i32 clock) {
+    CUDA_CALLABLE void write(i32 reg, u8 value, i32 clock) {
+        // It means nothing to write the same again to NUSIZ0 to COLUBK, REFP0 to PF2, ENAM0 to ENABL, VDELP0 to RESMP1.
+        u64 lasting = 0x3f0 | 0xf800 | 0xe0000000 | 0x3e000000000ull;
+        if (lasting >> reg & 1 && last[reg] == value) return;
+        last[reg] = value;
+        change(reg, value, clock);
+    }
+
+    CUDA_CALLABLE APART void change(i32 reg, u8 value, i32 clock) {
         i32 h = clock % LINE, x = h - BLANK, k;
         switch (reg) {
             case 0x01:  // VBLANK
@@ -310,10 +332,9 @@ struct Tia {
                 break;
             case 0x04: case 0x05:  // NUSIZ0, NUSIZ1
                 k = reg - 0x04;
-                if (nusiz[k] == value) break;
                 draw_until(clock + 8);
                 nusiz[k] = value;
-                stale |= 1 << k | 4 << k;
+                renew_later(1 << k | 4 << k);
                 break;
             case 0x06: case 0x07: case 0x08: case 0x09:  // COLUP0, COLUP1, COLUPF, COLUBK
                 value &= 0xfe;
@@ -326,8 +347,8 @@ struct Tia {
                 draw_until(clock);
                 reflect_next = value & 1;
                 ends = 1;
-                if (x < 79 && reflected != reflect_next) reflected = reflect_next, stale |= 1 << PF;
-                if (ctrlpf != value) stale |= 1 << BL;
+                if (x < 79 && reflected != reflect_next) reflected = reflect_next, renew_later(1 << PF);
+                if (ctrlpf != value) renew_later(1 << BL);
                 ctrlpf = value;
                 break;
             case 0x0b: case 0x0c:  // REFP0, REFP1
@@ -336,14 +357,13 @@ struct Tia {
                 if (refp[k] == value) break;
                 draw_until(clock + 1);
                 refp[k] = value;
-                stale |= 1 << k;
+                renew_later(1 << k);
                 break;
             case 0x0d: case 0x0e: case 0x0f:  // PF0, PF1, PF2
-                if (pf[reg - 0x0d] == value) break;
                 k = h / 3 & 3;
                 draw_until(clock + (k == 0 ? 4 : k == 1 ? 5 : k == 2 ? 2 : 3));
                 pf[reg - 0x0d] = value;
-                stale |= 1 << PF;
+                renew_later(1 << PF);
                 break;
             case 0x10: case 0x11:  // RESP0, RESP1
                 reset_player(reg - 0x10, clock, x);
@@ -351,12 +371,12 @@ struct Tia {
             case 0x12: case 0x13:  // RESM0, RESM1
                 draw_until(clock + 8);
                 position[M0 + reg - 0x12] = (u8)(x < 0 ? missile_in_motion(reg - 0x12, clock, h) : (x + 4) % WIDTH);
-                stale |= 4 << (reg - 0x12);
+                renew_later(4 << (reg - 0x12));
                 break;
             case 0x14:  // RESBL
                 draw_until(clock);
                 position[BL] = (u8)(x < 0 ? ball_in_motion(clock, h) : (x + 4) % WIDTH);
-                stale |= 1 << BL;
+                renew_later(1 << BL);
                 break;
             case 0x1b: case 0x1c:  // GRP0, GRP1
                 set_graphic(reg - 0x1b, value, clock);
@@ -367,14 +387,14 @@ struct Tia {
                 if (enam[k] == value) break;
                 draw_until(clock);
                 enam[k] = value;
-                stale |= 4 << k;
+                renew_later(4 << k);
                 break;
             case 0x1f:  // ENABL
                 value &= 2;
                 if (enabl == value) break;
                 draw_until(clock);
                 enabl = value;
-                stale |= 1 << BL;
+                renew_later(1 << BL);
                 break;
             case 0x20: case 0x21: case 0x22: case 0x23: case 0x24:  // HMP0, HMP1, HMM0, HMM1, HMBL
                 set_motion(reg - 0x20, value >> 4, clock);
@@ -385,14 +405,14 @@ struct Tia {
                 if (vdel[k] == value) break;
                 draw_until(clock);
                 vdel[k] = value;
-                stale |= 1 << k;
+                renew_later(1 << k);
                 break;
             case 0x27:  // VDELBL
                 value &= 1;
                 if (vdelbl == value) break;
                 draw_until(clock);
                 vdelbl = value;
-                stale |= 1 << BL;
+                renew_later(1 << BL);
                 break;
             case 0x28: case 0x29:  // RESMP0, RESMP1
                 k = reg - 0x28;
@@ -404,7 +424,7 @@ struct Tia {
                     position[M0 + k] = (u8)((position[k] + (wide == 1 ? 4 : wide == 2 ? 8 : 16)) % WIDTH);
                 }
                 resmp[k] = value;
-                stale |= 4 << k;
+                renew_later(4 << k);
                 break;
             case 0x2a:  // HMOVE
                 start_motion(clock, h);
@@ -414,7 +434,7 @@ struct Tia {
                 break;
             case 0x2c:  // CXCLR
                 draw_until(clock);
-                if (hits) hits = 0, stale |= MEET;
+                if (hits) hits = 0, renew_later(0);
                 break;
         }
     }
@@ -426,8 +446,7 @@ struct Tia {
         if (grp[k] != value && !vdel[k]) changes |= 1 << k;
         if (grp_old[1 - k] != grp[1 - k] && vdel[1 - k]) changes |= 2 >> k;
         if (k && enabl_old != enabl && vdelbl) changes |= 1 << BL;
-        if (changes) draw_until(clock + 1);
-        stale |= changes;
+        if (changes) draw_until(clock + 1), renew_later(changes);
         grp[k] = value;
         grp_old[1 - k] = grp[1 - k];
         if (k) enabl_old = enabl;
@@ -455,7 +474,7 @@ struct Tia {
             else if (d == WIDTH - 1 || d <= 8 * wide - 2) holds = true;
         }
         draw_until(clock);
-        stale |= 1 << k;
+        renew_later(1 << k);
         hidden[k] = !first;
         hold_until[k] = 0;
         ends = 1;
@@ -471,9 +490,9 @@ struct Tia {
             draw_until(clock);
             if (motion[M0] == 7 && value == 6 && clock - moved_at == 63 && moved_at % LINE == 9) {
                 star = ends = 1;
-                stale |= 1 << M0;
+                renew_later(1 << M0);
             } else if (star)
-                star = 0, stale |= 1 << M0;
+                star = 0, renew_later(1 << M0);
         }
         motion[object] = value;
     }
