@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("warp")
 
-from dqnspeed.emulator import Emulator, EmulatorError, Games, Preprocessing, known_games
+from dqnspeed.emulator import Emulator, EmulatorError, Games, Preprocessing, find, known_games
 from dqnspeed.emulator.verify import main, verify
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -47,6 +47,16 @@ def test_it_is_equal_to_ale_after_every_frame(game: str, device: str) -> None:
 
 
 FRAME = bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 A9 00 85 00")  # the code of a VSYNC
+
+
+@pytest.mark.parametrize(
+    ("game", "mode", "difficulty"), [("breakout", 8, 1), ("space_invaders", 5, 0), ("boxing", None, 3), ("alien", 3, 2)]
+)
+def test_other_modes_and_difficulties_are_equal_to_ales(game: str, mode: int | None, difficulty: int) -> None:
+    result = verify(game, frames=300, sequences=2, seed=3, mode=mode, difficulty=difficulty)
+    assert result.refused is None and result.difference is None, result.line()
+    usual = verify(game, frames=300, sequences=2, seed=3)
+    assert usual.refused is None and usual.difference is None, usual.line()
 
 
 def program(draws: random.Random) -> bytes:
@@ -249,6 +259,8 @@ def test_a_program_off_its_rails_harms_nobody() -> None:
     [
         (lambda folder: Emulator("pogn"), "game=pogn: no game that is known; nearest: pong"),
         (lambda folder: Emulator("pitfall2"), r"game=pitfall2: its cartridge \(DPC\) is not supported\."),
+        (lambda folder: find("breakout").at(mode=3), "mode=3: of breakout these are known: 0, 4, 8"),
+        (lambda folder: find("breakout").at(difficulty=2), r"difficulty=2: of breakout these are known: 0, 1\."),
         (lambda folder: Emulator("pong", device="tpu"), "device=tpu: is not here; there is cpu"),
         (lambda folder: Emulator("pong", 10**9), r"num_envs=1000000000: needs [\d.]+ GB of cpu's memory, which has"),
         (lambda folder: Emulator("pong", rom=folder / "none"), "none: cannot be read"),
