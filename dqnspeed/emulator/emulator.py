@@ -57,7 +57,7 @@ class Emulator:
         if num_envs < 1:
             raise EmulatorError(f"num_envs={num_envs}: takes a whole number, at least 1.")
         self.num_envs, self.device = num_envs, _device(device)
-        _check_memory(num_envs, self.game.rows, self.device)
+        _check_memory(num_envs, self._bytes_each(), self.device)
         power_on = _power_on()
         ints = functools.partial(wp.array, dtype=int, device=self.device)
         self._rom = wp.array(np.frombuffer(rom_of(self.game, rom), np.uint8), dtype=wp.uint8, device=self.device)
@@ -168,6 +168,9 @@ class Emulator:
         if not self.game.rules.terms:
             raise EmulatorError(f"game={self.game.name}: its score, lives and end are not known; its memory is ram().")
 
+    def _bytes_each(self) -> int:
+        return 3 * self.game.rows * WIDTH + CONSOLE
+
     def _load(self) -> None:
         self._give("mask", self._mask, np.ones(self.num_envs, bool))
         self._run(kernels.LOAD)
@@ -240,8 +243,8 @@ def _device(name: str) -> Any:
         raise EmulatorError(f"device={name}: is not here; there is {there}.") from error
 
 
-def _check_memory(num_envs: int, rows: int, device: Any) -> None:
-    needed = num_envs * (3 * rows * WIDTH + CONSOLE)
+def _check_memory(num_envs: int, each: int, device: Any) -> None:
+    needed = num_envs * each
     free = device.free_memory if device.is_cuda else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > free:
         there = f"{device.alias}'s memory, which has {free / 1e9:.1f} GB"

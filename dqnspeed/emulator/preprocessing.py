@@ -82,7 +82,7 @@ class Games(Emulator):
         rom: Path | None = None,
         threads: int = 1,
     ):
-        stages = preprocessing or Preprocessing()
+        stages = self._preprocessing = preprocessing or Preprocessing()
         super().__init__(game, num_envs, device, rom, threads, stages.stages)
         self._know_rules()
         pal = self.game.pal
@@ -125,6 +125,10 @@ class Games(Emulator):
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         super().load_state(state)
         self._pooled.assign(state["pooled"])
+
+    def _bytes_each(self) -> int:
+        channels, size = 1 if self._preprocessing.grayscale else 3, self._preprocessing.size or 0
+        return super()._bytes_each() + channels * (self.game.rows * WIDTH + size * size)
 
     def _load(self) -> None:
         """:meth:`begin` does."""

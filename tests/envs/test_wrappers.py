@@ -97,6 +97,26 @@ def test_the_emulator_plays_on_a_gpu_that_is_there() -> None:
         describe(make_run("wrappers=emulator", "wrappers.device=cuda"))
 
 
+@pytest.mark.cuda
+def test_the_emulator_gives_the_same_on_a_gpu_and_frames_stay_there() -> None:
+    line = ["wrappers=emulator", "env=breakout", "env.sticky_actions=0.25", "num_envs=3", "env.max_episode_frames=403"]
+    envs = [make_vector_env(make_run(*line, f"wrappers.device={device}")) for device in ("cpu", "cuda")]
+    first = [torch.as_tensor(env.reset([1, 2, 3])) for env in envs]
+    assert first[1].is_cuda and torch.equal(first[0], first[1].cpu())
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        actions, steps = rng.integers(4, size=3), []
+        for env in envs:
+            env.send(actions)
+            steps.append(env.recv())
+        frames = [torch.as_tensor(step.frames) for step in steps]
+        assert frames[1].is_cuda and torch.equal(frames[0], frames[1].cpu())
+        for part in ("rewards", "terminated", "truncated", "first"):
+            np.testing.assert_array_equal(*[getattr(step, part) for step in steps], err_msg=part)
+    for env in envs:
+        env.close()
+
+
 @pytest.mark.slow
 def test_games_of_the_emulator_are_saved_whole() -> None:
     """Also on another number of threads, and with random no-ops and sticky actions."""
