@@ -24,6 +24,14 @@ struct Bits {
 #endif
     }
 
+    static CUDA_CALLABLE i32 count(u32 word) {
+#ifdef __CUDA_ARCH__
+        return __popc(word);
+#else
+        return __builtin_popcount(word);
+#endif
+    }
+
     static CUDA_CALLABLE u32 reversed(u32 byte) {
         byte = (byte & 0x0f) << 4 | byte >> 4;
         byte = (byte & 0x33) << 2 | (byte >> 2 & 0x33);

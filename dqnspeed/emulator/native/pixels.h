@@ -3,32 +3,29 @@
 // Shades of two pictures, their maximum, and a resize by area as OpenCV does it, in its order of sums, so that every
 // rounding is the same: of each row of the picture first the columns, then rows by their weights.
 
-enum { WIDTH = 160, FIRST = 4, SECOND = 5, BEFORE = -1, MOST = 160 };
+enum { WIDTH = 160, FIRST = 4, SECOND = 5, BEFORE = -1, MOST = 160, FEW = 5 };
 
 // A row of the two pictures, each of them shown in shades of a colour or the maximum before.
 struct Row {
     const u8 *a, *b;
     bool a_is_before, b_is_before;
 
-    static CUDA_CALLABLE bool same(const u8* these, const u8* those) {
-        const u64 *x = (const u64*)these, *y = (const u64*)those;
-        u64 differ = 0;
-        for (i32 k = 0; k < WIDTH / 8; k++) differ |= x[k] ^ y[k];
-        return !differ;
+    enum { WORDS = WIDTH / 8, ALL = (1 << WORDS) - 1 };
+
+    // Where this row looks otherwise than another: a bit for each eight pixels.
+    CUDA_CALLABLE u32 differs(const Row& other) const {
+        if (a_is_before || b_is_before) return ALL;
+        const u64 *x = (const u64*)a, *y = (const u64*)other.a, *v = (const u64*)b, *w = (const u64*)other.b;
+        u32 found = 0;
+        for (i32 k = 0; k < WORDS; k++) found |= (u32)(((x[k] ^ y[k]) | (v[k] ^ w[k])) != 0) << k;
+        return found;
     }
 
-    CUDA_CALLABLE bool looks_like(const Row& other) const {
-        return !a_is_before && !b_is_before && same(a, other.a) && (a == b || same(b, other.b));
-    }
-
-    CUDA_CALLABLE void shade(const u8* shades, u8* to) const {
-        if (!a_is_before && !b_is_before && (a == b || same(a, b)))
-            for (i32 x = 0; x < WIDTH; x++) to[x] = shades[a[x]];
-        else
-            for (i32 x = 0; x < WIDTH; x++) {
-                u8 one = a_is_before ? a[x] : shades[a[x]], other = b_is_before ? b[x] : shades[b[x]];
-                to[x] = one > other ? one : other;
-            }
+    CUDA_CALLABLE void shade(const u8* shades, u8* to, i32 begin, i32 end) const {
+        for (i32 x = begin; x < end; x++) {
+            u8 one = a_is_before ? a[x] : shades[a[x]], other = b_is_before ? b[x] : shades[b[x]];
+            to[x] = one > other ? one : other;
+        }
     }
 };
 
@@ -43,7 +40,7 @@ for (i32 channel = 0; channel < of_shades; channel++) {
     if (!resized_to) {  // what is kept is the observation
         for (i32 y = height * part / parts; y < height * (part + 1) / parts; y++) {
             Row row = {a + WIDTH * y, b + WIDTH * y, first == BEFORE, second == BEFORE};
-            row.shade(shade, kept + WIDTH * y);
+            row.shade(shade, kept + WIDTH * y, 0, WIDTH);
         }
         continue;
     }
@@ -57,15 +54,24 @@ for (i32 channel = 0; channel < of_shades; channel++) {
                 Row row = {a + WIDTH * now, b + WIDTH * now, first == BEFORE, second == BEFORE};
                 Row above = {a + WIDTH * last, b + WIDTH * last, first == BEFORE, second == BEFORE};
                 u8* to = kept + WIDTH * now;
-                if (last >= 0 && row.looks_like(above)) {
+                u32 differ = last < 0 ? (u32)Row::ALL : row.differs(above);
+                if (last >= 0)
                     for (i32 x = 0; x < WIDTH; x++) to[x] = kept[WIDTH * last + x];
-                } else {
-                    row.shade(shade, to);
-                    for (i32 x = 0; x < side; x++) across_row[x] = 0.0f;
+                // All of a row is done at once, a little of it piece by piece: pixels first, then columns made of them.
+                bool all = Bits::count(differ) > FEW;
+                if (all) row.shade(shade, to, 0, WIDTH);
+                else
+                    for (u32 rest = differ; rest; rest &= rest - 1)
+                        row.shade(shade, to, 8 * Bits::lowest(rest), 8 * Bits::lowest(rest) + 8);
+                for (u32 rest = all ? 1 : differ; rest; rest &= rest - 1) {
+                    i32 word = Bits::lowest(rest), begin = all ? 0 : side * 8 * word / WIDTH;
+                    i32 end = all ? side : (side * 8 * (word + 1) + WIDTH - 1) / WIDTH;
+                    for (i32 x = begin; x < end; x++) across_row[x] = 0.0f;
                     for (i32 c = 0; c < across; c++) {
                         const i32* column = &wp::index(columns, c, 0);
                         const float* part_of = &wp::index(column_weights, c, 0);
-                        for (i32 x = 0; x < side; x++) across_row[x] = across_row[x] + (float)to[column[x]] * part_of[x];
+                        for (i32 x = begin; x < end; x++)
+                            across_row[x] = across_row[x] + (float)to[column[x]] * part_of[x];
                     }
                 }
                 last = now;
