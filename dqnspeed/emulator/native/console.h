@@ -153,14 +153,18 @@ struct Console {
         return !dumping && (after == 0 || now() - dumped_at > (u32)after) ? 0x80 : 0;
     }
 
+    CUDA_CALLABLE void wait_for_line() {
+        i32 rest = t % CYCLES;
+        if (rest) t += CYCLES - rest;
+    }
+
     CUDA_CALLABLE void write_tia(i32 reg, i32 value) {
         touched = 3 * t;
         if (t >= CYCLES * (limit + 1)) ended = 1;
         if (reg >= 3) {
             if (reg != 3) tia.write(reg, (u8)value, 3 * t);
         } else if (reg == 2) {  // WSYNC
-            i32 rest = t % CYCLES;
-            if (rest) t += CYCLES - rest;
+            wait_for_line();
         } else if (reg == 1) {
             if (dumping && !(value & 0x80)) dumped_at = now();
             dumping = value >> 7;

@@ -25,6 +25,13 @@
         s = (s - 1) & 0xff;
     }
 
+    // Push in the cycle after a push, when WSYNC has no effect.
+    CUDA_CALLABLE void push_next(i32 value) {
+        i32 end = t;
+        push(value);
+        t = end;
+    }
+
     CUDA_CALLABLE i32 pull() {
         s = (s + 1) & 0xff;
         return read(0x100 | s, 0);
@@ -175,12 +182,10 @@
         i32 bus, address = address_of(opcode, CHANGES, bus);
         t += 1;
         i32 value = read(address, bus);
-        t += 1;
-        write(address, value);
         i32 operation = opcode >> 5;
         if (operation < 4) value = shifted(operation, value);
         else set_nz(value = (value + (operation == 6 ? -1 : 1)) & 0xff);
-        t += 1;
+        t += 2;  // a 6502 writes the old value first, which ALE does not
         write(address, value);
         if ((opcode & 3) != 3) return;
         switch (operation) {
@@ -292,11 +297,10 @@
                 break;
             case 0x20:  // JSR
                 m = fetch();
-                t += 3;
-                t += 1;
+                t += 4;
                 push(pc >> 8);
                 t += 1;
-                push(pc & 0xff);
+                push_next(pc & 0xff);
                 t += 1;
                 address = fetch();
                 if (scheme == FE) choose(address & 0x20 ? 0 : 1);
@@ -326,9 +330,9 @@
                 t += 3;
                 push(pc >> 8);
                 t += 1;
-                push(pc & 0xff);
+                push_next(pc & 0xff);
                 t += 1;
-                push(flags() | 0x10);
+                push_next(flags() | 0x10);
                 interrupt = 1;
                 t += 1;
                 m = read(0xfffe, 0);

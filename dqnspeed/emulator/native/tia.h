@@ -18,11 +18,8 @@ struct Tia {
     u8 vblank, comb, comb_next, no_comb, parity;
     u8 ends;             // something is to be done at the end of this line
     u8 hidden[2];        // the first copy of a player is not drawn in this line
-    u8 hold_until[2], held_at[2];  // until this pixel a player is drawn where it was
     u8 position[OBJECTS];
     u8 last[64];         // what was written last to each register
-    i32 pulses[OBJECTS];  // movements left that follow at the end of this line,
-    u8 pulsing;           // if there are any
     u16 hits;            // collisions: bits 2k + 1, 2k are D7, D6 of the register k
     u8 stale;            // objects (bit), whose pixels are to be computed anew; bit 5: the playfield,
                          // 6: something has changed since may_meet() was asked
@@ -40,11 +37,9 @@ struct Tia {
         for (i32 k = 0; k < 3; k++) pf[k] = 0;
         ctrlpf = reflected = reflect_next = 0;
         for (i32 k = 0; k < 2; k++)
-            nusiz[k] = grp[k] = grp_old[k] = refp[k] = vdel[k] = enam[k] = resmp[k] = hidden[k] = hold_until[k] =
-                held_at[k] = 0;
+            nusiz[k] = grp[k] = grp_old[k] = refp[k] = vdel[k] = enam[k] = resmp[k] = hidden[k] = 0;
         enabl = enabl_old = vdelbl = 0;
-        for (i32 k = 0; k < OBJECTS; k++) motion[k] = position[k] = 0, pulses[k] = 0;
-        pulsing = 0;
+        for (i32 k = 0; k < OBJECTS; k++) motion[k] = position[k] = 0;
         vblank = comb = comb_next = 0;
         ends = 1;
         hits = meet = 0;
@@ -96,13 +91,7 @@ struct Tia {
                 if (hidden[k]) hidden[k] = 0, renew_later(1 << k);
         }
         if (comb_next) comb = 1, comb_next = 0;
-        for (i32 k = 0; k < 2; k++)
-            if (hold_until[k]) hold_until[k] = 0, renew_later(1 << k);
         if (reflected != reflect_next) reflected = reflect_next, renew_later(1 << PF);
-        if (pulsing) {
-            for (i32 k = 0; k < OBJECTS; k++) move(k, pulses[k]);
-            pulsing = 0;
-        }
         if (star) move(M0, 17), star = star % 4 + 1;
         ends = star || comb || hidden[0] || hidden[1];
     }
@@ -150,14 +139,6 @@ struct Tia {
             if (stale >> k & 1) {
                 seen[k].clear();
                 player(k, position[k], !hidden[k], seen[k]);
-                if (hold_until[k]) {
-                    Pixels before, old = Pixels::range(0, hold_until[k]), now = Pixels::range(hold_until[k], WIDTH);
-                    before.clear();
-                    player(k, held_at[k], true, before);
-                    before = before.both(old);
-                    seen[k] = seen[k].both(now);
-                    seen[k].w0 |= before.w0, seen[k].w1 |= before.w1, seen[k].w2 |= before.w2;
-                }
             }
             i32 m = M0 + k;
             if (stale >> m & 1) {
@@ -293,31 +274,29 @@ struct Tia {
         fill(begin, end, color(3));
         if (!present) return;
         Pixels here = Pixels::range(begin, end);
-        bool in_front = ctrlpf & 4;
-        if (!in_front) playfield(here);
+        bool in_front = ctrlpf & 4, as_players = (ctrlpf & 6) == 2;
+        if (!in_front) paint_object(BL, here, color(2));
+        if (as_players) paint_object(PF, here.both(Pixels::range(WIDTH / 2, WIDTH)), color(1));
+        else if (!in_front) paint_object(PF, here, color(2));
         paint_object(P1, here, color(1));
         paint_object(M1, here, color(1));
+        if (as_players) paint_object(PF, here.both(Pixels::range(0, WIDTH / 2)), color(0));
         paint_object(P0, here, color(0));
         paint_object(M0, here, color(0));
-        if (in_front) playfield(here);
-    }
-
-    CUDA_CALLABLE void playfield(const Pixels& here) {
-        if (ctrlpf & 2 && !(ctrlpf & 4)) {
-            paint_object(PF, here.both(Pixels::range(0, 80)), color(0));
-            paint_object(PF, here.both(Pixels::range(80, 160)), color(1));
-        } else
+        if (in_front) {
             paint_object(PF, here, color(2));
-        paint_object(BL, here, color(2));
+            paint_object(BL, here, color(2));
+        }
     }
 
     // --- registers -----------------------------------------------------------------------------------------------
 
     // The register `reg` gets `value` at `clock` of the frame (at the end of the writing cycle).
     CUDA_CALLABLE void write(i32 reg, u8 value, i32 clock) {
-        // It means nothing to write the same again to NUSIZ0 to COLUBK, REFP0 to PF2, ENAM0 to ENABL, VDELP0 to RESMP1.
+        // It means nothing to write the same again to NUSIZ0 to COLUBK, REFP0 to PF2, ENAM0 to ENABL, VDELP0 to RESMP1,
+        // but for a player that is hidden.
         u64 lasting = 0x3f0 | 0xf800 | 0xe0000000 | 0x3e000000000ull;
-        if (lasting >> reg & 1 && last[reg] == value) return;
+        if (lasting >> reg & 1 && last[reg] == value && !(reg < 6 && hidden[reg - 4])) return;
         last[reg] = value;
         change(reg, value, clock);
     }
@@ -334,6 +313,7 @@ struct Tia {
                 k = reg - 0x04;
                 draw_until(clock + 8);
                 nusiz[k] = value;
+                hidden[k] = 0;
                 renew_later(1 << k | 4 << k);
                 break;
             case 0x06: case 0x07: case 0x08: case 0x09:  // COLUP0, COLUP1, COLUPF, COLUBK
@@ -370,12 +350,12 @@ struct Tia {
                 break;
             case 0x12: case 0x13:  // RESM0, RESM1
                 draw_until(clock + 8);
-                position[M0 + reg - 0x12] = (u8)(x < 0 ? missile_in_motion(reg - 0x12, clock, h) : (x + 4) % WIDTH);
+                position[M0 + reg - 0x12] = (u8)place(M0 + reg - 0x12, clock, h);
                 renew_later(4 << (reg - 0x12));
                 break;
             case 0x14:  // RESBL
                 draw_until(clock);
-                position[BL] = (u8)(x < 0 ? ball_in_motion(clock, h) : (x + 4) % WIDTH);
+                position[BL] = (u8)place(BL, clock, h);
                 renew_later(1 << BL);
                 break;
             case 0x1b: case 0x1c:  // GRP0, GRP1
@@ -452,16 +432,14 @@ struct Tia {
         if (k) enabl_old = enabl;
     }
 
-    // Where a missile or the ball comes to stand that is reset in the blank part of a line: 2, or elsewhere if an
-    // HMOVE has begun at cycle 3 of the line.
-    CUDA_CALLABLE i32 ball_in_motion(i32 clock, i32 h) const {
-        if (clock - h + 9 != moved_at) return 2;
-        return h == 18 ? 3 : h == 27 ? 5 : h == 30 ? 6 : 2;
-    }
-
-    CUDA_CALLABLE i32 missile_in_motion(i32 k, i32 clock, i32 h) const {
-        if (clock - h + 9 != moved_at) return 2;
-        return k == 0 && h == 69 ? 8 : k == 1 && h == 18 ? 3 : 2;
+    // Where a missile or the ball comes to stand that is reset, with what is else after an HMOVE in the same line.
+    CUDA_CALLABLE i32 place(i32 object, i32 clock, i32 h) const {
+        i32 moved = moved_at - (clock - h);
+        if (moved == 9 && object == BL && (h == 18 || h == 27 || h == 30)) return h == 18 ? 3 : h == 27 ? 5 : 6;
+        if (moved == 9 && object == M0 && h == 69) return 8;
+        if (moved == 9 && object == M1 && h == 18) return 3;
+        if (moved == 15 && object == BL && h == 69) return 10;
+        return h < BLANK ? 2 : (h - BLANK + 4) % WIDTH;
     }
 
     CUDA_CALLABLE void reset_player(i32 k, i32 clock, i32 x) {
@@ -469,19 +447,17 @@ struct Tia {
         i32 size = nusiz[k] & 7, wide = scale(size);
         bool first = false, holds = false;
         for (i32 c = 0; c < copies(size); c++) {
-            i32 start = position[k] + (wide > 1) + c * spacing(size), d = (beam - start + 3 * WIDTH) % WIDTH;
+            i32 start = position[k] + c * spacing(size), d = (beam - start + 3 * WIDTH) % WIDTH;
             if (d >= WIDTH - 5 && d <= WIDTH - 2) first = true;
             else if (d == WIDTH - 1 || d <= 8 * wide - 2) holds = true;
         }
-        draw_until(clock);
+        // While it is drawn a player stays where it is until 11 clocks later; all else is drawn until then, too.
+        bool held = !first && holds;
+        draw_until(held ? clock + 11 : clock);
         renew_later(1 << k);
-        hidden[k] = !first;
-        hold_until[k] = 0;
+        // The first copy is hidden to the end of the line. One that is reset at the end itself is still in that line.
+        hidden[k] = !first && (held || x > -BLANK || row <= 0 || row > height);
         ends = 1;
-        if (!first && holds && x + 11 > 0) {
-            held_at[k] = position[k];
-            hold_until[k] = (u8)(x + 11 < WIDTH ? x + 11 : WIDTH);
-        }
         position[k] = (u8)at;
     }
 
@@ -504,18 +480,19 @@ struct Tia {
         bool longer = h <= 60, longer_next = h >= 225;  // the blank part of this line, or of the next, by 8 clocks
         if (longer && !no_comb) comb = 1;
         if (longer_next && !no_comb) comb_next = 1;
-        // One pulse each 4 clocks, as many as each object's motion says, of which those in a blank part move it.
+        // One pulse each 4 clocks, as many as each object's motion says, of which those in a blank part move it: at
+        // once, also those of the next line.
         i32 first = 4 * ((h + 1) / 4) + 8;
         i32 blank = pulses_until(BLANK + (longer ? 8 : 0), first), next_line = pulses_until(LINE, first);
         i32 next_blank = pulses_until(LINE + BLANK + (longer_next ? 8 : 0), first);
-        pulsing = 0;
         for (i32 object = 0; object < OBJECTS; object++) {
-            i32 count = motion[object] ^ 8;
-            move(object, (longer ? -8 : 0) + (count < blank ? count : blank));
-            i32 until = count < next_line ? count : next_line, later = count < next_blank ? count : next_blank;
-            pulses[object] = later - until - (longer_next ? 8 : 0);
-            pulsing |= pulses[object] != 0;
+            i32 count = motion[object] ^ 8, left = (longer ? -8 : 0) + (longer_next ? -8 : 0);
+            left += count < blank ? count : blank;
+            left += (count < next_blank ? count : next_blank) - (count < next_line ? count : next_line);
+            move(object, left);
         }
+        for (i32 k = 0; k < 2; k++)
+            if (hidden[k]) hidden[k] = 0, renew_later(1 << k);
     }
 
     static CUDA_CALLABLE i32 pulses_until(i32 clock, i32 first) { return clock > first ? (clock - first) / 4 : 0; }
