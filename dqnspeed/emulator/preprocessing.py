@@ -165,6 +165,6 @@ def _areas(size: int, to: int) -> tuple[np.ndarray, np.ndarray]:
             terms.append((last, min(end - last, 1.0, width) / width))
         found.append(terms)
     most = max(map(len, found))
-    padded = [terms + [(terms[0][0], 0.0)] * (most - len(terms)) for terms in found]
+    padded = [terms + [(terms[-1][0], 0.0)] * (most - len(terms)) for terms in found]
     table = np.array(padded)
     return table[..., 0].astype(np.int32), table[..., 1].astype(np.float32)

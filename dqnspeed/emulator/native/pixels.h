@@ -55,14 +55,14 @@ for (i32 channel = 0; channel < of_shades; channel++) {
                 Row above = {a + WIDTH * last, b + WIDTH * last, first == BEFORE, second == BEFORE};
                 u8* to = kept + WIDTH * now;
                 u32 differ = last < 0 ? (u32)Row::ALL : row.differs(above);
-                if (last >= 0)
-                    for (i32 x = 0; x < WIDTH; x++) to[x] = kept[WIDTH * last + x];
                 // All of a row is done at once, a little of it piece by piece: pixels first, then columns made of them.
                 bool all = Bits::count(differ) > FEW;
                 if (all) row.shade(shade, to, 0, WIDTH);
-                else
+                else {
+                    for (i32 x = 0; x < WIDTH; x++) to[x] = kept[WIDTH * last + x];
                     for (u32 rest = differ; rest; rest &= rest - 1)
                         row.shade(shade, to, 8 * Bits::lowest(rest), 8 * Bits::lowest(rest) + 8);
+                }
                 for (u32 rest = all ? 1 : differ; rest; rest &= rest - 1) {
                     i32 word = Bits::lowest(rest), begin = all ? 0 : side * 8 * word / WIDTH;
                     i32 end = all ? side : (side * 8 * (word + 1) + WIDTH - 1) / WIDTH;
