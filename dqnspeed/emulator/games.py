@@ -46,7 +46,7 @@ class Game:
         comb: whether a movement blackens eight pixels at the left of its line.
         pal: the game is made for a European television.
         port: of the joystick that player 0 holds.
-        paddle: that player 0 turns, if it is no joystick.
+        paddle: that player 0 turns, if it is no joystick; ``paddle_most``: its resistance at its left end, in ohms.
         modes: how often SELECT is pressed for each; the usual mode is the first, and may have a ``start`` of its own.
         select: frames that SELECT is pressed, frames until the next time, and frames of RESET after the last.
         difficulties: that there are, the usual one first.
@@ -63,6 +63,7 @@ class Game:
     pal: bool = False
     port: str = "left"
     paddle: int | None = None
+    paddle_most: int = 790_196
     modes: Mapping[int, int] = field(default_factory=lambda: {0: 0})
     select: tuple[int, int, int] = (2, 1, 8)
     difficulties: tuple[int, ...] = (0,)
@@ -110,7 +111,8 @@ class Game:
         frames = self.frames if self.again == self.start else self.modes[self.mode or 0]
         facts = [
             CARTRIDGES[scheme], chip is not None, not self.comb, self.pal, self.first_line, self.rows,
-            self.port == "right", paddle, others, len(self.start), len(self.again), frames, usual, at,
+            self.port == "right", paddle, others, self.paddle_most, len(self.start),
+            len(self.again), frames, usual, at,
             *self.rules.facts,
         ]  # fmt: skip
         return list(map(int, facts))

@@ -150,7 +150,10 @@ struct Console {
         if (reg >= 12) return inpt[reg - 8];
         i32 after = paddle[reg - 8];
         if (after < 0) return 0;
-        return !dumping && (after == 0 || now() - dumped_at > (u32)after) ? 0x80 : 0;
+        if (after == 0) return dumping ? 0 : 0x80;
+        // One that would have been charged before this frame began is taken for one that never is.
+        i32 charged_at = (i32)(dumped_at - before) + after;
+        return !dumping && charged_at >= 0 && t > charged_at ? 0x80 : 0;
     }
 
     CUDA_CALLABLE void wait_for_line() {

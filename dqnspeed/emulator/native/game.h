@@ -1,12 +1,12 @@
 // What a game is to a player: its start, its inputs, and score, lives and end as its memory tells them.
 
 // The facts of a game, as the host gives them: `facts` of Game in games.py, in the same order.
-enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, TERMS, FACTS };
+enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, PADDLE_MOST, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, TERMS, FACTS };
 // Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
 // the ways to end it belongs to, that all its terms have to agree on.
 enum { SCORE, LIVES, OVER, TERM = 4 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
-enum { PADDLE_START = 408823, PADDLE_SPEED = 23000, PADDLE_LEAST = 27450, PADDLE_MOST = 790196 };
+enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 
 // What all consoles have in common when they are switched on, and what starts the game.
 struct Made {
@@ -64,9 +64,9 @@ struct Player {
             if (keys & LEFT) console.resistance += PADDLE_SPEED;
             if (keys & RIGHT) console.resistance -= PADDLE_SPEED;
             if (console.resistance < PADDLE_LEAST) console.resistance = PADDLE_LEAST;
-            if (console.resistance > PADDLE_MOST) console.resistance = PADDLE_MOST;
+            if (console.resistance > facts[PADDLE_MOST]) console.resistance = facts[PADDLE_MOST];
             if (keys & FIRE) ports &= ~(0x80 >> turned);
-            console.paddle[0] = console.paddle[1] = charged(PADDLE_START);
+            console.paddle[0] = console.paddle[1] = charged(in_the_middle());
             console.paddle[turned] = charged(console.resistance);
             console.paddle[2] = console.paddle[3] = facts[OTHER_PADDLES];
         } else {
@@ -79,6 +79,8 @@ struct Player {
         }
         console.swcha = (u8)ports;
     }
+
+    CUDA_CALLABLE i32 in_the_middle() const { return (PADDLE_LEAST + facts[PADDLE_MOST]) / 2; }
 
     static CUDA_CALLABLE i32 charged(i32 resistance) { return (i32)((u64)resistance * 1904 / 100000); }
 
@@ -137,7 +139,7 @@ struct Player {
         for (i32 k = 0; k < 128; k++) console.more_ram[k] = made.more_ram[k];
         console.reset(made.timers[console.boots % made.number_of_timers]);
         console.boots++;
-        console.resistance = PADDLE_START;
+        console.resistance = in_the_middle();
         for (i32 k = 0; k < IDLE_FRAMES; k++) frame(0, 0x3f);
         if (console.boots == FIRST_BOOT) return;
         const i32* script = made.script + (loading ? 0 : 2 * facts[LOAD_FRAMES]);
