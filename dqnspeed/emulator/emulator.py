@@ -65,9 +65,8 @@ class Emulator:
         self._tables = wp.array(self.game.rules.tables(), dtype=int, device=self.device)
         self._script = ints(np.array(self.game.script, np.int32).reshape(-1))
         self._timers = ints(power_on["timers"])
-        self._memory = wp.array(
-            np.array(power_on["ram"] + power_on["superchip"], np.uint8), dtype=wp.uint8, device=self.device
-        )
+        memory = np.concatenate([np.array(power_on["ram"], np.uint8), np.fromfile(FOLDER / "superchip.bin", np.uint8)])
+        self._memory = wp.array(memory, dtype=wp.uint8, device=self.device)
         zeros = functools.partial(wp.zeros, device=self.device)
         self._mask = zeros(num_envs, dtype=wp.bool)
         self._actions = zeros(num_envs, dtype=int)

@@ -8,7 +8,8 @@ enum { SCORE, LIVES, OVER, TERM = 4 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 
-// What all consoles have in common when they are switched on, and what starts the game.
+// What all consoles have in common when they are switched on, and what starts the game. For each time that a console
+// is reset there are a value of the timer and the bytes of a Superchip, of 128 each.
 struct Made {
     const u8 *ram, *more_ram;
     const i32 *timers, *script;  // the frames of a start, of the first one and of all others: action and switches
@@ -136,8 +137,9 @@ struct Player {
 
     // The game starts anew: as when the console is reset, waits, and somebody presses its switches.
     CUDA_CALLABLE APART void start() {
-        for (i32 k = 0; k < 128; k++) console.more_ram[k] = made.more_ram[k];
-        console.reset(made.timers[console.boots % made.number_of_timers]);
+        i32 boot = console.boots % made.number_of_timers;
+        for (i32 k = 0; k < 128; k++) console.more_ram[k] = made.more_ram[128 * boot + k];
+        console.reset(made.timers[boot]);
         console.boots++;
         console.resistance = in_the_middle();
         for (i32 k = 0; k < IDLE_FRAMES; k++) frame(0, 0x3f);
