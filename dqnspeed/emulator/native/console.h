@@ -22,7 +22,7 @@ struct Console {
     i32 carry, overflow, decimal, interrupt;
     u32 before;  // cycles before the frame
 
-    u8 swcha, swchb, inpt[6], swacnt, swbcnt;  // inpt: 128 not pressed, 0 pressed
+    u8 swcha, swchb, inpt[6], swacnt;  // inpt: 128 not pressed, 0 pressed
     i32 resistance;  // of the paddle that is turned
     i32 paddle[4];   // cycles until each is charged; negative: not connected
     u32 dumped_at;
@@ -47,7 +47,7 @@ struct Console {
         s = 0xff;
         nv = 0, zv = 1, carry = overflow = decimal = interrupt = 0;
         tia.reset();
-        swacnt = swbcnt = 0;
+        swacnt = 0;
         dumping = 0;
         dumped_at = 0;
         before = 0;
@@ -116,7 +116,7 @@ struct Console {
             case 0: return swcha;
             case 1: return swacnt;
             case 2: return swchb;
-            default: return swbcnt;
+            default: return 0;  // SWBCNT, which ALE does not keep
         }
         i32 since = (i32)(now() - timer_at) - 1, value = timer_value - (since >> timer_shift) - 1;
         if (address & 1) return value < 0 && !timer_latched ? 0x80 : 0;
@@ -136,8 +136,6 @@ struct Console {
             timer_at = now(), timer_value = value, timer_latched = 0;
         } else if ((address & 3) == 1)
             swacnt = (u8)value;
-        else if ((address & 3) == 3)
-            swbcnt = (u8)value;
     }
 
     CUDA_CALLABLE i32 read_tia(i32 reg) {

@@ -32,13 +32,24 @@
         t = end;
     }
 
-    CUDA_CALLABLE i32 pull() {
+    CUDA_CALLABLE i32 pull(i32 bus) {
         s = (s + 1) & 0xff;
-        return read(0x100 | s, 0);
+        return read(0x100 | s, bus);
     }
 
-    // A read whose result nobody uses.
-    CUDA_CALLABLE i32 idle_read(i32 address, i32 bus) { return address & 0x1000 && scheme == PLAIN ? bus : read(address, bus); }
+    // The first byte that is pulled: before it, what the stack's pointer is at is read by the way.
+    CUDA_CALLABLE i32 pull_first(i32 opcode) {
+        t += 3;
+        i32 bus = read(0x100 | s, opcode);
+        t += 1;
+        return pull(bus);
+    }
+
+    // A read whose result nobody uses, and that the timer does not notice.
+    CUDA_CALLABLE i32 idle_read(i32 address, i32 bus) {
+        bool nothing = address & 0x1000 ? scheme == PLAIN : (address & 0x280) == 0x280;
+        return nothing ? bus : read(address, bus);
+    }
 
     enum { LOADS, STORES, CHANGES };
 
@@ -52,7 +63,8 @@
     CUDA_CALLABLE i32 zero_page_indexed(i32 index, i32& bus) {
         i32 base = fetch();
         t += 3;
-        bus = idle_read(base, base);
+        idle_read(base, base);
+        bus = base;  // as if nothing had answered
         return (base + index) & 0xff;
     }
 
@@ -80,12 +92,11 @@
     CUDA_CALLABLE i32 indirect_x(i32& bus) {
         i32 at = fetch();
         t += 3;
-        bus = idle_read(at, at);
-        at = at + x;
+        idle_read(at, at);
         t += 1;
-        i32 low = read(at & 0xff, bus);
+        i32 low = read((at + x) & 0xff, at);
         t += 1;
-        bus = read((at + 1) & 0xff, low);
+        bus = read((at + x + 1) & 0xff, low);
         return low | bus << 8;
     }
 
@@ -145,9 +156,14 @@
     CUDA_CALLABLE void subtract(i32 m) {
         if (decimal) {
             i32 rest = (a >> 4) * 10 + (a & 15) - (m >> 4) * 10 - (m & 15) - !carry;
-            carry = rest >= 0;
+            carry = a - m - !carry >= 0;
             if (rest < 0) rest += 100;
-            to_decimal(rest, m);
+            if (rest < 0) {  // of digits that are none: then the number is taken for digits once more
+                i32 number = (rest >> 4 & 15) * 10 + (rest & 15);
+                overflow = ((a ^ number) & (number ^ m)) >> 7 & 1;
+                set_nz(a = number);
+            } else
+                to_decimal(rest, m);
         } else
             add(m ^ 0xff);
     }
@@ -180,12 +196,11 @@
     // Read, change, write; the undocumented ones go on with the accumulator.
     CUDA_CALLABLE APART void change(i32 opcode) {
         i32 bus, address = address_of(opcode, CHANGES, bus);
-        t += 1;
+        t += 3;  // in ALE it is read in the last cycle, and written once; a 6502 writes the old value in between
         i32 value = read(address, bus);
         i32 operation = opcode >> 5;
         if (operation < 4) value = shifted(operation, value);
         else set_nz(value = (value + (operation == 6 ? -1 : 1)) & 0xff);
-        t += 2;  // a 6502 writes the old value first, which ALE does not
         write(address, value);
         if ((opcode & 3) != 3) return;
         switch (operation) {
@@ -220,7 +235,10 @@
                 set_nz(a = operand(opcode)); break;
             case 0xa2: case 0xa6: case 0xb6: case 0xae: case 0xbe: set_nz(x = operand(opcode)); break;
             case 0xa0: case 0xa4: case 0xb4: case 0xac: case 0xbc: set_nz(y = operand(opcode)); break;
-            case 0xa3: case 0xa7: case 0xaf: case 0xb3: case 0xb7: case 0xbf: set_nz(a = x = operand(opcode)); break;  // LAX
+            case 0xa3: case 0xa7: case 0xaf: case 0xb3: case 0xb7: case 0xbf:  // LAX
+                set_nz(a = x = operand(opcode));
+                t += opcode == 0xa7;  // in ALE alone
+                break;
             // stores
             case 0x85: case 0x95: case 0x8d: case 0x9d: case 0x99: case 0x81: case 0x91: store(opcode, a); break;
             case 0x86: case 0x96: case 0x8e: store(opcode, x); break;
@@ -307,23 +325,20 @@
                 pc = m | address << 8;
                 break;
             case 0x60:  // RTS
-                t += 3;
+                m = pull_first(opcode);
                 t += 1;
-                m = pull();
-                t += 1;
-                address = pull();
+                address = pull(m);
                 if (scheme == FE) choose(address & 0x20 ? 0 : 1);
                 t += 1;
                 idle_read(m | address << 8, address);
                 pc = ((m | address << 8) + 1) & 0xffff;
                 break;
             case 0x40:  // RTI
-                t += 4;
-                set_flags(pull());
+                set_flags(m = pull_first(opcode));
                 t += 1;
-                m = pull();
+                m = pull(m);
                 t += 1;
-                pc = m | pull() << 8;
+                pc = m | pull(m) << 8;
                 break;
             case 0x00:  // BRK
                 fetch();
@@ -341,8 +356,8 @@
                 break;
             case 0x48: t += 3; push(a); break;
             case 0x08: t += 3; push(flags() | 0x10); break;
-            case 0x68: t += 4; set_nz(a = pull()); break;
-            case 0x28: t += 4; set_flags(pull()); break;
+            case 0x68: set_nz(a = pull_first(opcode)); break;
+            case 0x28: set_flags(pull_first(opcode)); break;
             // undocumented: with immediate operands
             case 0x0b: case 0x2b: set_nz(a &= operand(opcode)); carry = a >> 7; break;  // ANC
             case 0x4b: a &= operand(opcode); a = shifted(2, a); break;                   // ALR
@@ -398,7 +413,7 @@
         i32 bus, address;
         if (opcode == 0x93) address = indirect_y(STORES, bus);
         else address = absolute_indexed(opcode == 0x9c ? x : y, STORES, bus);
-        i32 base = (address - (opcode == 0x9c ? x : y)) >> 8 & 0xff;
+        i32 page = address >> 8;  // with its index added
         t += 1;
-        write(address, value & (base + 1));
+        write(address, value & (page + 1));
     }

@@ -30,9 +30,9 @@
     // Of zero page, before an index was added to the address and after.
     CUDA_CALLABLE APART i32 read_at_both(i32 base, i32 address, i32 end) {
         t = end;
-        i32 bus = read(base, base);
+        read(base, base);
         t = end + 1;
-        return read(address, bus);
+        return read(address, base);
     }
 
     // `loop` waits for the timer: an instruction that reads it, of three bytes, and a branch back to it, which is taken
@@ -140,10 +140,9 @@
         at = 0x100 | s, s = (s - 1) & 0xff; \
         WRITE(1, 3, value)                  \
     }
-#define PULL                         \
-    s = (s + 1) & 0xff;              \
-    if (s & 0x80) m = ram[s & 0x7f]; \
-    else m = read_at(0x100 | s, 0, t + 4);
+#define PULL                               \
+    if (s < 0x80 || s == 0xff) goto other; \
+    m = ram[++s & 0x7f];
 #define CHANGE(bytes, cycles, action)  \
     {                                  \
         if (!in_ram(at)) goto other;   \
@@ -312,7 +311,7 @@
                 s -= 2, pc = at, t += 6;
                 GO_ON
             case 0x60:
-                if (s < 0x7f || s >= 0xfe || scheme == FE) goto other;
+                if (s < 0x80 || s >= 0xfe || scheme == FE) goto other;
                 m = ram[(s + 1) & 0x7f] | ram[(s + 2) & 0x7f] << 8;
                 if ((u32)m - first >= size) goto other;
                 s += 2, pc = m + 1, t += 6;
