@@ -274,7 +274,9 @@ struct Tia {
         fill(begin, end, color(3));
         if (!present) return;
         Pixels here = Pixels::range(begin, end);
-        bool in_front = ctrlpf & 4, as_players = (ctrlpf & 6) == 2;
+        // Where nothing else is switched on, the playfield is not in front, and has the players' colours.
+        bool alone = !(shown() & ~(1 << PF)) && !grp[0] && !grp[1];
+        bool in_front = ctrlpf & 4 && !alone, as_players = ctrlpf & 2 && !in_front;
         if (!in_front) paint_object(BL, here, color(2));
         if (as_players) paint_object(PF, here.both(Pixels::range(WIDTH / 2, WIDTH)), color(1));
         else if (!in_front) paint_object(PF, here, color(2));
