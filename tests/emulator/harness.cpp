@@ -1,0 +1,50 @@
+// The console without Warp, for a compiler that looks after every access: bytes at random as cartridges, each played for
+// some frames. What is an array in the emulator is one of its own size here.
+//
+// usage: harness FIRST LAST: seeds of the cartridges.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#define CUDA_CALLABLE
+
+static void play(unsigned seed) {
+#include "bits.h"
+#include "tia.h"
+#include "console.h"
+#include "cpu.h"
+#include "fast.h"
+#include "game.h"
+    std::mt19937 draws(seed);
+    const i32 sizes[] = {4096, 8192, 16384, 8192, 8192}, scheme = (i32)(seed % 5), rows = 210;
+    std::vector<u8> rom((size_t)sizes[scheme]), memory(256), screens((size_t)(3 * rows * Tia::WIDTH));
+    for (u8& byte : rom) byte = (u8)draws();
+    if (seed % 3)  // few of the bytes stop the processor; most programs come further without them
+        for (u8& byte : rom)
+            if ((byte & 0x1f) == 0x12) byte = 0x85;
+    for (u8& byte : memory) byte = (u8)draws();
+    std::vector<i32> facts(FACTS), tables(256), timers(8), script(2);
+    for (i32& timer : timers) timer = (i32)(draws() & 0xff);
+    facts[CARTRIDGE] = scheme, facts[SUPERCHIP] = scheme == 1 || scheme == 2 ? (i32)(draws() & 1) : 0;
+    facts[PAL] = (i32)(draws() & 1), facts[FIRST_LINE] = 34, facts[ROWS] = rows;
+    facts[PADDLE] = -1, facts[OTHER_PADDLES] = -1;
+    auto console = std::make_unique<Console>();
+    std::memset((void*)console.get(), (int)(draws() & 0xff), sizeof(Console));
+    console->rom = rom.data();
+    Made made = {memory.data(), memory.data() + 128, timers.data(), script.data(), (i32)timers.size()};
+    Player player = {*console, made, facts.data(), tables.data(), screens.data(), 0, 0, false};
+    for (i32 k = 0; k < 128; k++) console->ram[k] = made.ram[k], console->more_ram[k] = made.more_ram[k];
+    console->scheme = facts[CARTRIDGE], console->superchip = facts[SUPERCHIP];
+    console->tia.no_comb = 0, console->pal = facts[PAL], console->tia.parity = 0, console->turn = 0;
+    console->limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
+    console->reset(timers[0]);
+    for (i32 k = 0; k < 3; k++) player.frame((i32)(draws() % 20) - 1, 0x3f);
+}
+
+int main(int, char** words) {
+    for (unsigned seed = (unsigned)std::atoi(words[1]); seed < (unsigned)std::atoi(words[2]); seed++) play(seed);
+    std::puts("done");
+}
