@@ -21,8 +21,9 @@ CARTRIDGES = {  # how each maps its banks into the console's 4 KiB; native/conso
     "F6": 2,
     "E0": 3,
     "FE": 4,
+    "DPC": 5,
 }
-SIZES = {"plain": (2048, 4096), "F8": (8192,), "F6": (16384,), "E0": (8192,), "FE": (8192,)}
+SIZES = {"plain": (2048, 4096), "F8": (8192,), "F6": (16384,), "E0": (8192,), "FE": (8192,), "DPC": (10495,)}
 IDLE, RESET, SELECT = 0x3F, 0x3E, 0x3D  # the console's switches, nothing pressed: colour, both difficulties B
 ACTIONS = (
     "NOOP FIRE UP RIGHT LEFT DOWN UPRIGHT UPLEFT DOWNRIGHT DOWNLEFT UPFIRE RIGHTFIRE LEFTFIRE DOWNFIRE UPRIGHTFIRE "

@@ -26,7 +26,7 @@ def _init_quietly() -> None:
 _init_quietly()
 
 NATIVE = Path(__file__).parent / "native"
-PARTS = ("bits", "tia", "console", "cpu", "fast", "game", "agent", "entry")
+PARTS = ("bits", "tia", "dpc", "console", "cpu", "fast", "game", "agent", "entry")
 BODY = "\n".join((NATIVE / f"{part}.h").read_text() for part in PARTS)
 SIZE, LOAD, START, PLAY, BEGIN, STEP = range(6)
 POINTS, TERMINATED, TRUNCATED, LIVES, FIRST, SECOND, ANSWERS = range(7)

@@ -14,13 +14,14 @@
 static void play(unsigned seed) {
 #include "bits.h"
 #include "tia.h"
+#include "dpc.h"
 #include "console.h"
 #include "cpu.h"
 #include "fast.h"
 #include "game.h"
     std::mt19937 draws(seed);
-    const i32 sizes[] = {4096, 8192, 16384, 8192, 8192}, scheme = (i32)(seed % 5), rows = 210;
-    std::vector<u8> rom((size_t)sizes[scheme]), memory(256), screens((size_t)(3 * rows * Tia::WIDTH));
+    const i32 sizes[] = {4096, 8192, 16384, 8192, 8192, 10495}, scheme = (i32)(seed % 6), rows = 210;
+    std::vector<u8> rom((size_t)sizes[scheme]), memory(128 * 9), screens((size_t)(3 * rows * Tia::WIDTH));
     for (u8& byte : rom) byte = (u8)draws();
     if (seed % 3)  // few of the bytes stop the processor; most programs come further without them
         for (u8& byte : rom)

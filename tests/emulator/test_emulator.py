@@ -202,7 +202,10 @@ def test_a_game_that_is_over_stands_still() -> None:
     ("make", "said"),
     [
         (lambda folder: Emulator("pogn"), "game=pogn: no game that is known; nearest: pong"),
-        (lambda folder: Emulator("pitfall2"), r"game=pitfall2: its cartridge \(DPC\) is not supported\."),
+        (
+            lambda folder: Emulator(dataclasses.replace(find("pong"), cartridge="3F")),
+            r"game=pong: its cartridge \(3F\) is not supported\.",
+        ),
         (lambda folder: find("breakout").at(mode=3), "mode=3: of breakout these are known: 0, 4, 8"),
         (lambda folder: find("breakout").at(difficulty=2), r"difficulty=2: of breakout these are known: 0, 1\."),
         (lambda folder: Emulator("pong", device="tpu"), "device=tpu: is not here; there is cpu"),

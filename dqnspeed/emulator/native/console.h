@@ -2,7 +2,7 @@
 // Cycles are the processor's; `t` counts those of the frame, since its line 0 began; three colour clocks each.
 
 struct Console {
-    enum { PLAIN, F8, F6, E0, FE };
+    enum { PLAIN, F8, F6, E0, FE, DPC };
     enum { CYCLES = 76, INSTRUCTIONS = 25000, LONGEST = 1 << 24, NEVER = 10000 };
 
     // First, and in this order, what others read: see FIELDS in emulator.py.
@@ -38,6 +38,7 @@ struct Console {
     i32 pal;       // the television shows colours by the phase of lines, which an odd number of them loses
     i32 limit;     // a line after which any write to the TIA ends the frame
     Tia tia;
+    Dpc dpc;
 
     CUDA_CALLABLE u32 now() const { return before + (u32)t; }
 
@@ -47,6 +48,7 @@ struct Console {
         s = 0xff;
         nv = 0, zv = 1, carry = overflow = decimal = interrupt = 0;
         tia.reset();
+        dpc.reset();
         swacnt = 0;
         dumping = 0;
         dumped_at = 0;
@@ -55,7 +57,7 @@ struct Console {
         timer_at = 0, timer_value = timer, timer_shift = 6, timer_latched = 0;
         armed = 0;
         ended = 1;
-        i32 last = scheme == F8 ? 4096 : 0;
+        i32 last = scheme == F8 || scheme == DPC ? 4096 : 0;
         for (i32 k = 0; k < 4; k++) bank[k] = scheme == E0 ? 1024 * (4 + k) : last + 1024 * k;
         pc = cartridge(0x1ffc) | cartridge(0x1ffd) << 8;
     }
@@ -67,7 +69,7 @@ struct Console {
     // Switch banks, if the address that is read or written asks for it.
     CUDA_CALLABLE void touch(i32 address) {
         i32 low = address & 0xfff;
-        if (scheme == F8) {
+        if (scheme == F8 || scheme == DPC) {
             if (low == 0xff8 || low == 0xff9) choose(low - 0xff8);
         } else if (scheme == F6) {
             if (low >= 0xff6 && low <= 0xff9) choose(low - 0xff6);
@@ -84,6 +86,10 @@ struct Console {
         if (address & 0x1000) {
             if (scheme != PLAIN) {
                 touch(address);
+                if (scheme == DPC && Dpc::notices(address & 0xfff)) {
+                    dpc.shift();
+                    if ((address & 0xfff) < 0x40) return dpc.read(address & 0x3f, rom + 2 * 4096);
+                }
                 if (superchip && (address & 0xfff) < 0x100) {
                     if (address & 0x80) return more_ram[address & 0x7f];
                     return more_ram[address & 0x7f] = (u8)bus;  // reading its port for writing writes what is there
@@ -102,6 +108,10 @@ struct Console {
         if (address & 0x1000) {
             if (scheme != PLAIN) {
                 touch(address);
+                if (scheme == DPC) {
+                    dpc.shift();
+                    if ((address & 0xfc0) == 0x40) dpc.write(address & 0x7f, value);
+                }
                 if (superchip && (address & 0xfff) < 0x80) more_ram[address & 0x7f] = (u8)value;
             }
         } else if (address & 0x80) {

@@ -75,18 +75,18 @@
         return low | bus << 8;
     }
 
-    CUDA_CALLABLE i32 indexed(i32 base, i32 index, i32 use, i32& bus) {
-        i32 address = (base + index) & 0xffff, nearby = (base & 0xff00) | (address & 0xff);
-        if (use != LOADS || nearby != address) {
-            t += 1;
-            bus = idle_read(nearby, bus);
-        }
+    static CUDA_CALLABLE bool same_page(i32 one, i32 other) { return !((one ^ other) & 0xff00); }
+
+    // A 6502 reads by the way, at the page of the base; ALE does not.
+    CUDA_CALLABLE i32 indexed(i32 base, i32 index, i32 use) {
+        i32 address = (base + index) & 0xffff;
+        t += use != LOADS || !same_page(base, address);
         return address;
     }
 
     CUDA_CALLABLE i32 absolute_indexed(i32 index, i32 use, i32& bus) {
         i32 base = absolute(bus);
-        return indexed(base, index, use, bus);
+        return indexed(base, index, use);
     }
 
     CUDA_CALLABLE i32 indirect_x(i32& bus) {
@@ -106,7 +106,7 @@
         i32 low = read(at, at);
         t += 1;
         bus = read((at + 1) & 0xff, low);
-        return indexed(low | bus << 8, y, use, bus);
+        return indexed(low | bus << 8, y, use);
     }
 
     // Address modes by the low bits of the opcode (its columns), as the processor itself decodes them.
@@ -218,12 +218,7 @@
         i32 by = fetch();
         if (!taken) return;
         i32 to = (pc + (by ^ 0x80) - 0x80) & 0xffff;
-        t += 1;
-        idle_read(pc, by);
-        if ((to ^ pc) & 0xff00) {
-            t += 1;
-            idle_read((pc & 0xff00) | (to & 0xff), by);
-        }
+        t += same_page(to, pc) ? 1 : 2;
         pc = to;
     }
 

@@ -13,7 +13,6 @@
     }
 
     static CUDA_CALLABLE bool in_ram(i32 address) { return (address & 0x1280) == 0x80; }
-    static CUDA_CALLABLE bool same_page(i32 one, i32 other) { return !((one ^ other) & 0xff00); }
 
     // Write to the TIA at the end of the cycle `end`; the cycle at which the processor goes on.
     CUDA_CALLABLE APART i32 written(i32 reg, i32 value, i32 end) {
@@ -80,8 +79,7 @@
     if (base < 0x80 || base == 0xff) goto other; \
     bus = ram[base - 0x7f], base = ram[base - 0x80] | bus << 8, at = (base + y) & 0xffff;
 
-// Do `action` with what is read at the end of the instruction. A read by the way of zero page is seen by
-// the TIA only; one of an absolute address is in ROM, where no bank is switched.
+// Do `action` with what is read at the end of the instruction. A read by the way of zero page is seen by the TIA only.
 #define READ(bytes, cycles, action)                                       \
     {                                                                     \
         if ((u32)(at & 0x1fff) - rom_first < rom_size) m = cartridge(at); \
@@ -105,15 +103,7 @@
         action;                                   \
         NEXT(2, 4)                                \
     }
-#define READ_INDEXED(bytes, cycles, action)                                                    \
-    {                                                                                          \
-        if (same_page(base, at)) READ(bytes, cycles, action)                                   \
-        if ((u32)(at & 0x1fff) - rom_first >= rom_size || (base & 0xf00) == 0xf00) goto other; \
-        if ((u32)(base & 0x1f00) - rom_first >= rom_size) goto other;                          \
-        m = cartridge(at);                                                                     \
-        action;                                                                                \
-        NEXT(bytes, cycles + 1)                                                                \
-    }
+#define READ_INDEXED(bytes, cycles, action) READ(bytes, cycles + !same_page(base, at), action)
 #define WRITE(bytes, cycles, value)                          \
     {                                                        \
         if (in_ram(at)) ram[at & 0x7f] = (u8)(value);        \
@@ -129,11 +119,6 @@
     {                                           \
         if (base < 0x80) touched = 3 * (t + 3); \
         WRITE(2, 4, value)                      \
-    }
-#define WRITE_INDEXED(bytes, cycles, value)   \
-    {                                         \
-        if (!same_page(base, at)) goto other; \
-        WRITE(bytes, cycles, value)           \
     }
 #define PUSH(value)                         \
     {                                       \
@@ -191,7 +176,6 @@
             if (rounds > most) rounds = most;                                      \
             t += rounds * (4 + m), left -= 2 * rounds;                             \
         }                                                                          \
-        if (m == 4 && scheme != PLAIN && (base & 0xf00) == 0xf00) goto other;      \
         pc = at, t += m;                                                           \
         GO_ON
 
@@ -200,8 +184,9 @@
         if (!(this->pc & 0x1000)) return left;
         // Where no bank is switched, and no RAM of the cartridge: data in [rom_first, rom_first + rom_size) of what the
         // processor sees, and code in [first, first + size), less what might reach beyond.
-        i32 begin = superchip ? 0x100 : 0, end = 0x1000;
+        i32 begin = superchip ? 0x100 : scheme == DPC ? Dpc::REGISTERS : 0, end = 0x1000;
         if (scheme == F8) end = 0xff8;
+        if (scheme == DPC) end = Dpc::HOT;
         if (scheme == F6) end = 0xff6;
         if (scheme == E0) end = 0xfe0;
         u32 rom_first = (u32)(0x1000 | begin), rom_size = (u32)(end - begin);
@@ -248,9 +233,9 @@
             case 0x85: ZERO_PAGE WRITE(2, 3, a)
             case 0x95: ZERO_PAGE_INDEXED(x) WRITE_ZERO_PAGE_INDEXED(a)
             case 0x8d: ABSOLUTE WRITE(3, 4, a)
-            case 0x9d: ABSOLUTE_INDEXED(x) WRITE_INDEXED(3, 5, a)
-            case 0x99: ABSOLUTE_INDEXED(y) WRITE_INDEXED(3, 5, a)
-            case 0x91: INDIRECT_INDEXED WRITE_INDEXED(2, 6, a)
+            case 0x9d: ABSOLUTE_INDEXED(x) WRITE(3, 5, a)
+            case 0x99: ABSOLUTE_INDEXED(y) WRITE(3, 5, a)
+            case 0x91: INDIRECT_INDEXED WRITE(2, 6, a)
             case 0x86: ZERO_PAGE WRITE(2, 3, x)
             case 0x96: ZERO_PAGE_INDEXED(y) WRITE_ZERO_PAGE_INDEXED(x)
             case 0x8e: ABSOLUTE WRITE(3, 4, x)
@@ -371,7 +356,6 @@
 #undef READ_INDEXED
 #undef WRITE
 #undef WRITE_ZERO_PAGE_INDEXED
-#undef WRITE_INDEXED
 #undef PUSH
 #undef PULL
 #undef CHANGE

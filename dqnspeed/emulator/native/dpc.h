@@ -1,0 +1,59 @@
+// The Display Processor Chip of Pitfall II's cartridge (US patent 4,644,495): eight fetchers that read 2 KB of display
+// data backwards, flags of where they are, and random numbers. Nobody hears its three voices: their wave reads as 0.
+
+struct Dpc {
+    enum { FETCHERS = 8, DATA = 2048, VOICES = 3, REGISTERS = 0x80, HOT = 0xfc0 };
+
+    u8 top[FETCHERS], bottom[FETCHERS], flag[FETCHERS], music[FETCHERS];
+    i32 counter[FETCHERS];
+    i32 random;
+
+    CUDA_CALLABLE void reset() {
+        for (i32 k = 0; k < FETCHERS; k++) top[k] = bottom[k] = flag[k] = music[k] = 0, counter[k] = 0;
+        random = 1;
+    }
+
+    // Reads that shift the random number in ALE, as all writes do.
+    static CUDA_CALLABLE bool notices(i32 address) { return address < REGISTERS || address >= HOT; }
+
+    CUDA_CALLABLE void shift() {
+        random = (random << 1 | (~(random >> 7 ^ random >> 5 ^ random >> 4 ^ random >> 3) & 1)) & 0xff;
+    }
+
+    // The register at `address`, 0 to 63.
+    CUDA_CALLABLE i32 read(i32 address, const u8* display) {
+        i32 k = address & 7, low = counter[k] & 0xff, value = 0;
+        if (low == top[k]) flag[k] = 0xff;
+        else if (low == bottom[k]) flag[k] = 0;
+        i32 data = display[DATA - 1 - counter[k]], shown = data & flag[k];
+        switch (address >> 3) {
+            case 0: value = k < 4 ? random : 0; break;
+            case 1: value = data; break;
+            case 2: value = shown; break;
+            case 3: value = (shown << 4 | shown >> 4) & 0xff; break;
+            case 4:
+                for (i32 bit = 0; bit < 8; bit++) value |= (shown >> bit & 1) << (7 - bit);
+                break;
+            case 5: value = (shown >> 1 | shown << 7) & 0xff; break;
+            case 6: value = (shown << 1 | shown >> 7) & 0xff; break;
+            default: value = flag[k];
+        }
+        if (!music[k]) counter[k] = (counter[k] - 1) & (DATA - 1);
+        return value;
+    }
+
+    // To the register at `address`, 64 to 127.
+    CUDA_CALLABLE void write(i32 address, i32 value) {
+        i32 k = address & 7, high = counter[k] & 0x700;
+        switch (address >> 3 & 7) {
+            case 0: top[k] = (u8)value, flag[k] = 0; break;
+            case 1: bottom[k] = (u8)value; break;
+            case 2: counter[k] = high | (music[k] ? top[k] : value); break;
+            case 3:
+                counter[k] = (value & 7) << 8 | (counter[k] & 0xff);
+                if (k >= FETCHERS - VOICES) music[k] = value >> 4 & 1;
+                break;
+            case 6: random = 1; break;
+        }
+    }
+};
