@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +20,17 @@ KINDS: dict[str, Callable[[int], int]] = {  # what a byte may mean
     "low2": lambda byte: byte & 3,
     "high3": lambda byte: byte >> 5,
     "eighth": lambda byte: byte >> 3,
+    "glyph": lambda byte: byte // 8 if byte in range(0, 80, 8) else 0,  # where each digit's picture begins
     "signed": lambda byte: byte - 256 * (byte > 127),
+    "bcd7": lambda byte: 10 * (byte >> 4 & 7) + (byte & 15),
+    "blank": lambda byte: 10 * (byte >> 4) * (byte >> 4 != 10) + (byte & 15) * (byte & 15 != 10),  # 10 is a blank
+    "mid3": lambda byte: byte >> 4 & 7,
+    "low1": lambda byte: byte & 1,
     "bits": lambda byte: bin(byte).count("1"),
+    "bits3": lambda byte: bin(byte & 7).count("1"),
 }
-SCORE, LIVES, OVER = range(3)
+SCORE, LIVES, OVER, KEEP, INSTEAD = range(5)
+EARLIER = 128  # stands for the byte that is watched, as it was a frame ago
 BOUND = 2**30
 
 
@@ -42,34 +51,102 @@ class Rules:
     Attributes:
         wrap: what a score that falls has lost, as ``10000`` of a counter of four digits.
         least, most: the points that one frame can bring.
+        watched: a byte whose value a frame ago matters, or -1.
+        first: lives at the start of a game, where the memory does not tell them then; 0: it does.
+        falling: a life is lost whenever the watched byte falls by one, and no byte tells how many there are.
+        keep_one: the loss of one life is not seen while lives are kept; else nothing is.
     """
 
     terms: tuple[Term, ...] = ()
     wrap: int = 0
     least: int = -BOUND
     most: int = BOUND
+    watched: int = -1
+    first: int = 0
+    falling: bool = False
+    keep_one: bool = False
 
     @classmethod
     def read(
         cls,
         score: Mapping[int, Any],
-        lives: Mapping[int, Any] | None = None,
+        lives: Mapping[Any, Any] | None = None,
         over: Any = (),
         wrap: int = 0,
         least: int = -BOUND,
         most: int = BOUND,
+        instead: Mapping[int, Any] | None = None,
     ) -> Rules:
-        """From the words of ``games.yaml``: sums of bytes for score and lives; ends, of which each is an and."""
+        """From the words of ``games.yaml``: sums of bytes for score and lives; ends, of which each is an and.
+
+        ``before 64`` is what byte 64 was a frame ago; ``falling: 8`` takes a life when byte 8 falls by one; lives
+        stay as they are while all bytes of ``keep`` have the values that are said of them; with ``keep one`` only the
+        loss of one is not seen then. ``instead`` is a second score, whose changes count in place of the first's.
+        """
+        numbers = dict(lives or {})
+        first, watched, falling = numbers.pop("first", 0), numbers.pop("falling", -1), "falling" in (lives or {})
         terms = [Term(SCORE, byte, _table(said)) for byte, said in score.items()]
-        terms += [Term(LIVES, byte, _table(said)) for byte, said in (lives or {}).items()]
+        keep, keep_one = numbers.pop("keep", {}), numbers.pop("keep one", {})
+        terms += [Term(KEEP, byte, _set(said)) for byte, said in {**keep, **keep_one}.items()]
+        terms += [Term(LIVES, byte, _table(said)) for byte, said in numbers.items()]
+        terms += [Term(INSTEAD, byte, _table(said)) for byte, said in (instead or {}).items()]
         for way, bytes_ in enumerate(over):
-            terms += [Term(OVER, byte, _set(said), way) for byte, said in bytes_.items()]
-        return cls(tuple(terms), wrap, least, most)
+            for byte, said in bytes_.items():
+                if isinstance(byte, int):
+                    terms.append(Term(OVER, byte, _set(said), way))
+                else:
+                    watched = int(byte.removeprefix("before "))
+                    terms.append(Term(OVER, EARLIER, _set(said), way))
+        return cls(tuple(terms), wrap, least, most, watched, first, falling, bool(keep_one))
+
+    def of(
+        self, memories: np.ndarray, before: np.ndarray | None = None, lives: Any = 0
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Scores ``(N, 2)``, lives ``(N,)`` and end ``(N,)`` of memories ``(N, 128) uint8``; the second score is that
+        of ``instead``.
+
+        What the native part does at every frame; here for what is asked beside the play. ``before``: the memories a
+        frame ago, and ``lives`` ``(N,)`` then; for rules that need them.
+        """
+        before = memories if before is None else before
+        sums = np.zeros((5, len(memories)), np.int64)
+        ways, kept = dict[int, np.ndarray](), np.ones(len(memories), bool)
+        for term in self.terms:
+            said = np.array(term.table)[memories[:, term.byte] if term.byte != EARLIER else before[:, self.watched]]
+            if term.purpose == OVER:
+                ways[term.way] = ways.get(term.way, np.array(True)) & said.astype(bool)
+            elif term.purpose == KEEP:
+                kept &= said.astype(bool)
+            else:
+                sums[term.purpose] += said
+        if self.falling:
+            now = lives - (before[:, self.watched] - memories[:, self.watched] == 1)
+        else:
+            keeps = any(term.purpose == KEEP for term in self.terms)
+            kept &= (sums[LIVES] == lives - 1) | (not self.keep_one)
+            now = np.where(kept & keeps, lives, sums[LIVES])
+        over = np.any(list(ways.values()), axis=0) if ways else np.zeros(len(memories), bool)
+        return sums[[SCORE, INSTEAD]].T, now, over
+
+    def points(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Of the scores ``(..., 2)`` before a frame and after it."""
+        gained, instead = np.moveaxis(after - before, -1, 0)
+        counted = np.clip(gained + self.wrap * (gained < 0), self.least, self.most)
+        return np.asarray(np.where(instead != 0, instead, counted))
 
     @property
     def facts(self) -> list[int]:
         """For the native part, as ``native/game.h`` has them."""
-        numbers = [self.wrap, self.least, self.most, len(self.terms)]
+        numbers = [
+            self.wrap,
+            self.least,
+            self.most,
+            self.watched,
+            self.first,
+            int(self.falling),
+            int(self.keep_one),
+            len(self.terms),
+        ]
         for number, term in enumerate(self.terms):
             numbers += [term.purpose, term.byte, number, term.way]
         return numbers
@@ -80,18 +157,82 @@ class Rules:
 
 
 def _table(said: Any) -> tuple[int, ...]:
-    """``"100 bcd"``, ``"low3 + 1"``, with ``{192: 100}`` for values that mean something else."""
+    """``"100 bcd"``, ``"low3 + 1"``, with ``{192: 100, low 10: 0}`` for values that mean something else."""
     words, others = (said[0], said[1]) if isinstance(said, list) else (said, {})
     found = re.fullmatch(r"(?:(-?\d+) )?(\w+)(?: \+ (\d+))?", words)
     assert found, words
     weight, kind, more = int(found[1] or 1), KINDS[found[2]], int(found[3] or 0)
-    return tuple(others.get(byte, weight * kind(byte) + more) for byte in range(256))
+    table = [weight * kind(byte) + more for byte in range(256)]
+    for values, number in others.items():
+        for byte in np.flatnonzero(_set(values)):
+            table[byte] = number
+    return tuple(table)
 
 
 def _set(said: Any) -> tuple[int, ...]:
-    """``21``, ``"1-255"`` or ``"154, 160, 192"``."""
+    """``21``, ``"1-255"``, ``"154, 160, 192"``, or ``"low 0"``: all bytes whose low digit is 0."""
+    words = str(said)
+    kind, _, listed = ("binary", "", words) if words[0].isdecimal() else words.partition(" ")
     values = set[int]()
-    for part in str(said).split(", "):
+    for part in listed.split(", "):
         first, _, last = part.partition("-")
         values |= set(range(int(first), int(last or first) + 1))
-    return tuple(int(byte in values) for byte in range(256))
+    return tuple(int(KINDS[kind](byte) in values) for byte in range(256))
+
+
+def _runs(numbers: Sequence[int]) -> list[list[int]]:
+    """Sorted numbers, in lists of such as follow one another."""
+    runs = list[list[int]]()
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
+
+
+def say_set(values: Iterable[int]) -> Any:
+    """A set of values of a byte in the fewest words: ``21``, ``"1-255"``, ``"low 0"``."""
+    wanted, best = set(values), ""
+    for kind, of in KINDS.items():
+        numbers = sorted({of(byte) for byte in wanted})
+        if {byte for byte in range(256) if of(byte) in numbers} == wanted and min(numbers, default=0) >= 0:
+            runs = _runs(numbers)
+            words = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+            words = words if kind == "binary" else f"{kind} {words}"
+            best = words if not best or len(words) < len(best) else best
+    return int(best) if best.isdecimal() else best
+
+
+def say_table(table: Sequence[int | None], free: bool) -> Any:
+    """256 numbers, ``None`` where any will do, in the words of ``games.yaml``; ``free``: but for a constant."""
+    known = [(byte, number) for byte, number in enumerate(table) if number is not None]
+    usual = Counter(number for _, number in known).most_common(1)[0][0]
+    ways = [(0, "binary", usual)]
+    for kind, of in KINDS.items():
+        slopes = Counter(
+            (b - a) // (of(y) - of(x))
+            for (x, a), (y, b) in itertools.pairwise(known)
+            if of(x) != of(y) and (b - a) % (of(y) - of(x)) == 0
+        )
+        for slope, _ in slopes.most_common(3):
+            more = Counter(number - slope * of(byte) for byte, number in known).most_common(1)[0][0]
+            if slope:
+                ways.append((slope, kind, more))
+    best: tuple[Any, ...] = ()
+    ways = [way for way in ways if free or way[2] >= 0]
+    odd = list[dict[int, set[int]]]()  # of each way the values that mean something else
+    for slope, kind, more in ways:
+        odd.append({})
+        for byte, number in known:
+            if number != slope * KINDS[kind](byte) + more:
+                odd[-1].setdefault(number, set()).add(byte)
+    for (slope, kind, more), others in sorted(zip(ways, odd, strict=True), key=lambda pair: len(pair[1])):
+        if best and best[0] <= 4 * len(others):
+            break
+        shown = {say_set(bytes_): number - (more if free else 0) for number, bytes_ in others.items()}
+        words = f"{slope} {kind}".removeprefix("1 ") + (f" + {more}" if more and not free else "")
+        cost = sum(3 + len(str(key)) for key in shown)
+        if not best or cost < best[0]:
+            best = cost, [words, shown] if shown else words
+    return best[1]

@@ -131,13 +131,14 @@ def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
     return ""
 
 
-def ale_of(name: str) -> Any:
+def ale_of(name: str, rom: Path | None = None) -> Any:
+    """ALE with a game, at every frame of which it does what it is told; ``rom``: of another file than ale-py's."""
     from ale_py import ALEInterface, LoggerMode, roms
 
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
-    ale.loadROM(roms.get_rom_path(name))
+    ale.loadROM(rom or roms.get_rom_path(name))
     return ale
 
 

@@ -30,6 +30,8 @@ struct Console {
     u32 timer_at;
     i32 timer_value, timer_shift, timer_latched, timer_offset;
 
+    i32 watched;   // a byte of the memory as it was a frame ago, for a game whose lives or end show in its change
+    i32 instead;   // a second score, for a game that counts in two ways
     i32 touched;   // clock of the last access to the TIA: what is seen of a frame that is given up ends there
     i32 armed;     // VSYNC is set,
     u32 armed_at;  // since then

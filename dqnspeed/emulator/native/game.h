@@ -1,10 +1,12 @@
 // What a game is to a player: its start, its inputs, and score, lives and end as its memory tells them.
 
 // The facts of a game, as the host gives them: `facts` of Game in games.py, in the same order.
-enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, PADDLE_MOST, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, TERMS, FACTS };
+enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, PADDLE_MOST, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, WATCHED, FIRST_LIVES, FALLING, KEEP_ONE, TERMS, FACTS };
 // Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
-// the ways to end it belongs to, that all its terms have to agree on.
-enum { SCORE, LIVES, OVER, TERM = 4 };
+// the ways to end it belongs to, that all its terms have to agree on. A byte of number EARLIER is the one that is watched,
+// as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the loss of one
+// is not seen. Points of INSTEAD count in place of others, at a frame that makes any.
+enum { SCORE, LIVES, OVER, KEEP, INSTEAD, TERM = 4, EARLIER = 128 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 
@@ -98,7 +100,7 @@ struct Player {
 
     CUDA_CALLABLE i32 looked_up(i32 k) const {
         const i32* term = facts + FACTS + TERM * k;
-        return tables[256 * term[2] + console.ram[term[1]]];
+        return tables[256 * term[2] + (term[1] == EARLIER ? console.watched : console.ram[term[1]])];
     }
 
     CUDA_CALLABLE i32 sum(i32 purpose) const {
@@ -106,6 +108,16 @@ struct Player {
         for (i32 k = 0; k < facts[TERMS]; k++)
             if (facts[FACTS + TERM * k] == purpose) total += looked_up(k);
         return total;
+    }
+
+    CUDA_CALLABLE bool keeps() const {
+        bool any = false;
+        for (i32 k = 0; k < facts[TERMS]; k++) {
+            if (facts[FACTS + TERM * k] != KEEP) continue;
+            if (!looked_up(k)) return false;
+            any = true;
+        }
+        return any;
     }
 
     CUDA_CALLABLE bool is_over() const {
@@ -121,17 +133,25 @@ struct Player {
         return false;
     }
 
-    // Bring score, lives and end up to date; the points that were made since the last time.
-    CUDA_CALLABLE i32 count() {
-        i32 before = console.score, points;
+    // Bring score, lives and end up to date; the points that were made since the last time. `first`: of a game.
+    CUDA_CALLABLE i32 count(bool first = false) {
+        i32 before = console.score, watched = facts[WATCHED] < 0 ? 0 : console.ram[facts[WATCHED]], points;
+        if (first) console.watched = watched;
         console.score = sum(SCORE);
         points = console.score - before;
         if (points < 0 && facts[WRAP]) points += facts[WRAP];
         if (points < facts[LEAST]) points = facts[LEAST];
         if (points > facts[MOST]) points = facts[MOST];
+        i32 instead = sum(INSTEAD) - console.instead;
+        console.instead += instead;
+        if (instead) points = instead;
         console.over = is_over();
         if (console.over && unseen >= 0) missed |= END;
-        console.lives = console.over ? 0 : sum(LIVES);
+        if (console.over) console.lives = 0;
+        else if (first && facts[FIRST_LIVES]) console.lives = facts[FIRST_LIVES];
+        else if (facts[FALLING]) console.lives -= console.watched == ((watched + 1) & 255);
+        else if (first || !keeps() || (facts[KEEP_ONE] && sum(LIVES) != console.lives - 1)) console.lives = sum(LIVES);
+        console.watched = watched;
         return points;
     }
 
@@ -147,7 +167,7 @@ struct Player {
         const i32* script = made.script + (loading ? 0 : 2 * facts[LOAD_FRAMES]);
         for (i32 k = 0; k < facts[loading ? LOAD_FRAMES : START_FRAMES]; k++) frame(script[2 * k], script[2 * k + 1]);
         console.frames = facts[FIRST_FRAME];
-        count();
+        count(true);
     }
 
     CUDA_CALLABLE i32 frames_of_start() const { return IDLE_FRAMES + facts[START_FRAMES]; }
