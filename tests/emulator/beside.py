@@ -29,11 +29,11 @@ def load(emulator: Emulator, image: bytes) -> None:
     emulator._load()
 
 
-def ale_with(image: bytes, folder: Path) -> Any:
+def ale_with(image: bytes, folder: Path, name: str = NAME) -> Any:
     from ale_py import ALEInterface, LoggerMode
 
     ALEInterface.setLoggerMode(LoggerMode.Error)
-    path = folder / f"{NAME}.bin"
+    path = folder / f"{name}.bin"
     path.write_bytes(image)
     ale = ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)

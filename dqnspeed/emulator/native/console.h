@@ -50,7 +50,6 @@ struct Console {
         s = 0xff;
         nv = 0, zv = 1, carry = overflow = decimal = interrupt = 0;
         tia.reset();
-        dpc.reset();
         swacnt = 0;
         dumping = 0;
         dumped_at = 0;
@@ -61,7 +60,7 @@ struct Console {
         ended = 1;
         i32 last = scheme == F8 || scheme == DPC ? 4096 : 0;
         for (i32 k = 0; k < 4; k++) bank[k] = scheme == E0 ? 1024 * (4 + k) : last + 1024 * k;
-        pc = cartridge(0x1ffc) | cartridge(0x1ffd) << 8;
+        pc = read(0x1ffc, 0) | read(0x1ffd, 0) << 8;
     }
 
     // --- bus -----------------------------------------------------------------------------------------------------

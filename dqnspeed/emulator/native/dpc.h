@@ -8,7 +8,7 @@ struct Dpc {
     i32 counter[FETCHERS];
     i32 random;
 
-    CUDA_CALLABLE void reset() {
+    CUDA_CALLABLE void switch_on() {
         for (i32 k = 0; k < FETCHERS; k++) top[k] = bottom[k] = flag[k] = music[k] = 0, counter[k] = 0;
         random = 1;
     }
@@ -30,13 +30,7 @@ struct Dpc {
             case 0: value = k < 4 ? random : 0; break;
             case 1: value = data; break;
             case 2: value = shown; break;
-            case 3: value = (shown << 4 | shown >> 4) & 0xff; break;
-            case 4:
-                for (i32 bit = 0; bit < 8; bit++) value |= (shown >> bit & 1) << (7 - bit);
-                break;
-            case 5: value = (shown >> 1 | shown << 7) & 0xff; break;
-            case 6: value = (shown << 1 | shown >> 7) & 0xff; break;
-            default: value = flag[k];
+            case 7: value = flag[k];  // the others, which are documented and no game uses, are 0 in ALE
         }
         if (!music[k]) counter[k] = (counter[k] - 1) & (DATA - 1);
         return value;

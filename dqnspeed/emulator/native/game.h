@@ -178,11 +178,13 @@ struct Player {
         console.scheme = facts[CARTRIDGE], console.superchip = facts[SUPERCHIP];
         console.tia.no_comb = (u8)facts[NO_COMB], console.pal = facts[PAL];
         console.tia.parity = 0;
+        console.dpc.switch_on();
         console.boots = console.turn = 0;
         console.limit = FIRST_LIMIT;
         loading = true;
         start();
         console.limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
+        console.dpc.shift(), console.dpc.shift();  // here ALE resets the processor twice, which reads where to begin
         start();
         loading = false;
     }
