@@ -41,6 +41,7 @@ static void play(unsigned seed) {
     console->scheme = facts[CARTRIDGE], console->superchip = facts[SUPERCHIP];
     console->tia.no_comb = 0, console->pal = facts[PAL], console->tia.parity = 0, console->turn = 0;
     console->limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
+    console->dpc.switch_on();
     console->reset(timers[0]);
     for (i32 k = 0; k < 3; k++) player.frame((i32)(draws() % 20) - 1, 0x3f);
 }
