@@ -1,7 +1,8 @@
 """How fast is it here? ``python -m dqnspeed.emulator game=pong num_envs=1,16,256 threads=1 device=cpu``.
 
 Frames per second of ALE and of the emulator, in turn, so that a busy machine slows all: of one ALE and of its
-AtariVectorEnv, and of the emulator with and without observations. The medians of nine rounds, and of the ratios.
+AtariVectorEnv, and of the emulator with and without observations. The medians of nine rounds, and of the ratios. Of
+several games (``game=pong,breakout`` or ``all``) only what makes observations is measured, a line for each.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import warp as wp
 
 from dqnspeed.emulator.emulator import Emulator
-from dqnspeed.emulator.games import EmulatorError
+from dqnspeed.emulator.games import EmulatorError, check, known_games
 from dqnspeed.emulator.preprocessing import Games, Preprocessing
 from dqnspeed.emulator.verify import ale_action, ale_of, options_of
 
@@ -24,31 +25,65 @@ ROUNDS, SECONDS, SKIP, AT_ONCE = 9, 0.4, 4, 16
 STAGES = "4 frames an action, the maximum of the last two, gray, 84x84"
 
 
+Ways = dict[str, tuple[Callable[[], int], int]]  # what plays some frames, and which of them it is compared with
+
+
 def main() -> int:
     """The command; returns its exit status."""
     try:
         options = options_of(sys.argv[1:], OPTIONS)
-        game, threads, device = str(options["game"]), int(options["threads"]), str(options["device"])
-        ways: dict[str, tuple[Callable[[], int], int]] = {"ALE, one console": (_ale(game), 0)}
-        ways[f"AtariVectorEnv, {AT_ONCE} games, {_threads(threads)}, observations"] = (_vector(game, threads), 1)
-        for count in _counts(str(options["num_envs"])):
-            where = device if device != "cpu" else _threads(min(threads, count))
-            ways[f"emulator, {_games(count)}, {where}, no pictures"] = (_emulator(game, count, device, threads), 0)
-            ways[f"emulator, {_games(count)}, {where}, observations"] = (_games_of(game, count, device, threads), 1)
+        names = str(options["game"]).split(",")
+        if names == ["all"]:
+            names = [name for name, game in known_games().items() if game.rules.terms]
+        for name in names:
+            check(name)
+        counts, threads, device = _counts(str(options["num_envs"])), int(options["threads"]), str(options["device"])
+        if len(names) == 1:
+            _one_game(names[0], counts, threads, device)
+        else:
+            _many_games(names, counts[-1], threads, device)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2
+    return 0
+
+
+def _one_game(game: str, counts: Sequence[int], threads: int, device: str) -> None:
+    ways: Ways = {"ALE, one console": (_ale(game), 0)}
+    ways[f"AtariVectorEnv, {AT_ONCE} games, {_threads(threads)}, observations"] = (_vector(game, threads), 1)
+    for count in counts:
+        where = device if device != "cpu" else _threads(min(threads, count))
+        ways[f"emulator, {_games(count)}, {where}, no pictures"] = (_emulator(game, count, device, threads), 0)
+        ways[f"emulator, {_games(count)}, {where}, observations"] = (_games_of(game, count, device, threads), 1)
+    rates = _rates(ways, game)
+    print(f"{game}; observations: {STAGES}\n\n| | frames/s | to ALE's of its kind |\n|---|---:|---:|")
+    for name, (rate, ratio) in rates.items():
+        print(f"| {name} | {rate:,.0f} | {ratio:.2f}x |")
+
+
+def _many_games(games: Sequence[str], count: int, threads: int, device: str) -> None:
+    where = device if device != "cpu" else _threads(threads)
+    print(f"{STAGES}; {where}\n\n| game | AtariVectorEnv, {AT_ONCE} games | emulator, {_games(count)} | |")
+    print("|---|---:|---:|---:|", flush=True)
+    for game in games:
+        ways: Ways = {"theirs": (_vector(game, threads), 0), "ours": (_games_of(game, count, device, threads), 0)}
+        (theirs, _), (ours, ratio) = _rates(ways, game).values()
+        print(f"| {game} | {theirs:,.0f} | {ours:,.0f} | {ratio:.2f}x |", flush=True)
+
+
+def _rates(ways: Ways, label: str) -> dict[str, tuple[float, float]]:
+    """Frames per second of each, and its ratio to what it is compared with: medians over the rounds."""
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(ROUNDS):
         for name, (play, _) in ways.items():
             rates[name].append(_rate(play))
-        print(f"\r{turn + 1} of {ROUNDS} rounds", end="\n" if turn + 1 == ROUNDS else "", file=sys.stderr, flush=True)
-    references = list(rates.values())[:2]
-    print(f"{game}; observations: {STAGES}\n\n| | frames/s | to ALE's of its kind |\n|---|---:|---:|")
-    for name, found in rates.items():
-        pairs = zip(found, references[ways[name][1]], strict=True)
-        print(f"| {name} | {statistics.median(found):,.0f} | {statistics.median(a / b for a, b in pairs):.2f}x |")
-    return 0
+        end = "\n" if turn + 1 == ROUNDS else ""
+        print(f"\r{label}: {turn + 1} of {ROUNDS} rounds", end=end, file=sys.stderr, flush=True)
+    found, each = dict[str, tuple[float, float]](), list(rates.values())
+    for name, mine in rates.items():
+        pairs = zip(mine, each[ways[name][1]], strict=True)
+        found[name] = statistics.median(mine), statistics.median(a / b for a, b in pairs)
+    return found
 
 
 def _threads(count: int) -> str:
