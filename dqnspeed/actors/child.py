@@ -20,6 +20,7 @@ from dqnspeed.actors.weights import HostWeights, OpenedWeights
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
+from dqnspeed.execution.memory import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
@@ -109,6 +110,7 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     faulthandler.register(signal.SIGUSR1, dump)
     torch.set_num_threads(1)
     set_precision(job.run.execution)
+    keep_memory(job.run.execution)
     if job.device.type == "cuda" and job.device.index is not None:
         torch.cuda.set_device(job.device)
     try:

@@ -24,6 +24,7 @@ from dqnspeed.algorithms import make_network
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
+from dqnspeed.execution.memory import keep_memory
 from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
@@ -263,6 +264,7 @@ class RayActor:
 
     def _act(self, job: RayJob, newest: list[tuple[int, Weights]]) -> None:
         torch.set_num_threads(1)
+        keep_memory(job.run.execution)
         run, index = job.run, job.index
         try:
             seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])

@@ -24,6 +24,7 @@ from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, make_env, make_vector_env
 from dqnspeed.envs.wrappers import PillowResize
+from dqnspeed.execution.memory import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.execution.transfer import ToDevice
@@ -178,6 +179,7 @@ def update(work: Work, counter: Counter) -> None:
     run = work.run
     set_threads(run)
     set_precision(run.execution)
+    keep_memory(run.execution)
     device = machine.pick_device(run.device)
     with contextlib.closing(make_memory(run, work.spec, device=memory_device(run, work.spec))) as memory:
         batch = _filled(work, memory)
@@ -216,6 +218,7 @@ def multiply(work: Work, counter: Counter) -> None:
     set_threads(run)
     device = machine.pick_device(run.device)
     set_precision(run.execution)
+    keep_memory(run.execution)
     side, dtype = MATRIX.get(device.type, 8192), torch.bfloat16 if run.execution.precision == "bf16" else torch.float32
     left, right = (torch.rand(side, side, dtype=dtype, device=device) for _ in range(2))
     for count in _forever():

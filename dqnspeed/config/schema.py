@@ -183,6 +183,7 @@ class ExecutionConfig:
     threads: int = option("torch threads of the learner, 0: the cores left over by the actors", ge=0)
     world_size: int = option("processes that learn together, on a GPU each", ge=1, le=256)
     lr_rule: str = option("what lr is multiplied by: nothing, world_size, its root", choices=("none", "linear", "sqrt"))
+    keep_memory: bool = option("keep the memory of freed tensors for the next ones (CPU; glibc only)")
     pin_memory: bool = option("page-locked, asynchronous copies of batches that are not drawn on the GPU")
     graph: bool = option("drawing a batch and the update as one CUDA graph (CUDA only)")
     updates_per_graph: int = option("updates in one launch of it, where as many are due", ge=1, le=1024)

@@ -19,6 +19,7 @@ from dqnspeed.algorithms.footprint import memory_device
 from dqnspeed.config.schema import AlgoConfig, RunConfig, typed
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, watchdog
 from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.memory import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.exploration.base import Exploration
@@ -35,6 +36,7 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     """Collect some steps as the run would, do a few updates, and yield findings on them and on the run's duration."""
     set_threads(run)
     set_precision(run.execution)
+    keep_memory(run.execution)
     # Unclipped gradients, and a small replay.
     tried = dataclasses.replace(
         run,

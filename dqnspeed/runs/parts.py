@@ -13,6 +13,7 @@ from dqnspeed.actors import Actors
 from dqnspeed.algorithms import Learner, make_learner
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.memory import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import LearnerThreads, set_threads
 from dqnspeed.execution.world import device_of_rank
@@ -163,3 +164,4 @@ def prepare_process(run: RunConfig) -> None:
     seeding.seed_everything(run.seed)
     set_threads(run)
     set_precision(run.execution)
+    keep_memory(run.execution)

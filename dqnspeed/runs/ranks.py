@@ -21,6 +21,7 @@ from dqnspeed.algorithms import Learner, make_learner
 from dqnspeed.algorithms.gradient import NotFiniteError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec, Episode
+from dqnspeed.execution.memory import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import set_threads, share_of_cores
 from dqnspeed.execution.world import (
@@ -274,6 +275,7 @@ def follow(world: World, run: RunConfig, spec: EnvSpec) -> None:
     seeding.seed_everything(share.seed)
     set_threads(run)
     set_precision(run.execution)
+    keep_memory(run.execution)
     learner = make_learner(run, spec, device)
     sent = checkpoint.loads(world.receive(0))
     learner.load_state_dict(sent["learner"])
