@@ -75,7 +75,7 @@ def check(command: str) -> list[RunConfig]:
         The runs that it would train or look at.
     """
     if emulator := re.match(r"python -m (dqnspeed\.emulator\S*)", command):
-        name = emulator[1] if emulator[1].endswith(".verify") else f"{emulator[1]}.__main__"
+        name = f"{emulator[1]}.__main__" if emulator[1] == "dqnspeed.emulator" else emulator[1]
         options_of(shlex.split(command[emulator.end() :]), importlib.import_module(name).OPTIONS)
         return []
     ours = OURS.match(command)
