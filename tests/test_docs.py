@@ -76,7 +76,7 @@ def check(command: str) -> list[RunConfig]:
     """
     if emulator := re.match(r"python -m (dqnspeed\.emulator\S*)", command):
         name = f"{emulator[1]}.__main__" if emulator[1] == "dqnspeed.emulator" else emulator[1]
-        options_of(shlex.split(command[emulator.end() :]), importlib.import_module(name).OPTIONS)
+        options_of(shlex.split(command[emulator.end() :]), importlib.import_module(name).OPTIONS, doc=None)
         return []
     ours = OURS.match(command)
     words = shlex.split(command[ours.end() :] if ours else command)

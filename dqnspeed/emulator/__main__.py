@@ -16,9 +16,9 @@ import numpy as np
 import warp as wp
 
 from dqnspeed.emulator.emulator import Emulator
-from dqnspeed.emulator.games import EmulatorError, check, known_games
+from dqnspeed.emulator.games import EmulatorError, check, find
 from dqnspeed.emulator.preprocessing import Games, Preprocessing
-from dqnspeed.emulator.verify import ale_action, ale_of, options_of
+from dqnspeed.emulator.verify import ale_action, ale_of, names_of, options_of
 
 OPTIONS: dict[str, str | int] = {"game": "pong", "num_envs": "1,16,256", "threads": 1, "device": "cpu"}
 ROUNDS, SECONDS, SKIP, AT_ONCE = 9, 0.4, 4, 16
@@ -31,10 +31,10 @@ Ways = dict[str, tuple[Callable[[], int], int]]  # what plays some frames, and w
 def main() -> int:
     """The command; returns its exit status."""
     try:
-        options = options_of(sys.argv[1:], OPTIONS)
-        names = str(options["game"]).split(",")
-        if names == ["all"]:
-            names = [name for name, game in known_games().items() if game.rules.terms]
+        options = options_of(None, OPTIONS, __doc__)
+        names = names_of(options)
+        if options["game"] == "all":
+            names = [name for name in names if find(name).rules.terms]
         for name in names:
             check(name)
         counts, threads, device = _counts(str(options["num_envs"])), int(options["threads"]), str(options["device"])

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from dqnspeed.emulator.games import EmulatorError, find, known_games
+from dqnspeed.emulator.games import EmulatorError, find
 from dqnspeed.emulator.oracle import Agreed, Image, Oracle, Play, Pool, relevant, swept, tested, ways_of
 from dqnspeed.emulator.rules import KINDS, OVER, SCORE, Rules, say_set, say_table
-from dqnspeed.emulator.verify import options_of
+from dqnspeed.emulator.verify import names_of, options_of
 
 OPTIONS: dict[str, str | int] = {"game": "pong", "frames": 12_000, "images": 500, "seed": 1, "seconds": 120}
 
@@ -313,16 +313,9 @@ def in_time(game: str, frames: int, images: int, seed: int, seconds: float) -> F
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if {"-h", "--help"} & set(given):
-        print(__doc__)
-        return 0
     try:
-        options = options_of(given, OPTIONS)
-        names = list(known_games()) if options["game"] == "all" else str(options["game"]).split(",")
-        for name in names:
-            if name not in known_games():
-                find(name)
+        options = options_of(arguments, OPTIONS, __doc__)
+        names = names_of(options)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2

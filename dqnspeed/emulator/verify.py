@@ -161,11 +161,8 @@ def save_pictures(game: str, difference: Difference, path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     try:
-        options = options_of(sys.argv[1:] if arguments is None else arguments, OPTIONS)
-        names = list(known_games()) if options["game"] == "all" else str(options["game"]).split(",")
-        for name in names:
-            if name not in known_games():
-                find(name)
+        options = options_of(arguments, OPTIONS, __doc__)
+        names = names_of(options)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2
@@ -194,9 +191,15 @@ def _chosen(names: Sequence[str], *said: str) -> Iterator[tuple[str, int | None,
         yield from ((name, mode, difficulty) for mode in each[0] for difficulty in each[1])
 
 
-def options_of(arguments: Sequence[str], usual: Mapping[str, str | int]) -> dict[str, str | int]:
-    """Options ``name=value`` of a command, over its ``usual`` ones; raises :class:`EmulatorError`."""
-    options = dict(usual)
+def options_of(
+    arguments: Sequence[str] | None, usual: Mapping[str, str | int], doc: str | None
+) -> dict[str, str | int]:
+    """Options ``name=value`` of a command, by default of the command line, over its ``usual`` ones; ``--help`` prints
+    ``doc`` and ends. Raises :class:`EmulatorError`."""
+    options, arguments = dict(usual), sys.argv[1:] if arguments is None else arguments
+    if {"-h", "--help"} & set(arguments):
+        print(doc)
+        raise SystemExit(0)
     for argument in arguments:
         name, given, value = argument.partition("=")
         if name not in usual or not given:
@@ -209,6 +212,12 @@ def options_of(arguments: Sequence[str], usual: Mapping[str, str | int]) -> dict
     if not Path(str(options.get("out", "."))).is_dir():
         raise EmulatorError(f"out={options['out']}: no such folder.")
     return options
+
+
+def names_of(options: Mapping[str, str | int]) -> list[str]:
+    """The games that ``game=`` names; raises :class:`EmulatorError` if one is not known."""
+    said = str(options["game"])
+    return [find(name).name for name in (known_games() if said == "all" else said.split(","))]
 
 
 if __name__ == "__main__":

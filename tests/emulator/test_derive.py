@@ -45,7 +45,9 @@ def test_a_game_that_takes_too_long_is_given_up(capsys: pytest.CaptureFixture[st
 
 
 def test_help_says_what_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
     assert "python -m dqnspeed.emulator.derive game=pong" in capsys.readouterr().out
 
 
