@@ -58,11 +58,25 @@
 // An instruction finds the address `at` of its operand `m`, and what is last on the data `bus`; `base` is the address
 // before an index is added. It has done nothing until it knows that it need not be left to instruction().
 
+// The instruction at `pc`: one jump after each instruction, as compilers for CPUs can make it, lets the processor guess
+// better than one for all would. So an instruction is a label, or a case where there is no such jump.
+#ifdef __CUDACC__
+#define OP(opcode) case opcode:
+#define NEXT_INSTRUCTION goto again;
+#else
+#define OP(opcode) at_##opcode:
+#define NEXT_INSTRUCTION goto* labels[code[pc]];
+#define LABELS(row)                                                                      \
+    &&at_0x##row##0, &&at_0x##row##1, &&at_0x##row##2, &&at_0x##row##3, &&at_0x##row##4, \
+    &&at_0x##row##5, &&at_0x##row##6, &&at_0x##row##7, &&at_0x##row##8, &&at_0x##row##9, \
+    &&at_0x##row##a, &&at_0x##row##b, &&at_0x##row##c, &&at_0x##row##d, &&at_0x##row##e, &&at_0x##row##f
+#endif
+
 #define BYTE(k) ((i32)code[pc + (k)])
 #define GO_ON                                               \
     {                                                       \
         if (!--left || (u32)pc - first >= size) goto other; \
-        goto again;                                         \
+        NEXT_INSTRUCTION                                    \
     }
 #define NEXT(bytes, cycles)       \
     {                             \
@@ -150,24 +164,24 @@
 #define TEST (nz = (m & 0x80) << 1 | ((a & m) != 0), v = m << 1)
 
 // The address modes of operations on the accumulator, and of those on the memory itself.
-#define ON_ACCUMULATOR(opcode, action)                                      \
-    case opcode | 0x09: m = BYTE(1); action; NEXT(2, 2)                     \
-    case opcode | 0x05: ZERO_PAGE READ_ZERO_PAGE(action)                    \
-    case opcode | 0x15: ZERO_PAGE_INDEXED(x) READ_ZERO_PAGE_INDEXED(action) \
-    case opcode | 0x0d: ABSOLUTE READ(3, 4, action)                         \
-    case opcode | 0x1d: ABSOLUTE_INDEXED(x) READ_INDEXED(3, 4, action)      \
-    case opcode | 0x19: ABSOLUTE_INDEXED(y) READ_INDEXED(3, 4, action)      \
-    case opcode | 0x11: INDIRECT_INDEXED READ_INDEXED(2, 5, action)
-#define ON_MEMORY(opcode, action)                      \
-    case opcode | 0x06: ZERO_PAGE CHANGE(2, 5, action) \
-    case opcode | 0x16:                                \
-        ZERO_PAGE_INDEXED(x)                           \
-        if (base < 0x80) goto other;                   \
-        CHANGE(2, 6, action)                           \
-    case opcode | 0x0e: ABSOLUTE CHANGE(3, 6, action)
+#define ON_ACCUMULATOR(row, next, action)                               \
+    OP(0x##row##9) m = BYTE(1); action; NEXT(2, 2)                      \
+    OP(0x##row##5) ZERO_PAGE READ_ZERO_PAGE(action)                     \
+    OP(0x##next##5) ZERO_PAGE_INDEXED(x) READ_ZERO_PAGE_INDEXED(action) \
+    OP(0x##row##d) ABSOLUTE READ(3, 4, action)                          \
+    OP(0x##next##d) ABSOLUTE_INDEXED(x) READ_INDEXED(3, 4, action)      \
+    OP(0x##next##9) ABSOLUTE_INDEXED(y) READ_INDEXED(3, 4, action)      \
+    OP(0x##next##1) INDIRECT_INDEXED READ_INDEXED(2, 5, action)
+#define ON_MEMORY(row, next, action)              \
+    OP(0x##row##6) ZERO_PAGE CHANGE(2, 5, action) \
+    OP(0x##next##6)                               \
+        ZERO_PAGE_INDEXED(x)                      \
+        if (base < 0x80) goto other;              \
+        CHANGE(2, 6, action)                      \
+    OP(0x##row##e) ABSOLUTE CHANGE(3, 6, action)
 
 #define BRANCH(opcode, taken)                                                      \
-    case opcode:                                                                   \
+    OP(opcode)                                                                     \
         if (!(taken)) NEXT(2, 2)                                                   \
         base = pc + 2, at = base + (i32)(signed char)BYTE(1);                      \
         m = same_page(base, at) ? 3 : 4;                                           \
@@ -203,72 +217,80 @@
         i32 v = overflow << 7;                  // of which bit 7 is meant
         i32 at, base, bus, m, sum;
         if ((u32)pc - first >= size) goto other;
+#ifdef __CUDACC__
     again:
-        switch (code[pc]) {
-            ON_ACCUMULATOR(0x00, nz = a |= m)
-            ON_ACCUMULATOR(0x20, nz = a &= m)
-            ON_ACCUMULATOR(0x40, nz = a ^= m)
-            ON_ACCUMULATOR(0x60, ADD(m))
-            ON_ACCUMULATOR(0xa0, nz = a = m)
-            ON_ACCUMULATOR(0xc0, COMPARE(a))
-            ON_ACCUMULATOR(0xe0, ADD(m ^ 0xff))
+        switch (code[pc])
+#else
+        static const void* const labels[256] = {LABELS(0), LABELS(1), LABELS(2), LABELS(3), LABELS(4), LABELS(5),
+                                                LABELS(6), LABELS(7), LABELS(8), LABELS(9), LABELS(a), LABELS(b),
+                                                LABELS(c), LABELS(d), LABELS(e), LABELS(f)};
+        NEXT_INSTRUCTION
+#endif
+        {
+            ON_ACCUMULATOR(0, 1, nz = a |= m)
+            ON_ACCUMULATOR(2, 3, nz = a &= m)
+            ON_ACCUMULATOR(4, 5, nz = a ^= m)
+            ON_ACCUMULATOR(6, 7, ADD(m))
+            ON_ACCUMULATOR(a, b, nz = a = m)
+            ON_ACCUMULATOR(c, d, COMPARE(a))
+            ON_ACCUMULATOR(e, f, ADD(m ^ 0xff))
             // LDX, LDY, CPX, CPY, BIT
-            case 0xa2: nz = x = BYTE(1); NEXT(2, 2)
-            case 0xa6: ZERO_PAGE READ_ZERO_PAGE(nz = x = m)
-            case 0xb6: ZERO_PAGE_INDEXED(y) READ_ZERO_PAGE_INDEXED(nz = x = m)
-            case 0xae: ABSOLUTE READ(3, 4, nz = x = m)
-            case 0xbe: ABSOLUTE_INDEXED(y) READ_INDEXED(3, 4, nz = x = m)
-            case 0xa0: nz = y = BYTE(1); NEXT(2, 2)
-            case 0xa4: ZERO_PAGE READ_ZERO_PAGE(nz = y = m)
-            case 0xb4: ZERO_PAGE_INDEXED(x) READ_ZERO_PAGE_INDEXED(nz = y = m)
-            case 0xac: ABSOLUTE READ(3, 4, nz = y = m)
-            case 0xbc: ABSOLUTE_INDEXED(x) READ_INDEXED(3, 4, nz = y = m)
-            case 0xe0: m = BYTE(1); COMPARE(x); NEXT(2, 2)
-            case 0xe4: ZERO_PAGE READ_ZERO_PAGE(COMPARE(x))
-            case 0xc0: m = BYTE(1); COMPARE(y); NEXT(2, 2)
-            case 0xc4: ZERO_PAGE READ_ZERO_PAGE(COMPARE(y))
-            case 0x24: ZERO_PAGE READ_ZERO_PAGE(TEST)
-            case 0x2c: ABSOLUTE READ(3, 4, TEST)
+            OP(0xa2) nz = x = BYTE(1); NEXT(2, 2)
+            OP(0xa6) ZERO_PAGE READ_ZERO_PAGE(nz = x = m)
+            OP(0xb6) ZERO_PAGE_INDEXED(y) READ_ZERO_PAGE_INDEXED(nz = x = m)
+            OP(0xae) ABSOLUTE READ(3, 4, nz = x = m)
+            OP(0xbe) ABSOLUTE_INDEXED(y) READ_INDEXED(3, 4, nz = x = m)
+            OP(0xa0) nz = y = BYTE(1); NEXT(2, 2)
+            OP(0xa4) ZERO_PAGE READ_ZERO_PAGE(nz = y = m)
+            OP(0xb4) ZERO_PAGE_INDEXED(x) READ_ZERO_PAGE_INDEXED(nz = y = m)
+            OP(0xac) ABSOLUTE READ(3, 4, nz = y = m)
+            OP(0xbc) ABSOLUTE_INDEXED(x) READ_INDEXED(3, 4, nz = y = m)
+            OP(0xe0) m = BYTE(1); COMPARE(x); NEXT(2, 2)
+            OP(0xe4) ZERO_PAGE READ_ZERO_PAGE(COMPARE(x))
+            OP(0xc0) m = BYTE(1); COMPARE(y); NEXT(2, 2)
+            OP(0xc4) ZERO_PAGE READ_ZERO_PAGE(COMPARE(y))
+            OP(0x24) ZERO_PAGE READ_ZERO_PAGE(TEST)
+            OP(0x2c) ABSOLUTE READ(3, 4, TEST)
             // stores
-            case 0x85: ZERO_PAGE WRITE(2, 3, a)
-            case 0x95: ZERO_PAGE_INDEXED(x) WRITE_ZERO_PAGE_INDEXED(a)
-            case 0x8d: ABSOLUTE WRITE(3, 4, a)
-            case 0x9d: ABSOLUTE_INDEXED(x) WRITE(3, 5, a)
-            case 0x99: ABSOLUTE_INDEXED(y) WRITE(3, 5, a)
-            case 0x91: INDIRECT_INDEXED WRITE(2, 6, a)
-            case 0x86: ZERO_PAGE WRITE(2, 3, x)
-            case 0x96: ZERO_PAGE_INDEXED(y) WRITE_ZERO_PAGE_INDEXED(x)
-            case 0x8e: ABSOLUTE WRITE(3, 4, x)
-            case 0x84: ZERO_PAGE WRITE(2, 3, y)
-            case 0x94: ZERO_PAGE_INDEXED(x) WRITE_ZERO_PAGE_INDEXED(y)
-            case 0x8c: ABSOLUTE WRITE(3, 4, y)
+            OP(0x85) ZERO_PAGE WRITE(2, 3, a)
+            OP(0x95) ZERO_PAGE_INDEXED(x) WRITE_ZERO_PAGE_INDEXED(a)
+            OP(0x8d) ABSOLUTE WRITE(3, 4, a)
+            OP(0x9d) ABSOLUTE_INDEXED(x) WRITE(3, 5, a)
+            OP(0x99) ABSOLUTE_INDEXED(y) WRITE(3, 5, a)
+            OP(0x91) INDIRECT_INDEXED WRITE(2, 6, a)
+            OP(0x86) ZERO_PAGE WRITE(2, 3, x)
+            OP(0x96) ZERO_PAGE_INDEXED(y) WRITE_ZERO_PAGE_INDEXED(x)
+            OP(0x8e) ABSOLUTE WRITE(3, 4, x)
+            OP(0x84) ZERO_PAGE WRITE(2, 3, y)
+            OP(0x94) ZERO_PAGE_INDEXED(x) WRITE_ZERO_PAGE_INDEXED(y)
+            OP(0x8c) ABSOLUTE WRITE(3, 4, y)
             // ASL, ROL, LSR, ROR, DEC, INC
-            ON_MEMORY(0x00, (carry = m >> 7, m = m << 1 & 0xff))
-            ON_MEMORY(0x20, (m = m << 1 | carry, carry = m >> 8, m &= 0xff))
-            ON_MEMORY(0x40, (carry = m & 1, m >>= 1))
-            ON_MEMORY(0x60, (m |= carry << 8, carry = m & 1, m >>= 1))
-            ON_MEMORY(0xc0, m = (m - 1) & 0xff)
-            ON_MEMORY(0xe0, m = (m + 1) & 0xff)
-            case 0x0a: carry = a >> 7, nz = a = a << 1 & 0xff; NEXT(1, 2)
-            case 0x2a: a = a << 1 | carry, carry = a >> 8, nz = a &= 0xff; NEXT(1, 2)
-            case 0x4a: carry = a & 1, nz = a >>= 1; NEXT(1, 2)
-            case 0x6a: a |= carry << 8, carry = a & 1, nz = a >>= 1; NEXT(1, 2)
+            ON_MEMORY(0, 1, (carry = m >> 7, m = m << 1 & 0xff))
+            ON_MEMORY(2, 3, (m = m << 1 | carry, carry = m >> 8, m &= 0xff))
+            ON_MEMORY(4, 5, (carry = m & 1, m >>= 1))
+            ON_MEMORY(6, 7, (m |= carry << 8, carry = m & 1, m >>= 1))
+            ON_MEMORY(c, d, m = (m - 1) & 0xff)
+            ON_MEMORY(e, f, m = (m + 1) & 0xff)
+            OP(0x0a) carry = a >> 7, nz = a = a << 1 & 0xff; NEXT(1, 2)
+            OP(0x2a) a = a << 1 | carry, carry = a >> 8, nz = a &= 0xff; NEXT(1, 2)
+            OP(0x4a) carry = a & 1, nz = a >>= 1; NEXT(1, 2)
+            OP(0x6a) a |= carry << 8, carry = a & 1, nz = a >>= 1; NEXT(1, 2)
             // registers
-            case 0xaa: nz = x = a; NEXT(1, 2)
-            case 0xa8: nz = y = a; NEXT(1, 2)
-            case 0x8a: nz = a = x; NEXT(1, 2)
-            case 0x98: nz = a = y; NEXT(1, 2)
-            case 0xba: nz = x = s; NEXT(1, 2)
-            case 0x9a: s = x; NEXT(1, 2)
-            case 0xe8: nz = x = (x + 1) & 0xff; NEXT(1, 2)
-            case 0xc8: nz = y = (y + 1) & 0xff; NEXT(1, 2)
-            case 0xca: nz = x = (x - 1) & 0xff; NEXT(1, 2)
-            case 0x88: nz = y = (y - 1) & 0xff; NEXT(1, 2)
-            case 0x18: carry = 0; NEXT(1, 2)
-            case 0x38: carry = 1; NEXT(1, 2)
-            case 0xd8: decimal = 0; NEXT(1, 2)
-            case 0xf8: decimal = 1; NEXT(1, 2)
-            case 0xea: NEXT(1, 2)
+            OP(0xaa) nz = x = a; NEXT(1, 2)
+            OP(0xa8) nz = y = a; NEXT(1, 2)
+            OP(0x8a) nz = a = x; NEXT(1, 2)
+            OP(0x98) nz = a = y; NEXT(1, 2)
+            OP(0xba) nz = x = s; NEXT(1, 2)
+            OP(0x9a) s = x; NEXT(1, 2)
+            OP(0xe8) nz = x = (x + 1) & 0xff; NEXT(1, 2)
+            OP(0xc8) nz = y = (y + 1) & 0xff; NEXT(1, 2)
+            OP(0xca) nz = x = (x - 1) & 0xff; NEXT(1, 2)
+            OP(0x88) nz = y = (y - 1) & 0xff; NEXT(1, 2)
+            OP(0x18) carry = 0; NEXT(1, 2)
+            OP(0x38) carry = 1; NEXT(1, 2)
+            OP(0xd8) decimal = 0; NEXT(1, 2)
+            OP(0xf8) decimal = 1; NEXT(1, 2)
+            OP(0xea) NEXT(1, 2)
             // branches
             BRANCH(0x10, !(nz & 0x180))
             BRANCH(0x30, nz & 0x180)
@@ -279,59 +301,58 @@
             BRANCH(0xd0, nz & 0xff)
             BRANCH(0xf0, !(nz & 0xff))
             // jumps and the stack
-            case 0x4c:
+            OP(0x4c)
                 ABSOLUTE
                 pc = at, t += 3;
                 GO_ON
-            case 0x6c:
+            OP(0x6c)
                 ABSOLUTE
                 base = (at & 0xff00) | ((at + 1) & 0xff);
                 if (!in_ram(at) || !in_ram(base)) goto other;
                 pc = ram[at & 0x7f] | ram[base & 0x7f] << 8, t += 5;
                 GO_ON
-            case 0x20:
+            OP(0x20)
                 if (s <= 0x80 || scheme == FE) goto other;
                 ABSOLUTE
                 ram[s & 0x7f] = (u8)((pc + 2) >> 8), ram[(s - 1) & 0x7f] = (u8)(pc + 2);
                 s -= 2, pc = at, t += 6;
                 GO_ON
-            case 0x60:
+            OP(0x60)
                 if (s < 0x80 || s >= 0xfe || scheme == FE) goto other;
                 m = ram[(s + 1) & 0x7f] | ram[(s + 2) & 0x7f] << 8;
                 if ((u32)m - first >= size) goto other;
                 s += 2, pc = m + 1, t += 6;
                 GO_ON
-            case 0x48: PUSH(a)
-            case 0x08:
+            OP(0x48) PUSH(a)
+            OP(0x08)
                 m = 0x30 | decimal << 3 | interrupt << 2 | carry;
                 m |= ((nz >> 1 | nz) & 0x80) | (v >> 1 & 0x40) | !(nz & 0xff) << 1;
                 PUSH(m)
-            case 0x68:
+            OP(0x68)
                 PULL
                 nz = a = m;
                 NEXT(1, 4)
-            case 0x28:
+            OP(0x28)
                 PULL
                 nz = (m & 0x80) << 1 | !(m & 2), v = m << 1, carry = m & 1;
                 decimal = m >> 3 & 1, interrupt = m >> 2 & 1;
                 NEXT(1, 4)
-            // What is left to instruction(); all 256 are named, so that no bounds have to be looked at.
-            case 0x00: case 0x01: case 0x02: case 0x03: case 0x04: case 0x07: case 0x0b: case 0x0c: case 0x0f:
-            case 0x12: case 0x13: case 0x14: case 0x17: case 0x1a: case 0x1b: case 0x1c: case 0x1e: case 0x1f:
-            case 0x21: case 0x22: case 0x23: case 0x27: case 0x2b: case 0x2f: case 0x32: case 0x33: case 0x34:
-            case 0x37: case 0x3a: case 0x3b: case 0x3c: case 0x3e: case 0x3f: case 0x40: case 0x41: case 0x42:
-            case 0x43: case 0x44: case 0x47: case 0x4b: case 0x4f: case 0x52: case 0x53: case 0x54: case 0x57:
-            case 0x58: case 0x5a: case 0x5b: case 0x5c: case 0x5e: case 0x5f: case 0x61: case 0x62: case 0x63:
-            case 0x64: case 0x67: case 0x6b: case 0x6f: case 0x72: case 0x73: case 0x74: case 0x77: case 0x78:
-            case 0x7a: case 0x7b: case 0x7c: case 0x7e: case 0x7f: case 0x80: case 0x81: case 0x82: case 0x83:
-            case 0x87: case 0x89: case 0x8b: case 0x8f: case 0x92: case 0x93: case 0x97: case 0x9b: case 0x9c:
-            case 0x9e: case 0x9f: case 0xa1: case 0xa3: case 0xa7: case 0xab: case 0xaf: case 0xb2: case 0xb3:
-            case 0xb7: case 0xb8: case 0xbb: case 0xbf: case 0xc1: case 0xc2: case 0xc3: case 0xc7: case 0xcb:
-            case 0xcc: case 0xcf: case 0xd2: case 0xd3: case 0xd4: case 0xd7: case 0xda: case 0xdb: case 0xdc:
-            case 0xde: case 0xdf: case 0xe1: case 0xe2: case 0xe3: case 0xe7: case 0xeb: case 0xec: case 0xef:
-            case 0xf2: case 0xf3: case 0xf4: case 0xf7: case 0xfa: case 0xfb: case 0xfc: case 0xfe: case 0xff:
+            // What is left to instruction(); all 256 are there.
+            OP(0x00) OP(0x01) OP(0x02) OP(0x03) OP(0x04) OP(0x07) OP(0x0b) OP(0x0c) OP(0x0f)
+            OP(0x12) OP(0x13) OP(0x14) OP(0x17) OP(0x1a) OP(0x1b) OP(0x1c) OP(0x1e) OP(0x1f)
+            OP(0x21) OP(0x22) OP(0x23) OP(0x27) OP(0x2b) OP(0x2f) OP(0x32) OP(0x33) OP(0x34)
+            OP(0x37) OP(0x3a) OP(0x3b) OP(0x3c) OP(0x3e) OP(0x3f) OP(0x40) OP(0x41) OP(0x42)
+            OP(0x43) OP(0x44) OP(0x47) OP(0x4b) OP(0x4f) OP(0x52) OP(0x53) OP(0x54) OP(0x57)
+            OP(0x58) OP(0x5a) OP(0x5b) OP(0x5c) OP(0x5e) OP(0x5f) OP(0x61) OP(0x62) OP(0x63)
+            OP(0x64) OP(0x67) OP(0x6b) OP(0x6f) OP(0x72) OP(0x73) OP(0x74) OP(0x77) OP(0x78)
+            OP(0x7a) OP(0x7b) OP(0x7c) OP(0x7e) OP(0x7f) OP(0x80) OP(0x81) OP(0x82) OP(0x83)
+            OP(0x87) OP(0x89) OP(0x8b) OP(0x8f) OP(0x92) OP(0x93) OP(0x97) OP(0x9b) OP(0x9c)
+            OP(0x9e) OP(0x9f) OP(0xa1) OP(0xa3) OP(0xa7) OP(0xab) OP(0xaf) OP(0xb2) OP(0xb3)
+            OP(0xb7) OP(0xb8) OP(0xbb) OP(0xbf) OP(0xc1) OP(0xc2) OP(0xc3) OP(0xc7) OP(0xcb)
+            OP(0xcc) OP(0xcf) OP(0xd2) OP(0xd3) OP(0xd4) OP(0xd7) OP(0xda) OP(0xdb) OP(0xdc)
+            OP(0xde) OP(0xdf) OP(0xe1) OP(0xe2) OP(0xe3) OP(0xe7) OP(0xeb) OP(0xec) OP(0xef)
+            OP(0xf2) OP(0xf3) OP(0xf4) OP(0xf7) OP(0xfa) OP(0xfb) OP(0xfc) OP(0xfe) OP(0xff)
                 goto other;
-            default: __builtin_unreachable();
         }
     leave:
         left--;
@@ -342,6 +363,9 @@
     }
 };
 
+#undef OP
+#undef NEXT_INSTRUCTION
+#undef LABELS
 #undef BYTE
 #undef GO_ON
 #undef NEXT
