@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -25,8 +26,22 @@ class Preprocess(nn.Module):
             self.register_buffer("background", torch.zeros(tuple(observation_shape)))
 
     def forward(self, observations: Tensor) -> Tensor:
-        values = observations.float()
-        return (values - self.background) * self.scale if self.subtract else values * self.scale
+        values = observations.to(self._dtype(observations))
+        if self.subtract:
+            values = values - self.background.to(values.dtype)
+        return values * self.scale
+
+    def _dtype(self, observations: Tensor) -> torch.dtype:
+        """That of autocast, if all numbers are exact in it: half the memory. Else float32.
+
+        Bytes are, and so are what is left of them without the background, which is the median of bytes, and what that
+        divided by a power of two is.
+        """
+        kind = observations.device.type
+        exact = observations.dtype == torch.uint8 and math.frexp(self.scale)[0] == 0.5
+        if exact and kind != "meta" and torch.is_autocast_enabled(kind):
+            return torch.get_autocast_dtype(kind)
+        return torch.float32
 
     def measure(self, frames: Tensor) -> None:
         """Set the background to the median of ``frames`` ``(K, C, ...)``, K frames of random play."""

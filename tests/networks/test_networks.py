@@ -7,6 +7,7 @@ from conftest import make_run
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import EnvSpec
+from dqnspeed.networks.background import Preprocess
 from dqnspeed.networks.convolutional import Convolutional
 from dqnspeed.networks.heads import PolicyValueNetwork, QNetwork
 
@@ -79,3 +80,17 @@ def test_actor_critics_leave_the_torso_of_others_as_it_was_made() -> None:
         assert torch.equal(network.features[0].weight, torso[0].weight) is kept
         layer = network.hidden[0].weight
         torch.testing.assert_close(layer @ layer.T, 2 * torch.eye(len(layer)), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("subtract", [False, True])
+@pytest.mark.parametrize("scale", [64.0, 255.0])
+def test_preprocessing_in_bf16_gives_the_numbers_of_float32(subtract: bool, scale: float) -> None:
+    preprocess = Preprocess((2, 4, 128), scale, subtract)
+    frames = torch.arange(1024, dtype=torch.int32).view(1, 2, 4, 128).remainder(256).to(torch.uint8)
+    preprocess.measure(frames.flip(3)[:, :1])
+    plain = preprocess(frames)
+    with torch.autocast("cpu", torch.bfloat16):
+        fast = preprocess(frames)
+    assert plain.dtype == torch.float32
+    assert fast.dtype == (torch.bfloat16 if scale == 64 else torch.float32)  # only where nothing is rounded
+    assert torch.equal(fast.float(), plain)
