@@ -7,7 +7,7 @@ FROM python:3.12-slim-bookworm
 
 # The wheels of torch: cpu, or those of a version of CUDA; EXTRAS of dqnspeed.
 ARG TORCH=cpu
-ARG EXTRAS=ray,report
+ARG EXTRAS=emulator,ray,report
 
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1
 

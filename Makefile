@@ -38,7 +38,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo 'dqnspeed needs Python 3.10 or newer; name one with PYTHON=python3.x'; exit 1; }
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[emulator]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

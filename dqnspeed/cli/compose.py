@@ -18,6 +18,7 @@ from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.basecontainer import BaseContainer
 
+from dqnspeed import envs
 from dqnspeed.cli import plugins, store
 from dqnspeed.cli.schemas import CONF_DIR, default_options, keys_of, schema, unknown
 from dqnspeed.config import changes
@@ -81,7 +82,15 @@ def _typed(cfg: DictConfig) -> RunConfig:
 
 
 def _choose_by_rule(cfg: DictConfig) -> None:
-    """Replace zeros of ``BY_RULE`` by numbers, which others may be computed from."""
+    """Replace zeros of ``BY_RULE`` by numbers, which others may be computed from, who plays by a name, and what of a
+    picture is kept by its bounds."""
+    if OmegaConf.select(cfg, "wrappers.backend") == "auto":
+        run = _typed(cfg)
+        cfg.wrappers.backend = envs.fastest_backend(run.env, run.wrappers)
+    if OmegaConf.select(cfg, "wrappers.crop") == []:
+        run = _typed(cfg)
+        part = envs.changing_part(run.env, run.wrappers)
+        cfg.wrappers.crop = None if part is None else list(part)
     if 0 not in (OmegaConf.select(cfg, key) for key in BY_RULE):
         return
     ruled = by_rule(_typed(cfg), machine.cores())
@@ -100,16 +109,21 @@ def _refused(key: str, plain: dict[str, Any]) -> str:
 def changed(run: RunConfig, overrides: Iterable[str]) -> set[str]:
     """The keys that ``run`` gives other values than its rung does; those that ``overrides`` name where the file of the
     rung is not to be found, as that of a user's own when a run is resumed."""
-    rung = _rung(run.experiment.name)
+    rung = _rung(run.experiment.name, run)
     return changes.keys_of(overrides) if rung is None else changes.differences(run, rung)
 
 
-def _rung(name: str) -> RunConfig | None:
+def _rung(name: str, run: RunConfig) -> RunConfig | None:
+    """The rung of this name, and what a rule chooses by the game as it chose for ``run``."""
     begun = GlobalHydra.instance().is_initialized()  # by the command line, which may name more folders to search
     try:
         with contextlib.nullcontext() if begun else own_hydra():
             loader = GlobalHydra.instance().config_loader()
-            return from_hydra(loader.load_configuration("config", [f"experiment={name}"], RunMode.RUN))
+            cfg = loader.load_configuration("config", [f"experiment={name}"], RunMode.RUN)
+            for key, by_rule in (("backend", "auto"), ("crop", [])):
+                if OmegaConf.select(cfg, f"wrappers.{key}") == by_rule:
+                    cfg.wrappers[key] = getattr(run.wrappers, key)
+            return from_hydra(cfg)
     except (ConfigError, HydraException):
         return None
 

@@ -79,7 +79,10 @@ class EnvConfig:
 @dataclass(frozen=True)
 class WrappersConfig(GroupOption):
     name: str = option("label of the stack")
-    backend: str = option("who plays and does the stages", choices=("gymnasium", "native", "emulator"))
+    backend: str = option(
+        "who plays and does the stages; auto: the emulator if it is installed and knows the game, else ALE's own",
+        choices=("gymnasium", "native", "emulator", "auto"),
+    )
     device: str = option(
         "where wrappers=emulator plays; auto: with the learner, and in actor processes on the CPU",
         choices=("auto", "cpu", "cuda"),
@@ -90,6 +93,9 @@ class WrappersConfig(GroupOption):
     max_pool: bool = option("pixel maximum of the last two frames of a skip")
     episodic_life: bool = option("a lost life ends the learner's episode, not the game")
     grayscale: bool = option("one channel instead of three")
+    crop: List[int] | None = option(  # noqa: UP006
+        "part of the image that is kept, [top, bottom, left, right]; []: what changes in random play; null: all"
+    )
     resize: int | None = option("side of the square image, null: as it is", ge=8, le=1024)
     resizer: str = option("library that resizes", choices=("cv2", "pillow"))
     interpolation: str = option("filter of the resize", choices=("area", "bilinear", "bicubic", "nearest"))

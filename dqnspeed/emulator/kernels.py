@@ -89,6 +89,8 @@ def observe_rows(
     part: int,
     parts: int,
     resized_to: int,
+    left: int,
+    width: int,
     answers: wp.array2d(dtype=int),
     screens: wp.array4d(dtype=wp.uint8),
     shades: wp.array2d(dtype=wp.uint8),
@@ -105,6 +107,8 @@ def observe_rows(
 def observe(
     parts: int,
     resized_to: int,
+    left: int,
+    width: int,
     answers: wp.array2d(dtype=int),
     screens: wp.array4d(dtype=wp.uint8),
     shades: wp.array2d(dtype=wp.uint8),
@@ -117,6 +121,6 @@ def observe(
 ):
     i, part = wp.tid()
     observe_rows(
-        i, part, parts, resized_to, answers, screens, shades, columns, column_weights, rows, row_weights, pooled,
-        observations,
+        i, part, parts, resized_to, left, width, answers, screens, shades, columns, column_weights, rows, row_weights,
+        pooled, observations,
     )  # fmt: skip

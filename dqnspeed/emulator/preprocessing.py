@@ -24,6 +24,8 @@ class Preprocessing:
     Attributes:
         frame_skip: frames that an action lasts.
         max_pool: the maximum of the last two frames, if an action lasts for more than one.
+        crop: what of a picture is resized: its first row and that after the last, its first column and that after the
+            last; ``None``: all of it.
         size: side of the square that a picture is resized to, by area as OpenCV does it; ``None``: as it is.
         noop_max: a game starts with 1 to as many frames of NOOP, or with none.
         fire: then FIRE is pressed for a frame. What this brings belongs to the first step.
@@ -35,6 +37,7 @@ class Preprocessing:
     frame_skip: int = 4
     max_pool: bool = True
     grayscale: bool = True
+    crop: tuple[int, int, int, int] | None = None
     size: int | None = 84
     noop_max: int = 30
     fire: bool = False
@@ -49,6 +52,13 @@ class Preprocessing:
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise EmulatorError(f"{name}={value}: takes a whole number from {least:,} to {most:,}.")
+        if self.crop is not None:
+            top, bottom, left, right = self.crop
+            if self.size is None or not (0 <= top < bottom and 0 <= left < right <= WIDTH):
+                raise EmulatorError(
+                    f"crop={self.crop}: takes the first row and that after the last, the same of columns, of which "
+                    f"there are {WIDTH}, and needs a size."
+                )
         if not 0 <= self.sticky_actions < 1:
             raise EmulatorError(f"sticky_actions={self.sticky_actions}: takes a number from 0, and less than 1.")
 
@@ -96,11 +106,20 @@ class Games(Emulator):
         else:
             shape = (num_envs, len(of_channels), stages.size, stages.size)
             self.observations = wp.zeros(shape, dtype=wp.uint8, device=self.device)
-        columns, column_weights = _areas(WIDTH, stages.size or WIDTH)
-        rows, row_weights = _areas(self.game.rows, stages.size or self.game.rows)
+        top, bottom, left, right = stages.crop or (0, self.game.rows, 0, WIDTH)
+        if bottom > self.game.rows:
+            raise EmulatorError(f"crop={stages.crop}: a picture of this game has {self.game.rows} rows.")
+        self._columns = left, right - left
+        columns, column_weights = _areas(right - left, stages.size or WIDTH)
+        rows, row_weights = _areas(bottom - top, stages.size or self.game.rows)
         self._areas = [
             wp.array(np.ascontiguousarray(part), dtype=dtype, device=self.device)
-            for part, dtype in ((columns.T, int), (column_weights.T, float), (rows, int), (row_weights, float))
+            for part, dtype in (
+                (left + columns.T, int),
+                (column_weights.T, float),
+                (top + rows, int),
+                (row_weights, float),
+            )
         ]
         self._observations = [self._observing(these) for these in self._threads.parts]
 
@@ -137,7 +156,7 @@ class Games(Emulator):
         parts = PARTS if self.device.is_cuda else 1
         mine = [array[these] for array in (self._answers, self.screens)]
         made = [array[these] for array in (self._pooled, self.observations)]
-        inputs = [parts, self._size, *mine, self._shades, *self._areas, *made]
+        inputs = [parts, self._size, *self._columns, *mine, self._shades, *self._areas, *made]
         dim = these.stop - these.start, parts
         return wp.launch(kernels.observe, dim=dim, inputs=inputs, device=self.device, record_cmd=True)
 

@@ -25,6 +25,15 @@ class Wrappers(WrappersConfig):
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
+        smallest = 160  # the width of a picture
+        if self.crop is not None:
+            top, bottom, left, right = self.crop if len(self.crop) == 4 else [0] * 4
+            smallest = min(bottom - top, right - left)
+            if min(top, left) < 0 or smallest < 1:
+                raise ConfigError(
+                    f"wrappers.crop={self.crop}: takes [top, bottom, left, right], the first row and that after the "
+                    f"last, and the same of columns, from 0; or null."
+                )
         if self.backend == "gymnasium":
             return
         who = {"native": "ALE", "emulator": "the emulator"}[self.backend]
@@ -33,8 +42,16 @@ class Wrappers(WrappersConfig):
             raise ConfigError(
                 f"wrappers={self.backend}: {who} resizes by itself, so{number} wrappers.resizer must be cv2."
             )
-        if self.backend == "emulator" and self.resize is not None and self.resize > 160:
-            raise ConfigError(f"wrappers.resize={self.resize}: wrappers=emulator takes at most 160, a picture's width.")
+        if self.backend == "emulator" and self.resize is not None and self.resize > smallest:
+            raise ConfigError(
+                f"wrappers.resize={self.resize}: wrappers=emulator takes at most {smallest}, the smaller side of what "
+                f"is resized."
+            )
+        if self.crop is not None and (self.backend == "native" or self.resize is None):
+            raise ConfigError(
+                f"wrappers.crop={self.crop}: wrappers=native takes whole pictures, and wrappers=emulator crops what it "
+                f"resizes; use wrappers=deepmind, or wrappers=emulator wrappers.resize=64."
+            )
         if self.interpolation != "area":
             raise ConfigError(
                 f"wrappers.interpolation={self.interpolation}: wrappers={self.backend} resizes with area only."

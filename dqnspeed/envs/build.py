@@ -24,7 +24,16 @@ from dqnspeed.envs.games import AtariGame, atari_game
 from dqnspeed.envs.observations import AsBox
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.vector import VectorEnv
-from dqnspeed.envs.wrappers import ChannelsFirst, FireReset, FrameSkip, NoopReset, PillowResize, action_index, resized
+from dqnspeed.envs.wrappers import (
+    ChannelsFirst,
+    Crop,
+    FireReset,
+    FrameSkip,
+    NoopReset,
+    PillowResize,
+    action_index,
+    resized,
+)
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import children_ignore_signals
 
@@ -54,6 +63,8 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
         made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool)
     if wrappers.grayscale and not game and len(made.observation_space.shape or ()) == 3:  # ALE itself gives grayscale
         made = GrayscaleObservation(made)
+    if wrappers.crop:
+        made = Crop(made, *wrappers.crop)
     if wrappers.resize and wrappers.resizer == "pillow":
         made = PillowResize(made, wrappers.resize, wrappers.interpolation)
     elif wrappers.resize:
@@ -230,6 +241,19 @@ def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.
     )
 
 
+def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
+    """Who plays with ``wrappers.backend=auto``: the emulator if it is installed and knows the game, else ALE's own; or
+    Gymnasium's, if it is to crop."""
+    game = atari_game(env)
+    try:
+        from dqnspeed.emulator import games
+
+        games.check("" if game is None else game.rom)
+    except (ImportError, ValueError):
+        return "native" if wrappers.crop is None else "gymnasium"
+    return "emulator"
+
+
 def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
     """Raise :class:`ConfigError` if ``wrappers=emulator`` cannot play this game as ``wrappers`` say."""
     with _one_sentence():
@@ -266,10 +290,15 @@ def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
     from dqnspeed.emulator import ACTIONS, Preprocessing
 
     meanings = _action_names(game)
+    crop = None
+    if wrappers.crop is not None:
+        top, bottom, left, right = wrappers.crop
+        crop = (top, bottom, left, right)
     return Preprocessing(
         frame_skip=wrappers.frame_skip,
         max_pool=wrappers.max_pool,
         grayscale=wrappers.grayscale,
+        crop=crop,
         size=wrappers.resize,
         noop_max=wrappers.noop_max if "NOOP" in meanings else 0,
         fire=wrappers.fire_reset and fire_index(game) is not None,

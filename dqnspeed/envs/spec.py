@@ -62,7 +62,7 @@ def describe(run: RunConfig) -> EnvSpec:
     Raises:
         ConfigError: the environment does not exist or does not fit the wrappers.
     """
-    _check(run.env, run.wrappers)
+    check_stages(run.env, run.wrappers)
     try:
         env = make_env(run.env, run.wrappers)
     except ConfigError:
@@ -75,7 +75,8 @@ def describe(run: RunConfig) -> EnvSpec:
         env.close()
 
 
-def _check(env: EnvConfig, wrappers: WrappersConfig) -> None:
+def check_stages(env: EnvConfig, wrappers: WrappersConfig) -> None:
+    """Raise :class:`ConfigError` if there is no such environment, or it cannot have a stage that only games have."""
     check_id(env)
     if (game := atari_game(env)) is not None:
         if wrappers.backend == "emulator":

@@ -111,6 +111,27 @@ class FrameSkip(gymnasium.Wrapper):
         return frame, total, terminated, truncated, info
 
 
+class Crop(gymnasium.ObservationWrapper):
+    """Keeps the rows ``[top, bottom)`` and columns ``[left, right)`` of (H, W) or (H, W, C) images, as those of the
+    field of play (Mnih et al. 2013, section 4.1)."""
+
+    def __init__(self, env: gymnasium.Env, top: int, bottom: int, left: int, right: int):
+        super().__init__(env)
+        space = env.observation_space
+        assert isinstance(space, spaces.Box)
+        given = f"wrappers.crop={[top, bottom, left, right]}"
+        if len(space.shape) not in (2, 3):
+            raise ConfigError(f"{given}: crops images, and observations here are {space.shape}.")
+        height, width, *_ = space.shape
+        if bottom > height or right > width:
+            raise ConfigError(f"{given}: images here have {height} rows and {width} columns.")
+        self.kept = slice(top, bottom), slice(left, right)
+        self.observation_space = spaces.Box(space.low[self.kept], space.high[self.kept], dtype=space.dtype.type)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        return observation[self.kept]
+
+
 class PillowResize(gymnasium.ObservationWrapper):
     """Resizes (H, W) or (H, W, C) uint8 images to a square with Pillow (or Pillow-SIMD, where installed)."""
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
@@ -15,8 +16,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
+import dqnspeed
 from dqnspeed.algorithms import epsilon_at
-from dqnspeed.cli.compose import from_hydra
+from dqnspeed.cli.compose import changed, from_hydra
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import check_jobs, check_run, unbounded
 from dqnspeed.cli.schemas import CONF_DIR
@@ -189,11 +191,11 @@ def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(stop: str, steps: int) -> 
 @pytest.mark.parametrize(
     ("overrides", "updates"),
     [
-        ("experiment=speedrun", 3500),  # 448 000 steps / 128 for an update
-        ("experiment=speedrun algo.batch_size=256", 7000),
-        ("experiment=speedrun algo.epochs=2", 1750),
-        ("experiment=speedrun num_envs=32", 3500),
-        ("experiment=speedrun algo.batch_size=2000", 875),  # one batch of 2000 is cut from a rollout of 2048
+        ("experiment=speedrun", 3600),  # 307,200 steps, three epochs, 256 for an update
+        ("experiment=speedrun algo.batch_size=128", 7200),
+        ("experiment=speedrun algo.epochs=1", 1200),
+        ("experiment=speedrun num_envs=32", 3600),
+        ("experiment=speedrun algo.batch_size=1000", 900),  # one batch of 1000 is cut from a rollout of 1024
         ("experiment=ppo", 156_250),
         ("num_envs=4 optimizer.lr_decay_steps=1000", 250),
         ("parallelism=process parallelism.replay_ratio=8 optimizer.lr_decay_steps=1000", 250),
@@ -244,6 +246,15 @@ BAD = {
     "wrappers=emulator wrappers.resize=200": "wrappers.resize=200: wrappers=emulator takes at most 160",
     "wrappers=emulator wrappers.interpolation=bicubic": "wrappers=emulator resizes with area only.",
     "wrappers=emulator wrappers.resizer=pillow": "wrappers=emulator: the emulator resizes by itself",
+    "wrappers.crop=[] env.id=pnog": "env.id=pnog: no ALE game and no registered Gymnasium environment has this name",
+    "env=cartpole wrappers=deepmind wrappers.crop=[]": "wrappers.noop_max=30: needs an ALE game, and CartPole-v1 is not one",
+    "wrappers.crop=[35]": "wrappers.crop=[35]: takes [top, bottom, left, right], the first row and that after the",
+    "wrappers.crop=[35,35,0,160]": "wrappers.crop=[35, 35, 0, 160]: takes [top, bottom, left, right]",
+    "wrappers.crop=[35,211,0,160]": "wrappers.crop=[35, 211, 0, 160]: images here have 210 rows and 160 columns.",
+    "wrappers=emulator wrappers.crop=[0,251,0,160]": "wrappers.crop=[0, 251, 0, 160]: images here have 210 rows",
+    "wrappers=emulator wrappers.crop=[0,80,0,90]": "wrappers.resize=84: wrappers=emulator takes at most 80,",
+    "wrappers=native wrappers.crop=[34,194,0,160]": "wrappers=native takes whole pictures",
+    "env=cartpole wrappers=none model=mlp wrappers.crop=[0,9,0,9]": "wrappers.crop=[0, 9, 0, 9]: crops images, and",
     "env=cartpole model=nature": "model=nature: takes images, and observations here are 4; use model=mlp.",
     "env=cartpole wrappers=none env.sticky_actions=0.1": "env.sticky_actions=0.1: CartPole-v1 is not an ALE game.",
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
@@ -273,7 +284,7 @@ BAD = {
     "optimizer.lr=0": "optimizer.lr=0.0: must be more than 0.",
     "experiment=ppo stop.max_steps=20000000": "lr_decay_steps=10000000 agent steps nothing would be learnt, and stop",
     "algo=ppo optimizer.lr_final=0 stop.max_steps=9000000": "learnt, and stop.max_steps=9000000 brings 140625; raise",
-    "experiment=speedrun optimizer.lr_decay_updates=5": "lr_decay_steps=448000, optimizer.lr_decay_updates=5: one of",
+    "experiment=speedrun optimizer.lr_decay_updates=5": "lr_decay_steps=307200, optimizer.lr_decay_updates=5: one of",
     "optimizer.lr_decay_updates=null": "lr_decay_steps=null, optimizer.lr_decay_updates=null: one of the two says",
     "optimizer.lr_decay_steps=0": "optimizer.lr_decay_steps=0: must be at least 1.",
     "experiment=process optimizer.lr_decay_steps=9": "lr_decay_steps=9: parallelism.replay_ratio=free leaves open how",
@@ -505,3 +516,31 @@ def test_options_of_a_users_own_are_found(cli: Callable[..., subprocess.Complete
 def test_every_option_of_the_schema_says_what_it_is() -> None:
     for key, _, meta in options.leaves(make_run()):
         assert meta["about"], key
+
+
+@pytest.mark.parametrize(("env_id", "backend"), [("pong", "emulator"), ("pitfall2", "native")])
+def test_the_fastest_wrappers_are_the_emulators_where_it_knows_the_game(env_id: str, backend: str) -> None:
+    assert make_run("wrappers=fastest", f"env.id={env_id}").wrappers.backend == backend
+
+
+def test_the_fastest_wrappers_are_ales_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dqnspeed.emulator", None)  # as if its extra was not installed
+    assert dqnspeed.compose(["wrappers=fastest"]).wrappers.backend == "native"
+
+
+def test_cropping_by_the_rule_keeps_the_field_of_play_and_nothing_that_follows_the_score() -> None:
+    top, bottom, left, right = make_run("wrappers.crop=[]").wrappers.crop or ()
+    assert 30 <= top < 40 and bottom == 194 and 0 < left <= 16 and 144 <= right < 160
+    small = make_run("wrappers.crop=[]", "env=breakout", "wrappers.resize=160").wrappers.crop
+    assert small is not None and small[2:] == [0, 160] and small[0] < 30
+    assert make_run("wrappers.crop=[]", "env=cartpole", "wrappers=none", "model=mlp").wrappers.crop is None
+
+
+def test_what_a_rule_chooses_by_the_game_is_no_change_of_the_rung() -> None:
+    run = make_run("experiment=speedrun", "env=breakout", "num_envs=8")
+    assert run.wrappers.crop and changed(run, []) == {"env.id", "env.reward_bound", "num_envs", "stop.reward_bound"}
+
+
+def test_cropped_pictures_go_to_gymnasiums_wrappers_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dqnspeed.emulator", None)
+    assert dqnspeed.compose(["wrappers=fastest", "wrappers.crop=[34,194,0,160]"]).wrappers.backend == "gymnasium"

@@ -65,6 +65,7 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
     [
         "", "wrappers.max_pool=false", "wrappers.frame_skip=1", "wrappers.frame_skip=3 wrappers.resize=64",
         "wrappers.grayscale=false wrappers.resize=96", "wrappers.resize=null", "wrappers.resize=10",
+        "wrappers.crop=[34,194,16,155] wrappers.resize=64", "wrappers.crop=[1,210,0,85] wrappers.grayscale=false",
         "wrappers.fire_reset=false env.full_action_space=true", "env.id=air_raid", "env.id=pong", "env.id=seaquest",
     ],
 )  # fmt: skip
@@ -241,6 +242,8 @@ def test_tweaked_is_the_last_frame_resized_by_pillow() -> None:
         (["wrappers.frame_skip=1", "wrappers.noop_max=0"], (1, 84, 84)),
         (["wrappers=native", "wrappers.grayscale=false"], (3, 84, 84)),
         (["wrappers=native", "wrappers.resize=64", "wrappers.max_pool=false"], (1, 64, 64)),
+        (["wrappers.crop=[34,194,0,160]"], (1, 84, 84)),
+        (["wrappers.crop=[0,33,1,99]", "wrappers.resize=null", "wrappers.grayscale=false"], (3, 33, 98)),
         (["wrappers=none"], (3, 210, 160)),
     ],
 )

@@ -64,8 +64,10 @@ for (i32 channel = 0; channel < of_shades; channel++) {
                         row.shade(shade, to, 8 * Bits::lowest(rest), 8 * Bits::lowest(rest) + 8);
                 }
                 for (u32 rest = all ? 1 : differ; rest; rest &= rest - 1) {
-                    i32 word = Bits::lowest(rest), begin = all ? 0 : side * 8 * word / WIDTH;
-                    i32 end = all ? side : (side * 8 * (word + 1) + WIDTH - 1) / WIDTH;
+                    i32 word = Bits::lowest(rest), begin = all ? 0 : side * (8 * word - left) / width;
+                    i32 end = all ? side : (side * (8 * (word + 1) - left) + width - 1) / width;
+                    if (begin < 0) begin = 0;
+                    if (end > side) end = side;
                     for (i32 x = begin; x < end; x++) across_row[x] = 0.0f;
                     for (i32 c = 0; c < across; c++) {
                         const i32* column = &wp::index(columns, c, 0);
