@@ -25,7 +25,8 @@ from dqnspeed.options.reference import meanings, sections
 ROOT = TESTS.parent
 DOCS = ROOT / "docs"
 PAGES = [
-    str(page.relative_to(ROOT)) for page in (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md")))
+    str(page.relative_to(ROOT))
+    for page in (ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "RECORDS.md", *sorted(DOCS.glob("*.md")))
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
 LINK = re.compile(r"\[[^\[\]]*\]\(([^)\s]+)\)")
