@@ -14,6 +14,7 @@ import griffe
 from latex2mathml.converter import convert
 
 ROOT = Path(__file__).resolve().parents[1]
+RECORDS = re.compile(r"\((?:\.\./)?RECORDS\.md")  # the one that has a page
 OUTSIDE = re.compile(r"\[([^\[\]]+)\]\(\.\./[^)]*\)")  # a link to a file of the repository
 # What pymdownx.arithmatex makes of $...$ and $$...$$.
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.S)
@@ -26,11 +27,15 @@ def _options() -> str:
     return markdown()
 
 
-def _changes() -> str:
-    return (ROOT / "CHANGELOG.md").read_text().partition("\n")[2]
+def _all_but_the_title(page: str) -> str:
+    return (ROOT / page).read_text().partition("\n")[2]
 
 
-GENERATED = {"options.md": _options, "changes.md": _changes}
+GENERATED = {
+    "options.md": _options,
+    "changes.md": lambda: _all_but_the_title("CHANGELOG.md"),
+    "records.md": lambda: _all_but_the_title("RECORDS.md"),
+}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -38,6 +43,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     generated = GENERATED.get(page.file.src_uri)
     if generated:
         markdown = f"{markdown}\n{generated()}"
+    markdown = RECORDS.sub("(records.md", markdown)
     return OUTSIDE.sub(r"\1", markdown)
 
 

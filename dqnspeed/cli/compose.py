@@ -87,14 +87,15 @@ def _choose_by_rule(cfg: DictConfig) -> None:
     if OmegaConf.select(cfg, "wrappers.backend") == "auto":
         run = _typed(cfg)
         cfg.wrappers.backend = envs.fastest_backend(run.env, run.wrappers)
+    if 0 in (OmegaConf.select(cfg, key) for key in BY_RULE):
+        ruled = by_rule(_typed(cfg), machine.cores())
+        cfg.num_envs, cfg.parallelism.num_actors = ruled.num_envs, ruled.parallelism.num_actors
     if OmegaConf.select(cfg, "wrappers.crop") == []:
+        cfg.wrappers.crop = None
         run = _typed(cfg)
+        check(run)  # before it is played
         part = envs.changing_part(run.env, run.wrappers)
         cfg.wrappers.crop = None if part is None else list(part)
-    if 0 not in (OmegaConf.select(cfg, key) for key in BY_RULE):
-        return
-    ruled = by_rule(_typed(cfg), machine.cores())
-    cfg.num_envs, cfg.parallelism.num_actors = ruled.num_envs, ruled.parallelism.num_actors
 
 
 def _refused(key: str, plain: dict[str, Any]) -> str:

@@ -248,6 +248,7 @@ BAD = {
     "wrappers=emulator wrappers.resizer=pillow": "wrappers=emulator: the emulator resizes by itself",
     "wrappers.crop=[] env.id=pnog": "env.id=pnog: no ALE game and no registered Gymnasium environment has this name",
     "env=cartpole wrappers=deepmind wrappers.crop=[]": "wrappers.noop_max=30: needs an ALE game",
+    "wrappers.crop=[] wrappers.frame_skip=0": "wrappers.frame_skip=0: ",
     "wrappers.crop=[35]": "wrappers.crop=[35]: takes [top, bottom, left, right], the first row and that after the",
     "wrappers.crop=[35,35,0,160]": "wrappers.crop=[35, 35, 0, 160]: takes [top, bottom, left, right]",
     "wrappers.crop=[35,211,0,160]": "wrappers.crop=[35, 211, 0, 160]: images here have 210 rows and 160 columns.",
