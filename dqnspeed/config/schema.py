@@ -87,6 +87,9 @@ class WrappersConfig(GroupOption):
         "where wrappers=emulator plays; auto: with the learner, and in actor processes on the CPU",
         choices=("auto", "cpu", "cuda"),
     )
+    translate: bool = option(
+        "wrappers=emulator compiles a game's code, once, in some ten seconds; CPUs play faster then"
+    )
     noop_max: int = option("most no-ops at a game's start, 0: none", ge=0)
     fire_reset: bool = option("press FIRE at a game's start and after a lost life")
     frame_skip: int = option("frames an action lasts", ge=1)

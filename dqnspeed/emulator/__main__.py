@@ -2,7 +2,8 @@
 
 Frames per second of ALE and of the emulator, in turn, so that a busy machine slows all: of one ALE and of its
 AtariVectorEnv, and of the emulator with and without observations. The medians of nine rounds, and of the ratios. Of
-several games (``game=pong,breakout`` or ``all``) only what makes observations is measured, a line for each.
+several games (``game=pong,breakout`` or ``all``) only what makes observations is measured, a line for each. With
+``translate=no`` games' code is not compiled first.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import warp as wp
@@ -20,11 +22,14 @@ from dqnspeed.emulator.games import EmulatorError, check, find
 from dqnspeed.emulator.preprocessing import Games, Preprocessing
 from dqnspeed.emulator.verify import ale_action, ale_of, names_of, options_of
 
-OPTIONS: dict[str, str | int] = {"game": "pong", "num_envs": "1,16,256", "threads": 1, "device": "cpu"}
+OPTIONS: dict[str, str | int] = {
+    "game": "pong", "num_envs": "1,16,256", "threads": 1, "device": "cpu", "translate": "yes",
+}  # fmt: skip
 ROUNDS, SECONDS, SKIP, AT_ONCE = 9, 0.4, 4, 16
 STAGES = "4 frames an action, the maximum of the last two, gray, 84x84"
 
 
+How = dict[str, Any]  # arguments of an emulator
 Ways = dict[str, tuple[Callable[[], int], int]]  # what plays some frames, and which of them it is compared with
 
 
@@ -38,35 +43,38 @@ def main() -> int:
         for name in names:
             check(name)
         counts, threads, device = _counts(str(options["num_envs"])), int(options["threads"]), str(options["device"])
+        how: How = {"device": device, "threads": threads, "translate": options["translate"] == "yes"}
         if len(names) == 1:
-            _one_game(names[0], counts, threads, device)
+            _one_game(names[0], counts, how)
         else:
-            _many_games(names, counts[-1], threads, device)
+            _many_games(names, counts[-1], how)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-def _one_game(game: str, counts: Sequence[int], threads: int, device: str) -> None:
+def _one_game(game: str, counts: Sequence[int], how: How) -> None:
+    threads, device = how["threads"], how["device"]
     ways: Ways = {"ALE, one console": (_ale(game), 0)}
     ways[f"AtariVectorEnv, {AT_ONCE} games, {_threads(threads)}, observations"] = (_vector(game, threads), 1)
     for count in counts:
         where = device if device != "cpu" else _threads(min(threads, count))
-        ways[f"emulator, {_games(count)}, {where}, no pictures"] = (_emulator(game, count, device, threads), 0)
-        ways[f"emulator, {_games(count)}, {where}, observations"] = (_games_of(game, count, device, threads), 1)
+        ways[f"emulator, {_games(count)}, {where}, no pictures"] = (_emulator(game, count, how), 0)
+        ways[f"emulator, {_games(count)}, {where}, observations"] = (_games_of(game, count, how), 1)
     rates = _rates(ways, game)
     print(f"{game}; observations: {STAGES}\n\n| | frames/s | to ALE's of its kind |\n|---|---:|---:|")
     for name, (rate, ratio) in rates.items():
         print(f"| {name} | {rate:,.0f} | {ratio:.2f}x |")
 
 
-def _many_games(games: Sequence[str], count: int, threads: int, device: str) -> None:
+def _many_games(games: Sequence[str], count: int, how: How) -> None:
+    threads, device = how["threads"], how["device"]
     where = device if device != "cpu" else _threads(threads)
     print(f"{STAGES}; {where}\n\n| game | AtariVectorEnv, {AT_ONCE} games | emulator, {_games(count)} | |")
     print("|---|---:|---:|---:|", flush=True)
     for game in games:
-        ways: Ways = {"theirs": (_vector(game, threads), 0), "ours": (_games_of(game, count, device, threads), 0)}
+        ways: Ways = {"theirs": (_vector(game, threads), 0), "ours": (_games_of(game, count, how), 0)}
         (theirs, _), (ours, ratio) = _rates(ways, game).values()
         print(f"| {game} | {theirs:,.0f} | {ours:,.0f} | {ratio:.2f}x |", flush=True)
 
@@ -134,8 +142,8 @@ def _vector(game: str, threads: int) -> Callable[[], int]:
     return play
 
 
-def _emulator(game: str, count: int, device: str, threads: int) -> Callable[[], int]:
-    emulator, actions, draws = Emulator(game, count, device, threads=threads), _actions(game), np.random.default_rng(0)
+def _emulator(game: str, count: int, how: How) -> Callable[[], int]:
+    emulator, actions, draws = Emulator(game, count, **how), _actions(game), np.random.default_rng(0)
 
     def play() -> int:
         emulator.step(draws.choice(actions, count), SKIP, 0)
@@ -147,9 +155,9 @@ def _emulator(game: str, count: int, device: str, threads: int) -> Callable[[], 
     return play
 
 
-def _games_of(game: str, count: int, device: str, threads: int) -> Callable[[], int]:
+def _games_of(game: str, count: int, how: How) -> Callable[[], int]:
     actions, draws = _actions(game), np.random.default_rng(0)
-    games = Games(game, count, device, Preprocessing(actions=tuple(actions)), threads=threads)
+    games = Games(game, count, preprocessing=Preprocessing(actions=tuple(actions)), **how)
     games.begin(range(count))
 
     def play() -> int:

@@ -15,11 +15,13 @@ import numpy as np
 import warp as wp
 
 from dqnspeed.emulator import kernels
-from dqnspeed.emulator.games import FOLDER, EmulatorError, Game, find, rom_of
+from dqnspeed.emulator.games import ACTIONS, FOLDER, EmulatorError, Game, find, rom_of
+from dqnspeed.emulator.translation import NONE, translated
 
 WIDTH = 160
 CONSOLE = 1024  # bytes of a console, about
 MEMORY = 256  # bytes of a console, the cartridge's among them, with which its state begins
+TRACED, TRACED_STEPS, TRACED_SKIP = 8, 300, 4  # consoles that are watched, for how many steps of how many frames
 FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", "y", "s")  # integers that follow
 
 
@@ -39,6 +41,7 @@ class Emulator:
         rom: of another file than ale-py's.
         threads: that play, on a CPU; each has its share of the consoles.
         stages: of a preprocessing; see :class:`dqnspeed.emulator.Games`.
+        translate: the game's code is compiled first, which takes a while, once: frames then take less time on a CPU.
 
     Raises:
         EmulatorError: no such game or device, a cartridge that is not supported, or too little memory.
@@ -52,6 +55,7 @@ class Emulator:
         rom: Path | None = None,
         threads: int = 1,
         stages: Sequence[int] = (0,),
+        translate: bool = False,
     ):
         self.game = find(game) if isinstance(game, str) else game
         if num_envs < 1:
@@ -60,7 +64,10 @@ class Emulator:
         _check_memory(num_envs, self._bytes_each(), self.device)
         power_on = _power_on()
         ints = functools.partial(wp.array, dtype=int, device=self.device)
-        self._rom = wp.array(np.frombuffer(rom_of(self.game, rom), np.uint8), dtype=wp.uint8, device=self.device)
+        code = rom_of(self.game, rom)
+        self._kernel = kernels.run_with(_translation(self.game, rom) if translate and self.device.is_cpu else NONE)
+        self._rom = wp.array(np.frombuffer(code, np.uint8), dtype=wp.uint8, device=self.device)
+        self._trace = wp.zeros(self._traced(code), dtype=wp.uint8, device=self.device)
         self._facts = ints(self.game.facts)
         self._tables = wp.array(self.game.rules.tables(), dtype=int, device=self.device)
         self._script = ints(np.array(self.game.script, np.int32).reshape(-1))
@@ -194,11 +201,12 @@ class Emulator:
     def _prepared(self, these: slice) -> Any:
         """The launch for these consoles, whose order, count and number of frames seen follow."""
         own = [array[these] for array in (self._state, self.screens)]
-        common = [self._rom, self._facts, self._tables, self._script, self._timers, self._memory, self._stages]
+        game = [self._rom, self._trace, self._facts, self._tables, self._script]
+        common = [self._timers, self._memory, self._stages]
         given = [array[these] for array in (self._seeds, self._mask, self._actions)]
-        inputs = [kernels.SIZE, *own, *common, *given, 0, 0, self._answers[these]]
+        inputs = [kernels.SIZE, *own, *game, *common, *given, 0, 0, self._answers[these]]
         dim = these.stop - these.start
-        return wp.launch(kernels.run, dim=dim, inputs=inputs, device=self.device, record_cmd=True)
+        return wp.launch(self._kernel, dim=dim, inputs=inputs, device=self.device, record_cmd=True)
 
     def _run(self, order: int, count: int = 0, seen: int = 0) -> None:
         def play(part: int) -> None:
@@ -210,8 +218,34 @@ class Emulator:
 
         self._threads.run(play)
 
+    def _traced(self, code: bytes) -> int:
+        """Bytes of the ROM of which it is written down whether they are instructions."""
+        return 0
+
     def _after(self, order: int, part: int) -> None:
         """What else is done with the consoles of a part."""
+
+
+class _Traced(Emulator):
+    """One that writes down which instructions are executed."""
+
+    def _traced(self, code: bytes) -> int:
+        return len(code)
+
+    def trace(self) -> np.ndarray:
+        return np.array(self._trace.numpy())
+
+
+@functools.cache
+def _translation(game: Game, rom: Path | None) -> str:
+    """Of what is executed while players press anything."""
+    draws = np.random.default_rng(0)
+    traced = _Traced(game, TRACED, rom=rom)
+    for _ in range(TRACED_STEPS):
+        traced.step(draws.integers(len(ACTIONS), size=TRACED), TRACED_SKIP, 0)
+        if game.rules.terms and (over := traced.over()).any():
+            traced.reset(over)
+    return translated(game, rom_of(game, rom), traced.trace())
 
 
 class _Threads:

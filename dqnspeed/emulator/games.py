@@ -65,10 +65,10 @@ class Game:
     port: str = "left"
     paddle: int | None = None
     paddle_most: int = 790_196
-    modes: Mapping[int, int] = field(default_factory=lambda: {0: 0})
+    modes: Mapping[int, int] = field(default_factory=lambda: {0: 0}, hash=False)
     select: tuple[int, int, int] = (2, 1, 8)
     difficulties: tuple[int, ...] = (0,)
-    rules: Rules = Rules()
+    rules: Rules = field(default=Rules(), hash=False)
     mode: int | None = None
     difficulty: int | None = None
 

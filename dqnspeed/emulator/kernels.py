@@ -3,10 +3,12 @@
 # mypy: ignore-errors
 # Annotations are what Warp compiles, so they are no strings.
 
+import functools
 import os
-from pathlib import Path
 
 import warp as wp
+
+from dqnspeed.emulator.translation import NATIVE, fast
 
 wp.config.log_level = wp.LOG_ERROR  # no banner in what a command prints
 
@@ -25,62 +27,71 @@ def _init_quietly() -> None:
 
 _init_quietly()
 
-NATIVE = Path(__file__).parent / "native"
 PARTS = ("bits", "tia", "dpc", "console", "cpu", "fast", "game", "agent", "entry")
-BODY = "\n".join((NATIVE / f"{part}.h").read_text() for part in PARTS)
 SIZE, LOAD, START, PLAY, BEGIN, STEP = range(6)
 POINTS, TERMINATED, TRUNCATED, LIVES, FIRST, SECOND, ANSWERS = range(7)
 
 # Observations are rounded as OpenCV rounds them, which multiplies and adds apart.
-wp.set_module_options({"enable_backward": False, "fuse_fp": False})
+OPTIONS = {"enable_backward": False, "fuse_fp": False}
+wp.set_module_options(OPTIONS)
 
 
-@wp.func_native(BODY)
-def emulate(
-    order: int,
-    i: int,
-    state: wp.array2d(dtype=wp.uint8),
-    screens: wp.array4d(dtype=wp.uint8),
-    rom: wp.array(dtype=wp.uint8),
-    facts: wp.array(dtype=int),
-    tables: wp.array2d(dtype=int),
-    script: wp.array(dtype=int),
-    timers: wp.array(dtype=int),
-    memory: wp.array(dtype=wp.uint8),
-    stages: wp.array(dtype=int),
-    seeds: wp.array(dtype=wp.uint64),
-    mask: wp.array(dtype=wp.bool),
-    actions: wp.array(dtype=int),
-    count: int,
-    seen: int,
-    answers: wp.array2d(dtype=int),
-): ...
+@functools.cache
+def run_with(translation: str) -> wp.Kernel:
+    """The kernel that plays, with C++ of :mod:`dqnspeed.emulator.translation`."""
+    body = "\n".join(fast(translation) if part == "fast" else (NATIVE / f"{part}.h").read_text() for part in PARTS)
 
+    def emulate(
+        order: int,
+        i: int,
+        state: wp.array2d(dtype=wp.uint8),
+        screens: wp.array4d(dtype=wp.uint8),
+        rom: wp.array(dtype=wp.uint8),
+        trace: wp.array(dtype=wp.uint8),
+        facts: wp.array(dtype=int),
+        tables: wp.array2d(dtype=int),
+        script: wp.array(dtype=int),
+        timers: wp.array(dtype=int),
+        memory: wp.array(dtype=wp.uint8),
+        stages: wp.array(dtype=int),
+        seeds: wp.array(dtype=wp.uint64),
+        mask: wp.array(dtype=wp.bool),
+        actions: wp.array(dtype=int),
+        count: int,
+        seen: int,
+        answers: wp.array2d(dtype=int),
+    ): ...
 
-@wp.kernel
-def run(
-    order: int,
-    state: wp.array2d(dtype=wp.uint8),
-    screens: wp.array4d(dtype=wp.uint8),
-    rom: wp.array(dtype=wp.uint8),
-    facts: wp.array(dtype=int),
-    tables: wp.array2d(dtype=int),
-    script: wp.array(dtype=int),
-    timers: wp.array(dtype=int),
-    memory: wp.array(dtype=wp.uint8),
-    stages: wp.array(dtype=int),
-    seeds: wp.array(dtype=wp.uint64),
-    mask: wp.array(dtype=wp.bool),
-    actions: wp.array(dtype=int),
-    count: int,
-    seen: int,
-    answers: wp.array2d(dtype=int),
-):
-    i = wp.tid()
-    emulate(
-        order, i, state, screens, rom, facts, tables, script, timers, memory, stages, seeds, mask, actions, count, seen,
-        answers,
-    )  # fmt: skip
+    emulate.__module__ = f"{__name__}.emulate"  # else it would be compiled with what is compiled of this one
+    native = wp.func_native(body)(emulate)
+
+    @wp.kernel(module="unique", module_options=OPTIONS)
+    def run(
+        order: int,
+        state: wp.array2d(dtype=wp.uint8),
+        screens: wp.array4d(dtype=wp.uint8),
+        rom: wp.array(dtype=wp.uint8),
+        trace: wp.array(dtype=wp.uint8),
+        facts: wp.array(dtype=int),
+        tables: wp.array2d(dtype=int),
+        script: wp.array(dtype=int),
+        timers: wp.array(dtype=int),
+        memory: wp.array(dtype=wp.uint8),
+        stages: wp.array(dtype=int),
+        seeds: wp.array(dtype=wp.uint64),
+        mask: wp.array(dtype=wp.bool),
+        actions: wp.array(dtype=int),
+        count: int,
+        seen: int,
+        answers: wp.array2d(dtype=int),
+    ):
+        i = wp.tid()
+        native(
+            order, i, state, screens, rom, trace, facts, tables, script, timers, memory, stages, seeds, mask, actions,
+            count, seen, answers,
+        )  # fmt: skip
+
+    return run
 
 
 @wp.func_native((NATIVE / "bits.h").read_text() + (NATIVE / "pixels.h").read_text())

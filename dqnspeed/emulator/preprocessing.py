@@ -91,9 +91,10 @@ class Games(Emulator):
         preprocessing: Preprocessing | None = None,
         rom: Path | None = None,
         threads: int = 1,
+        translate: bool = False,
     ):
         stages = self._preprocessing = preprocessing or Preprocessing()
-        super().__init__(game, num_envs, device, rom, threads, stages.stages)
+        super().__init__(game, num_envs, device, rom, threads, stages.stages, translate)
         self._know_rules()
         pal = self.game.pal
         of_channels = shades(pal)[None] if stages.grayscale else palette(pal).T

@@ -2,7 +2,7 @@
 
 Options: ``game`` a name of ALE's, several with commas, or ``all``; ``frames`` of a sequence of random actions (10000);
 ``sequences`` (10); ``seed`` of the actions (1); ``mode`` and ``difficulty`` (usual): a number, or ``all``; ``device``
-(cpu); ``out``: a folder for pictures of what differs (.).
+(cpu); ``translate`` (no): yes compiles each game's code first; ``out``: a folder for pictures of what differs (.).
 
 Prints a table, and exits with 1 if a game is not equal.
 """
@@ -29,6 +29,7 @@ OPTIONS: dict[str, str | int] = {
     "device": "cpu",
     "mode": "usual",
     "difficulty": "usual",
+    "translate": "no",
     "out": ".",
 }
 
@@ -68,6 +69,7 @@ def verify(
     device: str = "cpu",
     mode: int | None = None,
     difficulty: int | None = None,
+    translate: bool = False,
 ) -> Result:
     """Play ``sequences`` of random actions, up to ``frames`` frames each, in ALE and here; compare after every frame
     the memory, the picture and the number of the frame, and where the rules are known reward, lives and end.
@@ -76,7 +78,7 @@ def verify(
     """
     label = name + (f", mode {mode}" if mode is not None else "") + (f", difficulty {difficulty}" if difficulty else "")
     try:
-        emulator = Emulator(find(name).at(mode, difficulty), device=device)
+        emulator = Emulator(find(name).at(mode, difficulty), device=device, translate=translate)
     except EmulatorError as error:
         return Result(label, 0, None, str(error))
     ale, chosen = ale_of(name), mode is not None or difficulty is not None
@@ -170,7 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("| game | frames compared | |\n|---|---:|---|", flush=True)
     unequal = 0
     for name, mode, difficulty in _chosen(names, str(options["mode"]), str(options["difficulty"])):
-        result = verify(name, frames, sequences, seed, str(options["device"]), mode, difficulty)
+        chosen = str(options["device"]), mode, difficulty, options["translate"] == "yes"
+        result = verify(name, frames, sequences, seed, *chosen)
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:
@@ -208,6 +211,8 @@ def options_of(
             raise EmulatorError(f"{argument}: takes a whole number, at least 1.")
         if name in ("mode", "difficulty") and not value.isdecimal() and value not in ("usual", "all"):
             raise EmulatorError(f"{argument}: takes a number of ALE's, all, or usual.")
+        if name == "translate" and value not in ("yes", "no"):
+            raise EmulatorError(f"{argument}: takes yes or no.")
         options[name] = int(value) if isinstance(usual[name], int) else value
     if not Path(str(options.get("out", "."))).is_dir():
         raise EmulatorError(f"out={options['out']}: no such folder.")

@@ -282,7 +282,8 @@ def _emulated(game: AtariGame, run: RunConfig, overlap: bool, on_gpu: bool) -> B
         where = run.wrappers.device if run.wrappers.device != "auto" else "cuda" if on_gpu else "cpu"
         # Actors set their share of the cores; an evaluation runs alone and may use all.
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
-        games = Games(game.rom, run.num_envs, where, _preprocessing(game, run.wrappers), threads=threads)
+        stages, translate = _preprocessing(game, run.wrappers), run.wrappers.translate
+        games = Games(game.rom, run.num_envs, where, stages, threads=threads, translate=translate)
         return EmulatorBackend(games, _action_names(game), overlap)
 
 

@@ -34,7 +34,9 @@ static void play(unsigned seed) {
     facts[PADDLE] = -1, facts[OTHER_PADDLES] = -1;
     auto console = std::make_unique<Console>();
     std::memset((void*)console.get(), (int)(draws() & 0xff), sizeof(Console));
+    std::vector<u8> trace(rom.size());
     console->rom = rom.data();
+    console->trace = seed % 5 ? nullptr : trace.data();
     Made made = {memory.data(), memory.data() + 128, timers.data(), script.data(), (i32)timers.size()};
     Player player = {*console, made, facts.data(), tables.data(), screens.data(), 0, 0, false};
     for (i32 k = 0; k < 128; k++) console->ram[k] = made.ram[k], console->more_ram[k] = made.more_ram[k];

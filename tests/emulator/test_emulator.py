@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("warp")
 
-from dqnspeed.emulator import Emulator, EmulatorError, Games, Preprocessing, find, known_games
+from dqnspeed.emulator import Emulator, EmulatorError, Games, Preprocessing, emulator, find, known_games
 from dqnspeed.emulator.verify import main, verify
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -286,3 +286,45 @@ def test_the_command_prints_a_table_and_draws_what_differs(
         ("frames=x", "takes a whole number, at least 1"),
     ):
         assert main([argument]) == 2 and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("game", "known"),
+    [
+        pytest.param("pong", 1.0, id="all of its code"),
+        pytest.param("montezuma_revenge", 0.7, id="E0, and the interpreter for some"),
+        pytest.param("ms_pacman", 1.0, id="F8", marks=pytest.mark.slow),
+        pytest.param("solaris", 1.0, id="F6", marks=pytest.mark.slow),
+        pytest.param("elevator_action", 1.0, id="F8 with RAM", marks=pytest.mark.slow),
+        pytest.param("pitfall2", 1.0, id="DPC", marks=pytest.mark.slow),
+        pytest.param("robotank", 1.0, id="FE", marks=pytest.mark.slow),
+    ],
+)
+def test_code_that_was_compiled_does_what_the_interpreter_does(
+    game: str, known: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter = Emulator(game, 4)
+    if known < 1:
+        trace = emulator._Traced.trace
+        left_out = np.random.default_rng(0)
+        monkeypatch.setattr(
+            emulator._Traced, "trace", lambda self: trace(self) * (left_out.random(len(self._trace)) < known)
+        )
+    emulator._translation.cache_clear()
+    compiled = Emulator(game, 4, translate=True)
+    assert compiled._kernel is not interpreter._kernel
+    draws = np.random.default_rng(1)
+    for step in range(300):
+        actions = draws.integers(18, size=4)
+        for each in (interpreter, compiled):
+            each.step(actions, 4, step % 3)
+        ours, theirs = compiled.save_state(), interpreter.save_state()
+        np.testing.assert_array_equal(ours["consoles"], theirs["consoles"])
+        np.testing.assert_array_equal(compiled.screen(), interpreter.screen())
+
+
+def test_a_translation_is_the_same_each_time_so_that_it_is_compiled_once() -> None:
+    first = emulator._translation(find("pong"), None)
+    emulator._translation.cache_clear()
+    assert emulator._translation(find("pong"), None) == first
+    assert first.count("TAKE") == 1 and first.count("at_") > 400

@@ -19,6 +19,7 @@ from beside import Pair
 from sweep import COLORS, delay
 
 from dqnspeed.emulator import Emulator, kernels, known_games
+from dqnspeed.emulator.translation import NATIVE, fast
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 FLOWING = {"BRK", "JSR", "JMP", "RTS", "RTI", "JAM"}
@@ -112,9 +113,10 @@ def test_ten_thousand_cartridges_of_bytes_drawn_at_random_stay_within_their_arra
     if not (compiler := shutil.which("g++") or shutil.which("clang++")):
         pytest.skip("needs a compiler of C++")
     harness, source = tmp_path / "harness", Path(__file__).with_name("harness.cpp")
+    (tmp_path / "fast.h").write_text(fast())
     options = ["-std=c++17", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     built = subprocess.run(
-        [compiler, *options, f"-I{kernels.NATIVE}", source, "-o", harness], capture_output=True, text=True
+        [compiler, *options, f"-I{tmp_path}", f"-I{NATIVE}", source, "-o", harness], capture_output=True, text=True
     )
     if "cannot find" in built.stderr:
         pytest.skip("needs the libraries of the sanitizers")

@@ -15,6 +15,7 @@ struct Console {
     i32 pc, a, x, y, s;
 
     const u8* rom;
+    u8* trace;  // of each byte of the ROM, the address at which the processor found an instruction there; or null
     i32 scheme, superchip;
     i32 bank[4];  // offsets of the four quarters of what the processor sees of the ROM
 

@@ -22,6 +22,7 @@ Seat& seat = *(Seat*)stored;
 #endif
 Console& console = seat.console;
 console.rom = &wp::index(rom, 0);
+console.trace = trace.shape.dims[0] ? &wp::index(trace, 0) : nullptr;
 const wp::uint8* memories = &wp::index(memory, 0);
 Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script, 0), (i32)timers.shape.dims[0]};
 Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
@@ -49,11 +50,13 @@ for (bool thorough = before.thorough;; thorough = true) {
     bool always = player.missed & Player::BELOW;
     seat = before;
     console.rom = &wp::index(rom, 0);
+    console.trace = nullptr;
     before.thorough |= always;
     seat.thorough |= always;
 }
 console.tia.picture = nullptr;  // addresses are not part of a state that is saved
 console.rom = nullptr;
+console.trace = nullptr;
 #ifdef __CUDA_ARCH__
 *(Seat*)stored = seat;
 #endif

@@ -295,12 +295,16 @@ struct Tia {
 
     // The register `reg` gets `value` at `clock` of the frame (at the end of the writing cycle).
     CUDA_CALLABLE void write(i32 reg, u8 value, i32 clock) {
-        // It means nothing to write the same again to NUSIZ0 to COLUBK, REFP0 to PF2, ENAM0 to ENABL, VDELP0 to RESMP1,
-        // but for a player that is hidden.
-        u64 lasting = 0x3f0 | 0xf800 | 0xe0000000 | 0x3e000000000ull;
-        if (lasting >> reg & 1 && last[reg] == value && !(reg < 6 && hidden[reg - 4])) return;
+        if (is_there(reg, value)) return;
         last[reg] = value;
         change(reg, value, clock);
+    }
+
+    // Whether `value` is in `reg` already, and it means nothing to write it again: to NUSIZ0 to COLUBK, REFP0 to PF2, ENAM0
+    // to ENABL, VDELP0 to RESMP1, but for a player that is hidden.
+    CUDA_CALLABLE bool is_there(i32 reg, u8 value) const {
+        u64 lasting = 0x3f0 | 0xf800 | 0xe0000000 | 0x3e000000000ull;
+        return lasting >> reg & 1 && last[reg] == value && !(reg < 6 && hidden[reg - 4]);
     }
 
     CUDA_CALLABLE APART void change(i32 reg, u8 value, i32 clock) {
