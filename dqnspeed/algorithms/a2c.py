@@ -78,5 +78,5 @@ class A2CLearner(PolicyLearner):
         policy_loss = -((targets - values.detach()) * taken).mean()
         value_loss = F.mse_loss(values, targets)
         entropy = entropy_of(log_probs)
-        loss = policy_loss + self._value_coef * value_loss - entropy_coef * entropy
+        loss = policy_loss + self._value_coef * value_loss - self._bonus(entropy, entropy_coef)
         return Loss((loss, policy_loss, value_loss, entropy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -30,6 +31,9 @@ class ActorCritic(Algorithm):
     entropy: float = option("weight of the entropy bonus", ge=0)
     entropy_final: float = option(
         "its weight at last, which it reaches in a straight line as the learning rate does", ge=0
+    )
+    entropy_floor: float = option(
+        "share of the entropy of random actions below which the bonus keeps its first weight", ge=0, le=1
     )
     value_coef: float = option("weight of the value loss (ppo: of half of it)", ge=0)
 
@@ -62,11 +66,20 @@ class PolicyLearner(OnPolicyLearner):
     def __init__(self, algo: ActorCritic, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
         self._entropy, self._entropy_final, self._value_coef = algo.entropy, algo.entropy_final, algo.value_coef
+        self._entropy_floor = algo.entropy_floor * math.log(spec.num_actions)
 
     def _entropy_coef(self) -> Tensor:
         """Weight of the bonus now, ``() float32``: a changing number would make torch recompile the loss."""
         weight = annealed(self.now, self._entropy, self._entropy_final, self._decay_updates)
         return weight.float().view(()) if isinstance(weight, Tensor) else torch.tensor(weight, dtype=torch.float32)
+
+    def _bonus(self, entropy: Tensor, coef: Tensor) -> Tensor:
+        """What is subtracted from the loss for a mean ``entropy``, nats, of which the part above the floor has the
+        annealed weight ``coef``, and that below it the first."""
+        bonus = coef * entropy
+        if self._entropy_floor:
+            bonus = bonus + (self._entropy - coef) * entropy.clamp(max=self._entropy_floor)
+        return bonus
 
 
 def entropy_of(log_probs: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ class PPOLearner(PolicyLearner):
             errors = torch.max(errors, (near - returns) ** 2)
         value_loss = errors.mean()
         entropy = entropy_of(log_probs)
-        loss = policy_loss + self._value_coef * value_loss / 2 - entropy_coef * entropy
+        loss = policy_loss + self._value_coef * value_loss / 2 - self._bonus(entropy, entropy_coef)
         approx_kl = (ratio - 1 - log_ratio).mean()  # never negative (Schulman, "Approximating KL divergence")
         clip_fraction = ((ratio - 1).abs() > self._clip).float().mean()
         return Loss((loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction))
