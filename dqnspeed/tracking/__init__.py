@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.system import machine
 from dqnspeed.tracking.base import Tracker, Trackers, Tracking
+from dqnspeed.tracking.earlier import earlier_runs
 from dqnspeed.tracking.files import (
     EpisodesCsv,
     EvaluationsCsv,
@@ -67,7 +69,8 @@ def make_trackers(
             trackers.append(make())
         except Exception as error:  # training continues without it
             log.warning("%s could not start and is off for this run: %s", service, error)
-    return Trackers([*trackers, make_progress(run, label)])
+    here = machine.describe(machine.pick_device(run.device))
+    return Trackers([*trackers, make_progress(run, label, lambda: earlier_runs(config, here))])
 
 
 __all__ = ["FolderCheck", "FolderGoneError", "Tracker", "Trackers", "file_sizes", "make_trackers", "time_logged"]

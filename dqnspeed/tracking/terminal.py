@@ -6,7 +6,7 @@ import html
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import atari_game
 from dqnspeed.system import machine
 from dqnspeed.tracking.base import Tracker
+from dqnspeed.tracking.earlier import Earlier
 from dqnspeed.tracking.metrics import WINDOW_S
 
 PLAIN_EVERY_S = 10.0
@@ -142,21 +143,29 @@ class Limit:
 class RunProgress(Tracker):
     """What every way of showing progress tells."""
 
-    def __init__(self, run: RunConfig, label: str):
+    def __init__(self, run: RunConfig, label: str, earlier: Earlier):
         self._limit, self._trend, self._forecast = Limit(run), Trend(), Forecast(run)
-        self._name = _short(label)
+        self._name, self._earlier = _short(label), earlier
+        if sentence := earlier.sentence():
+            print(sentence, flush=True)
 
-    def _state(self, metrics: Mapping[str, float], step: int, seconds: float) -> list[str]:
-        """The time left and the state of the run, most important first; called once a report."""
-        left = self._limit.left(step, seconds, metrics.get("perf/steps_per_second", 0))
-        return [left, *show(metrics, step, self._trend.add(metrics.get("episode/return_mean_100", math.nan), seconds))]
+    def _state(self, metrics: Mapping[str, float], step: int, seconds: float) -> tuple[float, list[str]]:
+        """The share of the run that is done, and its time left and state, most important first; called once a report.
+        What earlier runs tell comes before the limits, which a run that is solved does not meet."""
+        mean = metrics.get("episode/return_mean_100", math.nan)
+        state = show(metrics, step, self._trend.add(mean, seconds))
+        if usual := self._earlier.left(mean):
+            words, left = usual
+            return seconds / max(seconds + left, 1e-9), [words, *state]
+        left_to_limit = self._limit.left(step, seconds, metrics.get("perf/steps_per_second", 0))
+        return min(1.0, self._limit.done(step, seconds)), [left_to_limit, *state]
 
 
 class RichProgress(RunProgress):
     """A live bar with the current state of the run, cut to the width of the terminal."""
 
-    def __init__(self, run: RunConfig, label: str):
-        super().__init__(run, label)
+    def __init__(self, run: RunConfig, label: str, earlier: Earlier):
+        super().__init__(run, label, earlier)
         self._progress = Progress(
             TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=BAR_WIDTH),
@@ -168,9 +177,8 @@ class RichProgress(RunProgress):
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         if forecast := self._forecast.add(metrics, seconds):
             self._progress.console.print(forecast, markup=False, highlight=False)
-        done = min(1.0, self._limit.done(step, seconds))
         room = self._progress.console.width - len(self._name) - BAR_WIDTH - 2
-        parts = self._state(metrics, step, seconds)
+        done, parts = self._state(metrics, step, seconds)
         while len(parts) > 1 and len("  ".join(parts)) > room:
             parts.pop()
         self._progress.update(self._task, completed=done, state="  ".join(parts))
@@ -182,17 +190,17 @@ class RichProgress(RunProgress):
 class NotebookProgress(RunProgress):
     """A bar with the current state of the run below the cell of a notebook, drawn anew at each report."""
 
-    def __init__(self, run: RunConfig, label: str):
+    def __init__(self, run: RunConfig, label: str, earlier: Earlier):
         from IPython.display import display
 
-        super().__init__(run, label)
+        super().__init__(run, label, earlier)
         self._display = display(self._drawn(0.0, "starting"), raw=True, display_id=True)
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         if forecast := self._forecast.add(metrics, seconds):
             print(forecast, flush=True)
-        state = "  ".join(self._state(metrics, step, seconds))
-        self._display.update(self._drawn(self._limit.done(step, seconds), state), raw=True)
+        done, state = self._state(metrics, step, seconds)
+        self._display.update(self._drawn(done, "  ".join(state)), raw=True)
 
     def _drawn(self, done: float, state: str) -> dict[str, str]:
         """The bar by its media types; the browser draws it, without the widgets that a notebook may lack."""
@@ -206,7 +214,7 @@ class PlainProgress(RunProgress):
     _next = 0.0
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        state = self._state(metrics, step, seconds)
+        _, state = self._state(metrics, step, seconds)
         if forecast := self._forecast.add(metrics, seconds):
             print(f"{self._name}: {forecast}", flush=True)
         if time.monotonic() < self._next:
@@ -223,11 +231,15 @@ def _short(label: str) -> str:
     return label if len(label) <= NAME_WIDTH else f"{label[: NAME_WIDTH - 3]}..."
 
 
-def make_progress(run: RunConfig, label: str) -> Tracker:
-    """The progress of ``tracking.progress``; ``auto``: a bar in a terminal or a notebook, else ``plain``."""
+def make_progress(run: RunConfig, label: str, earlier: Callable[[], Earlier]) -> Tracker:
+    """The progress of ``tracking.progress``; ``auto``: a bar in a terminal or a notebook, else ``plain``.
+
+    Args:
+        earlier: finds earlier runs of this configuration here, if they are to be told of.
+    """
     kind = run.tracking.progress
     if kind == "auto":
         console = Console()
         kind = "notebook" if console.is_jupyter else "rich" if console.is_terminal else "plain"
     kinds = {"rich": RichProgress, "notebook": NotebookProgress, "plain": PlainProgress}
-    return kinds.get(kind, lambda *_: Tracker())(run, label)
+    return kinds[kind](run, label, earlier()) if kind in kinds else Tracker()

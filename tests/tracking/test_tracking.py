@@ -17,6 +17,7 @@ from dqnspeed.config import changes
 from dqnspeed.system import machine
 from dqnspeed.tracking import make_trackers
 from dqnspeed.tracking.base import Tracking
+from dqnspeed.tracking.earlier import Earlier
 from dqnspeed.tracking.terminal import Forecast, PlainProgress, RichProgress, Trend, opening, show
 
 
@@ -125,7 +126,7 @@ def test_the_live_line_fits_and_shows_time_left_mean_trend_and_loss(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rich.get_console(), "width", width)
-    progress = RichProgress(make_run("experiment=speedrun"), "speedrun env=breakout num_envs=8")
+    progress = RichProgress(make_run("experiment=speedrun"), "speedrun env=breakout num_envs=8", Earlier())
     for seconds in (400, 430):
         progress.report({**METRICS, "episode/return_mean_100": seconds / 10}, 1_234_567, seconds)
     progress.close({})
@@ -136,10 +137,18 @@ def test_the_live_line_fits_and_shows_time_left_mean_trend_and_loss(
 
 
 def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    PlainProgress(make_run("stop.max_minutes=10"), "baseline num_envs=2").report(METRICS, 5000, 30)
+    PlainProgress(make_run("stop.max_minutes=10"), "baseline num_envs=2", Earlier()).report(METRICS, 5000, 30)
     line = "baseline num_envs=2: 30 s  limit in 9:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
     assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  ratio 4.0\n"
     assert show({}, 1)[:2] == ["mean -", "loss -"]
+
+
+def test_earlier_runs_tell_the_time_left_before_the_limit_does(capsys: pytest.CaptureFixture[str]) -> None:
+    earlier = Earlier((((-12.0, 30.0), (17.0, 100.0)), ((-12.0, 60.0), (17.0, 200.0))), 2)
+    PlainProgress(make_run("stop.max_minutes=10"), "baseline", earlier).report(METRICS, 5000, 30)
+    first, line = capsys.readouterr().out.splitlines()
+    assert first == "usually solved after 100 to 200 s here (2 of 2 earlier runs)"
+    assert line.startswith("baseline: 30 s  usually 70 to 140 s left  mean -12.35")
 
 
 class NoServer(Tracking):
