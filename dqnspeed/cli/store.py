@@ -20,6 +20,8 @@ from dqnspeed.config.registry import FOLDERS, GROUPS, class_of, names_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import rom_of
 
+WANDB_AGENTS = "sweep/wandb"  # files that are none of ours to compose, but W&B's agents'
+
 
 def fill() -> None:
     """Give Hydra the schemas, the resolvers and the options without a file of their own that plugins bring.
@@ -106,10 +108,14 @@ def _parent(group: str, option: type) -> tuple[str | None, list[type]]:
 
 
 def names() -> dict[str, list[str]]:
-    """The options of each group, as Hydra finds them."""
+    """The options of each group, as Hydra finds them, and after them those of its folders: ``ladder/00_baseline``."""
     loader = GlobalHydra.instance().config_loader()
-    groups = [group for group in loader.list_groups("") if group not in ("hydra", "schema")]
-    return {group: loader.get_group_options(group) for group in groups}
+    found = {}
+    for group in (name for name in loader.list_groups("") if name not in ("hydra", "schema")):
+        found[group] = loader.get_group_options(group)
+        for folder in (name for name in loader.list_groups(group) if f"{group}/{name}" != WANDB_AGENTS):
+            found[group] += [f"{folder}/{name}" for name in loader.get_group_options(f"{group}/{folder}")]
+    return found
 
 
 def option_list() -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import check_jobs, check_run, unbounded
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.store import bound_of
-from dqnspeed.config import options, registry
+from dqnspeed.config import changes, options, registry
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.registry import class_of
 from dqnspeed.config.schema import KINDS, RunConfig
@@ -545,3 +546,19 @@ def test_what_a_rule_chooses_by_the_game_is_no_change_of_the_rung() -> None:
 def test_cropped_pictures_go_to_gymnasiums_wrappers_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dqnspeed.emulator", None)
     assert dqnspeed.compose(["wrappers=fastest", "wrappers.crop=[34,194,0,160]"]).wrappers.backend == "gymnasium"
+
+
+LADDER = sorted(f"ladder/{path.stem}" for path in (CONF / "experiment" / "ladder").glob("*.yaml"))
+
+
+def test_the_ladder_leads_from_the_baseline_to_the_speedrun() -> None:
+    first, last = make_run(f"experiment={LADDER[0]}"), make_run(f"experiment={LADDER[-1]}")
+    assert replace(first, experiment=make_run().experiment) == make_run()
+    assert replace(last, experiment=make_run("experiment=speedrun").experiment) == make_run("experiment=speedrun")
+
+
+@pytest.mark.parametrize(("below", "rung"), itertools.pairwise(LADDER))
+def test_a_rung_of_the_ladder_adds_a_trick_to_the_one_before(below: str, rung: str) -> None:
+    before, run = make_run(f"experiment={below}"), make_run(f"experiment={rung}")
+    assert run.experiment.name == rung and f"/experiment/{below}" in (CONF / f"experiment/{rung}.yaml").read_text()
+    assert set(run.experiment.kind) == set(changes.kinds(before.experiment.kind, changes.differences(run, before)))

@@ -20,8 +20,8 @@ from dqnspeed.system import machine
 
 CORES = [1, 2, 4, 8, 16, 64]
 SHARES = {  # threads of ALE and of the learner on each of CORES
-    "experiment=speedrun": [(1, 1), (1, 1), (1, 3), (1, 7), (1, 15), (1, 63)],
-    "experiment=speedrun parallelism.env_threads=0": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
+    "experiment=speedrun parallelism.env_threads=1": [(1, 1), (1, 1), (1, 3), (1, 7), (1, 15), (1, 63)],
+    "experiment=speedrun": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
     "experiment=speedrun_dqn": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (8, 56)],
     "experiment=speedrun_dqn execution.threads=3": [(1, 3), (1, 3), (1, 3), (5, 3), (8, 3), (8, 3)],
     "wrappers=native num_envs=8": [(1, 1), (2, 2), (4, 4), (8, 8), (8, 16), (8, 64)],
