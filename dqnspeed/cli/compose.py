@@ -82,11 +82,13 @@ def _typed(cfg: DictConfig) -> RunConfig:
 
 
 def _choose_by_rule(cfg: DictConfig) -> None:
-    """Replace zeros of ``BY_RULE`` by numbers, which others may be computed from, who plays by a name, and what of a
-    picture is kept by its bounds."""
+    """Replace zeros of ``BY_RULE`` by numbers, which others may be computed from, who plays and in which precision by
+    names, and what of a picture is kept by its bounds."""
     if OmegaConf.select(cfg, "wrappers.backend") == "auto":
         run = _typed(cfg)
         cfg.wrappers.backend = envs.fastest_backend(run.env, run.wrappers)
+    if OmegaConf.select(cfg, "execution.precision") == "auto":
+        cfg.execution.precision = machine.precision(_typed(cfg).device)
     if 0 in (OmegaConf.select(cfg, key) for key in BY_RULE):
         ruled = by_rule(_typed(cfg), machine.cores())
         cfg.num_envs, cfg.parallelism.num_actors = ruled.num_envs, ruled.parallelism.num_actors
@@ -121,9 +123,10 @@ def _rung(name: str, run: RunConfig) -> RunConfig | None:
         with contextlib.nullcontext() if begun else own_hydra():
             loader = GlobalHydra.instance().config_loader()
             cfg = loader.load_configuration("config", [f"experiment={name}"], RunMode.RUN)
-            for key, by_rule in (("backend", "auto"), ("crop", [])):
-                if OmegaConf.select(cfg, f"wrappers.{key}") == by_rule:
-                    cfg.wrappers[key] = getattr(run.wrappers, key)
+            ruled = {"wrappers.backend": "auto", "wrappers.crop": [], "execution.precision": "auto"}
+            for key, by_rule in ruled.items():
+                if OmegaConf.select(cfg, key) == by_rule:
+                    OmegaConf.update(cfg, key, OmegaConf.select(OmegaConf.structured(run), key), merge=False)
             return from_hydra(cfg)
     except (ConfigError, HydraException):
         return None

@@ -38,6 +38,7 @@ from dqnspeed.execution.threads import check_threads
 from dqnspeed.execution.world import check_world, ranks_here, size_here
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
 from dqnspeed.runs.ranks import share_of
+from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import holds_run
 from dqnspeed.tracking.video import check_video
 
@@ -111,9 +112,18 @@ def check_run(run: RunConfig) -> EnvSpec:
     check_fits(run, spec, memory_device(share, spec), share, ranks_here(run))
     check_footprint(share, spec, ranks_here(run))
     check_video(run, spec)
-    for warning in warnings:
+    for warning in (*warnings, *emulated(run)):
         log.warning("%s", warning)
     return spec
+
+
+def emulated(run: RunConfig) -> Iterator[str]:
+    """A sentence if this device has no instructions for the precision that was chosen."""
+    if run.execution.precision == "bf16" != machine.precision(run.device):
+        yield (
+            f"execution.precision=bf16: {machine.pick_device(run.device)} has no instructions for it here, and takes "
+            f"several times as long as for fp32; auto chooses."
+        )
 
 
 def _report_silence(run: RunConfig, line: str) -> None:

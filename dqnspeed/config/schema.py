@@ -186,7 +186,10 @@ class ExplorationConfig(GroupOption):
 class ExecutionConfig:
     name: str = option("label of the way updates are executed")
     no_grad: bool = option("build no graph where no gradient is needed")
-    precision: str = option("arithmetic of the networks (tf32: on a GPU)", choices=("fp32", "tf32", "bf16"))
+    precision: str = option(
+        "arithmetic of the networks (tf32: on a GPU; auto: bf16 if the device computes in it, else fp32)",
+        choices=("auto", "fp32", "tf32", "bf16"),
+    )
     channels_last: bool = option("NHWC memory layout of the convolutions")
     compile: bool = option("torch.compile of the update (needs a C++ compiler)")
     threads: int = option("torch threads of the learner, 0: the cores left over by the actors", ge=0)

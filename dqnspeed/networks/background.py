@@ -14,6 +14,9 @@ class Preprocess(nn.Module):
 
     ``background`` is the per-pixel median of frames of random play, ``(C, H, W)``, repeated for the stack;
     zero until measured. It is a buffer, so it is saved, shared and moved with the weights.
+
+    Attributes:
+        channels_last: lay images out as NHWC.
     """
 
     background: Tensor
@@ -22,14 +25,20 @@ class Preprocess(nn.Module):
         super().__init__()
         self.scale = 1.0 / scale
         self.subtract = subtract
+        self.channels_last = False
         if subtract:
             self.register_buffer("background", torch.zeros(tuple(observation_shape)))
 
     def forward(self, observations: Tensor) -> Tensor:
-        values = observations.to(self._dtype(observations))
+        values = self._laid_out(observations).to(self._dtype(observations))
         if self.subtract:
-            values = values - self.background.to(values.dtype)
+            values = values - self._laid_out(self.background[None]).to(values.dtype)
         return values * self.scale
+
+    def _laid_out(self, observations: Tensor) -> Tensor:
+        if self.channels_last and observations.dim() == 4:
+            return observations.contiguous(memory_format=torch.channels_last)
+        return observations
 
     def _dtype(self, observations: Tensor) -> torch.dtype:
         """That of autocast, if all numbers are exact in it: half the memory. Else float32.

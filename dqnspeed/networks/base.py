@@ -41,9 +41,10 @@ class Network(nn.Module):
         raise NotImplementedError
 
     def place(self, device: torch.device, channels_last: bool = False) -> None:
-        """Move everything but ``version`` to a device, and convolutions to a memory layout."""
+        """Move everything but ``version`` to a device, and convolutions and what they get to a memory layout."""
         version, layout = self.version, torch.channels_last if channels_last else torch.contiguous_format
         self.to(device=device, memory_format=layout)  # type: ignore[call-overload]
+        self.preprocess.channels_last = channels_last
         self.version = version
 
 

@@ -7,12 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, List  # noqa: UP035  OmegaConf reads it at run time
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.networks.base import Model, shown
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer normalization of images ``(B, C, H, W)`` over all of each, whose result has the memory layout that it gets.
+
+    That of torch copies NHWC to NCHW, and the convolution after it copies back.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        nhwc = images.permute(0, 2, 3, 1)
+        if images.is_contiguous() or not nhwc.is_contiguous():
+            return super().forward(images)
+        weight, bias = (values.permute(1, 2, 0) for values in (self.weight, self.bias))
+        return functional.layer_norm(nhwc, weight.shape, weight, bias, self.eps).permute(0, 3, 1, 2)
 
 
 @register("model", "convolutional")
@@ -32,7 +47,7 @@ class Convolutional(Model):
             layers.append(nn.Conv2d(shape[0], filters, kernel, stride))
             shape = (filters, *((side - kernel) // stride + 1 for side in shape[1:]))
             if self.layer_norm:
-                layers.append(nn.LayerNorm(shape))
+                layers.append(LayerNorm(shape))
             layers.append(nn.ReLU())
         return nn.Sequential(*layers, nn.Flatten()), math.prod(shape)
 

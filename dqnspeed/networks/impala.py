@@ -13,6 +13,7 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.networks.base import Model, shown
+from dqnspeed.networks.convolutional import LayerNorm
 
 
 class ImpalaTorso(nn.Module):
@@ -62,7 +63,7 @@ class Residual(nn.Module):
 
 
 def _activation(shape: tuple[int, ...], layer_norm: bool) -> list[nn.Module]:
-    return [nn.LayerNorm(shape), nn.ReLU()] if layer_norm else [nn.ReLU()]
+    return [LayerNorm(shape), nn.ReLU()] if layer_norm else [nn.ReLU()]
 
 
 @register("model", "impala")

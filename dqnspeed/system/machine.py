@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -143,6 +144,22 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
+
+
+def precision(name: str, flags: Path = Path("/proc/cpuinfo")) -> str:
+    """``bf16`` where the device of this name computes in it, else ``fp32``.
+
+    A processor without such instructions needs several times as long for bf16 as for float32, and says so in Linux
+    alone, so others are taken for such.
+    """
+    device = pick_device(name)
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp32"
+    with contextlib.suppress(OSError):
+        known = flags.read_text() if device.type == "cpu" else ""
+        if re.search(r"^(flags|Features)\s*:.*\b(avx512_bf16|amx_bf16|bf16)\b", known, re.MULTILINE):
+            return "bf16"
+    return "fp32"
 
 
 def device_available(name: str) -> bool:

@@ -21,7 +21,7 @@ import dqnspeed
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.cli.compose import changed, from_hydra
 from dqnspeed.cli.errors import explain, is_user_error
-from dqnspeed.cli.preflight import check_jobs, check_run, unbounded
+from dqnspeed.cli.preflight import check_jobs, check_run, emulated, unbounded
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.store import bound_of
 from dqnspeed.config import changes, options, registry
@@ -29,6 +29,7 @@ from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.registry import class_of
 from dqnspeed.config.schema import KINDS, RunConfig
 from dqnspeed.envs.games import rom_of
+from dqnspeed.system import machine
 
 CONF = Path(CONF_DIR)
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
@@ -192,11 +193,11 @@ def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(stop: str, steps: int) -> 
 @pytest.mark.parametrize(
     ("overrides", "updates"),
     [
-        ("experiment=speedrun", 3600),  # 307,200 steps, three epochs, 256 for an update
-        ("experiment=speedrun algo.batch_size=128", 7200),
-        ("experiment=speedrun algo.epochs=1", 1200),
-        ("experiment=speedrun num_envs=32", 3600),
-        ("experiment=speedrun algo.batch_size=1000", 900),  # one batch of 1000 is cut from a rollout of 1024
+        ("experiment=speedrun", 3200),  # 409,600 steps, two epochs, 256 for an update
+        ("experiment=speedrun algo.batch_size=128", 6400),
+        ("experiment=speedrun algo.epochs=1", 1600),
+        ("experiment=speedrun num_envs=32", 3200),
+        ("experiment=speedrun algo.batch_size=1000", 800),  # one batch of 1000 is cut from a rollout of 1024
         ("experiment=ppo", 156_250),
         ("num_envs=4 optimizer.lr_decay_steps=1000", 250),
         ("parallelism=process parallelism.replay_ratio=8 optimizer.lr_decay_steps=1000", 250),
@@ -286,7 +287,7 @@ BAD = {
     "optimizer.lr=0": "optimizer.lr=0.0: must be more than 0.",
     "experiment=ppo stop.max_steps=20000000": "lr_decay_steps=10000000 agent steps nothing would be learnt, and stop",
     "algo=ppo optimizer.lr_final=0 stop.max_steps=9000000": "learnt, and stop.max_steps=9000000 brings 140625; raise",
-    "experiment=speedrun optimizer.lr_decay_updates=5": "lr_decay_steps=307200, optimizer.lr_decay_updates=5: one of",
+    "experiment=speedrun optimizer.lr_decay_updates=5": "lr_decay_steps=409600, optimizer.lr_decay_updates=5: one of",
     "optimizer.lr_decay_updates=null": "lr_decay_steps=null, optimizer.lr_decay_updates=null: one of the two says",
     "optimizer.lr_decay_steps=0": "optimizer.lr_decay_steps=0: must be at least 1.",
     "experiment=process optimizer.lr_decay_steps=9": "lr_decay_steps=9: parallelism.replay_ratio=free leaves open how",
@@ -408,6 +409,17 @@ def test_every_game_of_env_has_a_bound_and_every_bound_its_game() -> None:
 def test_a_game_without_a_known_bound_is_reported(overrides: str, expected: str) -> None:
     given = overrides.split(" ")
     assert [expected in sentence for sentence in unbounded(make_run(*given), given)] == [True] * bool(expected)
+
+
+@pytest.mark.parametrize("native", ["bf16", "fp32"])
+def test_auto_chooses_the_precision_that_the_device_computes_in(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "precision", lambda device: native)
+    compose = make_run.__wrapped__  # what is composed otherwise is kept
+    assert compose("execution=lean").execution.precision == native
+    assert compose("experiment=speedrun").execution.precision == native
+    assert not list(emulated(compose("execution=lean")))
+    slow = list(emulated(compose("execution.precision=bf16")))
+    assert [sentence.startswith("execution.precision=bf16: ") for sentence in slow] == [True] * (native == "fp32")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from conftest import make_run
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import EnvSpec
 from dqnspeed.networks.background import Preprocess
-from dqnspeed.networks.convolutional import Convolutional
+from dqnspeed.networks.convolutional import Convolutional, LayerNorm
 from dqnspeed.networks.heads import PolicyValueNetwork, QNetwork
 
 IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 6, 4, largest=255.0)
@@ -94,3 +94,31 @@ def test_preprocessing_in_bf16_gives_the_numbers_of_float32(subtract: bool, scal
     assert plain.dtype == torch.float32
     assert fast.dtype == (torch.bfloat16 if scale == 64 else torch.float32)  # only where nothing is rounded
     assert torch.equal(fast.float(), plain)
+
+
+@pytest.mark.parametrize("model", ["small", "impala"])
+@pytest.mark.parametrize("background", [False, True])
+def test_the_memory_layout_changes_no_value_and_no_gradient_but_by_rounding(model: str, background: bool) -> None:
+    run = make_run(f"model={model}", "model.layer_norm=true", f"model.background={background}")
+    network = PolicyValueNetwork(run.model, (2, 40, 48), num_actions=3, largest=255)
+    frames = torch.randint(0, 256, (5, 2, 40, 48), dtype=torch.uint8)
+    network.preprocess.measure(frames[:, :1])
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.LayerNorm):  # each weight another
+            torch.nn.init.normal_(layer.weight)
+            torch.nn.init.normal_(layer.bias)
+    results = []
+    for channels_last in (False, True):
+        network.place(torch.device("cpu"), channels_last)
+        network.zero_grad()
+        logits, values = network.policy_and_value(frames)
+        (logits.square().sum() + values.sum()).backward()
+        results.append([logits.detach(), values.detach(), *(p.grad.clone() for p in network.parameters())])  # type: ignore[union-attr]
+    for plain, fast in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-4 * float(plain.abs().max()))
+
+
+def test_images_keep_their_layout_through_layer_normalization() -> None:
+    layer, images = LayerNorm((6, 5, 4)), torch.rand(3, 6, 5, 4)
+    assert layer(images).is_contiguous()
+    assert layer(images.contiguous(memory_format=torch.channels_last)).is_contiguous(memory_format=torch.channels_last)

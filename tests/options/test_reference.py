@@ -22,6 +22,7 @@ from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.options import command, pages
 from dqnspeed.options.reference import Key, brings, defaults_in_words, facts, keys, keys_of, meanings, sections, written
+from dqnspeed.system import machine
 
 EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
 FILES = sorted(
@@ -77,6 +78,8 @@ def test_the_defaults_are_those_that_a_run_is_composed_with(name: str) -> None:
         told = {key.name: key.defaults[option] for key in keys(name) if option in key.defaults}
         if told.get("wrappers.backend") == "auto":
             told["wrappers.backend"] = "emulator"  # what the rule chooses for Pong
+        if told.get("execution.precision") == "auto":
+            told["execution.precision"] = machine.precision("auto")
         root = OmegaConf.create(dataclasses.asdict(run))
         assert {key: resolved(root, value) for key, value in told.items()} == own
 

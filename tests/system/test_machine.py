@@ -38,3 +38,21 @@ def test_cores_are_whole_cores_of_the_quota(monkeypatch: pytest.MonkeyPatch, quo
     monkeypatch.setattr(machine, "cpu_quota", lambda: quota)
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert machine.cores() == (cores or bound)
+
+
+@pytest.mark.parametrize(
+    ("line", "precision"),
+    [
+        ("flags\t\t: fpu sse2 avx2 avx512f avx512_bf16 vaes", "bf16"),
+        ("flags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8", "bf16"),
+        ("Features\t: fp asimd i8mm bf16 dgh", "bf16"),
+        ("flags\t\t: fpu sse2 avx2 avx512f avx512bw avx512_vnni", "fp32"),
+        ("Features\t: fp asimd svebf16", "fp32"),
+        ("model name\t: a bf16 wonder", "fp32"),
+    ],
+)
+def test_a_processor_computes_in_bf16_if_it_says_so(tmp_path: Path, line: str, precision: str) -> None:
+    flags = tmp_path / "cpuinfo"
+    flags.write_text(f"processor\t: 0\n{line}\nbugs\t\t:\n")
+    assert machine.precision("cpu", flags) == precision
+    assert machine.precision("cpu", tmp_path / "none") == "fp32"
