@@ -29,9 +29,9 @@ def _program(name: str) -> Callable[[Any, Counter], None]:
 
     if name in PIECES:
         return PIECES[name]
-    from dqnspeed.bench.peers import TRAININGS
+    from dqnspeed.bench.peers import training
 
-    return TRAININGS[name]
+    return training(name)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,11 @@ KEY=VALUE of dqnspeed.train, such as env=breakout, hold for all that is measured
 
 @dataclass(frozen=True)
 class BenchConfig:
-    suite: str = option("quick: in ten minutes; full: every combination; micro: parts", choices=SUITES, default="quick")
+    suite: str = option(
+        "quick: in ten minutes; full: every combination; micro: parts; peers: other libraries alone, beside one line",
+        choices=SUITES,
+        default="quick",
+    )
     out: str | None = option("a new folder for the result, null: one in bench/", default=None)
     resume: str | None = option("the folder of a result: measure what is missing in it", default=None)
     peers: bool = option("other libraries too (needs the extra peers)", default=False)
@@ -81,7 +85,7 @@ def _compare(options: BenchConfig, others: Sequence[str]) -> None:
 
 def _measure(options: BenchConfig, overrides: Sequence[str], allowed: Sequence[str]) -> None:
     suite = Suite(options.suite, overrides, options.seed)
-    _check_peers(suite, options.peers)
+    peers = _with_peers(suite, options)
     folder = _new_folder(options.out)
     with locked_folder(folder, resumed=False):
         device = machine.pick_device(suite.plan.reference.device)
@@ -91,7 +95,7 @@ def _measure(options: BenchConfig, overrides: Sequence[str], allowed: Sequence[s
             machine=machine.describe(device), versions=machine.versions(), commit=machine.git_commit(),
         )  # fmt: skip
         try:
-            _run(suite, folder, options.peers, allowed, result)
+            _run(suite, folder, peers, allowed, result)
         finally:
             if not (folder / results.FILE).exists():  # it could not be written
                 shutil.rmtree(folder, ignore_errors=True)
@@ -110,7 +114,7 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowe
     if earlier.suite not in SUITES:
         raise ConfigError(f"resume={folder}: its suite is {earlier.suite}; choose one of {', '.join(SUITES)}.")
     suite = Suite(earlier.suite, earlier.overrides, earlier.seed)
-    _check_peers(suite, options.peers)
+    peers = _with_peers(suite, options)
     here = machine.describe(machine.pick_device(suite.plan.reference.device))
     for key in ("cpu", "gpu", "cores", "device"):
         if earlier.machine.get(key) != here[key]:
@@ -127,7 +131,7 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowe
         atomic.clear(folder)
         whole = [one for one in earlier.measurements if one.error is None]  # what failed is tried again
         begun = dataclasses.replace(earlier, measurements=whole, complete=False, ended=None)
-        _run(suite, folder, options.peers, allowed, begun)
+        _run(suite, folder, peers, allowed, begun)
 
 
 def _run(suite: Suite, folder: Path, peers: bool, allowed: Sequence[str], result: Result) -> None:
@@ -179,11 +183,14 @@ def _allowed(allow: str | None) -> list[str]:
     return [changes.EXACT, changes.EQUIVALENT, *(ALLOWED[name] for name in named)]
 
 
-def _check_peers(suite: Suite, peers: bool) -> None:
-    if peers:
+def _with_peers(suite: Suite, options: BenchConfig) -> bool:
+    """Whether other libraries are measured; raises :class:`ConfigError` if they are to be and cannot."""
+    alone = suite.name == "peers"
+    if options.peers or alone:
         from dqnspeed.bench.peers import check
 
-        check(suite.plan)
+        check(suite.plan, alone)
+    return options.peers or alone
 
 
 def main() -> None:

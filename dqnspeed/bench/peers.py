@@ -30,6 +30,8 @@ FOREVER = 10**9  # agent steps
 # Groups and keys that hold for peers too, or that they bring by themselves.
 SHARED = {"env", "seed", "device", "execution", "algo.batch_size", "algo.steps_per_update", "algo.learning_starts",
           "algo.gamma", "optimizer.lr", "replay.capacity"}  # fmt: skip
+# What a line may change besides, that is measured beside peers by itself: how fast the same work is done.
+OURS = {"wrappers", "wrappers.backend", "wrappers.translate", "num_envs", "parallelism"}
 
 
 def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:
@@ -193,19 +195,41 @@ PEERS = (
     Peer("Stable-Baselines3 PPO, its own work", "stable-baselines3", stable_baselines3_ppo),
     Peer("TorchRL DQN", "torchrl", torchrl_dqn),
 )
-TRAININGS = {peer.train.__name__: peer.train for peer in PEERS}
 
 
-def check(plan: Plan) -> None:
-    """Raise :class:`ConfigError` unless there is a peer to measure here, at the work of the reference."""
-    env = plan.reference.env.id
-    if not plan.is_atari or "NoFrameskip" not in env:
-        raise ConfigError(f"peers=true: they are run on games such as PongNoFrameskip-v4, and env.id={env} is none.")
+def training(name: str) -> Callable[[Work, Counter], None]:
+    """What trains with another library, on as many threads as ``execution.threads`` says, or as it takes by itself."""
+    [train] = [peer.train for peer in PEERS if peer.train.__name__ == name]
+
+    def started(work: Work, counter: Counter) -> None:
+        if work.run.execution.threads:
+            import torch
+
+            torch.set_num_threads(work.run.execution.threads)
+        train(work, counter)
+
+    return started
+
+
+def check(plan: Plan, alone: bool = False) -> None:
+    """Raise :class:`ConfigError` unless there is a peer to measure here, at the work of the reference.
+
+    Args:
+        alone: the reference is a line of the user's, which may be faster at this work.
+    """
+    run, given = plan.reference, "suite=peers" if alone else "peers=true"
+    if not plan.is_atari or "NoFrameskip" not in run.env.id:
+        raise ConfigError(
+            f"{given}: they are run on games such as PongNoFrameskip-v4, and env.id={run.env.id} is none."
+        )
+    shared = SHARED | OURS if alone else SHARED
     for key in sorted(changes.keys_of(plan.overrides)):
-        if key not in SHARED and key.partition(".")[0] not in SHARED:
-            raise ConfigError(f"peers=true: {key} would change our side alone; leave it out.")
+        if key not in shared and key.partition(".")[0] not in shared - {"wrappers"}:
+            raise ConfigError(f"{given}: {key} would change our side alone; leave it out.")
+    if (plan.spec.observation_shape, run.wrappers.frame_skip) != ((4, 84, 84), 4):
+        raise ConfigError(f"{given}: wrappers={run.wrappers.name} would change our side alone; leave it out.")
     if not any(map(_version, {peer.package for peer in PEERS})):
-        raise ConfigError(f"peers=true: needs other libraries; {INSTALL.replace('it', 'them')}.")
+        raise ConfigError(f"{given}: needs other libraries; {INSTALL.replace('it', 'them')}.")
 
 
 def pieces(plan: Plan) -> Iterator[Piece]:

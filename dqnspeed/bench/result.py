@@ -106,7 +106,7 @@ class Result:
 
     command: str
     started: str
-    suite: str  # "quick", "full" or "micro"
+    suite: str  # "quick", "full", "micro" or "peers"
     env: str  # the game's id
     seed: int
     overrides: list[str]  # of everything that was measured: env=NAME and the like

@@ -27,7 +27,7 @@ from dqnspeed.bench.recommend import (
 from dqnspeed.bench.result import Disturbances, Measurement, Pair, Recommendation, Result
 from dqnspeed.system.disturbances import LOOK_S, Watch
 
-SUITES = ("quick", "full", "micro")
+SUITES = ("quick", "full", "micro", "peers")
 PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=4, max_pairs=5)
 RUNGS = Pace(settle_s=0.25, slice_s=0.8, min_pairs=4, max_pairs=5, start_s=7.0)
 FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=8, start_s=7.0)  # of the line that was chosen
@@ -54,6 +54,8 @@ class Suite:
     def seconds(self, result: Result, peers: bool) -> float:
         """How long it takes about, without what ``result`` has already."""
         plan, known = self.plan, {(one.group, one.name) for one in result.measurements}
+        if self.name == "peers":
+            return 2 * LOOK_S + PEERS_S + RUNGS.seconds(paired=False)
         pieces = [(piece, reference is not None) for piece, reference in plan.pieces()]
         pieces += [(piece, False) for piece in plan.floors()]
         left = [paired for piece, paired in pieces if (piece.group, piece.name) not in known]
@@ -83,18 +85,24 @@ class Suite:
             measuring.change(disturbances=Disturbances(before))
             for sentence in now:
                 bar.say(sentence)
-            for piece in self.plan.floors():
-                measuring.measure(piece, PIECES)
-            if self.name != "micro":
-                self._rungs(measuring, allowed)
-            for piece, reference in self.plan.pieces():
-                measuring.measure(piece, PIECES, reference)
+            if self.name == "peers":
+                measuring.measure(self.plan.baseline(), RUNGS)
+            else:
+                self._ours(measuring, allowed)
             if peers:
                 self._peers(measuring)
             measuring.end_reference()
             bar.begin("looking at the machine")
             measuring.change(disturbances=Disturbances(before, watch.after()), ended=results.now(), complete=True)
             return measuring.result
+
+    def _ours(self, measuring: Measuring, allowed: Collection[str]) -> None:
+        for piece in self.plan.floors():
+            measuring.measure(piece, PIECES)
+        if self.name != "micro":
+            self._rungs(measuring, allowed)
+        for piece, reference in self.plan.pieces():
+            measuring.measure(piece, PIECES, reference)
 
     def _rungs(self, measuring: Measuring, allowed: Collection[str]) -> None:
         plan, pace = self.plan, RUNGS

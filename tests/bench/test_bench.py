@@ -95,6 +95,20 @@ def test_a_bench_ends_with_a_line_that_it_has_checked_and_measures_nothing_twice
     assert resumed.recommendation == line and resumed.complete
 
 
+def test_a_suite_of_other_libraries_measures_one_line_and_them(
+    quick: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = Suite("peers", quick.plan.overrides, seed=0)
+    other, line = suite.plan.rung(TINY), suite.plan.baseline()
+    monkeypatch.setattr(suites, "PEERS_S", 1.0)
+    monkeypatch.setattr(Suite, "_peers", lambda _, measuring: measuring.measure(other, suites.RUNGS, line))
+    assert 0 < suite.seconds(empty(), peers=True) < quick.seconds(empty(), peers=False)
+    with Bar(10) as bar:
+        found = suite.run(empty(suite="peers"), tmp_path / "bench.json", bar, peers=True, allowed=KINDS)
+    assert [one.name for one in found.measurements] == ["baseline", TINY] and found.complete
+    assert found.measurements[1].ratio is not None and found.recommendation is None
+
+
 def test_a_whole_training_gives_its_speed_or_says_why_it_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     assert train(toy().lines(), seconds=0.5, limit_s=120) > 0
@@ -125,7 +139,7 @@ def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["suite=fast"], "suite=fast: choose one of quick, full, micro"),
+        (["suite=fast"], "suite=fast: choose one of quick, full, micro, peers"),
         (["env.id=ALE/Pnog-v5"], "env.id=ALE/Pnog-v5: no ALE game"),
         (["out=taken"], "out=taken: is there already; name a new folder, or resume=taken goes on"),
         (["out=file/new"], "out=file/new: cannot be made"),

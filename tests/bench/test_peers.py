@@ -47,6 +47,22 @@ def test_what_would_change_our_side_alone_is_refused() -> None:
             peers.check(Plan([override], 0))
 
 
+LINE = ["wrappers=native", "num_envs=8", "parallelism=overlap", "execution.threads=1"]
+
+
+def test_a_line_beside_other_libraries_may_be_faster_at_the_same_work_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: "1.0")
+    peers.check(Plan(LINE, 0), alone=True)
+    with pytest.raises(ConfigError, match=r"^peers=true: num_envs would change our side alone"):
+        peers.check(Plan(LINE, 0))
+    for override, key in {
+        "model=small": "model", "wrappers.resize=64": r"wrappers\.resize", "algo.double=true": r"algo\.double",
+        "wrappers=none": "wrappers=none",
+    }.items():  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"^suite=peers: {key} would change our side alone"):
+            peers.check(Plan([override], 0), alone=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.train.__name__)
 def test_a_library_does_the_work_of_the_training_beside_it(peer: peers.Peer) -> None:
