@@ -154,7 +154,7 @@ def precision(name: str, flags: Path = Path("/proc/cpuinfo")) -> str:
     """
     device = pick_device(name)
     if device.type == "cuda":
-        return "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp32"
+        return "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp32"
     with contextlib.suppress(OSError):
         known = flags.read_text() if device.type == "cpu" else ""
         if re.search(r"^(flags|Features)\s*:.*\b(avx512_bf16|amx_bf16|bf16)\b", known, re.MULTILINE):

@@ -56,3 +56,5 @@ def test_a_processor_computes_in_bf16_if_it_says_so(tmp_path: Path, line: str, p
     flags.write_text(f"processor\t: 0\n{line}\nbugs\t\t:\n")
     assert machine.precision("cpu", flags) == precision
     assert machine.precision("cpu", tmp_path / "none") == "fp32"
+    if not machine.device_available("cuda"):
+        assert machine.precision("cuda") == "fp32"  # a run there is refused, but only once it is composed
