@@ -142,7 +142,7 @@ class GradientLearner:
                 self._world.average([*gradients, numbers])
             if self._max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
-            set_lr(self.optimizer, lr_at(now, self._optimizer, self._decay_updates))
+            set_lr(self.optimizer, self.learning_rate(now, numbers))
             self.optimizer.step()
             if isinstance(now, Tensor):
                 self._history.index_copy_(0, now % HISTORY, numbers[None])
@@ -150,6 +150,10 @@ class GradientLearner:
                 self._history[now % HISTORY] = numbers
             self._count += 1
         return loss
+
+    def learning_rate(self, now: int | Tensor, numbers: Tensor) -> float | Tensor:
+        """That of the update after ``now`` others, which has computed ``numbers``, those of ``STATS`` first."""
+        return lr_at(now, self._optimizer, self._decay_updates)
 
     def timed(self) -> AbstractContextManager[None]:
         """Measure the device's time for what is launched in it."""

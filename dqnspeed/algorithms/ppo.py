@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
+from dqnspeed.execution.steering import Steering
 from dqnspeed.execution.world import World
 from dqnspeed.memory import RolloutBatch
 
@@ -29,6 +30,12 @@ class PPO(ActorCritic, FromRollouts):
     clip: float = option("how far the probability ratio may move", gt=0)
     clip_value: bool = option("clip the value function as the policy is")
     normalize_advantage: bool = option("normalise the advantages of each batch")
+    target_kl: float | None = option(
+        "divergence from the policy that acted, nats, which the learning rate is steered by; null: it is not", gt=0
+    )
+    target_kl_final: float | None = option(
+        "the same at last, which it reaches in a straight line as the learning rate does", gt=0
+    )
     correction: str = option(
         "vtrace: correct returns for actors that lag behind the learner (IMPALA)", choices=("none", "vtrace")
     )
@@ -36,8 +43,18 @@ class PPO(ActorCritic, FromRollouts):
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return PPOLearner(self, run, spec, device)
 
+    def annealed(self) -> Iterator[tuple[str, float, float]]:
+        yield from super().annealed()
+        if self.target_kl is not None and self.target_kl_final is not None:
+            yield "target of the KL divergence", self.target_kl, self.target_kl_final
+
     def check(self, run: RunConfig) -> None:
         super().check(run)
+        targets = ["null" if target is None else f"{target:g}" for target in (self.target_kl, self.target_kl_final)]
+        if targets.count("null") == 1:
+            raise ConfigError(
+                f"algo.target_kl={targets[0]}, algo.target_kl_final={targets[1]}: both are numbers, or both null."
+            )
         if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError("algo.batch_size=1: algo.normalize_advantage=true needs at least 2.")
 
@@ -58,11 +75,32 @@ class PPOLearner(PolicyLearner):
         super().__init__(algo, run, spec, device)
         self._clip, self._clip_value, self._normalize = algo.clip, algo.clip_value, algo.normalize_advantage
         self._corrects = algo.correction == "vtrace"
+        self._steering: Steering | None = None
+        if algo.target_kl is not None and algo.target_kl_final is not None:
+            self._steering = Steering(algo.target_kl, algo.target_kl_final, self._decay_updates, device)
 
     def attach(self, memory: Any, world: World | None = None) -> None:
         super().attach(memory, world)
         if self._corrects:
             memory.judge = self.judge
+
+    def learning_rate(self, now: int | Tensor, numbers: Tensor) -> float | Tensor:
+        rate = super().learning_rate(now, numbers)
+        if self._steering is None:
+            return rate
+        now = now.view(()) if isinstance(now, Tensor) else now
+        self._steering.see(numbers[self.STATS.index("train/approx_kl")], now)
+        factor = self._steering.state[0]
+        return rate * (factor if self.on_device else factor.item())
+
+    def state_dict(self) -> dict[str, Any]:
+        steering = {} if self._steering is None else {"steering": self._steering.state}
+        return {**super().state_dict(), **steering}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        if self._steering is not None and "steering" in state:
+            self._steering.state.copy_(torch.from_numpy(np.array(state["steering"])))
 
     def judge(self, observations: Tensor, actions: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Values of observations and log-probabilities of actions, ``(K,) float32``, by the network as it is now."""

@@ -93,6 +93,9 @@ class WrappersConfig(GroupOption):
     noop_max: int = option("most no-ops at a game's start, 0: none", ge=0)
     fire_reset: bool = option("press FIRE at a game's start and after a lost life")
     frame_skip: int = option("frames an action lasts", ge=1)
+    tap: int = option(
+        "frames after which an action's second form lets go, less than frame_skip; 0: actions are held throughout", ge=0
+    )
     max_pool: bool = option("pixel maximum of the last two frames of a skip")
     episodic_life: bool = option("a lost life ends the learner's episode, not the game")
     grayscale: bool = option("one channel instead of three")

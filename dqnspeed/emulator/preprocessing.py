@@ -23,6 +23,7 @@ class Preprocessing:
 
     Attributes:
         frame_skip: frames that an action lasts.
+        tap: each action but NOOP comes a second time, after all others: let go after so many frames; 0: it does not.
         max_pool: the maximum of the last two frames, if an action lasts for more than one.
         crop: what of a picture is resized: its first row and that after the last, its first column and that after the
             last; ``None``: all of it.
@@ -35,6 +36,7 @@ class Preprocessing:
     """
 
     frame_skip: int = 4
+    tap: int = 0
     max_pool: bool = True
     grayscale: bool = True
     crop: tuple[int, int, int, int] | None = None
@@ -47,7 +49,8 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         for name, least, most in (
-            ("frame_skip", 1, 2**20), ("noop_max", 0, 2**20), ("max_episode_frames", 1, 2**31 - 1), ("size", 8, WIDTH),
+            ("frame_skip", 1, 2**20), ("tap", 0, self.frame_skip - 1),
+            ("noop_max", 0, 2**20), ("max_episode_frames", 1, 2**31 - 1), ("size", 8, WIDTH),
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
@@ -66,8 +69,12 @@ class Preprocessing:
     def stages(self) -> list[int]:
         """For the native part, in the order of ``native/agent.h``."""
         pool, sticky = self.max_pool and self.frame_skip > 1, int(self.sticky_actions * 2**31)
-        stages = [self.frame_skip, pool, self.noop_max, self.fire, sticky, self.max_episode_frames, len(self.actions)]
-        return [*map(int, stages), *self.actions]
+        taps = [action for action in self.actions if action] if self.tap else []
+        stages = [
+            self.frame_skip, pool, self.noop_max, self.fire, sticky, self.max_episode_frames, self.tap,
+            len(self.actions), len(self.actions) + len(taps),
+        ]  # fmt: skip
+        return [*map(int, stages), *self.actions, *taps]
 
 
 class Games(Emulator):

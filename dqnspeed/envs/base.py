@@ -34,6 +34,16 @@ class Wrappers(WrappersConfig):
                     f"wrappers.crop={self.crop}: takes [top, bottom, left, right], the first row and that after the "
                     f"last, and the same of columns, from 0; or null."
                 )
+        if self.tap and self.tap >= self.frame_skip:
+            raise ConfigError(
+                f"wrappers.tap={self.tap}: must be less than wrappers.frame_skip={self.frame_skip}, the frames an "
+                f"action lasts."
+            )
+        if self.tap and self.backend == "native":
+            raise ConfigError(
+                f"wrappers.tap={self.tap}: wrappers=native holds actions throughout; use wrappers=emulator, or "
+                f"wrappers=deepmind."
+            )
         if self.backend == "gymnasium":
             return
         who = {"native": "ALE", "emulator": "the emulator"}[self.backend]

@@ -33,6 +33,7 @@ from dqnspeed.envs.wrappers import (
     PillowResize,
     action_index,
     resized,
+    with_taps,
 )
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import children_ignore_signals
@@ -60,7 +61,7 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
     if wrappers.fire_reset and game and (fire := fire_index(game)) is not None:
         made = FireReset(made, fire)
     if wrappers.frame_skip > 1:
-        made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool)
+        made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool, wrappers.tap)
     if wrappers.grayscale and not game and len(made.observation_space.shape or ()) == 3:  # ALE itself gives grayscale
         made = GrayscaleObservation(made)
     if wrappers.crop:
@@ -243,14 +244,14 @@ def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.
 
 def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
     """Who plays with ``wrappers.backend=auto``: the emulator if it is installed and knows the game, else ALE's own; or
-    Gymnasium's, if it is to crop."""
+    Gymnasium's, if it is to crop or actions are tapped."""
     game = atari_game(env)
     try:
         from dqnspeed.emulator import games
 
         games.check("" if game is None else game.rom)
     except (ImportError, ValueError):
-        return "native" if wrappers.crop is None else "gymnasium"
+        return "native" if wrappers.crop is None and not wrappers.tap else "gymnasium"
     return "emulator"
 
 
@@ -284,7 +285,8 @@ def _emulated(game: AtariGame, run: RunConfig, overlap: bool, on_gpu: bool) -> B
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
         stages, translate = _preprocessing(game, run.wrappers), run.wrappers.translate
         games = Games(game.rom, run.num_envs, where, stages, threads=threads, translate=translate)
-        return EmulatorBackend(games, _action_names(game), overlap)
+        names = _action_names(game)
+        return EmulatorBackend(games, with_taps(names) if stages.tap else names, overlap)
 
 
 def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
@@ -297,6 +299,7 @@ def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
         crop = (top, bottom, left, right)
     return Preprocessing(
         frame_skip=wrappers.frame_skip,
+        tap=wrappers.tap,
         max_pool=wrappers.max_pool,
         grayscale=wrappers.grayscale,
         crop=crop,

@@ -26,7 +26,9 @@ def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, i
     Raises:
         ConfigError: the environment does not exist, does not fit the wrappers or breaks.
     """
-    whole = dataclasses.replace(wrappers, backend="gymnasium", grayscale=False, crop=None, resize=None, max_pool=False)
+    whole = dataclasses.replace(
+        wrappers, backend="gymnasium", grayscale=False, crop=None, resize=None, max_pool=False, tap=0
+    )
     check_stages(env, whole)
     try:
         game = make_env(env, whole)

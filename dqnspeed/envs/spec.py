@@ -82,6 +82,8 @@ def check_stages(env: EnvConfig, wrappers: WrappersConfig) -> None:
         if wrappers.backend == "emulator":
             check_emulated(game, wrappers)
         return
+    if wrappers.tap:
+        raise ConfigError(f"wrappers.tap={wrappers.tap}: needs an ALE game, and {env.id} is not one; use 0.")
     if wrappers.backend != "gymnasium":
         raise ConfigError(f"wrappers={wrappers.backend}: needs an ALE game, and {env.id} is not one.")
     for key in ("noop_max", "fire_reset", "episodic_life"):

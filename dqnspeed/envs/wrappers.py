@@ -6,6 +6,7 @@ Reward clipping, lost lives and the frame stack are not here: :mod:`dqnspeed.env
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -77,17 +78,33 @@ def action_index(env: gymnasium.Env, name: str) -> int | None:
     return meanings.index(name) if name in meanings else None
 
 
+def with_taps(meanings: Sequence[str]) -> list[str]:
+    """ALE's names of actions, and those of the same actions when they are tapped; letting go of NOOP is no action."""
+    return [*meanings, *(f"{name} TAP" for name in meanings if name != "NOOP")]
+
+
 class FrameSkip(gymnasium.Wrapper):
     """Repeats an action for ``skip`` frames and sums the rewards.
+
+    With ``tap`` each action but NOOP comes a second time, after all others: pressed for ``tap`` frames, then let go.
 
     With ``max_pool`` the observation is the pixel maximum of the last two frames, which removes the flicker of
     sprites drawn on every other frame (Mnih et al. 2015, Methods). A game that ends in the middle of a skip
     leaves the frames of the step before it in the maximum, as Gymnasium's ``AtariPreprocessing`` does.
     """
 
-    def __init__(self, env: gymnasium.Env, skip: int, max_pool: bool):
+    def __init__(self, env: gymnasium.Env, skip: int, max_pool: bool, tap: int = 0):
         super().__init__(env)
-        self.skip = skip
+        self.skip, self.tap = skip, tap
+        self._names: list[str] | None = None
+        if tap:
+            held: list[str] = env.get_wrapper_attr("get_action_meanings")()
+            self._noop, self._held = action_index(env, "NOOP"), len(held)
+            if self._noop is None:
+                raise ConfigError(f"wrappers.tap={tap}: lets go of an action, and this game's have no NOOP.")
+            self._tapped = [i for i in range(len(held)) if i != self._noop]
+            self._names = with_taps(held)
+            self.action_space = spaces.Discrete(len(self._names))
         self.max_pool = max_pool and skip > 1
         self.last_two: list[np.ndarray] = []
 
@@ -98,9 +115,11 @@ class FrameSkip(gymnasium.Wrapper):
         return frame, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        total = 0.0
+        total, lets_go = 0.0, self.skip
+        if self.tap and action >= self._held:
+            action, lets_go = self._tapped[action - self._held], self.tap
         for i in range(self.skip):
-            frame, reward, terminated, truncated, info = self.env.step(action)
+            frame, reward, terminated, truncated, info = self.env.step(action if i < lets_go else self._noop)
             total += float(reward)
             if terminated or truncated:
                 break
@@ -109,6 +128,10 @@ class FrameSkip(gymnasium.Wrapper):
         if self.max_pool:
             frame = self.last_two[1] = np.maximum(*self.last_two)
         return frame, total, terminated, truncated, info
+
+    def get_action_meanings(self) -> list[str]:
+        """Names of the actions, of a game that has them."""
+        return self._names or list(self.env.get_wrapper_attr("get_action_meanings")())
 
 
 class Crop(gymnasium.ObservationWrapper):

@@ -39,6 +39,7 @@ ALGORITHMS = {
     "rainbow": ["algo=rainbow"],
     "sac_discrete": ["algo=sac_discrete"],
     "ppo": ["algo=ppo", "algo.entropy_final=0"],
+    "ppo, steered": ["algo=ppo", "algo.target_kl=0.02", "algo.target_kl_final=0.001"],
     "pqn": ["algo=pqn"],
 }  # fmt: skip
 OPTIMIZERS = ["adam", "adamw", "radam", "rmsprop"]

@@ -258,6 +258,12 @@ BAD = {
     "wrappers=emulator wrappers.crop=[0,80,0,90]": "wrappers.resize=84: wrappers=emulator takes at most 80,",
     "wrappers=native wrappers.crop=[34,194,0,160]": "wrappers=native takes whole pictures",
     "env=cartpole wrappers=none model=mlp wrappers.crop=[0,9,0,9]": "wrappers.crop=[0, 9, 0, 9]: crops images, and",
+    "wrappers.tap=4": "wrappers.tap=4: must be less than wrappers.frame_skip=4, the frames an action lasts.",
+    "wrappers.tap=-1": "wrappers.tap=-1: must be at least 0.",
+    "wrappers=native wrappers.tap=2": "wrappers.tap=2: wrappers=native holds actions throughout; use",
+    "env=cartpole wrappers.frame_skip=4 wrappers.tap=2": "wrappers.tap=2: needs an ALE game, and CartPole-v1 is not",
+    "algo=ppo algo.target_kl_final=0.01": "algo.target_kl=null, algo.target_kl_final=0.01: both are numbers, or both",
+    "algo=ppo algo.target_kl=0": "algo.target_kl=0.0: must be more than 0.",
     "env=cartpole model=nature": "model=nature: takes images, and observations here are 4; use model=mlp.",
     "env=cartpole wrappers=none env.sticky_actions=0.1": "env.sticky_actions=0.1: CartPole-v1 is not an ALE game.",
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
@@ -557,7 +563,8 @@ def test_what_a_rule_chooses_by_the_game_is_no_change_of_the_rung() -> None:
 
 def test_cropped_pictures_go_to_gymnasiums_wrappers_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dqnspeed.emulator", None)
-    assert dqnspeed.compose(["wrappers=fastest", "wrappers.crop=[34,194,0,160]"]).wrappers.backend == "gymnasium"
+    for line in ("wrappers.crop=[34,194,0,160]", "wrappers.tap=2"):
+        assert dqnspeed.compose(["wrappers=fastest", line]).wrappers.backend == "gymnasium"
 
 
 LADDER = sorted(f"ladder/{path.stem}" for path in (CONF / "experiment" / "ladder").glob("*.yaml"))

@@ -66,6 +66,7 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
         "", "wrappers.max_pool=false", "wrappers.frame_skip=1", "wrappers.frame_skip=3 wrappers.resize=64",
         "wrappers.grayscale=false wrappers.resize=96", "wrappers.resize=null", "wrappers.resize=10",
         "wrappers.crop=[34,194,16,155] wrappers.resize=64", "wrappers.crop=[1,210,0,85] wrappers.grayscale=false",
+        "wrappers.frame_skip=8 wrappers.tap=2", "wrappers.tap=1 env.full_action_space=true",
         "wrappers.fire_reset=false env.full_action_space=true", "env.id=air_raid", "env.id=pong", "env.id=seaquest",
     ],
 )  # fmt: skip
@@ -215,6 +216,46 @@ def test_a_game_that_ends_mid_skip_shows_the_frames_before() -> None:
         assert env.step(0)[:3][1:] == (4.0, False)
         frame, reward, terminated, _, _ = env.step(0)
         assert (frame[0, 0], reward, terminated) == (last, 2.0, True)
+
+
+class Pressed(gymnasium.Env):
+    """Shows the action of each frame, and keeps all of them."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (2, 2), np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self, names: list[str]) -> None:
+        self.names, self.frames = names, list[int]()
+
+    def get_action_meanings(self) -> list[str]:
+        return self.names
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.frames.append(action)
+        return np.full((2, 2), action, np.uint8), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("names", [["NOOP", "LEFT", "RIGHT"], ["LEFT", "NOOP", "RIGHT"]])
+def test_a_tap_lets_go_of_each_action_but_noop(names: list[str]) -> None:
+    from dqnspeed.envs.wrappers import FrameSkip
+
+    game = Pressed(names)
+    env = FrameSkip(game, 4, max_pool=False, tap=1)
+    assert env.action_space == gymnasium.spaces.Discrete(5)
+    assert env.get_action_meanings() == [*names, "LEFT TAP", "RIGHT TAP"]
+    for action in range(5):
+        env.step(action)
+    noop, left, right = map(names.index, ("NOOP", "LEFT", "RIGHT"))
+    held = [[action] * 4 for action in range(3)]
+    frames = np.reshape(game.frames, (5, 4)).tolist()
+    assert frames == [*held, [left, noop, noop, noop], [right, noop, noop, noop]]
+
+
+def test_a_game_without_noop_cannot_be_tapped() -> None:
+    from dqnspeed.envs.wrappers import FrameSkip
+
+    with pytest.raises(ConfigError, match=r"^wrappers.tap=2: lets go of an action, and this game's have no NOOP\.$"):
+        FrameSkip(Pressed(["FIRE", "LEFT", "RIGHT"]), 4, max_pool=False, tap=2)
 
 
 @pytest.mark.slow

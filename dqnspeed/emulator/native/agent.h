@@ -2,7 +2,7 @@
 
 // What is asked for, as the host gives it: `stages` of Preprocessing in preprocessing.py, in the same order. ALE's
 // numbers of the actions follow.
-enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, ACTIONS, STAGES };
+enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, TAP, HELD, ACTIONS, STAGES };
 // What is answered. An observation is the maximum of two pictures, of which either may be the observation before it.
 enum { POINTS, TERMINATED, TRUNCATED, LEFT, FIRST, SECOND };
 enum { KEPT = 2, BEFORE = -1 };
@@ -72,11 +72,12 @@ struct Hands {
         if (agent.ended) return begin(thorough, answer);
         i32 number = action < 0 || action >= stages[ACTIONS] ? 0 : stages[STAGES + action];
         i32 points = agent.owed, last = stages[SKIP] - 1, k = 0, before = BEFORE;
+        i32 lets_go = action < stages[HELD] ? last + 1 : stages[TAP];
         player.unseen = thorough ? 0 : last - stages[POOL];
         agent.owed = 0;
         for (; k <= last; k++) {
             if (stages[POOL] && k == last) before = console.ended ? console.turn : keep();
-            points += frame(number);
+            points += frame(k < lets_go ? number : 0);
             if (stopped()) break;
         }
         answer[FIRST] = answer[SECOND] = stages[POOL] ? BEFORE : console.turn;

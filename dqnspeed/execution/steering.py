@@ -1,0 +1,44 @@
+"""A learning rate that is steered by what updates do to a policy."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dqnspeed.execution.optimizers import annealed
+
+EVERY = 8  # updates between two changes
+STEP, TOLERANCE = 1.2, 1.5
+LEAST, MOST = 0.05, 8.0
+
+
+class Steering:
+    """A factor of the learning rate that keeps the Kullback-Leibler divergence of a policy from the one that acted near
+    a target, which is annealed as learning rates are.
+
+    The mean over ``EVERY`` updates may be off by a factor of ``TOLERANCE``, as in section 4 of Schulman et al. (2017),
+    where the weight of a penalty is adapted so.
+
+    Attributes:
+        state: the factor, and the divergences since it was last looked at; ``(2,) float64`` on the device.
+    """
+
+    def __init__(self, target: float, target_final: float, decay_updates: float, device: torch.device):
+        self._target, self._target_final, self._decay_updates = target, target_final, decay_updates
+        self.state = torch.tensor([1.0, 0.0], dtype=torch.float64, device=device)
+
+    def see(self, divergence: Tensor, now: int | Tensor) -> None:
+        """Take in the mean divergence ``()``, nats, of the update that follows on ``now`` others, ``()`` on the device
+        where it is captured as a graph."""
+        target = annealed(now, self._target, self._target_final, self._decay_updates)
+        factor, total = self.state[0], self.state[1] + divergence
+        off = total / (EVERY * target)
+        change = 1 / STEP ** ((off > TOLERANCE).double() - (off < 1 / TOLERANCE).double())
+        looked = torch.stack([(factor * change).clamp(LEAST, MOST), torch.zeros_like(total)])
+        due = (now + 1) % EVERY == 0
+        if isinstance(due, Tensor):
+            self.state.copy_(torch.where(due, looked, torch.stack([factor, total])))
+        elif due:
+            self.state.copy_(looked)
+        else:
+            self.state[1] = total
