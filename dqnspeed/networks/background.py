@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+
+
+def _paired(images: Tensor) -> Tensor:
+    """``(B, 2, H, W) uint8`` laid out as NHWC: each pair of bytes as a number of two bytes, the lower one first.
+
+    A CPU does this eight times as fast as torch copies single bytes.
+    """
+    pairs = torch.add(images[:, 0], images[:, 1].to(torch.int16), alpha=256)  # which wraps around
+    return pairs.view(torch.uint8).unflatten(2, (-1, 2)).permute(0, 3, 1, 2)
 
 
 class Preprocess(nn.Module):
@@ -30,15 +40,19 @@ class Preprocess(nn.Module):
             self.register_buffer("background", torch.zeros(tuple(observation_shape)))
 
     def forward(self, observations: Tensor) -> Tensor:
-        values = self._laid_out(observations).to(self._dtype(observations))
+        values = self._laid_out(observations).to(self._dtype(observations), copy=True)  # the caller's own stay
         if self.subtract:
-            values = values - self._laid_out(self.background[None]).to(values.dtype)
-        return values * self.scale
+            values -= self._laid_out(self.background[None]).to(values.dtype)
+        values *= self.scale
+        return values
 
     def _laid_out(self, observations: Tensor) -> Tensor:
-        if self.channels_last and observations.dim() == 4:
-            return observations.contiguous(memory_format=torch.channels_last)
-        return observations
+        if not self.channels_last or observations.dim() != 4:
+            return observations
+        pairs = observations.shape[1] == 2 and observations.dtype == torch.uint8 and sys.byteorder == "little"
+        if pairs and observations.device.type == "cpu":
+            return _paired(observations)
+        return observations.contiguous(memory_format=torch.channels_last)
 
     def _dtype(self, observations: Tensor) -> torch.dtype:
         """That of autocast, if all numbers are exact in it: half the memory. Else float32.

@@ -118,6 +118,21 @@ def test_the_memory_layout_changes_no_value_and_no_gradient_but_by_rounding(mode
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-4 * float(plain.abs().max()))
 
 
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_preprocessing_gives_the_same_numbers_in_either_layout_and_leaves_observations_alone(
+    channels: int, dtype: torch.dtype
+) -> None:
+    images = torch.randint(0, 256, (5, channels, 6, 8)).to(dtype)
+    given, preprocess = images.clone(), Preprocess((channels, 6, 8), 64.0, subtract=True)
+    preprocess.measure(torch.randint(0, 256, (5, channels, 6, 8)))
+    plain = preprocess(images)
+    preprocess.channels_last = True
+    fast = preprocess(images)
+    assert torch.equal(plain, fast) and torch.equal(images, given)
+    assert plain.is_contiguous() and fast.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_images_keep_their_layout_through_layer_normalization() -> None:
     layer, images = LayerNorm((6, 5, 4)), torch.rand(3, 6, 5, 4)
     assert layer(images).is_contiguous()
