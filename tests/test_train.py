@@ -78,6 +78,8 @@ SMALLER = {  # for on-policy rungs, whose first update would take long to come
     "own_env_ppo": ROLLOUTS,
     "q_learning": ["eval.every_steps=100"],
 }
+FEWER = ["num_envs=8", "algo.batch_size=32", "algo.steps_per_update=4"]
+SOONER = {"speedrun_dqn": FEWER, "speedrun_q": FEWER}  # whose first update would need transitions of many environments
 
 
 @pytest.mark.parametrize("rung", RUNGS)
@@ -85,7 +87,7 @@ def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> 
     run = make_run(
         f"experiment={rung}", "algo.learning_starts=120", "stop.max_steps=160", "stop.max_minutes=2",
         "tracking=local", "tracking.progress=off", "tracking.report_every_s=0.5", "model.background_frames=50",
-        "execution.threads=1", *SMALLER.get(rung, []),
+        "execution.threads=1", *SMALLER.get(rung, []), *SOONER.get(rung, []),
     )  # fmt: skip
     summary = run_in(tmp_path, run)
     assert summary["stopped_by"] == "max_steps" and not summary["solved"]

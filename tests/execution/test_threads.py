@@ -22,8 +22,16 @@ CORES = [1, 2, 4, 8, 16, 64]
 SHARES = {  # threads of ALE and of the learner on each of CORES
     "experiment=speedrun parallelism.env_threads=1": [(1, 1), (1, 1), (1, 3), (1, 7), (1, 15), (1, 63)],
     "experiment=speedrun": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
-    "experiment=speedrun_dqn": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (8, 56)],
-    "experiment=speedrun_dqn execution.threads=3": [(1, 3), (1, 3), (1, 3), (5, 3), (8, 3), (8, 3)],
+    "experiment=speedrun_dqn": [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (16, 64)],
+    "experiment=speedrun_dqn parallelism=overlap": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
+    "experiment=speedrun_dqn parallelism=overlap execution.threads=3": [
+        (1, 3),
+        (1, 3),
+        (1, 3),
+        (5, 3),
+        (13, 3),
+        (16, 3),
+    ],
     "wrappers=native num_envs=8": [(1, 1), (2, 2), (4, 4), (8, 8), (8, 16), (8, 64)],
     "algo=ppo wrappers=native parallelism=overlap": [(1, 1), (1, 1), (2, 2), (4, 4), (4, 12), (4, 60)],
     "experiment=a3c": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 12), (8, 60)],
