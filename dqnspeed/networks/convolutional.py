@@ -49,7 +49,9 @@ class Convolutional(Model):
             if self.layer_norm:
                 layers.append(LayerNorm(shape))
             layers.append(nn.ReLU())
-        return nn.Sequential(*layers, nn.Flatten()), math.prod(shape)
+        # The last of them after the flattening: with NHWC its gradient comes in the order that its values have.
+        layers.insert(len(layers) - bool(self.conv), nn.Flatten())
+        return nn.Sequential(*layers), math.prod(shape)
 
     def check(self, run: RunConfig) -> None:
         for layer in self.conv:
