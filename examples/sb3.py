@@ -1,8 +1,9 @@
-"""How long Stable-Baselines3 takes to solve Pong here: ``python examples/sb3_pong.py ppo|dqn SEED MINUTES``.
+"""How far Stable-Baselines3 gets here: ``python examples/sb3.py ppo|dqn SEED MINUTES [ENV]``.
 
 It needs ``pip install 'stable-baselines3>=2.3'``, and trains with the numbers that RL Baselines3 Zoo has for Atari
 (hyperparams/ppo.yml and dqn.yml). As in dqnspeed, Pong is solved when the mean unclipped return of the last 100
-training games is 17, and the clock starts at the first step of the environment.
+training games is 17, and the clock starts at the first step of the environment. Other games, such as
+``BreakoutNoFrameskip-v4``, are played until the time is over.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
 gymnasium.register_envs(ale_py)
-BOUND, WINDOW, STEPS = 17.0, 100, 10_000_000
+PONG, BOUND, WINDOW, STEPS = "PongNoFrameskip-v4", 17.0, 100, 10_000_000
 
 
 class UntilSolved(BaseCallback):
-    """Prints a line a minute, and ends the training when Pong is solved or the time is over."""
+    """Prints a line a minute, and ends the training when the mean return is ``bound`` or the time is over."""
 
-    def __init__(self, label: str, minutes: float):
+    def __init__(self, label: str, minutes: float, bound: float):
         super().__init__()
-        self._label, self._limit_s = label, minutes * 60
+        self._label, self._limit_s, self._bound = label, minutes * 60, bound
         self._returns = deque[float](maxlen=WINDOW)
 
     def _on_training_start(self) -> None:
@@ -39,10 +40,10 @@ class UntilSolved(BaseCallback):
         self._returns.extend(info["episode"]["r"] for info in self.locals["infos"] if "episode" in info)
         seconds = time.monotonic() - self._started
         mean = sum(self._returns) / max(1, len(self._returns))
-        solved = len(self._returns) == WINDOW and mean >= BOUND
+        solved = len(self._returns) == WINDOW and mean >= self._bound
         if solved or seconds >= self._limit_s or seconds - self._told >= 60:
             self._told = seconds
-            what = "solved" if solved else "going on" if seconds < self._limit_s else "not solved"
+            what = "solved" if solved else "going on" if seconds < self._limit_s else "time is over"
             print(f"{self._label}: {seconds:.0f} s, {self.num_timesteps} steps, mean {mean:.2f}, {what}", flush=True)
         return not solved and seconds < self._limit_s
 
@@ -52,10 +53,11 @@ def main() -> None:
     parser.add_argument("algorithm", choices=["ppo", "dqn"])
     parser.add_argument("seed", type=int)
     parser.add_argument("minutes", type=float, help="to give up after")
+    parser.add_argument("env", nargs="?", default=PONG, help="id of a game without frame skip; default: %(default)s")
     given = parser.parse_args()
     name, seed, minutes = given.algorithm, given.seed, given.minutes
     games = {"ppo": 8, "dqn": 1}[name]
-    env = VecFrameStack(make_atari_env("PongNoFrameskip-v4", n_envs=games, seed=seed), n_stack=4)
+    env = VecFrameStack(make_atari_env(given.env, n_envs=games, seed=seed), n_stack=4)
     if name == "ppo":
         model = PPO(
             "CnnPolicy", env, n_steps=128, n_epochs=4, batch_size=256, learning_rate=lambda left: 2.5e-4 * left,
@@ -67,8 +69,8 @@ def main() -> None:
             target_update_interval=1000, train_freq=4, gradient_steps=1, exploration_fraction=0.1,
             exploration_final_eps=0.01, seed=seed,
         )  # fmt: skip
-    label = f"stable-baselines3 {stable_baselines3.__version__} {name} seed {seed}"
-    model.learn(STEPS, callback=UntilSolved(label, minutes))
+    label = f"stable-baselines3 {stable_baselines3.__version__} {name} {given.env} seed {seed}"
+    model.learn(STEPS, callback=UntilSolved(label, minutes, BOUND if given.env == PONG else float("inf")))
 
 
 if __name__ == "__main__":
