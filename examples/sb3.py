@@ -44,7 +44,8 @@ class UntilSolved(BaseCallback):
         if solved or seconds >= self._limit_s or seconds - self._told >= 60:
             self._told = seconds
             what = "solved" if solved else "going on" if seconds < self._limit_s else "time is over"
-            print(f"{self._label}: {seconds:.0f} s, {self.num_timesteps} steps, mean {mean:.2f}, {what}", flush=True)
+            told = f"mean {mean:.2f} of {len(self._returns)} games" if self._returns else "no game has ended"
+            print(f"{self._label}: {seconds:.0f} s, {self.num_timesteps} steps, {told}, {what}", flush=True)
         return not solved and seconds < self._limit_s
 
 
@@ -55,6 +56,12 @@ def main() -> None:
     parser.add_argument("minutes", type=float, help="to give up after")
     parser.add_argument("env", nargs="?", default=PONG, help="id of a game without frame skip; default: %(default)s")
     given = parser.parse_args()
+    try:
+        spec = gymnasium.spec(given.env)
+    except gymnasium.error.Error as error:
+        parser.error(f"env {given.env}: {error}")
+    if spec.kwargs.get("frameskip") != 1:
+        parser.error(f"env {given.env}: frames are skipped by a wrapper here; give an id such as {PONG}")
     name, seed, minutes = given.algorithm, given.seed, given.minutes
     games = {"ppo": 8, "dqn": 1}[name]
     env = VecFrameStack(make_atari_env(given.env, n_envs=games, seed=seed), n_stack=4)
