@@ -219,4 +219,4 @@ def check_options(page: str) -> None:
     assert sorted(one for one, _ in anchors) == sorted(name for section in sections() for name in meanings(section))
     rows = re.findall(r"<tr>.*?</tr>", page, re.S)
     assert {len(re.findall(r"<t[dh]", row)) for row in rows} == {3, 4}
-    assert any("<code>speedrun</code>" in row and "<code>wrappers.frame_skip=8</code>" in row for row in rows)
+    assert any("<code>speedrun</code>" in row and "<code>wrappers.frame_skip=12</code>" in row for row in rows)

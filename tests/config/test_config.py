@@ -193,7 +193,7 @@ def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(stop: str, steps: int) -> 
 @pytest.mark.parametrize(
     ("overrides", "updates"),
     [
-        ("experiment=speedrun", 2800),  # 358,400 steps, two epochs, 256 for an update
+        ("experiment=speedrun", 6400),  # 819,200 steps, two epochs, 256 for an update
         ("experiment=speedrun algo.batch_size=128", 5600),
         ("experiment=speedrun algo.epochs=1", 1400),
         ("experiment=speedrun num_envs=32", 2800),

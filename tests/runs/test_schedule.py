@@ -60,19 +60,19 @@ def test_a_resumed_run_owes_no_updates_for_the_steps_that_fill_its_replay_anew()
         ("experiment=process", "updates of 128 as fast as they go; learning rate 0.0001; epsilon 1 to 0.02 from agent"),
         (
             "experiment=speedrun",
-            "of 256 for every 128 agent steps; learning rate 0.001; entropy bonus 0.02 to 0.002 over 2,800 ",
+            "of 256 for every 128 agent steps; learning rate 0.001; entropy bonus 0.02 to 0.002 over 6,400 ",
         ),
         (
             "experiment=speedrun algo.epochs=3",
-            "for every 85.3333 agent steps; learning rate 0.001; entropy bonus 0.02 to 0.002 over 4,200 ",
+            "for every 85.3333 agent steps; learning rate 0.001; entropy bonus 0.02 to 0.002 over 9,600 ",
         ),
         (
             "experiment=ladder/11_crop",
-            "; learning rate 0.001 to 0.0003 over 3,200 updates (409,600 agent steps); entropy",
+            "; learning rate 0.001 to 0.0003 over 3,200 updates (406,400 agent steps); entropy",
         ),
         (
             "experiment=speedrun",
-            "; target of the KL divergence 0.012 to 0.004 over 2,800 updates (358,400 agent steps).",
+            "; target of the KL divergence 0.012 to 0.004 over 6,400 updates (819,200 agent steps).",
         ),
         ("experiment=process optimizer.lr_final=1e-5", "learning rate 0.0001 to 1e-05 over 100,000 updates; epsilon"),
         ("algo=a2c", "an update of 128 for every 128 agent steps; learning rate 0.001; entropy bonus 0.01."),
