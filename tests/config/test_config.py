@@ -194,10 +194,10 @@ def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(stop: str, steps: int) -> 
     ("overrides", "updates"),
     [
         ("experiment=speedrun", 6400),  # 819,200 steps, two epochs, 256 for an update
-        ("experiment=speedrun algo.batch_size=128", 5600),
-        ("experiment=speedrun algo.epochs=1", 1400),
-        ("experiment=speedrun num_envs=32", 2800),
-        ("experiment=speedrun algo.batch_size=1000", 700),  # one batch of 1000 is cut from a rollout of 1024
+        ("experiment=speedrun algo.batch_size=128", 12800),
+        ("experiment=speedrun algo.epochs=1", 3200),
+        ("experiment=speedrun num_envs=32", 6400),
+        ("experiment=speedrun algo.batch_size=1000", 1600),  # one batch of 1000 is cut from a rollout of 1024
         ("experiment=ppo", 156_250),
         ("num_envs=4 optimizer.lr_decay_steps=1000", 250),
         ("parallelism=process parallelism.replay_ratio=8 optimizer.lr_decay_steps=1000", 250),
@@ -293,7 +293,7 @@ BAD = {
     "optimizer.lr=0": "optimizer.lr=0.0: must be more than 0.",
     "experiment=ppo stop.max_steps=20000000": "lr_decay_steps=10000000 agent steps nothing would be learnt, and stop",
     "algo=ppo optimizer.lr_final=0 stop.max_steps=9000000": "learnt, and stop.max_steps=9000000 brings 140625; raise",
-    "experiment=speedrun optimizer.lr_decay_updates=5": "lr_decay_steps=358400, optimizer.lr_decay_updates=5: one of",
+    "experiment=speedrun optimizer.lr_decay_updates=5": "lr_decay_steps=819200, optimizer.lr_decay_updates=5: one of",
     "optimizer.lr_decay_updates=null": "lr_decay_steps=null, optimizer.lr_decay_updates=null: one of the two says",
     "optimizer.lr_decay_steps=0": "optimizer.lr_decay_steps=0: must be at least 1.",
     "experiment=process optimizer.lr_decay_steps=9": "lr_decay_steps=9: parallelism.replay_ratio=free leaves open how",

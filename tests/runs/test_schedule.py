@@ -68,7 +68,7 @@ def test_a_resumed_run_owes_no_updates_for_the_steps_that_fill_its_replay_anew()
         ),
         (
             "experiment=ladder/11_crop",
-            "; learning rate 0.001 to 0.0003 over 3,200 updates (406,400 agent steps); entropy",
+            "; learning rate 0.001 to 0.0003 over 3,200 updates (409,600 agent steps); entropy",
         ),
         (
             "experiment=speedrun",
