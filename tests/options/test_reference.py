@@ -107,7 +107,7 @@ def test_what_a_rung_usually_takes_is_its_own() -> None:
     for name in ("baseline", "speedrun", "speedrun_q"):
         assert make_run(f"experiment={name}").experiment.usual == usual.get(name)
     assert make_run("experiment=speedrun", "experiment.name=mine").experiment.usual is None
-    assert "Usually takes 44 to 389 s" in " ".join(facts("experiment", "speedrun"))
+    assert "Usually takes 17 to 80 s" in " ".join(facts("experiment", "speedrun"))
 
 
 def test_what_is_computed_is_in_words() -> None:
