@@ -25,6 +25,20 @@ def test_the_citation_is_of_this_version() -> None:
     assert all(said[key] for key in ("message", "title", "authors", "license"))
 
 
+EXTRAS = """
+    hydra_plugins.hydra_submitit_launcher imageio_ffmpeg jinja2 joblib matplotlib optuna plotly pygame pynvml ray scipy
+    stable_baselines3 submitit torchrl wandb_workspaces warp
+""".split()
+
+
+def test_without_extras_every_command_starts() -> None:
+    code = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))\n"
+    code += "import dqnspeed.train, dqnspeed.play, dqnspeed.report, dqnspeed.doctor, dqnspeed.bench, dqnspeed.options\n"
+    code += "print(dqnspeed.compose(['experiment=speedrun', 'wrappers.crop=null']).wrappers.backend)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, "gymnasium"), done.stderr
+
+
 @pytest.mark.parametrize(
     "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
 )

@@ -20,6 +20,7 @@ from dqnspeed.config.registry import FOLDERS, GROUPS
 
 ENTRY_POINTS = "dqnspeed.plugins"
 VARIABLE = "DQNSPEED_PLUGINS"
+OF_EXTRAS = {"dqnspeed.envs.emulated"}  # modules that need more than is always installed, and register nothing
 
 
 class PluginFolders(SearchPathPlugin):
@@ -37,8 +38,9 @@ def load() -> None:
     A plugin that cannot be imported is named in one sentence; runs that do not use it go on.
     """
     for package in (actors, algorithms, envs, execution, exploration, memory, networks, tracking):
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if module.name not in OF_EXTRAS:
+                importlib.import_module(module.name)
     installed = [point.module for point in entry_points(group=ENTRY_POINTS)]
     named = [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
     if named:

@@ -112,7 +112,7 @@ def check_run(run: RunConfig) -> EnvSpec:
     check_fits(run, spec, memory_device(share, spec), share, ranks_here(run))
     check_footprint(share, spec, ranks_here(run))
     check_video(run, spec)
-    for warning in (*warnings, *emulated(run)):
+    for warning in (*warnings, *emulated(run), *without_emulator(run)):
         log.warning("%s", warning)
     return spec
 
@@ -124,6 +124,16 @@ def emulated(run: RunConfig) -> Iterator[str]:
             f"execution.precision=bf16: {machine.pick_device(run.device)} has no instructions for it here, and takes "
             f"several times as long as for fp32; auto chooses."
         )
+
+
+def without_emulator(run: RunConfig) -> Iterator[str]:
+    """A sentence if ``wrappers=fastest`` has to play with ALE because there is no emulator here."""
+    if run.wrappers.name != "fastest" or run.wrappers.backend == "emulator":
+        return
+    try:
+        import dqnspeed.emulator  # noqa: F401
+    except ImportError as error:
+        yield f"wrappers=fastest: ALE plays, several times slower ({str(error).rstrip('.')})."
 
 
 def _report_silence(run: RunConfig, line: str) -> None:

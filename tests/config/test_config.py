@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import get_type_hints
 
 import pytest
@@ -21,7 +22,7 @@ import dqnspeed
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.cli.compose import changed, from_hydra
 from dqnspeed.cli.errors import explain, is_user_error
-from dqnspeed.cli.preflight import check_jobs, check_run, emulated, unbounded
+from dqnspeed.cli.preflight import check_jobs, check_run, emulated, unbounded, without_emulator
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.store import bound_of
 from dqnspeed.config import changes, options, registry
@@ -426,6 +427,15 @@ def test_auto_chooses_the_precision_that_the_device_computes_in(native: str, mon
     assert not list(emulated(compose("execution=lean")))
     slow = list(emulated(compose("execution.precision=bf16")))
     assert [sentence.startswith("execution.precision=bf16: ") for sentence in slow] == [True] * (native == "fp32")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_fastest_says_that_the_emulator_is_missing(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    played_by_ale, own = make_run("wrappers=fastest", "wrappers.backend=native"), make_run("wrappers=native")
+    monkeypatch.setitem(sys.modules, "dqnspeed.emulator", ModuleType("dqnspeed.emulator") if installed else None)
+    said = [sentence.startswith("wrappers=fastest: ") for sentence in without_emulator(played_by_ale)]
+    assert said == [True] * (not installed)
+    assert not list(without_emulator(own))
 
 
 @pytest.mark.slow
