@@ -72,7 +72,8 @@ def _play(
     run: RunConfig, spec: EnvSpec, limit: int | None, seconds: float, image: Path, report: Callable[[float], None]
 ) -> Iterator[Finding]:
     alone = dataclasses.replace(run, num_envs=1, wrappers=dataclasses.replace(run.wrappers, clip_reward=False))
-    with watchdog(run, "play") as watched, contextlib.closing(envs.make_vector_env(alone)) as env:
+    # Made outside the watchdog: a game's code may be compiled first, and a user's environment has been made before.
+    with contextlib.closing(envs.make_vector_env(alone)) as env, watchdog(run, "play") as watched:
 
         def on_progress(done: float) -> None:
             watched.beat()

@@ -3,13 +3,23 @@
 import importlib.util
 import sys
 
-if importlib.util.find_spec("warp") is None:
-    MISSING = "dqnspeed.emulator: needs Warp; pip install 'dqnspeed[emulator]' brings it."
-    # While Python looks for a module that it was started with, that is all its first argument says.
-    raise SystemExit(MISSING) if sys.argv[:1] == ["-m"] else ImportError(MISSING)
 
-from dqnspeed.emulator.emulator import Emulator, palette
-from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game, find, known_games
-from dqnspeed.emulator.preprocessing import Games, Preprocessing
+def _refusal(sentence: str) -> BaseException:
+    # While Python looks for a module that it was started with, that is all its first argument says.
+    return SystemExit(sentence) if sys.argv[:1] == ["-m"] else ImportError(sentence)
+
+
+if importlib.util.find_spec("warp") is None:
+    raise _refusal("dqnspeed.emulator: needs Warp; pip install 'dqnspeed[emulator]' brings it.")
+try:
+    from dqnspeed.emulator import kernels as kernels
+except (OSError, RuntimeError) as error:
+    raise _refusal(
+        f"dqnspeed.emulator: Warp does not start here ({error}); WARP_CACHE_PATH names the folder for what it keeps."
+    ) from error
+
+from dqnspeed.emulator.emulator import Emulator, palette  # noqa: E402
+from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game, find, known_games  # noqa: E402
+from dqnspeed.emulator.preprocessing import Games, Preprocessing  # noqa: E402
 
 __all__ = ["ACTIONS", "Emulator", "EmulatorError", "Game", "Games", "Preprocessing", "find", "known_games", "palette"]

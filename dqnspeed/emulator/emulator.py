@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,7 @@ from dqnspeed.emulator.games import ACTIONS, FOLDER, EmulatorError, Game, find, 
 from dqnspeed.emulator.translation import NONE, translated
 
 WIDTH = 160
+BLOCK = 32  # consoles in a block of a GPU: some thousands are spread over all of it
 CONSOLE = 1024  # bytes of a console, about
 MEMORY = 256  # bytes of a console, the cartridge's among them, with which its state begins
 TRACED, TRACED_STEPS, TRACED_SKIP = 8, 300, 4  # consoles that are watched, for how many steps of how many frames
@@ -44,7 +46,8 @@ class Emulator:
         translate: the game's code is compiled first, which takes a while, once: frames then take less time on a CPU.
 
     Raises:
-        EmulatorError: no such game or device, a cartridge that is not supported, or too little memory.
+        EmulatorError: no such game or device, a cartridge that is not supported, too little memory, or Warp cannot
+            compile it.
     """
 
     def __init__(
@@ -58,14 +61,17 @@ class Emulator:
         translate: bool = False,
     ):
         self.game = find(game) if isinstance(game, str) else game
-        if num_envs < 1:
-            raise EmulatorError(f"num_envs={num_envs}: takes a whole number, at least 1.")
+        for name, count in (("num_envs", num_envs), ("threads", threads)):
+            if count < 1:
+                raise EmulatorError(f"{name}={count}: takes a whole number, at least 1.")
         self.num_envs, self.device = num_envs, _device(device)
         _check_memory(num_envs, self._bytes_each(), self.device)
         power_on = _power_on()
         ints = functools.partial(wp.array, dtype=int, device=self.device)
         code = rom_of(self.game, rom)
-        self._kernel = kernels.run_with(_translation(self.game, rom) if translate and self.device.is_cpu else NONE)
+        self._kernel = kernels.run_with(
+            _translation(self.game, rom, code) if translate and self.device.is_cpu else NONE
+        )
         self._rom = wp.array(np.frombuffer(code, np.uint8), dtype=wp.uint8, device=self.device)
         self._trace = wp.zeros(self._traced(code), dtype=wp.uint8, device=self.device)
         self._facts = ints(self.game.facts)
@@ -82,7 +88,7 @@ class Emulator:
         self._answers = zeros((num_envs, kernels.ANSWERS), dtype=int)
         self.screens = zeros((num_envs, 3, self.game.rows, WIDTH), dtype=wp.uint8)
         self._state = zeros((1, 8), dtype=wp.uint8)
-        self._prepared(slice(0, 1)).launch()
+        compiled(self._kernel, lambda: self._prepared(slice(0, 1))).launch()
         self._state = zeros((num_envs, int(self._answers.numpy()[0, 0])), dtype=wp.uint8)
         self._threads = _Threads(num_envs, 1 if self.device.is_cuda else threads)
         self._launches = [self._prepared(these) for these in self._threads.parts]
@@ -168,7 +174,8 @@ class Emulator:
 
     def _field(self, name: str) -> np.ndarray:
         begin = MEMORY + 4 * FIELDS.index(name)
-        return np.asarray(self._state.numpy()[:, begin : begin + 4].copy().view(np.int32)[:, 0])
+        field = np.ascontiguousarray(self._state[:, begin : begin + 4].numpy())  # not all consoles, from a GPU
+        return np.array(field.view(np.int32)[:, 0])
 
     def _know_rules(self) -> None:
         if not self.game.rules.terms:
@@ -205,8 +212,10 @@ class Emulator:
         common = [self._timers, self._memory, self._stages]
         given = [array[these] for array in (self._seeds, self._mask, self._actions)]
         inputs = [kernels.SIZE, *own, *game, *common, *given, 0, 0, self._answers[these]]
-        dim = these.stop - these.start
-        return wp.launch(self._kernel, dim=dim, inputs=inputs, device=self.device, record_cmd=True)
+        return wp.launch(
+            self._kernel, dim=these.stop - these.start, inputs=inputs, device=self.device, record_cmd=True,
+            block_dim=BLOCK,
+        )  # fmt: skip
 
     def _run(self, order: int, count: int = 0, seen: int = 0) -> None:
         def play(part: int) -> None:
@@ -236,16 +245,41 @@ class _Traced(Emulator):
         return np.array(self._trace.numpy())
 
 
+def compiled(kernel: Any, launch: Callable[[], Any]) -> Any:
+    """What ``launch`` prepares, for which ``kernel`` is compiled, or what Warp kept of it is loaded.
+
+    What a full disk or a power cut has left of that is thrown away.
+
+    Raises:
+        EmulatorError: it cannot be compiled.
+    """
+    try:
+        return launch()
+    except Exception:
+        begin, hexadecimal = f"wp_{kernel.module.name}_", "[0-9a-f]" * 7  # other names are of what is being made
+        for kept in Path(wp.config.kernel_cache_dir).glob(begin + hexadecimal):
+            shutil.rmtree(kept, ignore_errors=True)
+    kernel.module.mark_modified()  # else it would fail as it did
+    try:
+        return launch()
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        raise EmulatorError(
+            f"Warp cannot compile it ({reason}); it keeps files in {wp.config.kernel_cache_dir}, and WARP_CACHE_PATH "
+            f"names another folder."
+        ) from error
+
+
 @functools.cache
-def _translation(game: Game, rom: Path | None) -> str:
-    """Of what is executed while players press anything."""
+def _translation(game: Game, rom: Path | None, code: bytes) -> str:
+    """Of what is executed while players press anything; ``code``: what is in ``rom``."""
     draws = np.random.default_rng(0)
     traced = _Traced(game, TRACED, rom=rom)
     for _ in range(TRACED_STEPS):
         traced.step(draws.integers(len(ACTIONS), size=TRACED), TRACED_SKIP, 0)
         if game.rules.terms and (over := traced.over()).any():
             traced.reset(over)
-    return translated(game, rom_of(game, rom), traced.trace())
+    return translated(game, code, traced.trace())
 
 
 class _Threads:

@@ -15,7 +15,12 @@ wp.config.log_level = wp.LOG_ERROR  # no banner in what a command prints
 
 def _init_quietly() -> None:
     """Start Warp, whose library tells the standard error where there is no CUDA; what goes wrong is raised."""
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is no standard error
+        wp.init()
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nothing, 2)
         wp.init()

@@ -11,7 +11,7 @@ import numpy as np
 import warp as wp
 
 from dqnspeed.emulator import kernels
-from dqnspeed.emulator.emulator import WIDTH, Emulator, palette, shades
+from dqnspeed.emulator.emulator import WIDTH, Emulator, compiled, palette, shades
 from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game
 
 PARTS = 21  # of an observation, which a GPU makes at the same time
@@ -166,7 +166,10 @@ class Games(Emulator):
         made = [array[these] for array in (self._pooled, self.observations)]
         inputs = [parts, self._size, *self._columns, *mine, self._shades, *self._areas, *made]
         dim = these.stop - these.start, parts
-        return wp.launch(kernels.observe, dim=dim, inputs=inputs, device=self.device, record_cmd=True)
+        return compiled(
+            kernels.observe,
+            lambda: wp.launch(kernels.observe, dim=dim, inputs=inputs, device=self.device, record_cmd=True),
+        )
 
     def _after(self, order: int, part: int) -> None:
         if order in (kernels.BEGIN, kernels.STEP):

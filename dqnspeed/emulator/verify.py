@@ -112,12 +112,12 @@ def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
     ours, theirs = emulator.ram().numpy()[0], ale.getRAM()
     if (at := np.flatnonzero(ours != theirs)).size:
         shown = ", ".join(f"{k}: {theirs[k]} for {ours[k]}" for k in at[:4])
-        registers = ", ".join(f"{name} {int(value[0])}" for name, value in emulator.registers().items())
-        return f"{at.size} bytes of memory (ALE's for ours: {shown}); {registers}"
+        return f"{at.size} bytes of memory (ALE's for ours: {shown}); {_registers(emulator)}"
     ours, theirs = emulator.screen()[0], ale.getScreen()
     if (places := np.argwhere(ours != theirs)).size:
-        first = tuple(int(k) for k in places[0])
-        return f"{len(places):,} pixels, the first at {first} (ALE's {theirs[first]} for {ours[first]})"
+        first = row, column = tuple(int(k) for k in places[0])
+        where = f"row {row}, column {column} (ALE's {theirs[first]} for {ours[first]})"
+        return f"{len(places):,} pixels, the first in {where}; {_registers(emulator)}"
     ours, theirs = int(emulator.registers()["frames"][0]), ale.getEpisodeFrameNumber()
     if ours != theirs:
         return f"number of the frame: ALE's {theirs} for {ours}"
@@ -131,6 +131,10 @@ def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
             if theirs != ours:
                 return f"{what}: ALE's {theirs} for {ours}"
     return ""
+
+
+def _registers(emulator: Emulator) -> str:
+    return ", ".join(f"{name} {int(value[0])}" for name, value in emulator.registers().items())
 
 
 def ale_of(name: str, rom: Path | None = None) -> Any:

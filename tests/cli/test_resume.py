@@ -351,6 +351,22 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
     assert 0 <= summary["agent_steps"] - played <= 7 * lanes * (len(summary["resumed_at"]) + 1)
 
 
+@pytest.mark.slow
+def test_a_run_on_the_emulator_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    kind = [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2", "checkpoint.replay=true"]
+    with started(tmp_path, *kind, "hydra.run.dir=run", "checkpoint.every_minutes=0.005", spawns=False) as run:
+        wait_for(lambda: newest_step(tmp_path / "run") > 100, run)
+        run.kill()
+    steps = newest_step(tmp_path / "run") + 200
+    got = untimed(go_on(tmp_path, steps))
+    whole = [*kind, f"stop.max_steps={steps}", "hydra.run.dir=whole"]
+    assert forked.run("dqnspeed.train", *whole, cwd=tmp_path, env=environment(), timeout=100).returncode == 0
+    expected = untimed(load(tmp_path / "whole" / "checkpoints" / "final.safetensors"))
+    assert got.pop("/config/checkpoint/every_minutes") != expected.pop("/config/checkpoint/every_minutes")
+    assert expected.keys() == got.keys()
+    assert [name for name, value in expected.items() if repr(value) != repr(got[name])] == []
+
+
 def test_a_table_is_saved_also_where_its_tests_take_all_the_time(tmp_path: Path) -> None:
     arguments = ["env=frozen_lake", "algo=q_learning", "env.reward_bound=null", "tracking=local", "hydra.run.dir=run",
                  "checkpoint.every_minutes=0.005"]  # fmt: skip

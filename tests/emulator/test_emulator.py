@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("warp")
 
 from dqnspeed.emulator import Emulator, EmulatorError, Games, Preprocessing, emulator, find, known_games
+from dqnspeed.emulator.games import rom_of
 from dqnspeed.emulator.verify import main, verify
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -324,7 +325,8 @@ def test_code_that_was_compiled_does_what_the_interpreter_does(
 
 
 def test_a_translation_is_the_same_each_time_so_that_it_is_compiled_once() -> None:
-    first = emulator._translation(find("pong"), None)
+    pong = find("pong")
+    first = emulator._translation(pong, None, rom_of(pong))
     emulator._translation.cache_clear()
-    assert emulator._translation(find("pong"), None) == first
+    assert emulator._translation(pong, None, rom_of(pong)) == first
     assert first.count("TAKE") == 1 and first.count("at_") > 400
