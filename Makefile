@@ -22,7 +22,7 @@ help:
 	@echo '                (ARGS="suite=full env=breakout peers=true")'
 	@echo 'make bench-compare  what became faster or slower since a commit (BASE=HEAD~1 ARGS="fail_below=0.9")'
 	@echo 'make report     a page with the newest run or sweep (ARGS="FOLDER watch=true")'
-	@echo 'make gpu        try everything a GPU can do, at most 20 minutes (PART=tests|train|resume|timings|bench;'
+	@echo 'make gpu        try everything a GPU can do, at most 24 minutes (PART=tests|train|resume|timings|bench;'
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
 	@echo 'make quick      the same with the quick tests alone: about a minute'

@@ -142,7 +142,8 @@ class GradientLearner:
                 self._world.average([*gradients, numbers])
             if self._max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
-            set_lr(self.optimizer, self.learning_rate(now, numbers))
+            self.see(now, numbers)
+            set_lr(self.optimizer, self.learning_rate(now))
             self.optimizer.step()
             if isinstance(now, Tensor):
                 self._history.index_copy_(0, now % HISTORY, numbers[None])
@@ -151,8 +152,11 @@ class GradientLearner:
             self._count += 1
         return loss
 
-    def learning_rate(self, now: int | Tensor, numbers: Tensor) -> float | Tensor:
-        """That of the update after ``now`` others, which has computed ``numbers``, those of ``STATS`` first."""
+    def see(self, now: int | Tensor, numbers: Tensor) -> None:
+        """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first, before its step."""
+
+    def learning_rate(self, now: int | Tensor) -> float | Tensor:
+        """That of the update after ``now`` others."""
         return lr_at(now, self._optimizer, self._decay_updates)
 
     def timed(self) -> AbstractContextManager[None]:

@@ -84,14 +84,14 @@ class PPOLearner(PolicyLearner):
         if self._corrects:
             memory.judge = self.judge
 
-    def learning_rate(self, now: int | Tensor, numbers: Tensor) -> float | Tensor:
-        rate = super().learning_rate(now, numbers)
-        if self._steering is None:
-            return rate
-        now = now.view(()) if isinstance(now, Tensor) else now
-        self._steering.see(numbers[self.STATS.index("train/approx_kl")], now)
-        factor = self._steering.state[0]
-        return rate * (factor if self.on_device else factor.item())
+    def see(self, now: int | Tensor, numbers: Tensor) -> None:
+        if self._steering is not None:
+            now = now.view(()) if isinstance(now, Tensor) else now
+            self._steering.see(numbers[self.STATS.index("train/approx_kl")], now)
+
+    def learning_rate(self, now: int | Tensor) -> float | Tensor:
+        rate = super().learning_rate(now)
+        return rate if self._steering is None else rate * self._steering.factor(self.on_device)
 
     def state_dict(self) -> dict[str, Any]:
         steering = {} if self._steering is None else {"steering": self._steering.state}
@@ -100,7 +100,7 @@ class PPOLearner(PolicyLearner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         if self._steering is not None and "steering" in state:
-            self._steering.state.copy_(torch.from_numpy(np.array(state["steering"])))
+            self._steering.load(torch.from_numpy(np.array(state["steering"])))
 
     def judge(self, observations: Tensor, actions: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Values of observations and log-probabilities of actions, ``(K,) float32``, by the network as it is now."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -61,16 +62,26 @@ def prepared(function: Callable[[], object], device: torch.device, last: bool = 
     if device.type != "cuda":
         function()
         return
-    current, beside, mode = torch.cuda.current_stream(device), _beside(device), torch.cuda.get_sync_debug_mode()
+    current, beside = torch.cuda.current_stream(device), _beside(device)
     beside.wait_stream(current)
     try:
-        if last:
-            torch.cuda.set_sync_debug_mode("error")
-        with torch.cuda.stream(beside):
+        with torch.cuda.stream(beside), refusing_waits() if last else contextlib.nullcontext():
             function()
     finally:
-        torch.cuda.set_sync_debug_mode(mode)
         current.wait_stream(beside)
+
+
+@contextlib.contextmanager
+def refusing_waits() -> Iterator[None]:
+    """Inside, what waits for the CUDA device raises ``RuntimeError``."""
+    mode = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode")  # is a prototype, torch says once
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
 
 
 @functools.cache

@@ -26,6 +26,16 @@ class Steering:
     def __init__(self, target: float, target_final: float, decay_updates: float, device: torch.device):
         self._target, self._target_final, self._decay_updates = target, target_final, decay_updates
         self.state = torch.tensor([1.0, 0.0], dtype=torch.float64, device=device)
+        self._factor = 1.0  # as the host knows it
+
+    def factor(self, on_device: bool) -> float | Tensor:
+        """That of the next step, ``() float64`` on the device where it is captured as a graph."""
+        return self.state[0] if on_device else self._factor
+
+    def load(self, state: Tensor) -> None:
+        """Go on from a ``state`` that was saved."""
+        self.state.copy_(state)
+        self._factor = self.state[0].item()
 
     def see(self, divergence: Tensor, now: int | Tensor) -> None:
         """Take in the mean divergence ``()``, nats, of the update that follows on ``now`` others, ``()`` on the device
@@ -39,6 +49,6 @@ class Steering:
         if isinstance(due, Tensor):
             self.state.copy_(torch.where(due, looked, torch.stack([factor, total])))
         elif due:
-            self.state.copy_(looked)
+            self.load(looked)  # the host waits for the device, once in so many updates
         else:
             self.state[1] = total

@@ -51,6 +51,8 @@ class Hands:
         if where is not None:
             taken = layout_bytes(algorithm_of(run).layout(run, spec))
             log.info("experience takes %.2f GB of the memory of %s", taken / 1e9, where)
+        elif device.type == "cuda" and run.replay.device == "auto":
+            log.info("experience does not fit %s beside the rest and is kept on the host", device)
         resources.callback(self.memory.close)
         learner.attach(self.memory, world)
         if state:

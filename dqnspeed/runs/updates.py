@@ -121,9 +121,13 @@ def make_updates(run: RunConfig, learner: Learner, memory: Memory, timer: Timer)
     """The updates that ``execution`` asks for."""
     execution = run.execution
     if execution.graph:
-        own = type(learner).update is GradientLearner.update and hasattr(memory, "draw_batch")
-        if not own:
-            return _plainly(learner, memory, run.algo.batch_size, timer, "it is not of the usual parts")
+        own = None
+        if type(learner).update is not GradientLearner.update:
+            own = f"{type(learner).__name__} has an update() of its own"
+        elif not hasattr(memory, "draw_batch"):
+            own = f"{type(memory).__name__} has no draw_batch()"
+        if own:
+            return _plainly(learner, memory, run.algo.batch_size, timer, own)
         return GraphedUpdates(
             cast("GradientLearner", learner), cast("DeviceMemory", memory), run.algo.batch_size, timer,
             execution.updates_per_graph,

@@ -273,8 +273,8 @@ def test_acting_waits_for_the_device_once(algo: str) -> None:
     learner = make_learner(mlp(f"algo={algo}"), VECTOR, torch.device("cuda"))
     policy = make_policy(mlp(f"algo={algo}"), VECTOR, learner.network, learner.device, np.random.default_rng(0))
     policy.warm_up(rollout().observations)
-    torch.cuda.set_sync_debug_mode("warn")
     try:
+        torch.cuda.set_sync_debug_mode("warn")
         with pytest.warns(UserWarning, match="synchroniz") as waits:
             policy(rollout().observations, epsilon=0.0)
     finally:

@@ -22,10 +22,11 @@ from dqnspeed.exploration.graphed import GraphedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.exploration.stacked import StackedPolicy
 from dqnspeed.memory import Rows
-from dqnspeed.runs.updates import GraphedUpdates, PlainUpdates
+from dqnspeed.runs.updates import GraphedUpdates, PlainUpdates, make_updates
 from dqnspeed.tracking.metrics import Timer
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+IMAGES = ["env.id=toy_envs:Catch-v0", "model=board", "model.hidden=[8]", "execution=lean", "execution.precision=bf16"]
 ALGORITHMS = {
     "dqn": ["algo=dqn"],
     "dqn, n-step, double, dueling": ["algo=dqn", "algo.double=true", "algo.n_step=3", "model.dueling=true"],
@@ -41,6 +42,8 @@ ALGORITHMS = {
     "ppo": ["algo=ppo", "algo.entropy_final=0"],
     "ppo, steered": ["algo=ppo", "algo.target_kl=0.02", "algo.target_kl_final=0.001"],
     "pqn": ["algo=pqn"],
+    "dqn, images in bf16": [*IMAGES, "algo.target_sync=6"],
+    "ppo, images in bf16": [*IMAGES, "algo=ppo"],
 }  # fmt: skip
 OPTIMIZERS = ["adam", "adamw", "radam", "rmsprop"]
 
@@ -192,6 +195,22 @@ def test_what_cannot_be_captured_is_said_once_and_done_one_by_one(caplog: pytest
     assert does.how == "eager: no graph (operation not permitted when stream is capturing)"
 
 
+def test_a_learner_that_updates_by_itself_is_named_and_not_captured() -> None:
+    class Own(GradientLearner):
+        def update(self, batch: Any) -> None: ...
+
+    run = make_toy("algo.batch_size=16")
+    run = replace(run, execution=replace(run.execution, graph=True))
+    memory: Any = make_memory(run, describe(run), device=torch.device("cpu"))
+    own: Any = object.__new__(Own)
+    assert (
+        make_updates(run, own, memory, Timer(("sampling",))).how == "eager: no graph (Own has an update() of its own)"
+    )
+    usual: Any = object.__new__(GradientLearner)
+    how = make_updates(run, usual, object(), Timer(("sampling",))).how  # type: ignore[arg-type]
+    assert how == "eager: no graph (object has no draw_batch())"
+
+
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_an_update_that_failed_before_its_capture_leaves_the_next_batches_in_place(algo: str) -> None:
     run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
@@ -303,7 +322,7 @@ def test_a_graph_goes_on_where_it_or_a_host_stopped(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("algo", ["dqn", "rainbow", "ppo"])
+@pytest.mark.parametrize("algo", ["dqn", "rainbow", "ppo", "ppo, steered"])
 def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> None:
     run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
     learner, memory, _ = learnt(run, 2, 60, device)

@@ -41,8 +41,8 @@ def test_stacks_go_where_frames_are_and_keep_what_was_seen(device: str) -> None:
 def test_no_push_waits_for_the_device() -> None:
     stack, frames = FrameStack(2, 4, (1, 2), np.dtype(np.uint8)), torch.zeros(2, 1, 2, dtype=torch.uint8, device="cuda")
     stack.push(frames, np.ones(2, bool))
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         for first in ([False, False], [True, False]):
             stack.push(frames, np.array(first))
     finally:
