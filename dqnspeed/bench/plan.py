@@ -91,6 +91,7 @@ class Plan:
     Args:
         overrides: of ``dqnspeed.train``, for everything that is measured.
         full: all choices, those that take long too.
+        alone: the reference is measured beside others alone, so how many games it plays at a time is not their work.
 
     Attributes:
         reference: the baseline; ``spec``: its shapes.
@@ -100,10 +101,11 @@ class Plan:
         ConfigError: the reference cannot be trained here.
     """
 
-    def __init__(self, overrides: Sequence[str], seed: int, full: bool = False):
+    def __init__(self, overrides: Sequence[str], seed: int, full: bool = False, alone: bool = False):
         self.overrides, self.seed, self.full = list(overrides), seed, full
         self._composed: dict[tuple[str, ...], tuple[RunConfig, EnvSpec]] = {}
-        run = self._composed_of(self.overrides)
+        # By rule more games bring larger batches.
+        run = self._composed_of([line for line in overrides if not (alone and changes.keys_of([line]) == {"num_envs"})])
         if not run.has_replay:
             raise ConfigError(
                 f"algo={run.algo.name}: has no replay, and the bench compares trainings that do the same updates for "
@@ -142,6 +144,11 @@ class Plan:
     def _held(self, run: RunConfig) -> list[str]:
         """What holds actor processes to the ratio of steps and updates, if ``run`` has such that are free of it."""
         return [f"parallelism.replay_ratio={self.ratio:g}"] if run.replay_ratio is None else []
+
+    @property
+    def equal_work(self) -> str:
+        """What every training does, as a sentence."""
+        return f"All at a replay ratio of {self.ratio:g}, in updates of {self.reference.algo.batch_size}."
 
     @property
     def is_atari(self) -> bool:

@@ -49,7 +49,7 @@ class Suite:
     """
 
     def __init__(self, name: str, overrides: Sequence[str], seed: int):
-        self.name, self.plan = name, Plan(overrides, seed, full=name == "full")
+        self.name, self.plan = name, Plan(overrides, seed, full=name == "full", alone=name == "peers")
 
     def seconds(self, result: Result, peers: bool) -> float:
         """How long it takes about, without what ``result`` has already."""
@@ -86,6 +86,7 @@ class Suite:
             for sentence in now:
                 bar.say(sentence)
             if self.name == "peers":
+                bar.say(self.plan.equal_work)
                 measuring.measure(self.plan.baseline(), RUNGS)
             else:
                 self._ours(measuring, allowed)
@@ -145,8 +146,7 @@ class Suite:
         measuring.end_reference()
         if found.overrides:
             found = self._check(measuring, found)
-        work = f"All at a replay ratio of {plan.ratio:g}, in updates of {plan.reference.algo.batch_size}."
-        sentence = " ".join(filter(None, [found.sentence, more, work]))
+        sentence = " ".join(filter(None, [found.sentence, more, plan.equal_work]))
         measuring.change(recommendation=dataclasses.replace(found, sentence=sentence))
 
     def _check(self, measuring: Measuring, found: Recommendation) -> Recommendation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from typing import Any, cast
 
 import pytest
 
@@ -61,6 +62,18 @@ def test_a_line_beside_other_libraries_may_be_faster_at_the_same_work_alone(monk
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=rf"^suite=peers: {key} would change our side alone"):
             peers.check(Plan([override], 0), alone=True)
+
+
+def test_more_games_of_a_line_that_stands_alone_are_no_more_work() -> None:
+    def batch(alone: bool, *overrides: str) -> int:
+        plan = Plan(["num_envs=8", "algo.steps_per_update=4", *overrides], 0, alone=alone)
+        assert plan.reference.num_envs == 8
+        assert plan.reference.updates_per_step == 1 / 4
+        return cast("Any", plan.reference.algo).batch_size  # type: ignore[no-any-return]
+
+    assert batch(True) == 32
+    assert batch(True, "algo.batch_size=64") == 64
+    assert batch(False) == 256
 
 
 @pytest.mark.slow
