@@ -61,7 +61,7 @@ def check_fits(
     own = algorithm_of(share).size(share)[1]
 
     def sized(size: int) -> RunConfig:
-        return _with(share, option, max(1, size * own // asked))
+        return with_size(share, option, max(1, size * own // asked))
 
     def held(size: int) -> int:
         return copies * layout_bytes(algorithm_of(run := sized(size)).layout(run, spec))
@@ -75,7 +75,7 @@ def check_fits(
         check_memory(written, option, asked, unit, shared=run.shares_replay)
 
 
-def _with(run: RunConfig, option: str, value: int) -> RunConfig:
+def with_size(run: RunConfig, option: str, value: int) -> RunConfig:
     """``run`` with another value of ``option``, KEY or GROUP.KEY."""
     group, _, key = option.rpartition(".")
     changed: dict[str, Any] = {group: replace(getattr(run, group), **{key: value})} if group else {key: value}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dqnspeed.algorithms import algorithm_of, make_network
+from dqnspeed.algorithms import algorithm_of, make_network, with_size
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
@@ -129,9 +130,12 @@ def check_footprint(run: RunConfig, spec: EnvSpec, copies: int = 1) -> None:
     if asked > room and (run.replay.device == "cuda" or run.execution.graph):
         size, number, unit = algorithm_of(run).size(run)
         wanted = "replay.device=cuda" if run.replay.device == "cuda" else "execution.graph=true"
+        fits = bisect.bisect_right(
+            range(1, number), room, key=lambda fewer: _experience(with_size(run, size, fewer), spec)
+        )
         raise ConfigError(
             f"{wanted}: {size}={number} needs {asked / 1e9:.1f} GB of the GPU's memory, and "
-            f"{room / 1e9:.1f} GB can be had; at most {max(0, int(number * room / asked))} {unit} would fit."
+            f"{room / 1e9:.1f} GB can be had; at most {fits} {unit} would fit."
         )
 
 

@@ -9,9 +9,31 @@ import torch
 from conftest import make_run
 
 from dqnspeed.algorithms import make_network
-from dqnspeed.algorithms.footprint import Size, network_bytes, network_size
+from dqnspeed.algorithms.footprint import Size, check_footprint, memory_device, network_bytes, network_size
+from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe
 from dqnspeed.execution.optimizers import make_optimizer
+from dqnspeed.system import machine
+
+GPU = torch.device("cuda")
+
+
+def test_experience_goes_to_a_gpu_if_it_fits_beside_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = (make_run(f"replay.capacity={size}") for size in (10**4, 10**6))
+    there = make_run("replay.capacity=1000000", "replay.device=cuda")
+    spec = describe(small)
+    monkeypatch.setattr(machine, "pick_device", lambda name: GPU)
+    monkeypatch.setattr(machine, "free_gpu_memory", lambda device: 2 * 10**9)
+    assert memory_device(small, spec) == GPU and memory_device(large, spec) is None
+    check_footprint(large, spec)
+    sentence = (
+        r"^replay\.device=cuda: replay\.capacity=1000000 needs 7\.\d GB of the GPU's memory, and 1\.\d GB can be had; "
+        r"at most (\d+) transitions would fit\.$"
+    )
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        check_footprint(there, spec)
+    most = int(str(refused.value).split("at most ")[1].split()[0])
+    check_footprint(make_run(f"replay.capacity={most}", "replay.device=cuda"), spec)
 
 
 @pytest.mark.slow

@@ -46,6 +46,17 @@ def test_it_is_equal_to_ale_after_every_frame(game: str, device: str) -> None:
     assert result.frames > 300
 
 
+def test_every_game_starts_and_plays_by_its_rules() -> None:
+    games = known_games()
+    assert len(games) == 104 and sum(bool(game.rules.terms) for game in games.values()) == 83
+    for game in games.values():
+        emulator = Emulator(game, 2)
+        emulator.step([0, 1], frames=4)
+        assert emulator.registers()["frames"].tolist() == [4, 4] and emulator.screen().any(), game.name
+        if game.rules.terms:
+            assert not emulator.over().any() and (emulator.lives() >= 0).all(), game.name
+
+
 FRAME = bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 A9 00 85 00")  # the code of a VSYNC
 
 

@@ -94,6 +94,24 @@ def test_play_prints_records_and_keeps_its_results(atari: Path) -> None:
     assert [g["return"] for g in both[1]["games"]] == [g["return"] for g in kept["games"]]
 
 
+@pytest.mark.slow
+def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path) -> None:
+    game = ["env=breakout", "wrappers=emulator", "wrappers.translate=false", "env.max_episode_frames=400"]
+    result = forked.run(
+        "dqnspeed.train", *game, "parallelism=process", "num_envs=2", "algo.learning_starts=150", "algo.batch_size=8",
+        "model=small", "replay.capacity=1000", "stop.max_steps=450", "tracking=local", "hydra.run.dir=run",
+        cwd=tmp_path, env=environment(), timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    result = play(tmp_path, "run=run", "episodes=1", "record=true", "epsilon=0.3")
+    assert result.returncode == 0, result.stderr
+    [kept] = json.loads((tmp_path / "run" / "play.json").read_text())[-1]["games"]
+    frames = read_mp4(tmp_path / "run" / kept["video"])
+    assert abs(len(frames) - kept["length"]) <= 1 and frames.std(axis=0).max() > 10
+    result = forked.run("dqnspeed.doctor", *game, "seconds=1", cwd=tmp_path, env=environment(), timeout=120)
+    assert result.returncode == 0 and "wrong" not in result.stdout, result.stdout
+
+
 def test_a_window_shows_the_games(atari: Path) -> None:
     result = play(atari, "run=run", "episodes=1", "window=true", "fps=1000", "checkpoint=final",
                   SDL_VIDEODRIVER="dummy")  # fmt: skip
