@@ -10,13 +10,18 @@ import torch
 from torch import Tensor, nn
 
 
-def _paired(images: Tensor) -> Tensor:
-    """``(B, 2, H, W) uint8`` laid out as NHWC: each pair of bytes as a number of two bytes, the lower one first.
+def _interleaved(images: Tensor) -> Tensor:
+    """``(B, 2 or 4, H, W) uint8`` laid out as NHWC: the bytes of a pixel as one number, the first of them lowest.
 
-    A CPU does this eight times as fast as torch copies single bytes.
+    A CPU does this faster than torch copies single bytes: eight times for two of them, and twice for four.
     """
-    pairs = torch.add(images[:, 0], images[:, 1].to(torch.int16), alpha=256)  # which wraps around
-    interleaved: Tensor = pairs.view(torch.uint8).unflatten(2, (-1, 2))
+    first, second, *others = (images[:, channel] for channel in range(images.shape[1]))
+    pixels = torch.add(first, second.to(torch.int16), alpha=256)  # which wraps around
+    if others:
+        third, fourth = others
+        upper = torch.add(third, fourth.to(torch.int16), alpha=256)
+        pixels = torch.add(pixels.to(torch.int32) & 0xFFFF, upper.to(torch.int32), alpha=65536)
+    interleaved: Tensor = pixels.view(torch.uint8).unflatten(2, (-1, images.shape[1]))
     return interleaved.permute(0, 3, 1, 2)
 
 
@@ -50,9 +55,9 @@ class Preprocess(nn.Module):
     def _laid_out(self, observations: Tensor) -> Tensor:
         if not self.channels_last or observations.dim() != 4:
             return observations
-        pairs = observations.shape[1] == 2 and observations.dtype == torch.uint8 and sys.byteorder == "little"
-        if pairs and observations.device.type == "cpu":
-            return _paired(observations)
+        few = observations.shape[1] in (2, 4) and observations.dtype == torch.uint8 and sys.byteorder == "little"
+        if few and observations.device.type == "cpu":
+            return _interleaved(observations)
         return observations.contiguous(memory_format=torch.channels_last)
 
     def _dtype(self, observations: Tensor) -> torch.dtype:
