@@ -70,6 +70,7 @@ def columns(section: Section, result: Result) -> list[Column]:
     found = [
         ("", [label(one) for one in measured]),
         (section.unit, [speed(one) if section.unit else f"{speed(one)} {one.unit}" for one in measured]),
+        ("baseline in turn", [number(one.reference) for one in measured] if section.title == GROUPS["peers"] else []),
         ("ratio", [times(one.ratio) for one in measured]),
         ("", [remark(one, result) for one in measured]),
         ("of the most", [f"{one.floor.share:.0%}" if one.floor else NONE for one in measured]),
