@@ -167,7 +167,7 @@ TOLD = {
     "exploration.sigma0=0.1": ["exploration=noisy  0.5"],
     "replay=prioritized": ["replay.beta  0.4  ", "replay.capacity  100000  "],
     "algo=ppo": ["algo.clip  0.1  how far the probability ratio may move [a number, more than 0]", "num_envs  8"],
-    "experiment=speedrun": ["Kind: changes the task, changes the algorithm.", "wrappers.frame_skip  12"],
+    "experiment=speedrun": ["Kind: equivalent, changes the task, changes the algorithm.", "wrappers.frame_skip  12"],
     "CAPACITY": ["replay.capacity  transitions kept, all environments together [a whole number, at least 2]  100000"],
     "the mean is": ["stop.window  finished games the mean is taken over "],
 }

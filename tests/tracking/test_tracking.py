@@ -37,7 +37,7 @@ from dqnspeed.tracking.terminal import Forecast, PlainProgress, RichProgress, Tr
         ("execution.threads=1", "baseline execution.threads=1", "exact"),
         ("parallelism=overlap", "baseline parallelism=overlap", "changes the algorithm"),
         ("optimizer.lr=0.1 optimizer.lr=0.2 stop.reward_bound=5", "baseline optimizer.lr=0.2", "changes the algorithm"),
-        ("experiment=speedrun", "speedrun", "changes the task, changes the algorithm"),
+        ("experiment=speedrun", "speedrun", "equivalent, changes the task, changes the algorithm"),
         ("experiment=no_torch_no_grad wrappers=native", "no_torch_no_grad wrappers=native", "equivalent"),
         ("+env.kwargs.size=5 env=frozen_lake wrappers=none model=mlp algo.learning_starts=40",
          "baseline env.kwargs.size=5 env=frozen_lake wrappers=none model=mlp algo.learning_starts=40",
