@@ -145,7 +145,7 @@ class Emulator:
     def save_state(self) -> dict[str, np.ndarray]:
         """All that the games in progress are."""
         return {
-            "game": np.array(self.game.name),
+            "game": np.array(self.game.label),
             "consoles": self._state.numpy().copy(),
             "screens": self.screens.numpy().copy(),
         }
@@ -154,11 +154,11 @@ class Emulator:
         """Go on from a :meth:`save_state`, also of another device.
 
         Raises:
-            EmulatorError: it is of another game, or of more or fewer consoles.
+            EmulatorError: it is of another game or mode of it, or of more or fewer consoles.
         """
-        if str(state["game"]) != self.game.name or len(state["consoles"]) != self.num_envs:
+        if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
             there = f"{len(state['consoles'])} consoles with {state['game']}"
-            raise EmulatorError(f"the state is of {there}, and these are {self.num_envs} with {self.game.name}.")
+            raise EmulatorError(f"the state is of {there}, and these are {self.num_envs} with {self.game.label}.")
         if state["consoles"].shape != self._state.shape or state["screens"].shape != self.screens.shape:
             raise EmulatorError("the state is of another version of the emulator.")
         self._state.assign(state["consoles"])

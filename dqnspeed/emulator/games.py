@@ -30,6 +30,8 @@ ACTIONS = (
     "UPLEFTFIRE DOWNRIGHTFIRE DOWNLEFTFIRE"
 ).split()  # as ALE numbers them
 
+Frames = tuple[tuple[int, int], ...]  # what is pressed in each: an action, and the switches
+
 
 class EmulatorError(ValueError):
     """A game or cartridge that cannot be played; the message is one sentence."""
@@ -48,14 +50,13 @@ class Game:
         pal: the game is made for a European television.
         port: of the joystick that player 0 holds.
         paddle: that player 0 turns, if it is no joystick; ``paddle_most``: its resistance at its left end, in ohms.
-        modes: how often SELECT is pressed for each; the usual mode is the first, and may have a ``start`` of its own.
-        select: frames that SELECT is pressed, frames until the next time, and frames of RESET after the last.
+        modes: of each ``start`` and ``frames``; the usual mode is the first.
         difficulties: that there are, the usual one first.
         mode, difficulty: that it is played at.
     """
 
     name: str
-    start: tuple[tuple[int, int], ...]
+    start: Frames
     cartridge: str = "plain"
     frames: int = 0
     first_line: int = 34
@@ -65,8 +66,7 @@ class Game:
     port: str = "left"
     paddle: int | None = None
     paddle_most: int = 790_196
-    modes: Mapping[int, int] = field(default_factory=lambda: {0: 0}, hash=False)
-    select: tuple[int, int, int] = (2, 1, 8)
+    modes: Mapping[int, tuple[Frames, int]] = field(default_factory=dict, hash=False)
     difficulties: tuple[int, ...] = (0,)
     rules: Rules = field(default=Rules(), hash=False)
     mode: int | None = None
@@ -85,14 +85,16 @@ class Game:
         return replace(self, mode=mode, difficulty=difficulty)
 
     @property
-    def again(self) -> tuple[tuple[int, int], ...]:
-        """``start`` at its mode; what is pressed after the last RESET is the same."""
-        if self.mode is None or self.mode == next(iter(self.modes)):
-            return self.start
-        held, released, reset = self.select
-        last = max(k for k, (_, switches) in enumerate(self.start) if switches == RESET)
-        selected = ((0, SELECT),) * held + ((0, IDLE),) * released
-        return ((0, RESET),) * 4 + selected * self.modes[self.mode] + ((0, RESET),) * reset + self.start[last + 1 :]
+    def label(self) -> str:
+        """Its name, and mode and difficulty where they are not the usual ones."""
+        parts = [("mode", self.mode, self.modes), ("difficulty", self.difficulty, self.difficulties)]
+        other = [f"{what} {at}" for what, at, there in parts if at not in (None, next(iter(there), None))]
+        return ", ".join([self.name, *other])
+
+    @property
+    def again(self) -> Frames:
+        """``start`` at its mode."""
+        return self.start if self.mode is None else self.modes[self.mode][0]
 
     @property
     def script(self) -> list[tuple[int, int]]:
@@ -109,7 +111,7 @@ class Game:
             value << 6
             for value in (self.difficulties[0], self.difficulties[0] if self.difficulty is None else self.difficulty)
         )
-        frames = self.frames if self.again == self.start else self.modes[self.mode or 0]
+        frames = self.frames if self.mode is None else self.modes[self.mode][1]
         facts = [
             CARTRIDGES[scheme], chip is not None, not self.comb, self.pal, self.first_line, self.rows,
             self.port == "right", paddle, others, self.paddle_most, len(self.start),
@@ -173,32 +175,52 @@ def rom_of(game: Game, path: Path | None = None) -> bytes:
 def _game(
     name: str,
     start: str,
+    frames: int = 0,
     pal: bool = False,
     rows: int | None = None,
     rules: Mapping[str, Any] | None = None,
-    select: Sequence[int] = (2, 1, 8),
+    modes: Mapping[int, int] | None = None,
+    select: Sequence[int] = (2, 1),
     difficulties: Sequence[int] = (0,),
     **facts: Any,
 ) -> Game:
-    read = Rules() if rules is None else Rules.read(**rules)
-    held, released, reset = select
+    presses = modes or {0: 0}
+    first = next(iter(presses))
+    usual = _frames(start, first)
+
+    def at(mode: int) -> tuple[Frames, int]:
+        keys, more = _frames(start, mode), presses[mode] - presses[first]
+        counted = frames + more + len(keys) - len(usual)
+        return _selected(keys, presses[mode], *select) if more else keys, counted
+
     return Game(
         name,
-        _frames(start),
+        usual,
+        frames=frames,
         pal=pal,
         rows=rows or (250 if pal else 210),
-        rules=read,
-        select=(held, released, reset),
+        rules=Rules() if rules is None else Rules.read(**rules),
+        modes={mode: at(mode) for mode in presses},
         difficulties=tuple(difficulties),
         **facts,
     )
 
 
-def _frames(start: str) -> tuple[tuple[int, int], ...]:
-    """``"RESET 4, (SELECT 2, NOOP 1) 5"``: keys and how many frames each is pressed, groups and how often."""
-    repeated = re.sub(r"\(([^)]*)\) (\d+)", lambda found: ", ".join([found[1]] * int(found[2])), start)
+def _selected(usual: Frames, presses: int, held: int, released: int) -> Frames:
+    """The start of another mode, whose presses of SELECT stand before the last eight frames of RESET."""
+    last = max(k for k, (_, switches) in enumerate(usual) if switches == RESET) + 1
+    first = next((k for k, (_, switches) in enumerate(usual) if switches == SELECT), last - 8)
+    press = ((0, SELECT),) * held + ((0, IDLE),) * released
+    return usual[:first] + press * presses + ((0, RESET),) * 8 + usual[last:]
+
+
+def _frames(start: str, mode: int) -> Frames:
+    """``"RESET 4, (SELECT 2, NOOP 1) 5"``: keys and how many frames each is pressed, groups and how often; ``{3}`` is
+    bit 3 of the mode."""
+    text = start.format(*(mode >> k & 1 for k in range(8)))
+    repeated = re.sub(r"\(([^)]*)\) (\d+)", lambda found: ", ".join([found[1]] * int(found[2])), text)
     frames = list[tuple[int, int]]()
-    for part in repeated.split(", "):
+    for part in filter(None, repeated.split(", ")):
         key, count = part.split()
         switches = {"RESET": RESET, "SELECT": SELECT}.get(key, IDLE)
         frames += [(0 if switches != IDLE else ACTIONS.index(key), switches)] * int(count)

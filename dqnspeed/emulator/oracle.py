@@ -19,15 +19,16 @@ PURPOSES = {SCORE: "score", LIVES: "lives", OVER: "over", KEEP: "lives", INSTEAD
 Image = np.ndarray  # a console's memory, (128,) uint8
 
 
-def idle_rom() -> bytes:
+def idle_rom(number: int = 0) -> bytes:
     """4 KiB that draw frames and leave the memory alone, except while SELECT or the stick is pressed: then they
-    fill it with other numbers in each frame. ALE starts some games by pressing SELECT until the memory says that the
-    right mode is there, so that every cartridge has to come to it some day."""
+    fill it with other numbers in each frame, which ``number`` chooses. ALE starts some games by pressing SELECT until
+    the memory says that the right mode is there, so that every cartridge has to come to it some day."""
     code = bytearray.fromhex("78 D8 A2 FF 9A")  # SEI; CLD; LDX #255; TXS
     frame = 0xF000 + len(code)
     code += bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 85 02 A9 00 85 00")  # three lines of VSYNC
-    code += bytes.fromhex("AD 82 02 29 02 09 FD 2D 80 02 C9 FF F0 0F")  # nothing pressed: to the lines
-    code += bytes.fromhex("A2 7F B5 80 2A 55 81 6D 84 02 95 80 CA 10 F3")  # each byte, its neighbour and the timer
+    code += bytes.fromhex("AD 82 02 29 02 09 FD 2D 80 02 C9 FF F0 11")  # nothing pressed: to the lines
+    code += bytes.fromhex("A2 7F B5 80 2A 55 81 6D 84 02 69") + bytes([number])  # each byte, its neighbour, the timer
+    code += bytes.fromhex("95 80 CA 10 F1")
     code += bytes.fromhex("A2 C8 85 02 CA D0 FB 4C") + frame.to_bytes(2, "little")  # 200 lines
     return bytes(code.ljust(0xFFC, b"\xea")) + bytes.fromhex("00F000F0")
 
@@ -43,8 +44,15 @@ class Oracle:
     def __init__(self, game: str, first: Image):
         with tempfile.TemporaryDirectory() as folder:
             rom = Path(folder) / f"{game}.bin"
-            rom.write_bytes(idle_rom())
-            self._ale = ale_of(game, rom)
+            for number in range(256):
+                rom.write_bytes(idle_rom(number))
+                try:
+                    self._ale = ale_of(game, rom)
+                except RuntimeError:  # it gave up its presses of SELECT before the mode was there
+                    if number == 255:
+                        raise
+                else:
+                    break
         self._noop, self._now = ale_action(0), self._ale.getRAM()
         for _ in range(2_000):  # until the memory that the start leaves is no end of the game
             self._set(first)

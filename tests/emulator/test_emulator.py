@@ -62,7 +62,16 @@ FRAME = bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 A9 00 85 00")  # the code o
 
 
 @pytest.mark.parametrize(
-    ("game", "mode", "difficulty"), [("breakout", 8, 1), ("space_invaders", 5, 0), ("boxing", None, 3), ("alien", 3, 2)]
+    ("game", "mode", "difficulty"),
+    [
+        ("breakout", 8, 1),
+        ("space_invaders", 5, 0),
+        ("boxing", None, 3),
+        ("alien", 3, 2),
+        ("berzerk", 17, 0),  # SELECT after a while of nothing
+        ("lost_luggage", 1, 1),  # and less often than for the usual mode
+        ("double_dunk", 13, 0),  # a menu
+    ],
 )
 def test_other_modes_and_difficulties_are_equal_to_ales(game: str, mode: int | None, difficulty: int) -> None:
     result = verify(game, frames=300, sequences=2, seed=3, mode=mode, difficulty=difficulty)
@@ -255,6 +264,10 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
             "the state is of 2 consoles with sol",
         ),
         (lambda emulator: emulator.load_state(Emulator("pong").save_state()), "the state is of 1 consoles with pong"),
+        (
+            lambda emulator: emulator.load_state(Emulator(find("pong").at(mode=1), 2).save_state()),
+            "the state is of 2 consoles with pong, mode 1, and these are 2 with pong",
+        ),
         (lambda emulator: Emulator("tetris").rewards(), "game=tetris: its score, lives and end are not known"),
         (lambda emulator: Games("tetris"), "game=tetris: its score, lives and end are not known"),
         (lambda emulator: Games("pong", 2).begin([1]), r"seeds: has the shape \(1,\), and takes \(2,\)\."),
