@@ -70,6 +70,8 @@ class EnvConfig:
     sticky_actions: float | None = option("chance that ALE repeats the last action, null: as the id says", ge=0, lt=1)
     full_action_space: bool | None = option("all 18 joystick actions, null: as the id says")
     max_episode_frames: int | None = option("emulated frames before truncation, null: as the id says", ge=1)
+    mode: int | None = option("ALE's mode of the game, null: the usual one", ge=0)
+    difficulty: int | None = option("ALE's difficulty of the game, null: the usual one", ge=0)
     observation_key: str | None = option("the entry to look at, where observations are a Dict")
     recipe: str | None = option("overrides with the numbers for this game, null: algo=dqn has them")
     channels: str = option("where an image has its channels", choices=("auto", "first", "last"))

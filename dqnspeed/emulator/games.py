@@ -141,9 +141,9 @@ def find(name: str) -> Game:
     return known_games()[name]
 
 
-def check(name: str) -> None:
+def check(name: str, mode: int | None = None, difficulty: int | None = None) -> None:
     """Raise :class:`EmulatorError` if an agent cannot play this game here."""
-    game = find(name)
+    game = find(name).at(mode, difficulty)
     rom_of(game)
     if not game.rules.terms:
         raise EmulatorError(f"game={name}: its score, lives and end are not known.")

@@ -165,6 +165,8 @@ def _make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: s
     made: gymnasium.Env = AtariEnv(
         render_mode=render_mode,
         game=game.rom,
+        mode=game.mode,
+        difficulty=game.difficulty,
         obs_type="grayscale" if wrappers is None or wrappers.grayscale else "rgb",
         frameskip=1,
         repeat_action_probability=game.sticky_actions,
@@ -244,14 +246,15 @@ def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.
 
 def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
     """Who plays with ``wrappers.backend=auto``: the emulator if it is installed and knows the game, else ALE's own; or
-    Gymnasium's, if it is to crop or actions are tapped."""
+    Gymnasium's, if it is to crop, or actions are tapped, or a mode or difficulty is chosen."""
     game = atari_game(env)
     try:
         from dqnspeed.emulator import games
 
-        games.check("" if game is None else game.rom)
+        games.check("") if game is None else games.check(game.rom, game.mode, game.difficulty)
     except (ImportError, ValueError):
-        return "native" if wrappers.crop is None and not wrappers.tap else "gymnasium"
+        whole = wrappers.crop is None and not wrappers.tap and env.mode is None and env.difficulty is None
+        return "native" if whole else "gymnasium"
     return "emulator"
 
 
@@ -260,7 +263,7 @@ def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
     with _one_sentence():
         from dqnspeed.emulator import games
 
-        games.check(game.rom)
+        games.check(game.rom, game.mode, game.difficulty)
         _preprocessing(game, wrappers)
     if wrappers.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("wrappers.device=cuda: there is no CUDA device here.")
@@ -277,14 +280,15 @@ def _one_sentence() -> Iterator[None]:
 
 def _emulated(game: AtariGame, run: RunConfig, overlap: bool, on_gpu: bool) -> Backend:
     with _one_sentence():
-        from dqnspeed.emulator import Games
+        from dqnspeed.emulator import Games, find
         from dqnspeed.envs.emulated import EmulatorBackend
 
         where = run.wrappers.device if run.wrappers.device != "auto" else "cuda" if on_gpu else "cpu"
         # Actors set their share of the cores; an evaluation runs alone and may use all.
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
         stages, translate = _preprocessing(game, run.wrappers), run.wrappers.translate
-        games = Games(game.rom, run.num_envs, where, stages, threads=threads, translate=translate)
+        played = find(game.rom).at(game.mode, game.difficulty)
+        games = Games(played, run.num_envs, where, stages, threads=threads, translate=translate)
         names = _action_names(game)
         return EmulatorBackend(games, with_taps(names) if stages.tap else names, overlap)
 

@@ -26,6 +26,8 @@ class AtariGame:
     sticky_actions: float
     full_action_space: bool
     max_episode_frames: int
+    mode: int | None = None
+    difficulty: int | None = None
 
 
 @cache
@@ -63,24 +65,30 @@ def atari_game(env: EnvConfig) -> AtariGame | None:
         sticky_actions=float(str(rules["repeat_action_probability"])) if sticky is None else sticky,
         full_action_space=bool(rules["full_action_space"]) if full is None else full,
         max_episode_frames=MAX_EPISODE_FRAMES if frames is None else frames,
+        mode=env.mode,
+        difficulty=env.difficulty,
     )
 
 
 def check_id(env: EnvConfig) -> None:
     """Raise :class:`ConfigError`, naming the nearest ids, if ``env.id`` is neither ALE's nor Gymnasium's."""
-    if atari_game(env) is not None:
+    if (game := atari_game(env)) is not None:
         if env.kwargs:
             raise ConfigError(
-                f"env.kwargs={dict(env.kwargs)}: ALE games take env.sticky_actions, env.full_action_space and "
-                f"env.max_episode_frames instead."
+                f"env.kwargs={dict(env.kwargs)}: ALE games take env.sticky_actions, env.full_action_space, "
+                f"env.max_episode_frames, env.mode and env.difficulty instead."
             )
         for key, usual in (("observation_key", None), ("channels", "auto")):
             if getattr(env, key) != usual:
                 raise ConfigError(
                     f"env.{key}={getattr(env, key)}: {env.id} is an ALE game, whose observations are known."
                 )
+        for key in ("mode", "difficulty"):
+            if (chosen := getattr(game, key)) is not None and chosen not in (there := _has(game.rom)[key]):
+                allowed = ", ".join(map(str, there))
+                raise ConfigError(f"env.{key}={chosen}: ALE has no such {key} of {game.rom}; it has {allowed}.")
         return
-    for key in ("sticky_actions", "full_action_space", "max_episode_frames"):
+    for key in ("sticky_actions", "full_action_space", "max_episode_frames", "mode", "difficulty"):
         if getattr(env, key) is not None:
             raise ConfigError(f"env.{key}={getattr(env, key)}: {env.id} is not an ALE game.")
     if ":" in env.id or env.id in gymnasium.registry:
@@ -91,6 +99,13 @@ def check_id(env: EnvConfig) -> None:
     near = difflib.get_close_matches(_bare(env.id), known, n=3, cutoff=0.5)
     hint = f"; nearest: {', '.join(known[name] for name in near)}" if near else ""
     raise ConfigError(f"env.id={env.id}: no ALE game and no registered Gymnasium environment has this name{hint}.")
+
+
+@cache
+def _has(rom: str) -> dict[str, list[int]]:
+    ale = ale_py.ALEInterface()
+    ale.loadROM(ale_py.roms.get_rom_path(rom))
+    return {"mode": list(ale.getAvailableModes()), "difficulty": list(ale.getAvailableDifficulties())}
 
 
 def _bare(name: str) -> str:

@@ -81,6 +81,11 @@ def check_stages(env: EnvConfig, wrappers: WrappersConfig) -> None:
     if (game := atari_game(env)) is not None:
         if wrappers.backend == "emulator":
             check_emulated(game, wrappers)
+        for key in ("mode", "difficulty") if wrappers.backend == "native" else ():
+            if (chosen := getattr(env, key)) is not None:
+                raise ConfigError(
+                    f"env.{key}={chosen}: wrappers=native plays the usual one; use wrappers=emulator, or deepmind."
+                )
         return
     if wrappers.tap:
         raise ConfigError(f"wrappers.tap={wrappers.tap}: needs an ALE game, and {env.id} is not one; use 0.")

@@ -267,6 +267,11 @@ BAD = {
     "algo=ppo algo.target_kl=0": "algo.target_kl=0.0: must be more than 0.",
     "env=cartpole model=nature": "model=nature: takes images, and observations here are 4; use model=mlp.",
     "env=cartpole wrappers=none env.sticky_actions=0.1": "env.sticky_actions=0.1: CartPole-v1 is not an ALE game.",
+    "env=cartpole wrappers=none env.mode=1": "env.mode=1: CartPole-v1 is not an ALE game.",
+    "env.mode=2": "env.mode=2: ALE has no such mode of pong; it has 0, 1.",
+    "env.difficulty=4": "env.difficulty=4: ALE has no such difficulty of pong; it has 0, 1, 2, 3.",
+    "env.mode=1 wrappers=native": "env.mode=1: wrappers=native plays the usual one; use wrappers=emulator, or",
+    "env.id=adventure env.mode=1 wrappers=emulator": "wrappers=emulator: mode=1: of adventure these are known: 0.",
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
     "env.id=MountainCarContinuous-v0 wrappers=none model=mlp": "only Discrete ones can be learnt",
     "algo=ppo algo.double=true": "algo.double=True: there is no such option of algo=ppo; it belongs to algo=dqn",
@@ -548,9 +553,18 @@ def test_every_option_of_the_schema_says_what_it_is() -> None:
         assert meta["about"], key
 
 
-@pytest.mark.parametrize(("env_id", "backend"), [("pong", "emulator"), ("pitfall2", "native")])
-def test_the_fastest_wrappers_are_the_emulators_where_it_knows_the_game(env_id: str, backend: str) -> None:
-    assert make_run("wrappers=fastest", f"env.id={env_id}").wrappers.backend == backend
+@pytest.mark.parametrize(
+    ("game", "backend"),
+    [
+        ("env.id=pong", "emulator"),
+        ("env.id=pong env.mode=1 env.difficulty=3", "emulator"),
+        ("env.id=pitfall2", "native"),
+        ("env.id=adventure env.mode=1", "gymnasium"),
+        ("env.id=journey_escape env.difficulty=1", "gymnasium"),
+    ],
+)
+def test_the_fastest_wrappers_are_the_emulators_where_it_knows_the_game(game: str, backend: str) -> None:
+    assert make_run("wrappers=fastest", *game.split()).wrappers.backend == backend
 
 
 def test_the_fastest_wrappers_are_ales_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:

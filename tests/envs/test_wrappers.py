@@ -68,6 +68,7 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
         "wrappers.crop=[34,194,16,155] wrappers.resize=64", "wrappers.crop=[1,210,0,85] wrappers.grayscale=false",
         "wrappers.frame_skip=8 wrappers.tap=2", "wrappers.tap=1 env.full_action_space=true",
         "wrappers.fire_reset=false env.full_action_space=true", "env.id=air_raid", "env.id=pong", "env.id=seaquest",
+        "env.mode=8 env.difficulty=1",
     ],
 )  # fmt: skip
 def test_the_emulator_equals_deepmind(stages: str) -> None:
