@@ -48,11 +48,10 @@ class Oracle:
                 rom.write_bytes(idle_rom(number))
                 try:
                     self._ale = ale_of(game, rom)
-                except RuntimeError:  # it gave up its presses of SELECT before the mode was there
+                    break
+                except RuntimeError:  # ALE gave up pressing SELECT before the mode was there
                     if number == 255:
                         raise
-                else:
-                    break
         self._noop, self._now = ale_action(0), self._ale.getRAM()
         for _ in range(2_000):  # until the memory that the start leaves is no end of the game
             self._set(first)

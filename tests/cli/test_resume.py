@@ -353,7 +353,8 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
 
 @pytest.mark.slow
 def test_a_run_on_the_emulator_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    kind = [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2", "checkpoint.replay=true"]
+    kind = [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2", "checkpoint.replay=true",
+            "env.mode=8", "env.difficulty=1"]  # fmt: skip
     with started(tmp_path, *kind, "hydra.run.dir=run", "checkpoint.every_minutes=0.005", spawns=False) as run:
         wait_for(lambda: newest_step(tmp_path / "run") > 100, run)
         run.kill()

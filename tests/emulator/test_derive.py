@@ -10,7 +10,9 @@ import pytest
 pytest.importorskip("warp")
 
 from dqnspeed.emulator.derive import main
+from dqnspeed.emulator.oracle import Oracle
 from dqnspeed.emulator.rules import Rules, say_set, say_table
+from dqnspeed.emulator.verify import ale_of
 
 
 def test_the_rules_of_a_game_are_found_anew_and_tested(capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,6 +23,13 @@ def test_the_rules_of_a_game_are_found_anew_and_tested(capsys: pytest.CaptureFix
     assert "pong: games.yaml has the same" in printed
     agreed = re.findall(r"\| ([\d,]+) of ([\d,]+) \|", printed)
     assert len(agreed) >= 9 and all(right == of for right, of in agreed)
+
+
+def test_ale_is_asked_of_a_game_for_which_it_gives_some_cartridges_up() -> None:
+    oracle = Oracle("et", ale_of("et").getRAM())
+    scored = oracle.first.copy()
+    scored[97] += 1
+    assert oracle.ask(oracle.first) == (0, 3, False) and oracle.ask(scored) == (1, 3, False)
 
 
 @pytest.mark.parametrize(
