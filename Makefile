@@ -16,7 +16,8 @@ ARGS   ?=
 
 help:
 	@echo 'make train      set everything up and train Pong in minutes: experiment=speedrun (ARGS="seed=1" changes'
-	@echo '                it; with another algo or env, name experiment=baseline or another too; or resume=FOLDER)'
+	@echo '                it, "env=breakout" plays another game; with another algo name experiment=baseline too;'
+	@echo '                or resume=FOLDER)'
 	@echo 'make play       watch the newest run play (ARGS="run=FOLDER record=true overlay=true")'
 	@echo 'make bench      which of the speed-ups pays on this machine, and one line to paste: ten minutes'
 	@echo '                (ARGS="suite=full env=breakout peers=true")'

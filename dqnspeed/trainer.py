@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from dqnspeed.runs.updates import make_updates
 from dqnspeed.system import atomic, machine
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import times
-from dqnspeed.tracking.run_folder import CONFIG
+from dqnspeed.tracking.run_folder import CONFIG, SUMMARY
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ def train(
     again: bool = False,
     benchmark: bool = True,
     prune: Prune | None = None,
+    remember: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """Train one agent in ``folder`` and return its summary, with the ``signal`` that came if one did.
 
@@ -56,6 +57,7 @@ def train(
         again: where it is to be resumed and left no checkpoint, start again, however long it lasted.
         benchmark: the run has the machine for itself, so that its times can be compared.
         prune: asked at every report whether to end the run as an unpromising one.
+        remember: called once nothing hinders the run from being resumed, before its folder is changed.
 
     Raises:
         ConfigError: the folder holds another run already; or the run to be resumed is still running, or left no
@@ -68,12 +70,16 @@ def train(
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         resources.enter_context(locked_folder(folder, resume))
         state = state_to_resume(folder, run.checkpoint, again) if resume else None
+        if remember is not None:
+            remember()
         save_configuration(folder, config)
         plan = Plan(run, spec, folder, config, label or run.experiment.name, group, state, benchmark, prune)
         learning = Learning(plan, signals, resources)
         error: BaseException | None = None
         try:
             training = Training(learning, Acting(learning, resources))
+            with contextlib.suppress(OSError):
+                (folder / SUMMARY).unlink(missing_ok=True)  # of the run until it was resumed
             try:
                 training.loop()
             except NoActorsError:
@@ -130,8 +136,9 @@ class Training:
             elif progress.report_is_due():
                 self.report()
         self.pause()
-        self.save_final()
-        self.videos.finish()
+        with progress.clock.stopped():  # no step is made meanwhile
+            self.save_final()
+            self.videos.finish()
 
     def save_final(self) -> None:
         """Save all that the run needs to resume; the actors must be paused, or none left."""

@@ -133,7 +133,7 @@ class RemoteActors:
         return self._counted(collected)
 
     def state_dict(self) -> dict[str, Any]:
-        """By actor; of one that is being replaced what it counted alone."""
+        """By actor; of one that was not paused, or is being replaced, what it counted alone."""
         for index in range(self._count):
             seconds = dict.fromkeys(self.seconds, 0.0)
             saved = self._states.setdefault(str(index), {"agent_steps": self._steps(index), "seconds": seconds})
@@ -142,6 +142,7 @@ class RemoteActors:
 
     def proceed(self) -> None:
         """Let the environments step again."""
+        self._states = {}  # from here on they are of the past
         self._pause(0)
 
     def metrics(self) -> dict[str, float]:
@@ -163,6 +164,7 @@ class RemoteActors:
                 missing = min(set(range(self._count)) - set(self._ready))
                 raise ActorError(f"actor {missing} did not start within {START_TIMEOUT_S:.0f} s.")
             self._wait()
+        self._states = {}
 
     def _start(self, index: int, state: Mapping[str, Any] | None, segment: int) -> None:
         self._steps_at_start[index], self._started_at[index] = self._steps(index), time.monotonic()

@@ -161,6 +161,7 @@ def act(work: Work, counter: Counter) -> None:
     """Choosing greedy actions for ``size`` observations at a time."""
     run, spec = work.run, work.spec
     set_threads(run)
+    set_precision(run.execution)
     device, rng = machine.pick_device(run.device), np.random.default_rng(run.seed)
     network = make_network(run, spec)
     network.place(device, run.execution.channels_last)

@@ -29,7 +29,11 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.threads import by_rule
 from dqnspeed.system import machine
 
-BY_RULE = ("num_envs", "parallelism.num_actors")  # 0: a number that a rule chooses
+COUNTS = ("num_envs", "parallelism.num_actors")
+# What is left to a rule, or to what is found on this machine, as it is said.
+BY_RULE = {
+    **dict.fromkeys(COUNTS, 0), "wrappers.backend": "auto", "execution.precision": "auto", "wrappers.crop": []
+}  # fmt: skip
 
 _HYDRA = threading.RLock()  # Hydra's state is that of the whole process
 
@@ -82,14 +86,14 @@ def _typed(cfg: DictConfig) -> RunConfig:
 
 
 def _choose_by_rule(cfg: DictConfig) -> None:
-    """Replace zeros of ``BY_RULE`` by numbers, which others may be computed from, who plays and in which precision by
-    names, and what of a picture is kept by its bounds."""
+    """Replace what is said of ``BY_RULE`` by numbers, which others may be computed from, who plays and in which
+    precision by names, and what of a picture is kept by its bounds."""
     if OmegaConf.select(cfg, "wrappers.backend") == "auto":
         run = _typed(cfg)
         cfg.wrappers.backend = envs.fastest_backend(run.env, run.wrappers)
     if OmegaConf.select(cfg, "execution.precision") == "auto":
         cfg.execution.precision = machine.precision(_typed(cfg).device)
-    if 0 in (OmegaConf.select(cfg, key) for key in BY_RULE):
+    if 0 in (OmegaConf.select(cfg, key) for key in COUNTS):
         ruled = by_rule(_typed(cfg), machine.cores())
         cfg.num_envs, cfg.parallelism.num_actors = ruled.num_envs, ruled.parallelism.num_actors
     if OmegaConf.select(cfg, "wrappers.crop") == []:

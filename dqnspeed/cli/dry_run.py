@@ -83,7 +83,7 @@ def probe(run: RunConfig, spec: EnvSpec) -> float:
     )
     with tempfile.TemporaryDirectory() as folder:
         try:
-            summary = train(tried, spec, Path(folder), {})
+            summary = train(tried, spec, Path(folder), dataclasses.asdict(tried))
         except (ActorError, NotFiniteError) as error:
             log.warning("the short try failed: %s", error)
             return 0.0

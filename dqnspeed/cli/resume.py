@@ -59,6 +59,12 @@ class Resumption:
     plain: dict[str, Any]
     group: str | None
     overrides: list[str]  # from its start to now
+    changes: list[str]  # those of now
+
+    def remember(self) -> None:
+        """Save what is changed now for the next time; raises :class:`ConfigError` if it cannot be written."""
+        if self.changes:
+            _save_overrides(self.changes, self.plain, self.folder)
 
 
 def asked_for(arguments: Sequence[str]) -> bool:
@@ -66,7 +72,7 @@ def asked_for(arguments: Sequence[str]) -> bool:
 
 
 def prepare(arguments: Sequence[str]) -> Resumption:
-    """Read and check the run that the command line names; save its overrides for the next time.
+    """Read and check the run that the command line names.
 
     Raises:
         ConfigError: there is no such run, it is finished or still running, or an override may not be changed.
@@ -80,10 +86,8 @@ def prepare(arguments: Sequence[str]) -> Resumption:
     spec = check_run(run)
     with locked_folder(folder, resumed=True):
         earlier = _earlier_overrides(folder)
-        if overrides:
-            _save_overrides(overrides, plain, folder)
     group = group_of(folder.parent) if (folder.parent / SWEEP).exists() else None
-    return Resumption(folder, run, spec, plain, group, [*earlier, *overrides])
+    return Resumption(folder, run, spec, plain, group, [*earlier, *overrides], overrides)
 
 
 def load_run(folder: Path) -> DictConfig:
@@ -120,8 +124,8 @@ class _DamagedConfigError(Exception):
 
 
 def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
-    """The configuration in the files of ``.hydra``; where that of a sweep's job leaves a number to a rule, the one it
-    was ``begun_with``.
+    """The configuration in the files of ``.hydra``; where that of a sweep's job leaves something to a rule, what it was
+    ``begun_with``.
 
     Raises:
         _DamagedConfigError: one of them is damaged.
@@ -136,8 +140,8 @@ def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
         cfg = upgraded(stored)
         if "noop_max" not in stored.get("eval", {}):
             cfg.eval.noop_max = 0  # started by a version without eval.noop_max
-        for key in compose.BY_RULE:
-            if OmegaConf.select(cfg, key) == 0 and key in begun_with:
+        for key, left in compose.BY_RULE.items():
+            if OmegaConf.select(cfg, key) == left and key in begun_with:
                 OmegaConf.update(cfg, key, begun_with[key])
         OmegaConf.resolve(cfg.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
         name = RESUMED

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,7 @@ class Job:
     again: bool = False
     benchmark: bool = True
     prune: Prune | None = None
+    remember: Callable[[], None] | None = None
 
 
 def job_of(
@@ -175,7 +176,8 @@ def job_of(
 def resumed_job(arguments: Sequence[str]) -> Job:
     """The run that ``resume=FOLDER`` among ``arguments`` names; raises as :func:`dqnspeed.cli.resume.prepare`."""
     resumed = resuming.prepare(arguments)
-    return job_of(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resumed.overrides, True)
+    job = job_of(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resumed.overrides, True)
+    return dataclasses.replace(job, remember=resumed.remember)
 
 
 def train_and_tell(job: Job) -> dict[str, Any]:
@@ -194,8 +196,9 @@ def train_and_tell(job: Job) -> dict[str, Any]:
         print(f"hint: {line}", flush=True)
     try:
         summary = train(
-            run, job.spec, job.folder, job.plain, job.group, job.resume, job.label, job.again, job.benchmark, job.prune
-        )
+            run, job.spec, job.folder, job.plain, job.group, job.resume, job.label, job.again, job.benchmark,
+            job.prune, job.remember,
+        )  # fmt: skip
     except (ActorError, NotFiniteError) as error:
         raise RunError(f"{error}\n{resuming.advice(shown)}") from error
     except FolderGoneError as error:

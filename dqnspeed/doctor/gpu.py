@@ -33,6 +33,7 @@ from dqnspeed.tracking.run_folder import DamagedError, read_metrics, read_summar
 ROOT = Path(__file__).resolve().parents[2]
 # Seconds that each part may take; what has not started by then is reported as not run.
 LIMITS = {"tests": 540, "train": 300, "resume": 180, "timings": 210, "bench": 210}
+ENOUGH = 90.0  # of a part's seconds: a training that had them and did not end has failed
 FIRST = {"test_graph", "test_held", "test_family", "test_wrappers"}  # they are tried first: time may run out
 FIGURES = (
     "steps_per_second", "updates_per_second", "updates", "startup_s", "wall_time_s", "return_mean_100", "peak_rss_mib",
@@ -93,11 +94,14 @@ class Part:
 
     def train(self, name: str, *overrides: str, resume: Path | None = None) -> Result:
         """Run a training from the command line and read its results."""
-        if self.left() < 1:
+        left = self.left()
+        if left < 1:
             return Result(name, SKIPPED, "not run: no time was left for it")
         folder = resume or self.path(name)
         arguments = [f"resume={folder}"] if resume else [f"hydra.run.dir='{folder}'", "tracking=local"]
         code, end = self.call(name, "dqnspeed.train", *arguments, *overrides, "tracking.progress=off")
+        if code is None and left < ENOUGH:
+            return Result(name, SKIPPED, f"not finished: {left:.0f} s were left for it")
         if code != 0:
             return Result(name, FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
         reports, damage = read_metrics(folder)

@@ -90,6 +90,7 @@ class Emulator:
         self._state = zeros((1, 8), dtype=wp.uint8)
         compiled(self._kernel, lambda: self._prepared(slice(0, 1))).launch()
         self._state = zeros((num_envs, int(self._answers.numpy()[0, 0])), dtype=wp.uint8)
+        self._answers.zero_()
         self._threads = _Threads(num_envs, 1 if self.device.is_cuda else threads)
         self._launches = [self._prepared(these) for these in self._threads.parts]
         self._load()
@@ -186,7 +187,9 @@ class Emulator:
 
     def _load(self) -> None:
         self._give("mask", self._mask, np.ones(self.num_envs, bool))
-        self._run(kernels.LOAD)
+        self._run(kernels.LOAD)  # with the game's usual start, as ALE does
+        if self.game.mode is not None or self.game.difficulty is not None:
+            self._run(kernels.START)
 
     def _give(self, name: str, to: Any, values: Any) -> None:
         """Copy an argument to where launches read it."""

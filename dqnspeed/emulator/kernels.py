@@ -107,6 +107,7 @@ def observe_rows(
     resized_to: int,
     left: int,
     width: int,
+    halved: int,
     answers: wp.array2d(dtype=int),
     screens: wp.array4d(dtype=wp.uint8),
     shades: wp.array2d(dtype=wp.uint8),
@@ -125,6 +126,7 @@ def observe(
     resized_to: int,
     left: int,
     width: int,
+    halved: int,
     answers: wp.array2d(dtype=int),
     screens: wp.array4d(dtype=wp.uint8),
     shades: wp.array2d(dtype=wp.uint8),
@@ -137,6 +139,6 @@ def observe(
 ):
     i, part = wp.tid()
     observe_rows(
-        i, part, parts, resized_to, left, width, answers, screens, shades, columns, column_weights, rows, row_weights,
-        pooled, observations,
+        i, part, parts, resized_to, left, width, halved, answers, screens, shades, columns, column_weights, rows,
+        row_weights, pooled, observations,
     )  # fmt: skip

@@ -117,7 +117,7 @@ class Games(Emulator):
         top, bottom, left, right = stages.crop or (0, self.game.rows, 0, WIDTH)
         if bottom > self.game.rows:
             raise EmulatorError(f"crop={stages.crop}: a picture of this game has {self.game.rows} rows.")
-        self._columns = left, right - left
+        self._cut = left, right - left, int((bottom - top, right - left) == (2 * self._size, 2 * self._size))
         columns, column_weights = _areas(right - left, stages.size or WIDTH)
         rows, row_weights = _areas(bottom - top, stages.size or self.game.rows)
         self._areas = [
@@ -129,6 +129,9 @@ class Games(Emulator):
                 (row_weights, float),
             )
         ]
+        self._answers_here = None
+        if self.device.is_cuda:
+            self._answers_here = wp.empty(self._answers.shape, dtype=int, device="cpu", pinned=True)
         self._observations = [self._observing(these) for these in self._threads.parts]
 
     def begin(self, seeds: Any) -> None:
@@ -142,9 +145,23 @@ class Games(Emulator):
         self._give("actions", self._actions, actions)
         self._run(kernels.STEP)
 
+    def reset(self, mask: Any = None) -> None:
+        """Refused: a game starts with its no-ops, by :meth:`begin`, and anew with the step after its end.
+
+        Raises:
+            EmulatorError: always.
+        """
+        raise EmulatorError("reset: games with an agent start with begin(), and anew with the step after their end.")
+
     def outcome(self) -> np.ndarray:
-        """Points, end, truncation (0 or 1) and lives of the last step, ``(N, 4) int32``; the host waits for it."""
-        return np.array(self._answers.numpy()[:, : kernels.FIRST])
+        """Points, end, truncation (0 or 1) and lives of the last step, ``(N, 4) int32``; the host waits for it, and on
+        a GPU for nothing that is not on Warp's current stream."""
+        answers = self._answers
+        if self._answers_here is not None:
+            wp.copy(self._answers_here, answers)
+            wp.synchronize_stream(wp.get_stream(self.device))
+            answers = self._answers_here
+        return np.array(answers.numpy()[:, : kernels.FIRST])
 
     def save_state(self) -> dict[str, np.ndarray]:
         return {**super().save_state(), "pooled": self._pooled.numpy().copy()}
@@ -164,7 +181,7 @@ class Games(Emulator):
         parts = PARTS if self.device.is_cuda else 1
         mine = [array[these] for array in (self._answers, self.screens)]
         made = [array[these] for array in (self._pooled, self.observations)]
-        inputs = [parts, self._size, *self._columns, *mine, self._shades, *self._areas, *made]
+        inputs = [parts, self._size, *self._cut, *mine, self._shades, *self._areas, *made]
         dim = these.stop - these.start, parts
         return compiled(
             kernels.observe,

@@ -19,7 +19,6 @@ TABLE = {
     int(opcode, 16): text
     for opcode, text in re.findall(r"^OP\(0x(..)\) (.*)$", (NATIVE / "instructions.h").read_text(), re.MULTILINE)
 }
-PULLS = 0x28, 0x68  # from what may be no RAM, which is left to instruction()
 CALL, JUMP, BRANCHES = 0x20, 0x4C, {opcode for opcode, text in TABLE.items() if text.startswith("BRANCH")}
 NONE = "enum { IS_TRANSLATED = 0 };\nCUDA_CALLABLE i32 translated(i32 left) { return left; }"
 # Of what the processor sees of a cartridge: where its ROM begins and ends, less the addresses that switch banks.
@@ -139,7 +138,7 @@ out:
             follows = self._offset(offset, address + self._length(offset))
             if follows is not None and self._rom[offset] != JUMP:
                 before[follows] = offset
-                if self._rom[offset] in (CALL, *PULLS):
+                if self._rom[offset] == CALL:
                     entries.add(follows)
             target = self._target(offset)
             if target is not None and (there := self._offset(offset, target)) is not None:

@@ -91,6 +91,7 @@ def verify(
     for sequence in range(sequences):
         if sequence or chosen:  # ALE loads a game at its usual mode
             ale.reset_game()
+        if sequence:
             emulator.reset()
         what, draws = _differs(ale, emulator, None), np.random.default_rng([seed, sequence])
         for frame in range(frames + 1):

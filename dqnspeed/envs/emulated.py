@@ -28,7 +28,8 @@ class EmulatorBackend:
         self._games = games
         self._meanings = list(meanings)
         on_gpu = games.device.is_cuda
-        self._stream = wp.Stream(games.device) if on_gpu else None
+        # One of torch's: work on its usual stream waits for streams that Warp makes, and they for it.
+        self._stream = wp.stream_from_torch(torch.cuda.Stream(str(games.device))) if on_gpu else None
         self._waits = ThreadPoolExecutor(1, "emulator") if overlap and not on_gpu else None
         self._step: Future[None] | None = None
         wp.synchronize_device(games.device)
@@ -63,6 +64,7 @@ class EmulatorBackend:
             self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._games.device))))
 
     def games(self) -> list[dict[str, Any]]:
+        self._wait()
         state = self._games.save_state()
         game = state.pop("game")
         return [{"game": str(game), **{name: array[i] for name, array in state.items()}} for i in range(self.num_envs)]
@@ -70,13 +72,16 @@ class EmulatorBackend:
     def set_games(self, games: list[dict[str, Any]]) -> bool:
         try:
             arrays = {name: np.stack([game[name] for game in games]) for name in games[0] if name != "game"}
+            self._wait()
             self._games.load_state({"game": np.array(games[0]["game"]), **arrays})
+            wp.synchronize_device(self._games.device)
         except (EmulatorError, KeyError, ValueError):  # of another backend, or version of the emulator
             return False
         return True
 
     def call(self, name: str) -> Any:
         if name == "render":
+            self._wait()
             return self._games.rgb()[0]
         if name == "get_action_meanings":
             return self._meanings
@@ -85,7 +90,13 @@ class EmulatorBackend:
     def close(self) -> None:
         if self._waits is not None:
             self._waits.shutdown()
+        self._wait()
         self._games.close()
+
+    def _wait(self) -> None:
+        """Until a step under way is done, of which no other stream knows."""
+        if self._stream is not None:
+            wp.synchronize_stream(self._stream)
 
     def _raw(self) -> RawStep:
         points, terminated, truncated, lives = self._games.outcome().T

@@ -13,7 +13,7 @@ from dqnspeed.report import tables
 from dqnspeed.report.figures import Figure, figures_of
 from dqnspeed.report.rungs import Rung, game, shared_words
 from dqnspeed.report.runs import Run
-from dqnspeed.report.tables import Table, duration
+from dqnspeed.report.tables import NONE, Table, duration
 from dqnspeed.system.version import __version__
 
 NOT_KNOWN = "not known"
@@ -70,7 +70,8 @@ class Report:
         found = [said[mark].format(count, len(self.runs)) for mark, count in counts.items()]
         machines = {tell_machine(run) for run in self.runs} - {NOT_KNOWN}
         if len(machines) > 1:
-            found.append(f"{len(machines)} machines are compared; below they are told apart.")
+            found.append(f"{len(machines)} machines are compared, and a row may have runs of several; the last table "
+                         "says which run is whose.")
         return [sentence[0].upper() + sentence[1:] for sentence in found]
 
     @cached_property
@@ -94,11 +95,16 @@ class Report:
     def record_table(self) -> Table:
         """When, where and by which command each run was made."""
         names = {id(run): rung.name for rung in self.rungs for run in rung.runs}
-        rows = []
+        machines = {id(run): tell_machine(run) for run in self.runs}
+        several, rows = len({*machines.values()} - {NOT_KNOWN}) > 1, []
         for run in self.runs:
             started, ended = (time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) for at in run.span or (0, 0))
-            rows.append([names[id(run)], str(run.seed), outcome(run), started, ended, str(run.folder), run.command])
-        return Table(["rung", "seed", "outcome", "started", "last written", "folder", "command"], rows, left=7)
+            where = machines[id(run)] if several else NONE
+            rows.append(
+                [names[id(run)], str(run.seed), outcome(run), started, ended, where, str(run.folder), run.command]
+            )
+        columns = ["rung", "seed", "outcome", "started", "last written", "machine", "folder", "command"]
+        return Table(columns, rows, left=8).without_empty()
 
     @cached_property
     def facts(self) -> list[tuple[str, str]]:

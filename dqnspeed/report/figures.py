@@ -10,7 +10,7 @@ from typing import Literal, cast
 import numpy as np
 
 from dqnspeed.report.rungs import Rung, game
-from dqnspeed.report.runs import MEAN, Run
+from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import duration
 
 # Observable's ten colours, which differ for most eyes on white and on black; after ten rungs the dashes change.
@@ -19,6 +19,7 @@ COLOURS = (
 )  # fmt: skip
 DASHES = "solid", "dash", "dot", "dashdot"
 BY_TIME = "return_by_time"
+MEANS = "means"
 PARTS = "acting", "stepping", "sampling", "updating", "waiting"
 POINTS, ALL_POINTS = 250, 5000  # of a curve, and of all curves of a figure, so that the page stays small
 FEW = 3  # runs whose single games are shown
@@ -115,21 +116,25 @@ def _returns(rungs: Sequence[Rung]) -> Iterator[Figure]:
         bound = bounds.pop() if len(bounds) == 1 else None
         more = any(len(rung.runs) > 1 for rung in group)
         band = "; thick their mean, in which a seed that ended keeps its last value, and their spread" if more else ""
-        note = f"Mean of the last games, as many as stop.window, unclipped; {seeds_of(group)}{band}."
+        evaluated = {run.is_evaluated for rung in group for run in rung.runs}
+        kinds = {False: "last games, as many as stop.window", True: "games of each evaluation"}
+        what = ", or of the ".join(kinds[kind] for kind in sorted(evaluated))
+        note = f"Mean of the {what}, unclipped; {seeds_of(group)}{band}."
         games_of = _games(group)
         yield Figure(f"{BY_TIME}{suffix}", f"Return against wall clock{of_game}", "minutes of training", "mean return",
                      f"{note}{' A dot is a game.' if games_of else ''}",
-                     [*games_of, *_curves(group, MEAN, "time", hold=True)], bound)  # fmt: skip
+                     [*games_of, *_curves(group, MEANS, "time", hold=True)], bound)  # fmt: skip
         yield Figure(f"return_by_step{suffix}", f"Return against agent steps{of_game}", "agent steps", "mean return",
-                     note, _curves(group, MEAN, "step", hold=True), bound)  # fmt: skip
+                     note, _curves(group, MEANS, "step", hold=True), bound)  # fmt: skip
 
 
 def seeds_of(rungs: Sequence[Rung]) -> str:
     """How many seeds the rungs have: ``3 seeds each``, ``1 to 3 seeds each``."""
     counts = sorted({len(rung.runs) for rung in rungs})
+    what = "seed" if all(len({run.seed for run in rung.runs}) == len(rung.runs) for rung in rungs) else "run"
     if counts == [1]:
-        return "one seed each"
-    return f"{counts[0]} seeds each" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds each"
+        return f"one {what} each"
+    return f"{counts[0]} {what}s each" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} {what}s each"
 
 
 def thin(x: Sequence[float], y: Sequence[float], points: int) -> list[int]:
@@ -149,12 +154,14 @@ def _curves(
     """The curve of each run, from where it is ``learning`` or from its start, and the means of rungs with several.
 
     Args:
-        hold: whether one that ended counts on with its last value; else means are of those that go on.
+        metric: of the reports; or :data:`MEANS`, the mean return that says whether a run is solved.
+        hold: whether one that came to its end counts on with its last value; else means are of those that go on.
     """
     points = min(POINTS, max(20, ALL_POINTS // max(1, sum(len(rung.runs) for rung in rungs))))
     single, means = list[Series](), list[Series]()
     for rung in rungs:
-        curves = [(run, _scaled(run.curve(metric, against, learning), against)) for run in rung.runs]
+        of = [run.means(against) if metric == MEANS else run.curve(metric, against, learning) for run in rung.runs]
+        curves = [(run, _scaled(curve, against)) for run, curve in zip(rung.runs, of, strict=True)]
         drawn = [(run, curve) for run, curve in curves if curve]
         for run, curve in drawn:
             x, y = zip(*curve, strict=True)
@@ -163,18 +170,20 @@ def _curves(
             series = Series(rung.name, kind, rung.number, _each(x, kept), _each(y, kept), text=of_run(run))
             (means if kind == "mean" else single).append(series)
         if len(drawn) > 1:
-            means.append(_mean(rung.name, rung.number, [curve for _, curve in drawn], hold))
+            held = [hold and run.ended_well and not run.pruned for run, _ in drawn]
+            means.append(_mean(rung.name, rung.number, [curve for _, curve in drawn], held))
     return [*single, *means]
 
 
-def _mean(name: str, rung: int, curves: Sequence[Sequence[tuple[float, float]]], hold: bool) -> Series:
-    """Mean, lowest and highest of the curves, to the end of the last; without ``hold`` while half of them go on."""
+def _mean(name: str, rung: int, curves: Sequence[Sequence[tuple[float, float]]], held: Sequence[bool]) -> Series:
+    """Mean, lowest and highest of the curves, to the end of the last where each is ``held`` at its last value or not;
+    if none is, while half of them go on."""
     ends = sorted(curve[-1][0] for curve in curves)
-    end = ends[-1 if hold else len(ends) // 2]
+    end = ends[-1 if any(held) else len(ends) // 2]
     grid = np.linspace(min(end, max(curve[0][0] for curve in curves)), end, GRID)
     columns = [
         np.interp(grid, [x for x, _ in curve], [y for _, y in curve], right=curve[-1][1] if hold else math.nan)
-        for curve in curves
+        for curve, hold in zip(curves, held, strict=True)
     ]
     values = np.ma.masked_invalid(np.stack(columns))
     text = [f"mean of {count} seeds" for count in values.count(axis=0)]

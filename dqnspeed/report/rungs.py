@@ -13,7 +13,7 @@ from typing import Any
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import KINDS
 from dqnspeed.report import statistics
-from dqnspeed.report.runs import MEAN, Run
+from dqnspeed.report.runs import Run
 from dqnspeed.report.statistics import Estimate, estimate
 
 BASELINE = "baseline"
@@ -66,6 +66,7 @@ class Rung:
     label: str
     runs: list[Run]
     compared_after: float | None
+    compared: int
     steps_per_second: Estimate | None
     time_to_solve: Estimate | None
     score: Estimate | None
@@ -134,6 +135,7 @@ def rungs_of(runs: Sequence[Run], group_by: str | None = None, baseline: str | N
                 label=label,
                 runs=group,
                 compared_after=after,
+                compared=len(scores),
                 steps_per_second=estimate(statistics.median, _speeds(group)),
                 time_to_solve=_time_to_solve(group),
                 score=estimate(statistics.interquartile_mean, scores),
@@ -225,13 +227,13 @@ def _rounded(name: str, digits: int) -> str:
 
 def compared_after(runs: Iterable[Run]) -> float | None:
     """The seconds for which all ``runs`` were trained that came to their end; if none did, all that have reported."""
-    reported = [run for run in runs if run.curve(MEAN, "time")]
+    reported = [run for run in runs if run.means("time")]
     whole = [run for run in reported if run.ended_well and not run.pruned]
     return min((run.seconds for run in (whole or reported)), default=None)
 
 
 def _scores(runs: Iterable[Run], after: float | None) -> list[float]:
-    curves = ([y for x, y in run.curve(MEAN, "time") if after is not None and x <= after] for run in runs)
+    curves = ([y for x, y in run.means("time") if after is not None and x <= after] for run in runs)
     return [curve[-1] for curve in curves if curve]
 
 

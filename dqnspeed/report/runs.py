@@ -36,6 +36,7 @@ from dqnspeed.tracking.run_folder import (
 )
 
 MEAN = "episode/return_mean_100"
+EVALUATED = "eval/return_mean"
 NUMBERS = "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100", "time_to_solve_s"
 # What a summary.json must hold; one of a run that failed before it trained has no numbers.
 NEEDED: dict[str, Any] = {
@@ -113,6 +114,21 @@ class Run:
         """The mean return at which it is solved."""
         bound = self.summary.get("reward_bound", self.value("stop.reward_bound"))
         return bound if isinstance(bound, (int, float)) else None
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether evaluations say if it is solved, and not its training games."""
+        return bool(self.value("stop.on") == "eval")
+
+    @property
+    def mean(self) -> float | None:
+        """The last mean return, of what says if it is solved."""
+        found: float | None = self.summary.get("eval_return_mean" if self.is_evaluated else "return_mean_100")
+        return found
+
+    def means(self, against: str) -> list[tuple[float, float]]:
+        """The curve of that mean."""
+        return self.curve(EVALUATED if self.is_evaluated else MEAN, against)
 
     @cached_property
     def seconds(self) -> float:
@@ -237,6 +253,7 @@ def _so_far(folder: Path) -> Row:
         "updates_per_second": last.get("perf/updates_per_second"),
         "replay_ratio": last.get("perf/replay_ratio"),
         "return_mean_100": last.get(MEAN),
+        "eval_return_mean": next((report[EVALUATED] for report in reversed(reports) if EVALUATED in report), None),
         "time_to_solve_s": None,
     }
     return {**summary, **_named(summary, run, overrides)}

@@ -90,7 +90,7 @@ def statistics_table(rungs: Sequence[Rung]) -> Table:
     rows = [
         [
             rung.name,
-            str(len(rung.runs)),
+            f"{rung.compared} of {len(rung.runs)}" if rung.compared < len(rung.runs) else str(len(rung.runs)),
             NONE if rung.compared_after is None else duration(rung.compared_after),
             _interval(rung.score, ".1f"),
             _interval(rung.improvement, ".0%"),
@@ -118,7 +118,7 @@ def run_table(runs: Sequence[Run]) -> Table:
                 number(summary["steps_per_second"], ".0f"),
                 number(summary["updates_per_second"], ".1f"),
                 number(summary["replay_ratio"], ".1f"),
-                number(summary["return_mean_100"], ".1f"),
+                number(run.mean, ".1f"),
                 solved,
                 number(summary.get("time_to_solve_avg_s"), ".0f", " s"),
                 "; ".join(run.marks) or NONE,
@@ -225,7 +225,7 @@ def _seeds(runs: Sequence[Run]) -> str:
 
 def _returns(rung: Rung) -> str:
     """The final mean returns, from the lowest to the highest."""
-    returns = [run.summary["return_mean_100"] for run in rung.runs if run.summary["return_mean_100"] is not None]
+    returns = [run.mean for run in rung.runs if run.mean is not None]
     if not returns:
         return NONE
     low, high = f"{min(returns):.1f}", f"{max(returns):.1f}"

@@ -188,6 +188,8 @@ def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False)
         if not again and (not config.every_minutes or _lasted_s(folder) > 60 * (config.every_minutes + 1)):
             raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to resume from.")
         log.warning("%s was ended before its first checkpoint, so it starts again from its first step.", folder)
+        with contextlib.suppress(OSError):
+            os.utime(folder / HYDRA_CONFIG)  # since when it lasts
         return {}
     path, state = found
     discard_newer(folder / CHECKPOINTS, path)
@@ -196,8 +198,12 @@ def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False)
 
 
 def _lasted_s(folder: Path) -> float:
-    """Seconds that the run lasted: by ``metrics.jsonl``, or with evaluations by the ages of its files."""
+    """Seconds that the run lasted since its first step: by ``metrics.jsonl``, or with evaluations by the ages of its
+    files."""
     lasted = time_logged(folder, 0) or 0.0
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError), (folder / METRICS).open() as file:
+        if (first := json.loads(file.readline()))["step"] == 0:
+            lasted -= first["time"]  # that were lost before it started again
     with contextlib.suppress(OSError):
         metrics, config = folder / METRICS, folder / HYDRA_CONFIG
         lasted = max(lasted, metrics.stat().st_mtime - config.stat().st_mtime)
@@ -251,8 +257,20 @@ def discard_newer(folder: Path, used: Path | None) -> None:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Files a run can be resumed from, newest first: a ``final`` is only kept while it is the newest."""
-    return [*folder.glob(f"final{SUFFIX}"), *sorted(folder.glob(f"step_*{SUFFIX}"), reverse=True)]
+    """Files a run can be resumed from, newest first: a ``final`` is kept until there is a newer one."""
+    paths = [*folder.glob(f"step_*{SUFFIX}"), *folder.glob(f"final{SUFFIX}")]
+    return sorted(paths, key=_agent_steps, reverse=True)  # a final one before a periodic one of the same step
+
+
+def _agent_steps(path: Path) -> tuple[float, bool]:
+    """Those of a file, and whether it is ``final``; where that cannot be read it is taken for the newest."""
+    final = path.stem == "final"
+    with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+        if not final:
+            return float(path.stem.removeprefix("step_")), False
+        with safe_open(path, framework="np") as file:
+            return float(json.loads(file.metadata()["facts"])["progress"]["agent_steps"]), True
+    return math.inf, final
 
 
 def playable(folder: Path) -> bool:

@@ -39,6 +39,7 @@ class Progress:
         self.lost_actors = 0  # that were replaced
         self.time_to_solve_s: float | None = None
         self.time_to_solve_avg_s: float | None = None
+        self._reward_bound = run.stop.reward_bound
         self._bound = math.inf if run.stop.reward_bound is None else run.stop.reward_bound
         self.resumed_at: list[int] = []  # agent steps
         self.lost_s, self.time_is_lower_bound = (
@@ -126,6 +127,7 @@ class Progress:
             "loss": self._loss.value,
             "resumed_at": self.resumed_at,
             "time_to_solve_avg": self.time_to_solve_avg_s,
+            "reward_bound": self._reward_bound,
             "lost_s": self.lost_s,
             "benchmark": self.benchmark,
             "time_is_lower_bound": self.time_is_lower_bound,
@@ -138,7 +140,8 @@ class Progress:
         self.timer.seconds.update(state["timer"])
         self.returns.load_state_dict(state["returns"])
         self.resumed_at = [*state["resumed_at"], self.agent_steps]
-        self.time_to_solve_avg_s = state.get("time_to_solve_avg")
+        if state.get("reward_bound", self._reward_bound) == self._reward_bound:
+            self.time_to_solve_avg_s = state.get("time_to_solve_avg")
         self.lost_s, self.time_is_lower_bound = state.get("lost_s", 0.0), state.get("time_is_lower_bound", False)
         self.lost_actors = state.get("lost_actors", 0)
         self.benchmark &= state.get("benchmark", True)

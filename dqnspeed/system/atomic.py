@@ -25,7 +25,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield partial
         flush(partial)
         os.replace(partial, path)
-        flush(path.parent)
+        with contextlib.suppress(OSError):  # not every file system can, and the file is there
+            flush(path.parent)
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)

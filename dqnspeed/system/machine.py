@@ -91,8 +91,17 @@ def available_memory() -> int:
     free = psutil.virtual_memory().available
     limit, used = (_read_int(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
     if limit is not None and used is not None:
-        free = min(free, limit - used)
+        free = min(free, limit - used + _cached_files())
     return max(0, free)
+
+
+def _cached_files() -> int:
+    """Bytes that a container is said to use, and that the system takes back when they are needed."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/sys/fs/cgroup/memory.stat").read_text().splitlines():
+            if line.startswith("inactive_file "):
+                return int(line.split()[1])
+    return 0
 
 
 def reset_peak_rss() -> None:

@@ -131,7 +131,7 @@ def _read_lines(path: Path, read: Callable[[str], Row | None]) -> tuple[list[Row
     for line in lines:
         try:
             rows.append(read(line))
-        except ValueError:
+        except (ValueError, csv.Error):
             lost += 1
     damage = f"{path}: is damaged; {lost} of its {len(lines)} lines cannot be read, the others are taken."
     return [row for row in rows if row is not None], damage if lost else ""

@@ -101,10 +101,15 @@ def learnt(run: RunConfig, together: int | None, updates: int, device: str) -> t
         due = 12 if run.has_replay else memory.due(batch)
         does.do(due)
         done += due
-        losses.append(learner.stats())
+        losses.append({name: value for name, value in learner.stats().items() if not name.startswith("time/")})
     if together is not None:
         assert_graphed(does)
     return learner, memory, losses
+
+
+def rows(run: RunConfig) -> int:
+    """Of each lane, after which some updates are due."""
+    return 16 if run.has_replay else run.algo.rollout_steps  # type: ignore[attr-defined]
 
 
 def with_graph(run: RunConfig) -> RunConfig:
@@ -327,7 +332,7 @@ def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> 
     run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
     learner, memory, _ = learnt(run, 2, 60, device)
     spec, where = describe(run), torch.device(device)
-    again: Any = make_learner(run, spec, where)
+    again: Any = make_learner(with_graph(run) if device == "cuda" else run, spec, where)
     again.on_device = True
     copied: Any = make_memory(run, spec, device=where)
     again.attach(copied)
@@ -341,11 +346,13 @@ def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> 
         after = []
         for one, rings, does in both:
             torch.manual_seed(seed)
-            play(run, spec, rings, 16, seed)
+            play(run, spec, rings, rows(run), seed)
             does.do(12 if run.has_replay else rings.due(16))
             after.append([parameter.detach().cpu().numpy().copy() for parameter in one.network.parameters()])
         for a, b in zip(*after, strict=True):
             np.testing.assert_array_equal(a, b)
+    for _, _, does in both:
+        assert_graphed(does)
 
 
 def as_arrays(state: Any) -> Any:
@@ -366,7 +373,7 @@ def test_nothing_waits_for_the_device(algo: str) -> None:
         for seed in range(6):  # the first prepare and capture
             if seed == 2:
                 torch.cuda.set_sync_debug_mode("error")
-            play(run, spec, memory, 16, seed)
+            play(run, spec, memory, rows(run), seed)
             does.do(12 if run.has_replay else memory.due(16))
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -32,7 +32,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.runs.checkpoint import State, load, newest, save
-from dqnspeed.trainer import train
+from dqnspeed.trainer import Training, train
 
 SMALL_ATARI = [
     "env=breakout", "env.sticky_actions=0.25", "model=small", "model.hidden=[16]", "algo.batch_size=16",
@@ -190,6 +190,28 @@ def test_a_run_that_begins_again_counts_the_time_before_it(tmp_path: Path) -> No
     assert summary["steps_per_second"] > 100 / summary["wall_time_s"]  # of the time in which they were made
 
 
+def test_a_resumed_run_has_the_results_of_all_of_it_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was until it was resumed would be taken for what it is, while it trains or once it is killed."""
+    toy = ["stop.reward_bound=-1000", "stop.window=1"]
+    solved = go(tmp_path, make_toy(*toy, "stop.max_steps=300"))["progress"]["time_to_solve_avg"]
+    assert solved is not None and (tmp_path / "summary.json").exists()
+    there, loop = list[bool](), Training.loop
+    monkeypatch.setattr(Training, "loop", lambda self: (there.append((tmp_path / "summary.json").exists()), loop(self)))
+    state = go(tmp_path, make_toy("stop.reward_bound=1000", "stop.max_steps=600"), resumed=True)
+    assert there == [False] and json.loads((tmp_path / "summary.json").read_text())["agent_steps"] >= 600
+    assert state["progress"]["time_to_solve_avg"] is None  # that was another bound
+
+
+def test_what_a_refused_resumption_would_have_changed_stays(tmp_path: Path) -> None:
+    remembered = list[int]()
+    run = make_toy("stop.max_steps=100", "checkpoint=none")
+    train(run, envs.describe(run), tmp_path, {})
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match="nothing to resume from"):
+        train(run, envs.describe(run), tmp_path, {"seed": 5}, resume=True, remember=lambda: remembered.append(1))
+    assert not remembered and {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_what_a_power_cut_leaves_of_a_configuration_is_never_taken_for_another(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -246,17 +268,29 @@ def started(folder: Path, *arguments: str, spawns: bool = True) -> Forked:
 
 
 # The small game with A3C, whose actors share weights on the device.
-GPU_A3C = ["algo=a3c", "num_envs=2", "parallelism.num_actors=2", "algo.target_sync=null"]
-GPU_PPO = ["algo=ppo", "num_envs=2", "algo.rollout_steps=32", "algo.batch_size=16", "algo.target_sync=null"]
+GPU_A3C = ["algo=a3c", "num_envs=2", "parallelism.num_actors=2"]
+GPU_PPO = ["algo=ppo", "num_envs=2", "algo.rollout_steps=32", "algo.batch_size=16"]
+GPU_KINDS = [["parallelism=serial"], ["parallelism=process"], GPU_A3C, GPU_PPO]
+
+
+def gpu_run(kind: list[str], device: str, max_steps: int) -> RunConfig:
+    """Without the options of ``SMALL_ATARI`` that are a Q-learner's."""
+    q_learns = not any(option.startswith("algo=") for option in kind)
+    small = [option for option in SMALL_ATARI if q_learns or not option.startswith(("algo.target_sync", "algo.n_step"))]
+    return make_run(*small, *kind, f"device={device}", f"stop.max_steps={max_steps}")
+
+
+@pytest.mark.parametrize("kind", GPU_KINDS)
+def test_what_a_gpu_is_tried_with_are_runs(kind: list[str]) -> None:
+    assert gpu_run(kind, "cpu", 250).stop.max_steps == 250
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("kind", [["parallelism=serial"], ["parallelism=process"], GPU_A3C, GPU_PPO])
+@pytest.mark.parametrize("kind", GPU_KINDS)
 def test_a_run_on_a_gpu_goes_on_there_and_on_a_cpu(kind: list[str], tmp_path: Path) -> None:
     steps = 0
     for i, device in enumerate(("cuda", "cuda", "cpu")):
-        run = make_run(*SMALL_ATARI, *kind, f"device={device}", f"stop.max_steps={steps + 250}")
-        state = go(tmp_path, run, resumed=i > 0)
+        state = go(tmp_path, gpu_run(kind, device, steps + 250), resumed=i > 0)
         assert state["progress"]["agent_steps"] >= steps + 250 and state["learner"]["updates"] > 0
         assert all(np.isfinite(weights).all() for weights in state["learner"]["network"].values())
         steps = state["progress"]["agent_steps"]
@@ -488,7 +522,7 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
     assert (result.returncode, result.stderr) == (2, f"dqnspeed: {finished}\n")
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
-    resuming.prepare(["resume=run", "stop.max_steps=200"])  # what is changed stays changed
+    resuming.prepare(["resume=run", "stop.max_steps=200"]).remember()  # what is changed stays changed
     assert resuming.prepare(["resume=run"]).run.stop.max_steps == 200
 
 
@@ -498,7 +532,9 @@ def test_epsilon_of_a_resumed_run_falls_as_it_started_whatever_its_new_length(tm
         began = hydra.compose("config", overrides=[*TOY, "algo=pqn", "stop.max_steps=1000", "stop.reward_bound=null"])
     OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
     for changed in (["stop.max_steps=100000"], []):  # kept for the next time
-        run = resuming.prepare([f"resume={tmp_path}", *changed]).run
+        resumed = resuming.prepare([f"resume={tmp_path}", *changed])
+        resumed.remember()
+        run = resumed.run
         assert (run.stop.max_steps, run.exploration.decay_steps) == (100_000, 100)
 
 

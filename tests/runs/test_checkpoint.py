@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -140,7 +141,13 @@ def test_a_run_without_any_checkpoint_is_not_started_again_where_that_would_lose
     os.utime(config, (0, 0))  # it was begun long ago, and evaluations took the time
     with pytest.raises(ConfigError, match="nothing to resume from"):
         state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint)
+    os.utime(config, (0, 0))
+    (tmp_path / "metrics.jsonl").unlink()
+    assert state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint) == {}
+    assert time.time() - config.stat().st_mtime < 60  # how long it lasts counts from here
     config.unlink()
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0, "time": 4950.0}\n{"step": 1, "time": 5000.0}\n')
+    assert state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint) == {}  # was lost before
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time": 5000.0}\n')
     with pytest.raises(ConfigError, match="nothing to resume from"):
         state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint)
@@ -151,6 +158,16 @@ def test_a_final_checkpoint_is_outdated_once_a_resumed_run_saves_a_newer_one(tmp
     checkpoints.save_final({})
     checkpoints.save_periodic({}, step=5)
     assert [path.name for path in candidates(tmp_path)] == ["step_0000000005.safetensors"]
+
+
+def test_the_newest_checkpoint_is_that_of_most_steps_where_a_kill_left_a_final_one_of_before(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, make_run().checkpoint)
+    for steps, names in ((5, "final step"), (6, "final step"), (4, "step final")):
+        checkpoints.save_periodic({}, step=5)
+        checkpoints.save_final({"progress": {"agent_steps": steps}})
+        assert [path.name.partition("_")[0].partition(".")[0] for path in candidates(tmp_path)] == names.split()
+    (tmp_path / "final.safetensors").write_text("damaged")
+    assert candidates(tmp_path)[0].name == "final.safetensors"
 
 
 def test_a_disk_that_is_full_leaves_the_previous_checkpoint_whole(

@@ -68,6 +68,9 @@ struct Hands {
         tell(0, answer);
     }
 
+    // Whether no frame of a step goes unseen.
+    CUDA_CALLABLE bool sees_all() const { return stages[SKIP] <= stages[POOL] + 1; }
+
     CUDA_CALLABLE void step(i32 action, bool thorough, i32* answer) {
         if (agent.ended) return begin(thorough, answer);
         i32 number = action < 0 || action >= stages[ACTIONS] ? 0 : stages[STAGES + action];

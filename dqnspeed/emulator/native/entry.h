@@ -27,9 +27,11 @@ const wp::uint8* memories = &wp::index(memory, 0);
 Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script, 0), (i32)timers.shape.dims[0]};
 Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
 Hands hands = {player, console, seat.agent, &wp::index(stages, 0)};
-for (bool thorough = before.thorough;; thorough = true) {
-    player.missed = 0, player.loading = false;
-    i32 started = player.frames_of_start() + (order == LOAD ? IDLE_FRAMES : 0);
+const bool starts = order != PLAY && (order != STEP || before.agent.ended);
+bool around = false;
+for (bool thorough = before.thorough || (order == STEP && hands.sees_all());; thorough = true) {
+    player.missed = player.whole = 0, player.loading = false;
+    i32 started = order == BEGIN ? Console::NEVER : player.frames_of_start() + (order == LOAD ? IDLE_FRAMES : 0);
     player.unseen = thorough ? 0 : order == PLAY ? count - seen : started - 2;
     if (order == LOAD) player.load();
     else if (order == START) player.start();
@@ -47,13 +49,14 @@ for (bool thorough = before.thorough;; thorough = true) {
     }
     // What should have been drawn is drawn at a second try, from the same state.
     if (thorough || !player.missed || (order == PLAY && !seen)) break;
-    bool always = player.missed & Player::BELOW;
+    around = player.missed & Player::AROUND;
     seat = before;
     console.rom = &wp::index(rom, 0);
     console.trace = nullptr;
-    before.thorough |= always;
-    seat.thorough |= always;
 }
+// A game that showed what was around a frame will again. A start says nothing of the game, if its frames drew both
+// pictures anew.
+if (around && !(starts && player.whole == 3)) seat.thorough = true;
 console.tia.picture = nullptr;  // addresses are not part of a state that is saved
 console.rom = nullptr;
 console.trace = nullptr;

@@ -7,13 +7,17 @@
     // Play until the frame ends, or for as many instructions as a frame may have.
     CUDA_CALLABLE void run() {
         for (i32 left = INSTRUCTIONS; left > 0 && !ended;) {
-            i32 before = left;
-            if (!trace) {
+            if (trace) {
+                if (pc & 0x1000)
+                    trace[bank[pc >> 10 & 3] + (pc & 1023)] = (u8)(0x80 | (pc >> 10 & 3) << 3 | pc >> 13);
+            } else {
                 left = translated(left);
-                if (left > 0 && !ended) left = fast(left);
-            } else if (pc & 0x1000)
-                trace[bank[pc >> 10 & 3] + (pc & 1023)] = (u8)(0x80 | (pc >> 10 & 3) << 3 | pc >> 13);
-            if (left == before) instruction(), left--;
+                if (left <= 0 || ended) return;
+                i32 before = left;
+                left = fast(left);
+                if (left != before) continue;
+            }
+            instruction(), left--;
         }
     }
 
@@ -45,6 +49,14 @@
         read(base, base);
         t = end + 1;
         return read(address, base);
+    }
+
+    // A pull where the stack ends or is none: at the end of the cycle `end` what its pointer is at is read by the way.
+    CUDA_CALLABLE APART i32 pulled(i32 pointer, i32 opcode, i32 end) {
+        t = end;
+        i32 bus = read(0x100 | pointer, opcode);
+        t = end + 1;
+        return read(0x100 | ((pointer + 1) & 0xff), bus);
     }
 
     // `loop` waits for the timer: an instruction that reads it, of three bytes, and a branch back to it, which is taken
@@ -125,9 +137,10 @@
         at = 0x100 | s, s = (s - 1) & 0xff; \
         WRITE(1, 3, value)                  \
     }
-#define PULL                               \
-    if (s < 0x80 || s == 0xff) goto other; \
-    m = ram[++s & 0x7f];
+#define PULL(opcode)                                       \
+    if (s >= 0x80 && s != 0xff) m = ram[(s + 1) & 0x7f]; \
+    else m = pulled(s, opcode, t + 3);                   \
+    s = (s + 1) & 0xff;
 #define CHANGE(bytes, cycles, action)  \
     {                                  \
         if (!in_ram(at)) goto other;   \

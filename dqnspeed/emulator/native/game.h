@@ -26,10 +26,12 @@ struct Player {
     u8* screens;        // pictures: two that frames are drawn to in turn, and one that is kept
     i32 unseen;         // frames to play before those that are drawn
     i32 missed;         // what was not drawn, and should have been
+    i32 whole;          // of which pictures all was drawn: a bit for each
     bool loading;       // the first start of a game is its usual one
 
-    // A drawn frame that ends early shows below it what was drawn there before; and the end of a game is looked at.
-    enum { BELOW = 1, END = 2 };
+    // A drawn frame that ends early shows below it what was drawn there before, and one that was begun before it was
+    // drawn shows that above; and the end of a game is looked at.
+    enum { AROUND = 1, END = 2 };
 
     // Bits of the directions and FIRE that an action presses, as ALE numbers actions.
     enum { FIRE = 1, UP = 2, RIGHT = 4, LEFT = 8, DOWN = 16 };
@@ -90,12 +92,13 @@ struct Player {
     CUDA_CALLABLE u8* picture(i32 k) const { return screens + k * facts[ROWS] * Tia::WIDTH; }
 
     CUDA_CALLABLE APART void frame(i32 action, i32 switches) {
-        bool seen = unseen-- <= 0;
+        bool seen = unseen-- <= 0, begins = console.ended;
         press(action, switches);
-        if (console.ended) console.turn ^= 1;
+        if (begins) console.turn ^= 1;
         console.frame(facts[FIRST_LINE], facts[ROWS], seen ? picture(console.turn) : nullptr);
         console.frames++;
-        if (seen && !console.whole()) missed |= BELOW;
+        if (seen && begins && console.whole()) whole |= 1 << console.turn;
+        else if (seen) missed |= AROUND;
     }
 
     CUDA_CALLABLE i32 looked_up(i32 k) const {

@@ -136,5 +136,5 @@ OP(0x20) if (s <= 0x80 || scheme == FE) goto other; ABSOLUTE ram[s & 0x7f] = (u8
 OP(0x60) if (s < 0x80 || s >= 0xfe || scheme == FE) goto other; m = ram[(s + 1) & 0x7f] | ram[(s + 2) & 0x7f] << 8; BE_CODE(m) s += 2; GO_TO(m + 1, 6)
 OP(0x48) PUSH(a)
 OP(0x08) m = 0x30 | decimal << 3 | interrupt << 2 | carry; m |= ((nz >> 1 | nz) & 0x80) | (v >> 1 & 0x40) | !(nz & 0xff) << 1; PUSH(m)
-OP(0x68) PULL nz = a = m; NEXT(1, 4)
-OP(0x28) PULL nz = (m & 0x80) << 1 | !(m & 2), v = m << 1, carry = m & 1; decimal = m >> 3 & 1, interrupt = m >> 2 & 1; NEXT(1, 4)
+OP(0x68) PULL(0x68) nz = a = m; NEXT(1, 4)
+OP(0x28) PULL(0x28) nz = (m & 0x80) << 1 | !(m & 2), v = m << 1, carry = m & 1; decimal = m >> 3 & 1, interrupt = m >> 2 & 1; NEXT(1, 4)

@@ -1,7 +1,8 @@
 // The body of a native function that makes an observation of game `i`: the rows of one of its parts.
 //
 // Shades of two pictures, their maximum, and a resize by area as OpenCV does it, in its order of sums, so that every
-// rounding is the same: of each row of the picture first the columns, then rows by their weights.
+// rounding is the same: of each row of the picture first the columns, then rows by their weights. A half it rounds to the
+// even number, but upwards where both sides are `halved`.
 
 enum { WIDTH = 160, FIRST = 4, SECOND = 5, BEFORE = -1, MOST = 160, FEW = 5 };
 
@@ -59,7 +60,9 @@ for (i32 channel = 0; channel < of_shades; channel++) {
                 bool all = Bits::count(differ) > FEW;
                 if (all) row.shade(shade, to, 0, WIDTH);
                 else {
-                    for (i32 x = 0; x < WIDTH; x++) to[x] = kept[WIDTH * last + x];
+                    const u64* same = (const u64*)(kept + WIDTH * last);  // each once: other parts may read this row
+                    for (i32 k = 0; k < Row::WORDS; k++)
+                        if (!(differ >> k & 1)) ((u64*)to)[k] = same[k];
                     for (u32 rest = differ; rest; rest &= rest - 1)
                         row.shade(shade, to, 8 * Bits::lowest(rest), 8 * Bits::lowest(rest) + 8);
                 }
@@ -82,6 +85,6 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         }
         u8* to = &wp::index(observations, i, channel, y, 0);
         const float whole = 12582912.0f;  // added and taken away rounds to the nearest whole number, or the even one
-        for (i32 x = 0; x < side; x++) to[x] = (u8)(i32)((sum[x] + whole) - whole);
+        for (i32 x = 0; x < side; x++) to[x] = (u8)(i32)(halved ? sum[x] + 0.5f : (sum[x] + whole) - whole);
     }
 }
