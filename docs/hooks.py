@@ -28,7 +28,8 @@ def _options() -> str:
 
 
 def _all_but_the_title(page: str) -> str:
-    return (ROOT / page).read_text().partition("\n")[2]
+    """A page of the repository, with its links to pages of the site as they have them."""
+    return (ROOT / page).read_text().partition("\n")[2].replace("](docs/", "](")
 
 
 GENERATED = {

@@ -240,6 +240,7 @@ def test_an_environment_gives_what_the_agent_is_shown_in_play() -> None:
     env.close()
     assert given == shown and len(given) > 100 and observation.shape == (4, 84, 84)
     assert info == {"episode": {"r": game.episode_return, "l": game.length}}
+    assert sum(reward for _, reward in given) == game.episode_return
 
 
 @pytest.mark.slow

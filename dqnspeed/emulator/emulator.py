@@ -93,6 +93,7 @@ class Emulator:
         self._answers.zero_()
         self._threads = _Threads(num_envs, 1 if self.device.is_cuda else threads)
         self._launches = [self._prepared(these) for these in self._threads.parts]
+        self._given = dict[str, int]()
         self._load()
 
     def reset(self, mask: Any = None) -> None:
@@ -221,11 +222,14 @@ class Emulator:
         )  # fmt: skip
 
     def _run(self, order: int, count: int = 0, seen: int = 0) -> None:
+        given = {"order": order, "count": count, "seen": seen}
+        if given != self._given:
+            for launch, name in itertools.product(self._launches, given):
+                launch.set_param_by_name(name, given[name])
+            self._given = given
+
         def play(part: int) -> None:
-            launch = self._launches[part]
-            for name, value in (("order", order), ("count", count), ("seen", seen)):
-                launch.set_param_by_name(name, value)
-            launch.launch()
+            self._launches[part].launch()
             self._after(order, part)
 
         self._threads.run(play)

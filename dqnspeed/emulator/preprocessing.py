@@ -33,6 +33,7 @@ class Preprocessing:
         sticky_actions: probability that a frame repeats the action of the one before.
         max_episode_frames: after which a game is truncated.
         actions: those that an agent has, as ALE numbers them.
+        whole: rows that ``crop`` leaves out are drawn too, for :meth:`Games.rgb`.
     """
 
     frame_skip: int = 4
@@ -46,6 +47,7 @@ class Preprocessing:
     sticky_actions: float = 0.0
     max_episode_frames: int = 108_000
     actions: tuple[int, ...] = tuple(range(len(ACTIONS)))
+    whole: bool = False
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -70,8 +72,9 @@ class Preprocessing:
         """For the native part, in the order of ``native/agent.h``."""
         pool, sticky = self.max_pool and self.frame_skip > 1, int(self.sticky_actions * 2**31)
         taps = [action for action in self.actions if action] if self.tap else []
+        rows = (0, 2**30) if self.crop is None or self.whole else self.crop[:2]
         stages = [
-            self.frame_skip, pool, self.noop_max, self.fire, sticky, self.max_episode_frames, self.tap,
+            self.frame_skip, pool, self.noop_max, self.fire, sticky, self.max_episode_frames, self.tap, *rows,
             len(self.actions), len(self.actions) + len(taps),
         ]  # fmt: skip
         return [*map(int, stages), *self.actions, *taps]

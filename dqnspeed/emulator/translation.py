@@ -64,18 +64,26 @@ class Code:
     def text(self) -> str:
         entries = self._entries()
         lines = [self._instruction(offset) for offset in self.addresses]
-        cases = "\n".join(f"case {offset << 3 | self.addresses[offset] >> 13}: goto at_{offset};" for offset in entries)
+        cases = "\n".join(f"case {number}: goto at_{offset};" for number, offset in enumerate(entries, 1))
+        numbers = np.zeros(len(self._rom), int)  # a number for each entry: a switch of few, side by side, is one jump
+        numbers[entries] = range(1, len(entries) + 1)
+        places = [0, *(self.addresses[offset] for offset in entries)]
         size = self._end - self._begin
         return f"""enum {{ IS_TRANSLATED = 1, LONGEST_RUN = {self._longest()} }};
 CUDA_CALLABLE APART i32 translated(i32 left) {{
+    static const u16 numbers[] = {{{", ".join(map(str, numbers))}}}, places[] = {{{", ".join(map(str, places))}}};
     const u32 rom_first = {0x1000 | self._begin}, rom_size = {size};
     i32 to = this->pc;
     TAKE
 find:
     if (!(to & 0x1000) || left <= LONGEST_RUN) goto out;
-    switch ((bank[to >> 10 & 3] + (to & 1023)) << 3 | (to >> 13 & 7)) {{
-        {cases}
-        default: goto out;
+    {{
+        i32 number = numbers[bank[to >> 10 & 3] + (to & 1023)];
+        if (places[number] != to) goto out;
+        switch (number) {{
+            {cases}
+            default: goto out;
+        }}
     }}
     {"".join(lines)}
 out:

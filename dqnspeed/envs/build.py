@@ -98,7 +98,7 @@ def make_vector_env(
         backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism), rewards)
     elif run.wrappers.backend == "emulator":
         assert game is not None
-        backend = _emulated(game, run, overlap, on_gpu)
+        backend = _emulated(game, run, overlap, on_gpu, whole=render_mode is not None)
     else:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
@@ -278,7 +278,7 @@ def _one_sentence() -> Iterator[None]:
         raise ConfigError(f"wrappers=emulator: {error}") from error
 
 
-def _emulated(game: AtariGame, run: RunConfig, overlap: bool, on_gpu: bool) -> Backend:
+def _emulated(game: AtariGame, run: RunConfig, overlap: bool, on_gpu: bool, whole: bool) -> Backend:
     with _one_sentence():
         from dqnspeed.emulator import Games, find
         from dqnspeed.envs.emulated import EmulatorBackend
@@ -286,9 +286,9 @@ def _emulated(game: AtariGame, run: RunConfig, overlap: bool, on_gpu: bool) -> B
         where = run.wrappers.device if run.wrappers.device != "auto" else "cuda" if on_gpu else "cpu"
         # Actors set their share of the cores; an evaluation runs alone and may use all.
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
-        stages, translate = _preprocessing(game, run.wrappers), run.wrappers.translate
+        stages = dataclasses.replace(_preprocessing(game, run.wrappers), whole=whole)
         played = find(game.rom).at(game.mode, game.difficulty)
-        games = Games(played, run.num_envs, where, stages, threads=threads, translate=translate)
+        games = Games(played, run.num_envs, where, stages, threads=threads, translate=run.wrappers.translate)
         names = _action_names(game)
         return EmulatorBackend(games, with_taps(names) if stages.tap else names, overlap)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.envs.backends import AnyArray, Backend
+from dqnspeed.envs.backends import AnyArray, Backend, RawStep
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Step:
     truncated: np.ndarray  # (N,) bool, the episode was cut: bootstrap from these frames
     first: np.ndarray  # (N,) bool
     episodes: list[Episode]  # whole games that ended with this step
+    raw: RawStep  # of the games, whatever the learner sees of them
 
 
 class VectorEnv:
@@ -90,7 +91,12 @@ class VectorEnv:
         if first.any():
             rewards[first] = 0
             terminated, truncated = terminated & ~first, truncated & ~first
-        return Step(raw.frames, rewards, terminated, truncated, first, self._finished_games())
+        return Step(raw.frames, rewards, terminated, truncated, first, self._finished_games(), raw)
+
+    @property
+    def ignores(self) -> np.ndarray:
+        """Environments ``(N,) bool`` whose next action is ignored."""
+        return self._game_over | self._life_lost
 
     def state_dict(self) -> dict[str, Any]:
         """The games in progress, if the backend can save them, with their returns, lengths and lives."""

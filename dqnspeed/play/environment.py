@@ -59,10 +59,11 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
         if not self._playing:
             raise ValueError("step: no game is being played; reset() starts one.")
         step = self._advance(action)
-        reward = float(step.rewards[0])
-        if step.terminated[0] and not step.episodes:  # a lost life: the action after it is not the agent's
+        reward = float(step.raw.rewards[0])
+        while self._env.ignores[0] and not step.episodes:  # a lost life: the action after it is not the agent's
             step = self._advance(0)
-        truncated, info = bool(step.truncated[0]), dict[str, Any]()
+            reward += float(step.raw.rewards[0])
+        truncated, info = bool(step.raw.truncated[0]), dict[str, Any]()
         self._playing = not step.episodes
         for game in step.episodes:
             info["episode"] = {"r": game.episode_return, "l": game.length}

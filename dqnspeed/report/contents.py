@@ -70,8 +70,10 @@ class Report:
         found = [said[mark].format(count, len(self.runs)) for mark, count in counts.items()]
         machines = {tell_machine(run) for run in self.runs} - {NOT_KNOWN}
         if len(machines) > 1:
-            found.append(f"{len(machines)} machines are compared, and a row may have runs of several; the last table "
-                         "says which run is whose.")
+            found.append(
+                f"{len(machines)} machines are compared, and a row may have runs of several; the last table "
+                "says which run is whose."
+            )
         return [sentence[0].upper() + sentence[1:] for sentence in found]
 
     @cached_property

@@ -107,7 +107,7 @@ def test_a_job_that_a_rule_counts_environments_for_goes_on_with_as_many(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "sweep" / "0"
-    begun = cli("-m", *FEW, "num_envs=0", "hydra.sweep.dir=sweep")
+    begun = cli("-m", *FEW, "num_envs=0", "execution.precision=auto", "hydra.sweep.dir=sweep")
     assert begun.returncode == 0, begun.stderr
     count = json.loads((folder / "config.json").read_text())["num_envs"]
     assert count > 0
@@ -263,6 +263,15 @@ def test_a_short_try_tells_the_time_of_a_job_that_steps_limit(
     )
     times = [line for line in capsys.readouterr().out.splitlines() if "time: " in line]
     assert len(times) == 2 and times[0] == times[1] and times[0].endswith("steps/s of a short try")
+
+
+@pytest.mark.slow
+def test_a_short_try_is_one_of_several_learners_too(cli: Cli, tmp_path: Path) -> None:
+    result = cli(
+        *TOY, "algo=ppo", "algo.batch_size=16", "num_envs=2", "execution.world_size=2", "stop.max_steps=100000",
+        "stop.reward_bound=null", "sweep.dry_run=true",
+    )  # fmt: skip
+    assert result.returncode == 0 and "steps/s of a short try" in result.stdout, result.stdout + result.stderr
 
 
 @NEEDS_OPTUNA

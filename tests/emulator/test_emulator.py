@@ -183,6 +183,23 @@ def test_games_start_and_stick_at_random_but_by_their_seeds(device: str) -> None
     assert len({frame.tobytes() for frame in frames[0]}) > 2
 
 
+def test_rows_that_a_crop_leaves_out_are_drawn_only_for_who_asks() -> None:
+    crop = (34, 194, 0, 160)
+    games = [Games("pong", 2, preprocessing=Preprocessing(crop=crop, size=48, whole=whole)) for whole in (False, True)]
+    draws = np.random.default_rng(0)
+    for each in games:
+        each.begin([1, 2])
+    for _ in range(100):
+        actions = draws.integers(0, 6, 2)
+        for each in games:
+            each.act(actions)
+        np.testing.assert_array_equal(*[each.observations.numpy() for each in games])
+    part, whole = (each.rgb() for each in games)
+    np.testing.assert_array_equal(part[:, 34:194], whole[:, 34:194])
+    assert not part[:, :34].any() and not part[:, 194:].any()
+    assert whole[:, :34].any() and whole[:, 194:].any()
+
+
 def test_a_saved_state_goes_on_bit_for_bit() -> None:
     draws = np.random.default_rng(0)
     begin, rest = draws.integers(0, 18, (2, 40, 2))
@@ -206,6 +223,17 @@ def test_only_the_games_of_a_mask_start_anew() -> None:
     np.testing.assert_array_equal(after[1], before[1])
     assert (after[0] != before[0]).any()
     assert emulator.lives().tolist()[0] == 5
+
+
+def test_a_game_at_another_mode_is_that_from_its_first_frame_on() -> None:
+    emulator, again = (Emulator(find("pong").at(mode=1, difficulty=1)) for _ in range(2))
+    assert emulator.screen().any() and emulator.rewards().tolist() == [0]
+    usual = Emulator("pong")
+    usual.step([0])
+    emulator.step([0])
+    assert (emulator.ram().numpy() != usual.ram().numpy()).any()
+    again.reset()  # starts it a second time
+    assert emulator.registers()["frames"] == again.registers()["frames"] + 1
 
 
 def test_a_game_that_is_over_stands_still() -> None:
@@ -271,6 +299,7 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         (lambda emulator: Emulator("tetris").rewards(), "game=tetris: its score, lives and end are not known"),
         (lambda emulator: Games("tetris"), "game=tetris: its score, lives and end are not known"),
         (lambda emulator: Games("pong", 2).begin([1]), r"seeds: has the shape \(1,\), and takes \(2,\)\."),
+        (lambda emulator: Games("pong", 2).reset(), "reset: games with an agent start with begin"),
         (lambda emulator: Preprocessing(size=200), "size=200: takes a whole number from 8 to 160"),
         (lambda emulator: Preprocessing(sticky_actions=1), "sticky_actions=1: takes a number from 0, and less than 1"),
         (lambda emulator: Emulator("pong", 0), "num_envs=0: takes a whole number, at least 1"),

@@ -66,6 +66,7 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
         "", "wrappers.max_pool=false", "wrappers.frame_skip=1", "wrappers.frame_skip=3 wrappers.resize=64",
         "wrappers.grayscale=false wrappers.resize=96", "wrappers.resize=null", "wrappers.resize=10",
         "wrappers.crop=[34,194,16,155] wrappers.resize=64", "wrappers.crop=[1,210,0,85] wrappers.grayscale=false",
+        "wrappers.crop=[34,194,0,160] wrappers.resize=80", "wrappers.frame_skip=2 env.id=pong",
         "wrappers.frame_skip=8 wrappers.tap=2", "wrappers.tap=1 env.full_action_space=true",
         "wrappers.fire_reset=false env.full_action_space=true", "env.id=air_raid", "env.id=pong", "env.id=seaquest",
         "env.mode=8 env.difficulty=1",

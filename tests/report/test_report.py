@@ -16,6 +16,7 @@ from PIL import Image
 from dqnspeed import envs
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.report import command as report
+from dqnspeed.report.figures import figures_of
 from dqnspeed.report.rungs import BOOK, baseline_of, book_figures, rungs_of, shared_words, short
 from dqnspeed.report.runs import load, read_run, runs_below
 from dqnspeed.report.tables import run_table, rung_table
@@ -288,6 +289,40 @@ def test_a_run_without_a_summary_is_shown_as_far_as_it_came(
     code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert code == 1 and len(rows_of(shown)[0]) == 1  # nobody knows what a is
     assert errors.startswith(f"dqnspeed: {runs / 'a' / '.hydra'}: is damaged (")
+
+
+def test_evaluations_count_where_they_say_whether_a_run_is_solved(runs: Path) -> None:
+    for name, on in (("a", "eval"), ("b", "train")):
+        change(runs / name, label=name, eval_return_mean=0.75, return_mean_100=0.25)
+        (runs / name / "config.json").write_text(json.dumps({"stop": {"on": on}}))
+        with (runs / name / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"step": 1600, "time": 60.0, "eval/return_mean": 0.5}) + "\n")
+    evaluated, trained = (read_run(runs / name) for name in "ab")
+    assert (evaluated.mean, trained.mean) == (0.75, 0.25)
+    assert evaluated.means("step") == [(1600, 0.5)] and trained.means("step")[-1][0] < 1600
+    notes = {figure.note for figure in figures_of(rungs_of([evaluated, trained])) if figure.name.startswith("return_")}
+    assert {note.partition(",")[0] for note in notes} == {"Mean of the last games"}
+    assert all("or of the games of each evaluation" in note for note in notes)
+
+
+def test_a_mean_curve_holds_what_ended_and_not_what_is_under_way(runs: Path) -> None:
+    for name, values in (("a", {60.0: 10.0}), ("b", {60.0: 10.0, 600.0: 20.0})):
+        lines = [{"step": int(time), "time": time, "episode/return_mean_100": mean} for time, mean in values.items()]
+        (runs / name / "metrics.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in [{**lines[0], "time": 0.0}, *lines])
+        )
+        change(runs / name, seed=ord(name))
+    for ended, last in (("max_minutes", 15.0), ("SIGINT", 20.0)):
+        change(runs / "a", stopped_by=ended)
+        (figure,) = (
+            f for f in figures_of(rungs_of(list(map(read_run, runs_below([runs]))))) if f.name == "return_by_time"
+        )
+        (mean,) = (series for series in figure.series if series.kind == "mean")
+        assert mean.y[-1] == pytest.approx(last)
+        assert "2 seeds each" in figure.note
+    change(runs / "a", seed=ord("b"))
+    (figure,) = (f for f in figures_of(rungs_of(list(map(read_run, runs_below([runs]))))) if f.name == "return_by_time")
+    assert "2 runs each" in figure.note
 
 
 def test_without_a_folder_the_newest_run_or_sweep_is_reported(

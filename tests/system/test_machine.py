@@ -33,6 +33,13 @@ def test_a_containers_quota_counts_whichever_cgroup_holds_it(tmp_path: Path) -> 
     assert cgroup(tmp_path / "free", "4:cpu:/", **{**v1, "cpu__cfs_quota_us": "-1"}) == math.inf
 
 
+def test_what_a_container_keeps_of_files_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = {"max": 1000, "current": 900}
+    monkeypatch.setattr(machine, "_read_int", lambda path: used[path.rpartition(".")[2]])
+    monkeypatch.setattr(machine, "_cached_files", lambda: 500)
+    assert machine.available_memory() == 600
+
+
 @pytest.mark.parametrize(("quota", "cores"), [(0.5, 1), (1.0, 1), (1.5, 1), (1000.0, None), (math.inf, None)])
 def test_cores_are_whole_cores_of_the_quota(monkeypatch: pytest.MonkeyPatch, quota: float, cores: int | None) -> None:
     monkeypatch.setattr(machine, "cpu_quota", lambda: quota)

@@ -43,6 +43,9 @@ def test_what_was_written_is_read_and_damaged_lines_are_counted(tmp_path: Path) 
     sentence = "{}: is damaged; {} lines cannot be read, the others are taken."
     assert read_metrics(tmp_path) == ([report], sentence.format(tmp_path / METRICS, "4 of its 5"))
     assert read_episodes(tmp_path) == ([game], sentence.format(tmp_path / EPISODES, "2 of its 4"))
+    with (tmp_path / EPISODES).open("a") as file:
+        file.write("\0" * 200_000)  # as a power cut may leave it
+    assert read_episodes(tmp_path) == ([game], sentence.format(tmp_path / EPISODES, "2 of its 4"))
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

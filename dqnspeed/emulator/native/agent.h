@@ -2,7 +2,7 @@
 
 // What is asked for, as the host gives it: `stages` of Preprocessing in preprocessing.py, in the same order. ALE's
 // numbers of the actions follow.
-enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, TAP, HELD, ACTIONS, STAGES };
+enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, TAP, TOP, BOTTOM, HELD, ACTIONS, STAGES };
 // What is answered. An observation is the maximum of two pictures, of which either may be the observation before it.
 enum { POINTS, TERMINATED, TRUNCATED, LEFT, FIRST, SECOND };
 enum { KEPT = 2, BEFORE = -1 };

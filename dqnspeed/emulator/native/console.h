@@ -158,12 +158,17 @@ struct Console {
         }
         if (reg >= 14) return 0;
         if (reg >= 12) return inpt[reg - 8];
-        i32 after = paddle[reg - 8];
+        return charge(reg - 8, t);
+    }
+
+    // Of a paddle, at the end of the cycle `end`.
+    CUDA_CALLABLE i32 charge(i32 k, i32 end) const {
+        i32 after = paddle[k];
         if (after < 0) return 0;
         if (after == 0) return dumping ? 0 : 0x80;
         // One that would have been charged before this frame began is taken for one that never is.
         i32 charged_at = (i32)(dumped_at - before) + after;
-        return !dumping && charged_at >= 0 && t > charged_at ? 0x80 : 0;
+        return !dumping && charged_at >= 0 && end > charged_at ? 0x80 : 0;
     }
 
     CUDA_CALLABLE void wait_for_line() {

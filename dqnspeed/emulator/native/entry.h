@@ -3,9 +3,10 @@
 struct Seat {
     Console console;
     Agent agent;
-    i32 thorough;  // all frames are drawn
+    i32 thorough;  // steps to come of which all frames are drawn
 };
 
+enum { LASTING = 8 };  // such steps, after one that showed what was around a frame
 enum { SIZE, LOAD, START, PLAY, BEGIN, STEP };
 i32* answer = &wp::index(answers, i, 0);
 if (order == SIZE) {
@@ -27,9 +28,12 @@ const wp::uint8* memories = &wp::index(memory, 0);
 Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script, 0), (i32)timers.shape.dims[0]};
 Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
 Hands hands = {player, console, seat.agent, &wp::index(stages, 0)};
+const bool plays = order == BEGIN || order == STEP;  // an agent
 const bool starts = order != PLAY && (order != STEP || before.agent.ended);
 bool around = false;
 for (bool thorough = before.thorough || (order == STEP && hands.sees_all());; thorough = true) {
+    console.tia.top = plays ? hands.stages[TOP] : 0;
+    console.tia.bottom = plays ? hands.stages[BOTTOM] : player.facts[ROWS];
     player.missed = player.whole = 0, player.loading = false;
     i32 started = order == BEGIN ? Console::NEVER : player.frames_of_start() + (order == LOAD ? IDLE_FRAMES : 0);
     player.unseen = thorough ? 0 : order == PLAY ? count - seen : started - 2;
@@ -47,16 +51,18 @@ for (bool thorough = before.thorough || (order == STEP && hands.sees_all());; th
         seat.agent.seed = wp::index(seeds, i), seat.agent.drawn = 0;
         hands.begin(thorough, answer);
     }
+    around = around || player.missed & Player::AROUND;
     // What should have been drawn is drawn at a second try, from the same state.
     if (thorough || !player.missed || (order == PLAY && !seen)) break;
-    around = player.missed & Player::AROUND;
     seat = before;
     console.rom = &wp::index(rom, 0);
     console.trace = nullptr;
 }
-// A game that showed what was around a frame will again. A start says nothing of the game, if its frames drew both
+// A game that showed what was around a frame is likely to again. A start says nothing of it, if its frames drew both
 // pictures anew.
-if (around && !(starts && player.whole == 3)) seat.thorough = true;
+if (starts && player.whole == 3) seat.thorough = 0;
+else if (around) seat.thorough = LASTING;
+else if (seat.thorough) seat.thorough--;
 console.tia.picture = nullptr;  // addresses are not part of a state that is saved
 console.rom = nullptr;
 console.trace = nullptr;

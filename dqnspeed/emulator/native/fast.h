@@ -43,6 +43,14 @@
         return read(address, bus);
     }
 
+    // Of the TIA, in zero page.
+    CUDA_CALLABLE i32 read_here(i32 address, i32 bus, i32 end) {
+        i32 reg = address & 15;
+        if (reg < 8) return read_at(address, bus, end);
+        touched = 3 * end;
+        return (reg >= 14 ? 0 : reg >= 12 ? inpt[reg - 8] : charge(reg - 8, end)) | (bus & 0x3f);
+    }
+
     // Of zero page, before an index was added to the address and after.
     CUDA_CALLABLE APART i32 read_at_both(i32 base, i32 address, i32 end) {
         t = end;
@@ -102,12 +110,12 @@
         action;                                                           \
         NEXT(bytes, cycles)                                               \
     }
-#define READ_ZERO_PAGE(action)             \
-    {                                      \
-        if (at & 0x80) m = ram[at & 0x7f]; \
-        else m = read_at(at, bus, t + 3);  \
-        action;                            \
-        NEXT(2, 3)                         \
+#define READ_ZERO_PAGE(action)              \
+    {                                       \
+        if (at & 0x80) m = ram[at & 0x7f];  \
+        else m = read_here(at, bus, t + 3); \
+        action;                             \
+        NEXT(2, 3)                          \
     }
 #define READ_ZERO_PAGE_INDEXED(action)            \
     {                                             \

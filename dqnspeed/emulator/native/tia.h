@@ -10,6 +10,7 @@ struct Tia {
     i32 row;         // of the picture, of the line that `done` is in; negative above it
     i32 height;      // rows of the picture
     u8* picture;     // (height, 160) colours of the frame, or null if nobody will see it
+    i32 top, bottom; // the first row that anybody will see, and that after the last
     u8 colors[4];    // of player 0, player 1, playfield and ball, background
     u8 pf[3], ctrlpf, reflected, reflect_next;
     u8 nusiz[2], grp[2], grp_old[2], refp[2], vdel[2];
@@ -29,7 +30,7 @@ struct Tia {
     i32 moved_at;        // clock of the last HMOVE
     Pixels seen[OBJECTS + 1];  // pixels of each object, and of the playfield
 
-    enum { PF = OBJECTS, CHANGED = 64, ALL = 127 };
+    enum { PF = OBJECTS, EACH = 63, CHANGED = 64, ALL = 127, WITH_PF = 0x2aa0 };
 
     CUDA_CALLABLE void reset() {
         for (i32 k = 0; k < 64; k++) last[k] = 0;
@@ -57,12 +58,13 @@ struct Tia {
     }
 
     CUDA_CALLABLE bool displayed() const { return row >= 0 && row < height; }
+    CUDA_CALLABLE bool watched() const { return picture && row >= top && row < bottom; }
 
-    // Draw everything before `clock`. Nothing is to be done in the blank part of a line, nor, if nobody sees the
-    // picture, in a line where no objects meet.
+    // Draw everything before `clock`. Nothing is to be done in the blank part of a line, nor, if nobody sees it, in a
+    // line where no objects meet.
     CUDA_CALLABLE void draw_until(i32 clock) {
         if (clock <= line + BLANK || clock <= done) return;
-        if (clock < line + LINE && !picture && !meet && !(stale & CHANGED)) done = clock;
+        if (clock < line + LINE && !watched() && !meet && !(stale & CHANGED)) done = clock;
         else draw(clock);
     }
 
@@ -179,9 +181,10 @@ struct Tia {
         }
         for (i32 k = 0; k <= PF; k++)
             if (stale >> k & 1) present = (u8)((present & ~(1 << k)) | seen[k].any() << k);
+        u32 as_before = pairs(~stale & EACH);
         stale = 0;
-        meet = 0;
-        for (u32 rest = pairs(present) & ~hits; rest; rest &= rest - 1) {
+        meet &= as_before;
+        for (u32 rest = pairs(present) & ~hits & ~as_before; rest; rest &= rest - 1) {
             i32 bit = Bits::lowest(rest);
             meet |= seen[one(bit)].meets(seen[other(bit)]) << bit;
         }
@@ -190,16 +193,18 @@ struct Tia {
     // --- pixels begin..end - 1 of a displayed line ---------------------------------------------------------------
 
     CUDA_CALLABLE void segment(i32 begin, i32 end) {
+        bool shows = watched();
         if (vblank & 2) {
-            if (picture) fill(begin, end, 0);
+            if (shows) fill(begin, end, 0);
             return;
         }
         if (stale) {
-            if (!picture && !may_meet()) return;
-            renew();
+            if (!shows && !may_meet()) return;
+            if (shows || (stale & EACH) != 1 << PF || may_meet_playfield(begin, end)) renew();
+            else meet &= ~WITH_PF, stale |= CHANGED;
         }
         if (meet) collide(begin, end);
-        if (picture) paint(begin, end);
+        if (shows) paint(begin, end);
     }
 
     // Whether objects that are switched on can meet that have not yet, so that it matters where they are.
@@ -208,6 +213,14 @@ struct Tia {
         stale &= ~CHANGED;
         if (pairs(shown()) & ~hits) return true;
         meet = 0;
+        return false;
+    }
+
+    // Whether any object that has not met the playfield yet is here, so that it matters where that is.
+    CUDA_CALLABLE bool may_meet_playfield(i32 begin, i32 end) const {
+        Pixels here = Pixels::range(begin, end);
+        for (u32 rest = pairs(present | 1 << PF) & WITH_PF & ~hits; rest; rest &= rest - 1)
+            if (seen[one(Bits::lowest(rest))].meets(here)) return true;
         return false;
     }
 
@@ -228,16 +241,16 @@ struct Tia {
     static CUDA_CALLABLE i32 one(i32 bit) { return (i32)(0x0240332211003322ull >> 4 * bit & 15); }
     static CUDA_CALLABLE i32 other(i32 bit) { return (i32)(0x1350545454540110ull >> 4 * bit & 15); }
 
-    // The collisions that these objects can have.
+    // The collisions that these objects can have, by the bits of all six: those of which one() and other() are among them.
     static CUDA_CALLABLE u32 pairs(i32 objects) {
-        u32 none = 0x1000;
-        if (!(objects >> P0 & 1)) none |= 0x8039;
-        if (!(objects >> P1 & 1)) none |= 0x80c6;
-        if (!(objects >> M0 & 1)) none |= 0x4303;
-        if (!(objects >> M1 & 1)) none |= 0x4c0c;
-        if (!(objects >> BL & 1)) none |= 0x2550;
-        if (!(objects >> PF & 1)) none |= 0x2aa0;
-        return 0xffff & ~none;
+        static const u16 of[64] = {
+            0x0, 0x0, 0x0, 0x8000, 0x0, 0x1, 0x2, 0x8003, 0x0, 0x8, 0x4, 0x800c,
+            0x4000, 0x4009, 0x4006, 0xc00f, 0x0, 0x10, 0x40, 0x8050, 0x100, 0x111, 0x142, 0x8153,
+            0x400, 0x418, 0x444, 0x845c, 0x4500, 0x4519, 0x4546, 0xc55f, 0x0, 0x20, 0x80, 0x80a0,
+            0x200, 0x221, 0x282, 0x82a3, 0x800, 0x828, 0x884, 0x88ac, 0x4a00, 0x4a29, 0x4a86, 0xcaaf,
+            0x2000, 0x2030, 0x20c0, 0xa0f0, 0x2300, 0x2331, 0x23c2, 0xa3f3, 0x2c00, 0x2c38, 0x2cc4, 0xacfc,
+            0x6f00, 0x6f39, 0x6fc6, 0xefff};
+        return of[objects & EACH];
     }
 
     CUDA_CALLABLE void fill(i32 begin, i32 end, u8 color) {
@@ -420,7 +433,7 @@ struct Tia {
                 break;
             case 0x2c:  // CXCLR
                 draw_until(clock);
-                if (hits) hits = 0, renew_later(0);
+                if (hits) hits = 0, renew_later(EACH);  // `meet` has not what hits had
                 break;
         }
     }
