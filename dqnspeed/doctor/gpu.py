@@ -217,12 +217,15 @@ EXECUTIONS = {
     ),
     "eager, experience on the CPU": ("replay.device=cpu",),
     "unpinned copies": ("execution.pin_memory=false",),
+    "ppo": ("algo=ppo", "wrappers=native"),
+    "ppo, graph": ("algo=ppo", "wrappers=native", "execution=graph"),
+    "pqn, graph": ("algo=pqn", "wrappers=native", "execution=graph"),
 }
 
 
 def try_timings(part: Part) -> Iterator[Result]:
-    """The same DQN, with batches large enough for a GPU, in every kind of execution."""
-    minutes = f"stop.max_minutes={min(8.0, part.options.seconds) / 60}"
+    """The same DQN, with batches large enough for a GPU, in every kind of execution, and two on-policy algorithms."""
+    minutes = f"stop.max_minutes={min(6.0, part.options.seconds) / 60}"
     same = ("algo.learning_starts=600", "algo.batch_size=256", f"device={part.options.device}", minutes)
     for name, overrides in EXECUTIONS.items():
         yield part.train(name, *same, *overrides)

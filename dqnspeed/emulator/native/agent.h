@@ -76,7 +76,8 @@ struct Hands {
         i32 number = action < 0 || action >= stages[ACTIONS] ? 0 : stages[STAGES + action];
         i32 points = agent.owed, last = stages[SKIP] - 1, k = 0, before = BEFORE;
         i32 lets_go = action < stages[HELD] ? last + 1 : stages[TAP];
-        player.unseen = thorough ? 0 : last - stages[POOL];
+        // Steps of an odd number of frames end in either picture, so the newest of both are drawn.
+        player.unseen = thorough ? 0 : last - (stages[POOL] || stages[SKIP] & 1);
         agent.owed = 0;
         for (; k <= last; k++) {
             if (stages[POOL] && k == last) before = console.ended ? console.turn : keep();
