@@ -217,7 +217,7 @@ EXECUTIONS = {
     ),
     "eager, experience on the CPU": ("replay.device=cpu",),
     "unpinned copies": ("execution.pin_memory=false",),
-    "ppo": ("algo=ppo", "wrappers=native"),
+    "ppo, eager": ("algo=ppo", "wrappers=native"),
     "ppo, graph": ("algo=ppo", "wrappers=native", "execution=graph"),
     "pqn, graph": ("algo=pqn", "wrappers=native", "execution=graph"),
 }

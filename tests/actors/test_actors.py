@@ -308,6 +308,17 @@ def assert_pauses(started: Started) -> None:
     started.collect(started.agent_steps + 40)
 
 
+def test_an_actor_that_was_not_paused_is_not_saved_as_it_was_at_an_earlier_pause() -> None:
+    """As where a run ends because none is left: its games would go on where the memory has others by now."""
+    with Started(make_toy("parallelism=process")) as started:
+        started.collect(40)
+        started.agent_steps += started.actors.pause().agent_steps
+        assert "env" in started.actors.state_dict()["0"]
+        started.actors.proceed()
+        started.collect(started.agent_steps + 40)
+        assert set(started.actors.state_dict()["0"]) == {"agent_steps", "seconds"}
+
+
 def test_actors_stop_at_the_limit() -> None:
     with Started(make_toy("parallelism=process", "parallelism.replay_ratio=8")) as started:
         for limit in (110, 150):
