@@ -18,7 +18,8 @@ except (OSError, RuntimeError) as error:
         f"dqnspeed.emulator: Warp does not start here ({error}); WARP_CACHE_PATH names the folder for what it keeps."
     ) from error
 
-from dqnspeed.emulator.emulator import Emulator, palette  # noqa: E402
+from dqnspeed.emulator.colors import palette  # noqa: E402
+from dqnspeed.emulator.emulator import Emulator  # noqa: E402
 from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game, find, known_games  # noqa: E402
 from dqnspeed.emulator.preprocessing import Games, Preprocessing  # noqa: E402
 

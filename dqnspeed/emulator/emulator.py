@@ -16,6 +16,7 @@ import numpy as np
 import warp as wp
 
 from dqnspeed.emulator import kernels
+from dqnspeed.emulator.colors import palette
 from dqnspeed.emulator.games import ACTIONS, FOLDER, EmulatorError, Game, find, rom_of
 from dqnspeed.emulator.translation import NONE, translated
 
@@ -323,27 +324,6 @@ def _check_memory(num_envs: int, each: int, device: Any) -> None:
     if needed > free:
         there = f"{device.alias}'s memory, which has {free / 1e9:.1f} GB"
         raise EmulatorError(f"num_envs={num_envs}: needs {needed / 1e9:.1f} GB of {there}.")
-
-
-@functools.cache
-def palette(pal: bool = False) -> np.ndarray:
-    """Red, green and blue of each colour of an American television, or of a European one, ``(256, 3) uint8``."""
-    colors = np.zeros((256, 3), np.uint8)
-    colors[::2] = json.loads((FOLDER / "palette.json").read_text())["pal" if pal else "ntsc"]
-    colors[1::2] = shades(pal)[::2, None]  # which a European television shows after an odd number of lines
-    return colors
-
-
-@functools.cache
-def shades(pal: bool = False) -> np.ndarray:
-    """The gray of each colour as ALE has it, ``(256,) uint8``."""
-    colors = np.array(json.loads((FOLDER / "palette.json").read_text())["pal" if pal else "ntsc"])
-    gray = np.zeros(256, np.uint8)
-    gray[::2] = (colors @ [299, 587, 114] + 500) // 1000
-    if pal:
-        gray[134] = 110
-    gray[1::2] = np.roll(colors[:, 2], -1)  # the blue of the next colour, by trial
-    return gray
 
 
 @functools.cache

@@ -11,7 +11,8 @@ import numpy as np
 import warp as wp
 
 from dqnspeed.emulator import kernels
-from dqnspeed.emulator.emulator import WIDTH, Emulator, compiled, palette, shades
+from dqnspeed.emulator.colors import palette, shades
+from dqnspeed.emulator.emulator import WIDTH, Emulator, compiled
 from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game
 
 PARTS = 21  # of an observation, which a GPU makes at the same time

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from dqnspeed.emulator.emulator import Emulator, palette
+from dqnspeed.emulator.colors import palette
+from dqnspeed.emulator.emulator import Emulator
 from dqnspeed.emulator.games import EmulatorError, find, known_games
 
 HOLD = 4  # frames that an action is held
