@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import logging
+import multiprocessing
 import os
 import re
 import resource
@@ -215,7 +216,7 @@ def test_a_broken_environment_ends_the_run_with_a_summary(tmp_path: Path) -> Non
     assert summary["stopped_by"] == "error" and "the toy broke" in summary["error"]
 
 
-@pytest.mark.parametrize("how", ["raise", "die", "hang"])
+@pytest.mark.parametrize("how", ["raise", "die", "hang", "exit"])
 def test_a_broken_worker_of_overlap_ends_the_run(how: str, tmp_path: Path) -> None:
     run = make_toy(
         "parallelism=overlap", "num_envs=2", "parallelism.timeout_s=2",
@@ -223,10 +224,35 @@ def test_a_broken_worker_of_overlap_ends_the_run(how: str, tmp_path: Path) -> No
     )  # fmt: skip
     begin = time.monotonic()
     with pytest.raises(
-        ActorError, match={"raise": "the toy broke", "die": "process died", "hang": "not answered for 2 s"}[how]
-    ):
+        ActorError,
+        match={
+            "raise": "the toy broke", "die": "process died", "hang": "not answered for 2 s", "exit": "SystemExit",
+        }[how],
+    ):  # fmt: skip
         run_in(tmp_path, run)
     assert time.monotonic() - begin < 60
+
+
+def test_an_environment_that_exits_ends_the_run_with_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(ActorError, match="SystemExit"):
+        run_in(tmp_path, make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: exit}"))
+    assert json.loads((tmp_path / "summary.json").read_text())["stopped_by"] == "error"
+
+
+def test_a_worker_that_ends_while_it_makes_its_environment_ends_the_run() -> None:
+    run = make_toy("num_envs=2", "env.id=toy_envs:Broken-v0", "env.kwargs={how: no worker}")
+    with pytest.raises(ActorError, match=r"^an environment's process ended while it made the environment\.$"):
+        envs.make_vector_env(run, overlap=True)
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("parallelism", ["serial", "overlap"])
+def test_the_info_of_an_environment_and_its_random_numbers_may_be_anything(parallelism: str, tmp_path: Path) -> None:
+    run = make_toy("env.id=toy_envs:Talkative-v0", "num_envs=2", "stop.max_steps=100", f"parallelism={parallelism}",
+                   "eval.every_steps=50", "eval.episodes=2")  # fmt: skip
+    assert run_in(tmp_path, run)["episodes"] > 4
+    games = load(tmp_path / "checkpoints" / "final.safetensors")
+    assert "lives" not in str(games)
 
 
 def test_a_reward_of_nan_stops_the_run_and_is_explained(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -44,7 +46,7 @@ class Counter(gymnasium.Env):
 
 
 class Broken(Counter):
-    """Does ``how`` at its tenth step: raise, hang, be slow, die, spoil the reward with NaN, or the frame's shape.
+    """Does ``how`` at its tenth step: raise, hang, be slow, die, exit, spoil the reward with NaN, or the frame's shape.
 
     Args:
         folder: hang only once it is there, and tell it with a file named ``hangs``.
@@ -54,6 +56,8 @@ class Broken(Counter):
         super().__init__(length=1000)
         if how == "never made":
             hang_in_the_toy()
+        if how == "no worker" and multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), 9)
         self.how, self.folder = how, Path(folder)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -69,11 +73,30 @@ class Broken(Counter):
                 time.sleep(1.5)
             if self.how == "shape":
                 frame = frame[:2]
+            if self.how == "exit":
+                sys.exit()
             if self.how == "die":
                 os.kill(os.getpid(), 9)
             if self.how == "spoil":
                 reward = float("nan")
         return frame, reward, terminated, truncated, info
+
+
+class Talkative(Counter):
+    """Its ``info`` is of no use to anybody, and its random numbers are of the old sort."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        frame, _ = super().reset(seed=seed)
+        self.np_random = np.random.RandomState(seed)  # type: ignore[assignment]
+        return frame, self._info()
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        *result, _ = super().step(action)
+        return (*result, self._info())  # type: ignore[return-value]
+
+    def _info(self) -> dict[str, Any]:
+        moves, even = np.arange(self.seed % 5 + 1 + self.steps), self.seed % 2 == 0
+        return {"legal_moves": moves, "winner": None if even else 1, "lives": [3, 3], "told": {} if even else 0}
 
 
 class Elsewhere(Counter):
@@ -253,6 +276,7 @@ gymnasium.register("Catch-v0", Catch)
 gymnasium.register("Sick-v0", sick)
 gymnasium.register("Anything-v0", Anything)
 gymnasium.register("Counter-v0", Counter)
+gymnasium.register("Talkative-v0", Talkative)
 gymnasium.register("Broken-v0", Broken)
 gymnasium.register("Dice-v0", Dice)
 gymnasium.register("Elsewhere-v0", Elsewhere)

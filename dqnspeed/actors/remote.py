@@ -15,6 +15,7 @@ from dqnspeed.actors.loop import Paused, Ready
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.envs import ActorError, Episode
+from dqnspeed.envs.resumable import REPEAT_S
 from dqnspeed.memory import Rows
 
 TRIES = 3  # to replace an actor whose successors are lost before their first step
@@ -157,12 +158,15 @@ class RemoteActors:
         for index in range(self._count):
             saved = self._states.get(str(index))
             self._start(index, saved if saved and "env" in saved else None, self._arguments.segment)
-        deadline = time.monotonic() + START_TIMEOUT_S
+        patience = max(START_TIMEOUT_S, self._run.parallelism.timeout_s)
+        if self._states:
+            patience += REPEAT_S * self._num_envs
+        deadline = time.monotonic() + patience
         while len(self._ready) < self._count:
             self._receive(Collected())
             if time.monotonic() > deadline:
                 missing = min(set(range(self._count)) - set(self._ready))
-                raise ActorError(f"actor {missing} did not start within {START_TIMEOUT_S:.0f} s.")
+                raise ActorError(f"actor {missing} did not start within {patience:.0f} s.")
             self._wait()
         self._states = {}
 

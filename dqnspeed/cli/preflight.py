@@ -39,7 +39,7 @@ from dqnspeed.execution.world import check_world, ranks_here, size_here
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
 from dqnspeed.runs.ranks import share_of
 from dqnspeed.system import machine
-from dqnspeed.tracking.run_folder import holds_run
+from dqnspeed.tracking.run_folder import SWEEP, holds_run
 from dqnspeed.tracking.video import check_video
 
 log = logging.getLogger(__name__)
@@ -284,6 +284,8 @@ def is_set(config: DictConfig, option: str) -> bool:
 
 
 def check_folder_is_new(option: str, folder: Path) -> None:
-    """Raise :class:`ConfigError` if the ``folder`` that ``option`` names holds a run."""
+    """Raise :class:`ConfigError` if the ``folder`` that ``option`` names holds a run, or a sweep."""
+    if (folder / SWEEP).exists():
+        raise ConfigError(f"{option}: {folder} holds a sweep; name a new folder.")
     if holds_run(folder):
         raise ConfigError(f"{option}: {folder} holds another run already; name a new folder.")

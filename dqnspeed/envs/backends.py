@@ -40,7 +40,7 @@ def _quiet() -> Iterator[None]:
 def _with_traceback() -> Iterator[None]:
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ActorError(f"an environment raised:\n{traceback.format_exc()}") from error
 
 
@@ -214,7 +214,7 @@ class TracebackToParent(gymnasium.Wrapper):
     def _with_traceback(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise WorkerTraceback(traceback.format_exc()) from error
 
 

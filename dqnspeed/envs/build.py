@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from gymnasium.wrappers import GrayscaleObservation, TransformAction, TransformO
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig, typed
-from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
+from dqnspeed.envs.backends import ActorError, AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
 from dqnspeed.envs.base import Wrappers
 from dqnspeed.envs.games import AtariGame, atari_game
 from dqnspeed.envs.observations import AsBox
@@ -36,6 +37,7 @@ from dqnspeed.envs.wrappers import (
     with_taps,
 )
 from dqnspeed.system import machine, seeding
+from dqnspeed.system.parent import end_with_parent
 from dqnspeed.system.signals import children_ignore_signals
 
 if TYPE_CHECKING:
@@ -103,9 +105,7 @@ def make_vector_env(
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
             makers = [functools.partial(_make_in_worker, make, seed) for seed in seeds or range(run.num_envs)]
-            with children_ignore_signals():
-                workers = Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
-            backend = AsyncBackend(workers, run.parallelism.timeout_s)
+            backend = AsyncBackend(_workers(makers), run.parallelism.timeout_s)
         else:
             backend = SyncBackend(
                 gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
@@ -198,7 +198,7 @@ def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium
             {} if render_mode is None else {"render_mode": render_mode}
         )  # not every environment takes render_mode
         return gymnasium.make(named, disable_env_checker=True, **rendering, **env.kwargs)
-    except Exception as error:  # a user's environment may raise anything
+    except (Exception, SystemExit) as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={env.id}: could not be made ({first_line(error)}).") from error
 
 
@@ -220,7 +220,7 @@ def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
     return env_id
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     first_line = (str(error).strip().splitlines() or [""])[0].rstrip(".")
     return f"{type(error).__name__}: {first_line}"
 
@@ -229,7 +229,20 @@ def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str |
     return Resumable(make_env(env, wrappers, render_mode))
 
 
+def _workers(makers: Sequence[Callable[[], gymnasium.Env]]) -> Workers:
+    others = set(multiprocessing.active_children())
+    try:
+        with children_ignore_signals():
+            return Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
+    except (EOFError, ConnectionError) as error:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.kill()
+            worker.join()
+        raise ActorError("an environment's process ended while it made the environment.") from error
+
+
 def _make_in_worker(make: Callable[[], gymnasium.Env], seed: int) -> gymnasium.Env:
+    end_with_parent()
     seeding.seed_everything(seed)
     return TracebackToParent(make())
 

@@ -38,7 +38,7 @@ def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, i
             game.close()
     except ConfigError:
         raise
-    except Exception as error:  # a user's environment may raise anything
+    except (Exception, SystemExit) as error:  # a user's environment may raise anything
         raise ConfigError(f"wrappers.crop=[]: random play of {env.id} failed ({first_line(error)}).") from error
     if changed is None:
         return None

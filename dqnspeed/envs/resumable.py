@@ -46,7 +46,7 @@ class Resumable(gymnasium.Wrapper):
         self._actions = []
         self._frame, info = self.env.reset(seed=seed, options=options)
         self._check_shape()
-        return self._frame, info
+        return self._frame, self._lives(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self._reset_next:
@@ -56,7 +56,11 @@ class Resumable(gymnasium.Wrapper):
         self._frame, reward, terminated, truncated, info = self.env.step(action)
         self._over = bool(terminated or truncated)
         self._check_shape()
-        return self._frame, reward, terminated, truncated, info
+        return self._frame, reward, terminated, truncated, self._lives(info)
+
+    def _lives(self, info: dict[str, Any]) -> dict[str, Any]:
+        """What is used of ``info``: of every key Gymnasium makes an array, which not all that is told there can be."""
+        return {"lives": info["lives"]} if isinstance(self.unwrapped, AtariEnv) and "lives" in info else {}
 
     def _check_shape(self) -> None:
         if (shape := np.shape(self._frame)) != self._shape:  # NumPy would broadcast some, and not name it
@@ -132,11 +136,14 @@ class Resumable(gymnasium.Wrapper):
             yield layer
             layer = layer.env
 
-    def _rng_state(self) -> str:
-        return json.dumps(self.unwrapped.np_random.bit_generator.state, default=_listed)
+    def _rng_state(self) -> str | None:
+        """That of ``np_random``; ``None`` where an environment has something else there."""
+        generator = getattr(self.unwrapped.np_random, "bit_generator", None)
+        return None if generator is None else json.dumps(generator.state, default=_listed)
 
-    def _set_rng(self, state: str) -> None:
-        self.unwrapped.np_random.bit_generator.state = json.loads(state)
+    def _set_rng(self, state: str | None) -> None:
+        if state is not None:
+            self.unwrapped.np_random.bit_generator.state = json.loads(state)
 
 
 def _listed(value: Any) -> Any:

@@ -50,7 +50,7 @@ def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
         return Probe(env, config, input_scale).run()
     except ConfigError:
         raise
-    except Exception as error:  # a user's environment may raise anything
+    except (Exception, SystemExit) as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={config.id}: broke after a few steps ({first_line(error)}).") from error
     finally:
         env.close()
@@ -67,7 +67,7 @@ def describe(run: RunConfig) -> EnvSpec:
         env = make_env(run.env, run.wrappers)
     except ConfigError:
         raise
-    except Exception as error:  # stages that do not fit each other or the observations
+    except (Exception, SystemExit) as error:  # stages that do not fit each other or the observations
         raise ConfigError(f"wrappers: do not fit {run.env.id} ({first_line(error)}).") from error
     try:
         return _spec(env, run)

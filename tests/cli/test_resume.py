@@ -27,11 +27,13 @@ from dqnspeed import envs
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.errors import USER_ERRORS, explain
+from dqnspeed.cli.preflight import check_folder_is_new
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.runs.checkpoint import State, load, newest, save
+from dqnspeed.tracking.run_folder import SWEEP
 from dqnspeed.trainer import Training, train
 
 SMALL_ATARI = [
@@ -575,3 +577,9 @@ def test_two_processes_never_go_on_with_the_same_run(
         run.communicate(timeout=30)
     assert result.returncode == 2 and "this run is still running" in result.stderr
     check_files(tmp_path / "run", steps_per_episode=7)
+
+
+def test_a_run_is_not_written_into_the_folder_of_a_sweep(tmp_path: Path) -> None:
+    (tmp_path / SWEEP).touch()
+    with pytest.raises(ConfigError, match=rf"^hydra\.run\.dir: {tmp_path} holds a sweep; name a new folder\.$"):
+        check_folder_is_new("hydra.run.dir", tmp_path)
