@@ -74,6 +74,11 @@ class Algorithm(AlgoConfig):
     copies: ClassVar[int] = 0  # target networks
     observations: ClassVar[int] = 2  # in a sample of a batch: the one acted on, and the next
 
+    @property
+    def between(self) -> int:
+        """Numbers that an update computes of a transition, besides what layers of the network give."""
+        return 0
+
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         """All that the memory keeps: a ring for each environment of all actors."""
         raise NotImplementedError

@@ -64,9 +64,10 @@ def network_bytes(run: RunConfig, size: Size) -> int:
 
 
 def batch_bytes(run: RunConfig, spec: EnvSpec, size: Size) -> int:
-    """One transition in an update: its observations as stored and as floats, all activations and their gradients."""
-    stored = math.prod(spec.observation_shape) * (spec.frame_dtype.itemsize + FLOAT)
-    return algorithm_of(run).observations * stored + 2 * FLOAT * size.activations
+    """One transition in an update: its observations as stored and as floats, all activations and their gradients, and
+    what the algorithm has between."""
+    algorithm, stored = algorithm_of(run), math.prod(spec.observation_shape) * (spec.frame_dtype.itemsize + FLOAT)
+    return algorithm.observations * stored + FLOAT * (2 * size.activations + algorithm.between)
 
 
 def acting_bytes(spec: EnvSpec, size: Size) -> int:

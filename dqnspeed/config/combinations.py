@@ -96,6 +96,11 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
             users.setdefault(group, []).append(name)
     for override in overrides:
         group = re.split(r"[.=]", override.lstrip("+~"))[0]
+        key = override.lstrip("+~").partition("=")[0]
+        if key == "algo.steps_per_update" and run.parallelism.replay_ratio is not None:
+            yield f"{override}: does nothing with parallelism.replay_ratio={run.parallelism.replay_ratio}."
+        if group == "exploration" and key.rpartition(".")[2] in run.exploration.ignored:
+            yield f"{override}: does nothing with exploration={run.exploration.name}."
         if group in users and group not in run.algo.uses and not override.startswith("replay.device="):
             yield f"{override}: does nothing with algo={run.algo.name}; {group} is for algo={', '.join(users[group])}."
 

@@ -108,7 +108,7 @@ class WrappersConfig(GroupOption):
     resizer: str = option("library that resizes", choices=("cv2", "pillow"))
     interpolation: str = option("filter of the resize", choices=("area", "bilinear", "bicubic", "nearest"))
     clip_reward: bool = option("clip the learner's rewards to [-1, 1]")
-    stack: int = option("frames the network sees", ge=1)
+    stack: int = option("frames the network sees", ge=1, le=256)
 
     @property
     def threads(self) -> bool:
@@ -184,6 +184,8 @@ class ReplayConfig(GroupOption):
 
 @dataclass(frozen=True)
 class ExplorationConfig(GroupOption):
+    ignored: ClassVar[tuple[str, ...]] = ()  # options that do nothing
+
     name: str = option("how actions are explored")
 
 

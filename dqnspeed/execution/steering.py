@@ -25,7 +25,8 @@ class Steering:
 
     def __init__(self, target: float, target_final: float, decay_updates: float, device: torch.device):
         self._target, self._target_final, self._decay_updates = target, target_final, decay_updates
-        self.state = torch.tensor([1.0, 0.0], dtype=torch.float64, device=device)
+        exact = "cpu" if device.type == "mps" else device  # which has no float64
+        self.state = torch.tensor([1.0, 0.0], dtype=torch.float64, device=exact)
         self._factor = 1.0  # as the host knows it
 
     def factor(self, on_device: bool) -> float | Tensor:
@@ -41,7 +42,7 @@ class Steering:
         """Take in the mean divergence ``()``, nats, of the update that follows on ``now`` others, ``()`` on the device
         where it is captured as a graph."""
         target = annealed(now, self._target, self._target_final, self._decay_updates)
-        factor, total = self.state[0], self.state[1] + divergence
+        factor, total = self.state[0], self.state[1] + divergence.to(self.state)
         off = total / (EVERY * target)
         change = 1 / STEP ** ((off > TOLERANCE).double() - (off < 1 / TOLERANCE).double())
         looked = torch.stack([(factor * change).clamp(LEAST, MOST), torch.zeros_like(total)])

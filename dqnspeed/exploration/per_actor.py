@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,14 +18,26 @@ class PerActor(LinearEpsilon):
     """Some environments explore much and others little, at any time (Horgan et al. 2018, section 4.1).
 
     The environment ``i`` of ``N`` has ``epsilon ** (1 + alpha * i / (N - 1))``, where ``epsilon``, which is what is
-    reported, is 0.4 in the paper and stays so. One environment alone has ``epsilon``.
+    reported, is 0.4 in the paper and stays so, whatever ``final`` recipes set that are written for an epsilon that
+    falls. One environment alone has ``epsilon``.
     """
 
+    ignored: ClassVar[tuple[str, ...]] = ("final", "decay_start", "decay_steps")
+
     alpha: float = option("how far apart they are: the last has epsilon to the power of 1 + alpha", ge=0)
+
+    def epsilon_at(self, step: int) -> float:
+        return self.start
+
+    def random_steps(self) -> float:
+        return self.start * (self.decay_start + self.decay_steps)
+
+    def settled(self) -> PerActor:
+        return self
 
     def of_lanes(self, epsilon: float, lanes: range, total: int) -> np.ndarray:
         powers: np.ndarray = epsilon ** (1 + self.alpha * np.asarray(lanes) / max(1, total - 1))
         return powers
 
     def sentence(self) -> str:
-        return f"{super().sentence()}, to the power of 1 to {1 + self.alpha:g} from the first environment to the last"
+        return f"epsilon {self.start:g}, to the power of 1 to {1 + self.alpha:g} from the first environment to the last"

@@ -9,7 +9,7 @@ import torch
 from conftest import make_run
 
 from dqnspeed.algorithms import make_network
-from dqnspeed.algorithms.footprint import Size, check_footprint, memory_device, network_bytes, network_size
+from dqnspeed.algorithms.footprint import Size, batch_bytes, check_footprint, memory_device, network_bytes, network_size
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe
 from dqnspeed.execution.optimizers import make_optimizer
@@ -34,6 +34,12 @@ def test_experience_goes_to_a_gpu_if_it_fits_beside_the_rest(monkeypatch: pytest
         check_footprint(there, spec)
     most = int(str(refused.value).split("at most ")[1].split()[0])
     check_footprint(make_run(f"replay.capacity={most}", "replay.device=cuda"), spec)
+
+
+def test_what_an_algorithm_has_between_layers_counts() -> None:
+    few, many = (make_run("algo=c51", f"algo.atoms={atoms}") for atoms in (51, 1001))
+    spec, size = describe(few), Size(0, 0)
+    assert batch_bytes(many, spec, size) - batch_bytes(few, spec, size) == 3 * 4 * (1001**2 - 51**2)
 
 
 @pytest.mark.slow

@@ -264,6 +264,9 @@ BAD = {
     "wrappers=native wrappers.tap=2": "wrappers.tap=2: wrappers=native holds actions throughout; use",
     "env=cartpole wrappers.frame_skip=4 wrappers.tap=2": "wrappers.tap=2: needs an ALE game, and CartPole-v1 is not",
     "algo=ppo algo.target_kl_final=0.01": "algo.target_kl=null, algo.target_kl_final=0.01: both are numbers, or both",
+    "algo=ppo num_envs=2 algo.rollout_steps=32 algo.batch_size=64 algo.epochs=1 algo.target_kl=0.01 "
+    "algo.target_kl_final=0.01": "algo.target_kl=0.01: the one update of a rollout is measured before its step",
+    "wrappers.stack=257": "wrappers.stack=257: must be at most 256.",
     "algo=ppo algo.target_kl=0": "algo.target_kl=0.0: must be more than 0.",
     "env=cartpole model=nature": "model=nature: takes images, and observations here are 4; use model=mlp.",
     "env=cartpole wrappers=none env.sticky_actions=0.1": "env.sticky_actions=0.1: CartPole-v1 is not an ALE game.",
@@ -487,6 +490,15 @@ def test_bad_input_leaves_nothing_behind(
         ("algo=q_learning env=taxi optimizer.lr=1", "optimizer.lr=1: does nothing with algo=q_learning; optimizer is"),
         ("algo=dqn exploration.final=0.1 replay=uniform optimizer.lr=1 model.dueling=true", ""),
         ("algo=a2c model=small optimizer=rmsprop num_envs=2", ""),
+        ("algo.steps_per_update=2 num_envs=2", ""),
+        (
+            "wrappers=native parallelism=process algo.steps_per_update=2",
+            "algo.steps_per_update=2: does nothing with parallelism.replay_ratio=",
+        ),
+        (
+            "exploration=per_actor exploration.final=0.1",
+            "exploration.final=0.1: does nothing with exploration=per_actor.",
+        ),
     ],
 )
 def test_options_that_the_algorithm_does_not_use_are_reported(overrides: str, expected: str) -> None:
