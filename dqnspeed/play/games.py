@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 import itertools
 import statistics
@@ -24,7 +25,7 @@ from dqnspeed.play.screen import Screen, wants_window
 from dqnspeed.play.tables import Walk, World, draw, world_of
 from dqnspeed.runs.evaluation import LONGEST, Game, copies, distinct, play_games
 from dqnspeed.system import seeding
-from dqnspeed.tracking.run_folder import TABLE, VIDEOS
+from dqnspeed.tracking.run_folder import OTHER, TABLE, VIDEOS
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name, write_mp4
 
 
@@ -61,15 +62,14 @@ def play(options: PlayConfig) -> dict[str, Any]:
                 recorder.start()
             return player.act(host(observations))
 
-        games, played, steps = [], list[Game](), itertools.count(1)
-        enough = lambda: next(steps) > LONGEST  # noqa: E731  a greedy policy may loop for ever
-        results = play_games(env, player.spec, act, [options.seed], options.episodes, watch, enough)
+        games, played, films = [], list[Game](), _films(player, options.seed)
+        results = play_games(env, player.spec, act, [options.seed], options.episodes, watch)
         for number, episode in enumerate(results, start=1):
             games.append(_result(number, episode))
             played.append(episode)
             images = recorder.take() if recorder is not None else []
             if options.record:
-                video = f"{VIDEOS}/play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
+                video = f"{VIDEOS}/{films}_{video_name(number, episode)}"
                 write_mp4(player.folder / video, images, fps)
                 games[-1]["video"] = video
             print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
@@ -81,15 +81,16 @@ def play(options: PlayConfig) -> dict[str, Any]:
             _draw_table(player, world)
     returns = [game["return"] for game in games]
     if len(games) < options.episodes:
-        print(f"The play was ended after {LONGEST:,} steps: the agent may be looping; try epsilon=0.05.")
+        print(f"The play was ended: a game took {LONGEST:,} steps, and the agent may be looping; try epsilon=0.05.")
     if note := copies(played):
         print(f"{note} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
     if not games:
         raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
     return {
-        "checkpoint": player.path.name,
+        "checkpoint": player.path.name if player.is_of_run else str(player.path),
         "agent_steps": player.agent_steps,
         "epsilon": options.epsilon,
+        "noop_max": player.noop_max,
         "seed": options.seed,
         "return_mean": statistics.fmean(returns),
         "return_std": statistics.pstdev(returns),
@@ -97,6 +98,15 @@ def play(options: PlayConfig) -> dict[str, Any]:
         "distinct_games": distinct(played),
         "games": games,
     }
+
+
+def _films(player: Player, seed: int) -> str:
+    """What the names of these games' films begin with; no earlier one's does."""
+    start = f"{'play' if player.is_of_run else OTHER}_{player.path.stem}_seed{seed}"
+    for name in itertools.chain([start], (f"{start}_{number}" for number in itertools.count(2))):
+        if not any((player.folder / VIDEOS).glob(f"{glob.escape(name)}_episode_*")):
+            return name
+    raise AssertionError("numbers do not end")
 
 
 def _world(player: Player) -> World:

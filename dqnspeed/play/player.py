@@ -37,9 +37,9 @@ class Player:
         trained = compose.from_hydra(composed)
         # Equivalent, and able to render; the device may be another.
         wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
-        noop_max = trained.eval.noop_max if play.noop_max is None else play.noop_max
+        self.noop_max: int | None = trained.eval.noop_max if play.noop_max is None else play.noop_max
         self.run: RunConfig = with_starts(
-            dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device), noop_max
+            dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device), self.noop_max
         )
         check_execution(dataclasses.replace(self.run, execution=dataclasses.replace(self.run.execution, compile=False)))
         self.spec: EnvSpec = envs.describe(self.run)
@@ -56,11 +56,16 @@ class Player:
         self._epsilon, self._rng = play.epsilon, np.random.default_rng(play.seed)
         self.q = np.zeros(self.spec.num_actions, np.float32)  # of the observation acted on last
 
+    @property
+    def is_of_run(self) -> bool:
+        """Whether the checkpoint is in the run's folder."""
+        return self.path.resolve().is_relative_to(self.folder.resolve())
+
     def _check_belongs(self, state: checkpoint.State, plain: Mapping[str, Any], name: str) -> None:
         """Raise :class:`ConfigError` if a checkpoint in the run's folder is of another run; one named by its path may
         be, if the game and the network are the same."""
         differing = resuming.foreign(state.get("config") or {}, plain)  # older versions did not save it
-        if not self.path.is_relative_to(self.folder):
+        if not self.is_of_run:
             differing = [pair for pair in differing if pair.startswith(SAME_AGENT)]
         if differing:
             raise ConfigError(f"checkpoint={name}: is of another run than this folder's ({', '.join(differing)}).")

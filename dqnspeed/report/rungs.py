@@ -233,7 +233,9 @@ def compared_after(runs: Iterable[Run]) -> float | None:
 
 
 def _scores(runs: Iterable[Run], after: float | None) -> list[float]:
-    curves = ([y for x, y in run.means("time") if after is not None and x <= after] for run in runs)
+    if after is None:
+        return []
+    curves = ([y for x, y in run.means("time") if x <= after] for run in runs if run.seconds >= after)
     return [curve[-1] for curve in curves if curve]
 
 

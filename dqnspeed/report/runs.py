@@ -25,6 +25,7 @@ from dqnspeed.tracking.run_folder import (
     HYDRA_CONFIG,
     HYDRA_OVERRIDES,
     METRICS,
+    OTHER,
     SUMMARY,
     VIDEOS,
     DamagedError,
@@ -178,8 +179,10 @@ class Run:
 
     @cached_property
     def best_video(self) -> Path | None:
-        """The film with the highest return: of a game that ``play`` recorded, else of a game of the training."""
+        """The film with the highest return: of a game that ``play`` recorded, else of a game of the training; none of
+        another run's checkpoint."""
         films = [film for film in (self.folder / VIDEOS).glob("*_return_*.mp4") if film.is_file()]
+        films = [film for film in films if not film.name.startswith(f"{OTHER}_")]
         return max(films, key=lambda film: (film.name.startswith("play_"), return_of(film)), default=None)
 
 

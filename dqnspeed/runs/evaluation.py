@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import logging
 import statistics
 import struct
@@ -27,7 +26,7 @@ from dqnspeed.system import seeding
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8  # environments that play an evaluation side by side
-LONGEST = 200_000  # most agent steps in each environment; a greedy policy may loop for ever
+LONGEST = 200_000  # most agent steps of each environment until a game ends; a greedy policy may loop for ever
 SEEDS = 2**31  # above the numbers of all actors, for seeds of evaluations
 
 
@@ -77,14 +76,16 @@ def play_games(
     Args:
         act: actions ``(N,)`` for observations ``(N, stack * C, ...)``, which are where the environments have them.
         watch: called after each step with the observations acted on, the actions, and the step.
-        give_up: called before each step; True ends the play.
+        give_up: called before each step; True ends the play, as do :data:`LONGEST` steps in which no game ends.
     """
     count = env.num_envs
     left = [games // count + (i < games % count) for i in range(count)]
     stack = FrameStack(count, spec.stack, spec.frame_shape, spec.frame_dtype)
     stack.push(env.reset(seeds), np.ones(count, bool))
     digests = [hashlib.blake2b(digest_size=16) for _ in range(count)]
-    while any(left) and not give_up():
+    idle = 0
+    while any(left) and idle < LONGEST and not give_up():
+        idle += 1
         actions = act(stack.observations)
         env.send(actions)
         step = env.recv()
@@ -97,6 +98,7 @@ def play_games(
             played, digests[episode.env] = digests[episode.env], hashlib.blake2b(digest_size=16)
             if left[episode.env]:
                 left[episode.env] -= 1
+                idle = 0
                 yield Game(episode.env, episode.episode_return, episode.length, digest=played.digest())
 
 
@@ -128,13 +130,9 @@ class Evaluator:
         number = self.count + 1
         policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
         seeds = env_seeds(self._seed, SEEDS, self._run.num_envs, segment=number)
-        steps = itertools.count(1)
 
         def act(observations: AnyArray) -> np.ndarray:
             return policy(observations, self._config.epsilon)[0]
-
-        def enough() -> bool:
-            return give_up() or next(steps) > LONGEST
 
         with seeding.preserved():
             seeding.seed_everything(seeds[0])
@@ -142,14 +140,16 @@ class Evaluator:
                 self._env = make_vector_env(self._run)
             self._network.eval()  # without the noise of exploration
             try:
-                episodes = list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=enough))
+                episodes = list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=give_up))
             finally:
                 self._network.train()
         if give_up():
             return []
         self._next = agent_steps + self._config.every_steps
         if len(episodes) < self._config.episodes:
-            log.warning("an evaluation was ended after %s steps with %d games finished.", f"{LONGEST:,}", len(episodes))
+            log.warning(
+                "an evaluation was ended: no game ended within %s steps, after %d had.", f"{LONGEST:,}", len(episodes)
+            )
         if episodes:
             if (note := copies(episodes)) and not self._warned_of_copies:
                 log.warning(

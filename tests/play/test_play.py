@@ -22,11 +22,13 @@ from dqnspeed import envs
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 from dqnspeed.play.command import COMMAND_LINE
+from dqnspeed.play.games import _films
 from dqnspeed.play.games import play as play_here
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.player import Player
 from dqnspeed.play.results import earlier, keep
+from dqnspeed.report.runs import read_run
 from dqnspeed.runs import checkpoint
 from dqnspeed.system import shell
 from dqnspeed.tracking.video import enlarge, frame_rate, picture, write_mp4
@@ -336,6 +338,19 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
     elsewhere = atari / "of_another_seed.safetensors"
     checkpoint.save(elsewhere, {**state, "config": {**config, "seed": 1}})
     assert Player(options(f"run={atari / 'run'}", f"checkpoint={elsewhere}", "window=false")).agent_steps == 450
+    own, foreign = (
+        Player(options(f"run={atari / 'run'}", f"checkpoint={path}", "window=false"))
+        for path in (folder / "final.safetensors", elsewhere)
+    )
+    assert own.is_of_run and not foreign.is_of_run
+    for player, start in ((own, "play_final"), (foreign, "other_of_another_seed")):
+        assert _films(player, 77) == f"{start}_seed77"
+        film = atari / "run" / "videos" / f"{start}_seed77_episode_000001_return_9000.mp4"
+        film.parent.mkdir(exist_ok=True)
+        film.touch()
+        assert _films(player, 77) == f"{start}_seed77_2"
+        assert (read_run(atari / "run").best_video == film) == player.is_of_run
+        film.unlink()
 
 
 def test_videos_run_at_the_environments_own_rate() -> None:

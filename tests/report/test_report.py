@@ -325,6 +325,17 @@ def test_a_mean_curve_holds_what_ended_and_not_what_is_under_way(runs: Path) -> 
     assert "2 runs each" in figure.note
 
 
+def test_a_run_that_was_ended_early_has_no_score_after_a_time_that_it_was_not_trained(runs: Path) -> None:
+    for name, times in (("a", (60.0,)), ("b", (60.0, 600.0))):
+        lines = [{"step": int(time), "time": time, "episode/return_mean_100": time} for time in times]
+        (runs / name / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        change(runs / name, seed=ord(name), wall_time_s=times[-1], stopped_by="max_minutes")
+    for ended, compared, score in (("max_minutes", 2, 60.0), ("pruned", 1, 600.0), ("error", 1, 600.0)):
+        change(runs / "a", stopped_by=ended)
+        (rung,) = rungs_of(list(map(read_run, runs_below([runs]))))
+        assert rung.compared == compared and rung.score is not None and rung.score.value == score
+
+
 def test_without_a_folder_the_newest_run_or_sweep_is_reported(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

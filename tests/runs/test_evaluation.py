@@ -86,6 +86,18 @@ def test_games_are_shared_out_so_that_short_ones_count_no_more_than_long_ones() 
     assert all(game.episode_return == 28 and game.length == 7 for game in games) and set(seen) == {3}
 
 
+@pytest.mark.parametrize(("longest", "played"), [(8, 5), (6, 0)])
+def test_play_is_ended_by_a_game_that_does_not_end_and_not_by_many_that_do(
+    longest: int, played: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dqnspeed.runs.evaluation.LONGEST", longest)
+    run = make_toy("num_envs=1")  # whose games take 7 steps, and one to begin
+    env = make_vector_env(run)
+    games = list(play_games(env, describe(run), lambda seen: np.zeros(len(seen), np.int64), [1], games=5))
+    env.close()
+    assert len(games) == played
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wrappers", ["tweaked", "native"])
 def test_greedy_games_are_no_copies_and_it_is_reported_where_they_are(wrappers: str) -> None:
