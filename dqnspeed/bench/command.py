@@ -17,7 +17,7 @@ from dqnspeed.bench.pairs import check_statistics
 from dqnspeed.bench.plan import BASELINE
 from dqnspeed.bench.progress import Bar, shown
 from dqnspeed.bench.recommend import ALLOWED
-from dqnspeed.bench.result import Result
+from dqnspeed.bench.result import Disturbances, Result
 from dqnspeed.bench.suites import SUITES, Suite
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.errors import RunError
@@ -68,11 +68,11 @@ def _main() -> None:
         return _compare(options, overrides)
     if options.fail_below is not None:
         raise ConfigError(f"fail_below={options.fail_below:g}: belongs to compare=OLD.json NEW.json.")
-    allowed = _allowed(options.allow)
+    _allowed(options.allow)
     check_statistics()
     if options.resume is not None:
-        return _resume(Path(options.resume), options, arguments, allowed)
-    return _measure(options, overrides, allowed)
+        return _resume(Path(options.resume), options, arguments)
+    return _measure(options, overrides)
 
 
 def _compare(options: BenchConfig, others: Sequence[str]) -> None:
@@ -83,9 +83,9 @@ def _compare(options: BenchConfig, others: Sequence[str]) -> None:
     compare.command(Path(str(options.compare)), Path(others[0]), options.fail_below)
 
 
-def _measure(options: BenchConfig, overrides: Sequence[str], allowed: Sequence[str]) -> None:
+def _measure(options: BenchConfig, overrides: Sequence[str]) -> None:
     suite = Suite(options.suite, overrides, options.seed)
-    peers = _with_peers(suite, options)
+    peers = _with_peers(suite, options.peers)
     folder = _new_folder(options.out)
     with locked_folder(folder, resumed=False):
         device = machine.pick_device(suite.plan.reference.device)
@@ -93,15 +93,16 @@ def _measure(options: BenchConfig, overrides: Sequence[str], allowed: Sequence[s
             command=shlex.join(["python", "-m", "dqnspeed.bench", *sys.argv[1:]]), started=results.now(),
             suite=options.suite, env=suite.plan.reference.env.id, seed=options.seed, overrides=list(overrides),
             machine=machine.describe(device), versions=machine.versions(), commit=machine.git_commit(),
+            peers=peers, allow=options.allow,
         )  # fmt: skip
         try:
-            _run(suite, folder, peers, allowed, result)
+            _run(suite, folder, result)
         finally:
             if not (folder / results.FILE).exists():  # it could not be written
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowed: Sequence[str]) -> None:
+def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str]) -> None:
     for argument in arguments:
         if argument.partition("=")[0] not in ("resume", "peers", "allow"):
             raise ConfigError(f"{argument}: cannot be changed in a result that is resumed; peers and allow can.")
@@ -114,7 +115,7 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowe
     if earlier.suite not in SUITES:
         raise ConfigError(f"resume={folder}: its suite is {earlier.suite}; choose one of {', '.join(SUITES)}.")
     suite = Suite(earlier.suite, earlier.overrides, earlier.seed)
-    peers = _with_peers(suite, options)
+    peers = _with_peers(suite, options.peers or earlier.peers)
     here = machine.describe(machine.pick_device(suite.plan.reference.device))
     for key in ("cpu", "gpu", "cores", "device"):
         if earlier.machine.get(key) != here[key]:
@@ -123,25 +124,30 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str], allowe
                 f"{here[key]} here)."
             )
     now = {"commit": machine.git_commit(), **machine.versions()}
+    found = [*earlier.disturbances.before, *earlier.disturbances.after]
     for name, before in {"commit": earlier.commit, **earlier.versions}.items():
         if now.get(name) != before:
-            print(f"dqnspeed: resume={folder}: was begun with {name} {before}, and here it is {now.get(name)}.",
-                  file=sys.stderr)  # fmt: skip
+            sentence = f"was begun with {name} {before}, and here it is {now.get(name)}."
+            print(f"dqnspeed: resume={folder}: {sentence}", file=sys.stderr)
+            found.append(f"the bench {sentence}")
     with locked_folder(folder, resumed=True):
         atomic.clear(folder)
         whole = [one for one in earlier.measurements if one.error is None]  # what failed is tried again
-        begun = dataclasses.replace(earlier, measurements=whole, complete=False, ended=None)
-        _run(suite, folder, peers, allowed, begun)
+        begun = dataclasses.replace(
+            earlier, measurements=whole, complete=False, ended=None, peers=peers, allow=options.allow or earlier.allow,
+            disturbances=Disturbances(list(dict.fromkeys(found))),
+        )  # fmt: skip
+        _run(suite, folder, begun)
 
 
-def _run(suite: Suite, folder: Path, peers: bool, allowed: Sequence[str], result: Result) -> None:
-    seconds = suite.seconds(result, peers)
+def _run(suite: Suite, folder: Path, result: Result) -> None:
+    seconds = suite.seconds(result, result.peers)
     print(f"suite={suite.name} takes about {shown(seconds)} minutes here; the result goes to {folder}", flush=True)
     with Bar(seconds) as bar:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, bar.interrupt)
         try:
-            result = suite.run(result, folder / results.FILE, bar, peers, allowed)
+            result = suite.run(result, folder / results.FILE, bar, result.peers, _allowed(result.allow))
         except KeyboardInterrupt:
             rest = shell.command("bench", f"resume={folder}")
             print(f"dqnspeed: interrupted; {rest} measures the rest.", file=sys.stderr)
@@ -183,14 +189,14 @@ def _allowed(allow: str | None) -> list[str]:
     return [changes.EXACT, changes.EQUIVALENT, *(ALLOWED[name] for name in named)]
 
 
-def _with_peers(suite: Suite, options: BenchConfig) -> bool:
+def _with_peers(suite: Suite, peers: bool) -> bool:
     """Whether other libraries are measured; raises :class:`ConfigError` if they are to be and cannot."""
     alone = suite.name == "peers"
-    if options.peers or alone:
+    if peers or alone:
         from dqnspeed.bench.peers import check
 
         check(suite.plan, alone)
-    return options.peers or alone
+    return peers or alone
 
 
 def main() -> None:

@@ -28,10 +28,10 @@ GROUP = "peers"
 WARM_UPDATES = 4  # before the first event
 FOREVER = 10**9  # agent steps
 # Groups and keys that hold for peers too, or that they bring by themselves.
-SHARED = {"env", "seed", "device", "execution", "algo.batch_size", "algo.steps_per_update", "algo.learning_starts",
-          "algo.gamma", "optimizer.lr", "replay.capacity"}  # fmt: skip
+SHARED = {"env", "seed", "device", "execution.threads", "algo.batch_size", "algo.steps_per_update",
+          "algo.learning_starts", "algo.gamma", "optimizer.lr", "replay.capacity"}  # fmt: skip
 # What a line may change besides, that is measured beside peers by itself: how fast the same work is done.
-OURS = {"wrappers", "wrappers.backend", "wrappers.translate", "num_envs", "parallelism"}
+OURS = {"wrappers", "wrappers.backend", "wrappers.translate", "num_envs", "parallelism", "execution"}
 
 
 def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:

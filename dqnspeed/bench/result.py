@@ -113,6 +113,8 @@ class Result:
     machine: dict[str, Any]  # as in summary.json
     versions: dict[str, str]
     commit: str | None
+    peers: bool = False  # other libraries are wanted, too
+    allow: str | None = None  # kinds of change that the line may make, besides exact and equivalent ones
     schema: int = SCHEMA
     ended: str | None = None
     complete: bool = False  # nothing of the suite is left to measure

@@ -85,13 +85,17 @@ class Suite:
             measuring.change(disturbances=Disturbances(before))
             for sentence in now:
                 bar.say(sentence)
-            if self.name == "peers":
-                bar.say(self.plan.equal_work)
-                measuring.measure(self.plan.baseline(), RUNGS)
-            else:
-                self._ours(measuring, allowed)
-            if peers:
-                self._peers(measuring)
+            try:
+                if self.name == "peers":
+                    bar.say(self.plan.equal_work)
+                    measuring.measure(self.plan.baseline(), RUNGS)
+                else:
+                    self._ours(measuring, allowed)
+                if peers:
+                    self._peers(measuring)
+            except KeyboardInterrupt:
+                measuring.change(disturbances=Disturbances(before, watch.after()))
+                raise
             measuring.end_reference()
             bar.begin("looking at the machine")
             measuring.change(disturbances=Disturbances(before, watch.after()), ended=results.now(), complete=True)

@@ -14,12 +14,13 @@ import torch
 
 from dqnspeed.actors import ActorError
 from dqnspeed.algorithms.gradient import NotFiniteError
-from dqnspeed.cli.sweep_record import SIGNALS, Job
+from dqnspeed.cli.sweep_record import Job
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.runs.schedule import schedule_sentence
 from dqnspeed.system import machine
+from dqnspeed.system.signals import STOPPING
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
 
@@ -87,6 +88,6 @@ def probe(run: RunConfig, spec: EnvSpec) -> float:
         except (ActorError, NotFiniteError) as error:
             log.warning("the short try failed: %s", error)
             return 0.0
-    if summary["stopped_by"] in SIGNALS:
+    if summary["stopped_by"] in STOPPING:
         sys.exit(128 + signal.Signals[summary["stopped_by"]].value)
     return float(summary["steps_per_second"])

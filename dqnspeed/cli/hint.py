@@ -33,13 +33,15 @@ def faster_line(run: RunConfig, overrides: Sequence[str], here: Path = Path(BENC
             if _of_work([str(override) for override in found["overrides"]]) != own:
                 continue
             line = found["recommendation"]
-            parts, gain = [str(part) for part in line["overrides"]], line["measured"] or line["expected"]
+            command, gain = str(line["line"]), line["measured"] or line["expected"]
+            kinds = set(map(str, dict(line["kinds"]).values())) - {changes.EXACT, changes.EQUIVALENT}
             low, median = float(gain["low"]), float(gain["median"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if low < OBVIOUS:
             return None
-        return f"{' '.join(parts)} is {median:.2f} times as fast here ({path})."
+        also = f", and {' and '.join(sorted(kinds))}" if kinds else ""
+        return f"{command} is {median:.2f} times as fast here{also} ({path})."
     return None
 
 

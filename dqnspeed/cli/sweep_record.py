@@ -11,14 +11,14 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import OmegaConf
 
 from dqnspeed.config.options import ConfigError
+from dqnspeed.system.signals import STOPPING
 from dqnspeed.tracking.run_folder import SUMMARY, SWEEP, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
 
 FOLDER = "hydra.sweep.dir"
-SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 # What became of a job, by the reason that its summary gives.
 STATES = {
     "reward_bound": "solved", "max_steps": "at its limit", "max_minutes": "at its limit", "pruned": "pruned",
-    "error": "failed", **dict.fromkeys(SIGNALS, "ended"),
+    "error": "failed", **dict.fromkeys(STOPPING, "ended"),
 }  # fmt: skip
 FINISHED = ("solved", "at its limit", "pruned")
 

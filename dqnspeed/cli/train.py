@@ -33,7 +33,6 @@ from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.ray_jobs import has_a_machine, is_ray
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
-from dqnspeed.cli.sweep_record import SIGNALS as STOPPING
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -54,7 +53,7 @@ from dqnspeed.runs.rank_processes import patience_s
 from dqnspeed.runs.ranks import follow
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
-from dqnspeed.system.signals import PREEMPTING
+from dqnspeed.system.signals import PREEMPTING, STOPPING
 from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening

@@ -13,6 +13,7 @@ from typing import Any
 
 # By which a cluster says that it needs the machine; they end a run where a launcher listens to them.
 PREEMPTING = (signal.SIGUSR1, signal.SIGUSR2)
+STOPPING = {one.name: 128 + one for one in (signal.SIGINT, signal.SIGTERM, *PREEMPTING)}  # and their exit codes
 
 
 class StopSignals:

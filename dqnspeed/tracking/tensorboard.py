@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dqnspeed.envs import Episode
+from dqnspeed.system.signals import STOPPING
 from dqnspeed.tracking.base import OF_A_GAME, Tracker, without_recording
 from dqnspeed.tracking.run_folder import TENSORBOARD
 
 EVENTS = "events.out.tfevents.*"
-FAILED = (None, "error", "SIGINT", "SIGTERM")
+FAILED = (None, "error", *STOPPING)
 FINAL = ("time_to_solve_s", "return_mean_100", "steps_per_second", "updates_per_second", "agent_steps", "wall_time_s")
 # The page of the tab "Custom Scalars": regular expressions by the names of the charts.
 CHARTS = {

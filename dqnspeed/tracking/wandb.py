@@ -8,7 +8,6 @@ import logging
 import math
 import os
 import shutil
-import signal
 import threading
 import urllib.error
 import urllib.request
@@ -20,6 +19,7 @@ from typing import Any
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine, shell
+from dqnspeed.system.signals import STOPPING
 from dqnspeed.tracking.base import OF_A_GAME, Tracker, without_recording
 from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides, wandb_ids
 
@@ -206,6 +206,6 @@ def check_server(wandb: Any) -> None:
 def _exit_code(summary: Mapping[str, Any]) -> int:
     """The exit code of a run with this summary; W&B marks every code but 0 as failed."""
     reason = summary.get("stopped_by")
-    if reason in ("SIGINT", "SIGTERM"):
-        return 128 + signal.Signals[reason].value
+    if reason in STOPPING:
+        return STOPPING[reason]
     return int(reason is None or reason == "error" or bool(summary.get("not_written")))

@@ -136,6 +136,26 @@ def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Pa
     assert not result.complete and result.suite == "micro" and result.measurements[0].value
 
 
+def test_a_bench_that_is_resumed_keeps_what_was_asked_and_what_disturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = list[results.Result]()
+    monkeypatch.setattr(command, "_run", lambda suite, folder, result: begun.append(result))
+    here = machine.describe(machine.pick_device("cpu"))
+    found = results.Disturbances(["it was warm."], ["it was hot."])
+    earlier = dataclasses.replace(
+        make_result(), overrides=toy().overrides, machine=here, commit="old", allow="algorithm", disturbances=found
+    )
+    results.write(earlier, tmp_path / "bench.json")
+    for arguments, allowed in (([], "algorithm"), (["allow=task"], "task")):
+        monkeypatch.setattr(sys, "argv", ["bench", f"resume={tmp_path}", *arguments])
+        command._main()
+        assert begun[-1].allow == allowed and not begun[-1].complete
+        warm, hot, *others = begun[-1].disturbances.before
+        assert (warm, hot) == ("it was warm.", "it was hot.")
+        assert others[0].startswith("the bench was begun with commit old, and here it is ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -227,7 +247,15 @@ def test_a_run_hints_at_an_obviously_faster_line_of_this_machine(tmp_path: Path)
     assert faster_line(run, [], tmp_path) is None
     hinting(tmp_path)
     said = faster_line(run, ["seed=3", "env.id=x"], tmp_path)
-    assert said is not None and said.startswith("wrappers=native parallelism=overlap execution=lean is 1.67 times as")
+    assert said is not None and said.startswith(
+        "python -m dqnspeed.train wrappers=native parallelism=overlap execution=lean is 1.67 times as"
+    )
+    assert "changes" not in said
+    line = make_result().recommendation
+    assert line is not None
+    hinting(tmp_path, recommendation=dataclasses.replace(line, kinds={"num_envs=4": "changes the algorithm"}))
+    assert "times as fast here, and changes the algorithm (" in str(faster_line(run, [], tmp_path))
+    hinting(tmp_path)
     for chosen in ("wrappers=tweaked", "execution.threads=1", "experiment=speedrun", "algo=c51", "model=small"):
         assert faster_line(run, [chosen], tmp_path) is None
     hinting(tmp_path, overrides=["env=x", "model=small"])

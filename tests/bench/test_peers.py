@@ -42,6 +42,7 @@ def test_peers_are_refused_at_once_where_there_are_none(nothing_installed: None)
 def test_what_would_change_our_side_alone_is_refused() -> None:
     for override, sentence in {
         "model=small": r"model would change our side alone", "num_envs=4": r"num_envs would change our side alone",
+        "execution=lean": r"execution would change our side alone",
         "env.id=ALE/Pong-v5": r"such as PongNoFrameskip-v4, and env.id=ALE/Pong-v5 is none",
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=rf"^peers=true: .*{sentence}"):

@@ -30,11 +30,12 @@ from dqnspeed.cli import resume as resuming
 from dqnspeed.cli import sweep as sweeps
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import Sweep, take_options
-from dqnspeed.cli.sweep_record import SIGNALS, Job, Line, Record, outcome
+from dqnspeed.cli.sweep_record import Job, Line, Record, outcome
 from dqnspeed.config.options import ConfigError
 from dqnspeed.report.runs import read_run, runs_below
 from dqnspeed.report.study import search_figures
 from dqnspeed.system import machine
+from dqnspeed.system.signals import STOPPING
 
 FEW = [*TOY, "stop.max_steps=150", "tracking.report_every_s=0.05"]
 SEARCH = [
@@ -367,4 +368,4 @@ def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -
         assert run.wait(timeout=120) == 128 + signal.SIGINT
     found = summaries(folder)
     assert set(found) == {"0", "1"}
-    assert all(one["stopped_by"] in SIGNALS and one["benchmark"] is False for one in found.values())
+    assert all(one["stopped_by"] in STOPPING and one["benchmark"] is False for one in found.values())

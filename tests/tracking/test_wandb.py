@@ -175,7 +175,7 @@ def test_what_a_kill_left_of_a_checkpoint_is_not_sent(tmp_path: Path) -> None:
     assert "artifact" not in ended(tmp_path)
 
 
-@pytest.mark.parametrize(("reason", "code"), [("error", 1), ("SIGTERM", 143), ("max_steps", 0)])
+@pytest.mark.parametrize(("reason", "code"), [("error", 1), ("SIGTERM", 143), ("SIGUSR2", 140), ("max_steps", 0)])
 def test_wandb_logs_a_game_once_and_ends_as_the_run_did(reason: str, code: int, tmp_path: Path) -> None:
     tracker = WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "baseline num_envs=2, seed 0", None, None)
     for step in (10, 20):
