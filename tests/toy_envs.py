@@ -56,8 +56,10 @@ class Broken(Counter):
         super().__init__(length=1000)
         if how == "never made":
             hang_in_the_toy()
-        if how == "no worker" and multiprocessing.parent_process() is not None:
+        if multiprocessing.parent_process() is not None and how == "no worker":
             os.kill(os.getpid(), 9)
+        if multiprocessing.parent_process() is not None and how == "no answer":
+            hang_in_the_toy()
         self.how, self.folder = how, Path(folder)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:

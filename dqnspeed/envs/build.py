@@ -23,6 +23,7 @@ from dqnspeed.envs.backends import ActorError, AsyncBackend, Backend, NativeBack
 from dqnspeed.envs.base import Wrappers
 from dqnspeed.envs.games import AtariGame, atari_game
 from dqnspeed.envs.observations import AsBox
+from dqnspeed.envs.probe import Watchdog
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.vector import VectorEnv
 from dqnspeed.envs.wrappers import (
@@ -43,6 +44,7 @@ from dqnspeed.system.signals import children_ignore_signals
 if TYPE_CHECKING:
     from dqnspeed.emulator import Preprocessing  # brought by an extra
 
+START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
 
 
@@ -105,7 +107,7 @@ def make_vector_env(
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
             makers = [functools.partial(_make_in_worker, make, seed) for seed in seeds or range(run.num_envs)]
-            backend = AsyncBackend(_workers(makers), run.parallelism.timeout_s)
+            backend = AsyncBackend(_workers(makers, run.parallelism.timeout_s), run.parallelism.timeout_s)
         else:
             backend = SyncBackend(
                 gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
@@ -229,16 +231,21 @@ def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str |
     return Resumable(make_env(env, wrappers, render_mode))
 
 
-def _workers(makers: Sequence[Callable[[], gymnasium.Env]]) -> Workers:
-    others = set(multiprocessing.active_children())
-    try:
-        with children_ignore_signals():
-            return Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
-    except (EOFError, ConnectionError) as error:
+def _workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) -> Workers:
+    others, limit = set(multiprocessing.active_children()), max(timeout, START_TIMEOUT_S)
+
+    def end(_: str = "") -> None:
         for worker in set(multiprocessing.active_children()) - others:
             worker.kill()
-            worker.join()
-        raise ActorError("an environment's process ended while it made the environment.") from error
+
+    try:
+        with Watchdog(limit, end), children_ignore_signals():
+            return Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
+    except (EOFError, ConnectionError) as error:
+        end()
+        raise ActorError(
+            f"an environment's process ended, or took more than {limit:.0f} s, while it made the environment."
+        ) from error
 
 
 def _make_in_worker(make: Callable[[], gymnasium.Env], seed: int) -> gymnasium.Env:
