@@ -200,7 +200,7 @@ def test_what_a_kill_left_half_written_is_gone_once_a_bench_is_resumed(
     results.write(empty(suite="micro", overrides=TOY, machine=here), tmp_path / "bench.json")
     (tmp_path / "bench.json.4711.partial").write_text("{")
     monkeypatch.setattr(command, "_run", lambda *_: None)  # what it measures is tried above
-    command._resume(tmp_path, command.BenchConfig(), [], [])
+    command._resume(tmp_path, command.BenchConfig(), [])
     assert not list(tmp_path.glob("*.partial")) and (tmp_path / "bench.json").exists()
 
 
