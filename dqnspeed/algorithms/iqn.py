@@ -68,6 +68,10 @@ class IQN(DeepQ):
     acting_samples: int = option("fractions whose mean is an action's value", ge=1)
     kappa: float = option("TD error at which the square gives way to the line", gt=0)
 
+    @property
+    def between(self) -> int:
+        return 4 * self.samples * self.target_samples  # of :func:`quantile_huber_loss`
+
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         return QuantileNetwork(self, run, spec)
 

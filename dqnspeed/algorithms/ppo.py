@@ -57,9 +57,10 @@ class PPO(ActorCritic, FromRollouts):
             )
         alone = not (run.parallelism.processes or run.parallelism.overlaps)
         if self.target_kl is not None and alone and self.updates_together(run) == 1:
+            most = run.num_lanes * self.rollout_steps // 2
             raise ConfigError(
                 f"algo.target_kl={targets[0]}: the one update of a rollout is measured before its step, when the "
-                f"policy is that which acted; set algo.epochs above 1, or algo.batch_size below {self.batch_size}."
+                f"policy is that which acted; set algo.epochs above 1, or algo.batch_size to {most} at most."
             )
         if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError("algo.batch_size=1: algo.normalize_advantage=true needs at least 2.")

@@ -103,8 +103,9 @@ def _measure(options: BenchConfig, overrides: Sequence[str]) -> None:
 
 
 def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str]) -> None:
-    for argument in arguments:
-        if argument.partition("=")[0] not in ("resume", "peers", "allow"):
+    given = {argument.partition("=")[0]: argument for argument in arguments}
+    for key, argument in given.items():
+        if key not in ("resume", "peers", "allow"):
             raise ConfigError(f"{argument}: cannot be changed in a result that is resumed; peers and allow can.")
     if not folder.is_dir():
         raise ConfigError(f"resume={folder}: there is no such folder.")
@@ -115,7 +116,7 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str]) -> Non
     if earlier.suite not in SUITES:
         raise ConfigError(f"resume={folder}: its suite is {earlier.suite}; choose one of {', '.join(SUITES)}.")
     suite = Suite(earlier.suite, earlier.overrides, earlier.seed)
-    peers = _with_peers(suite, options.peers or earlier.peers)
+    peers = _with_peers(suite, options.peers if "peers" in given else earlier.peers)
     here = machine.describe(machine.pick_device(suite.plan.reference.device))
     for key in ("cpu", "gpu", "cores", "device"):
         if earlier.machine.get(key) != here[key]:
@@ -134,7 +135,8 @@ def _resume(folder: Path, options: BenchConfig, arguments: Sequence[str]) -> Non
         atomic.clear(folder)
         whole = [one for one in earlier.measurements if one.error is None]  # what failed is tried again
         begun = dataclasses.replace(
-            earlier, measurements=whole, complete=False, ended=None, peers=peers, allow=options.allow or earlier.allow,
+            earlier, measurements=whole, complete=False, ended=None, peers=peers,
+            allow=options.allow if "allow" in given else earlier.allow,
             disturbances=Disturbances(list(dict.fromkeys(found))),
         )  # fmt: skip
         _run(suite, folder, begun)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ def faster_line(run: RunConfig, overrides: Sequence[str], here: Path = Path(BENC
             if _of_work([str(override) for override in found["overrides"]]) != own:
                 continue
             line = found["recommendation"]
-            command, gain = str(line["line"]), line["measured"] or line["expected"]
+            words = [word for word in shlex.split(line["line"]) if "=" in word]  # with the work that was measured
+            parts, gain = [word for word in words if _of_work([word])], line["measured"] or line["expected"]
             kinds = set(map(str, dict(line["kinds"]).values())) - {changes.EXACT, changes.EQUIVALENT}
             low, median = float(gain["low"]), float(gain["median"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -41,7 +43,7 @@ def faster_line(run: RunConfig, overrides: Sequence[str], here: Path = Path(BENC
         if low < OBVIOUS:
             return None
         also = f", and {' and '.join(sorted(kinds))}" if kinds else ""
-        return f"{command} is {median:.2f} times as fast here{also} ({path})."
+        return f"{' '.join(parts)} is {median:.2f} times as fast here{also} ({path})."
     return None
 
 

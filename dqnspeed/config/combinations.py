@@ -86,7 +86,7 @@ def _able(flag: str) -> str:
 
 
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
-    """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, of a group that ``algo`` does not use."""
+    """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, that does nothing, as of a group ``algo`` does not use."""
     if run.execution.updates_per_graph > 1 and not run.execution.graph:
         yield f"execution.updates_per_graph={run.execution.updates_per_graph}: does nothing without execution=graph."
     users: dict[str, list[str]] = {}
@@ -97,12 +97,13 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     for override in overrides:
         group = re.split(r"[.=]", override.lstrip("+~"))[0]
         key = override.lstrip("+~").partition("=")[0]
+        if group in users and group not in run.algo.uses and not override.startswith("replay.device="):
+            yield f"{override}: does nothing with algo={run.algo.name}; {group} is for algo={', '.join(users[group])}."
+            continue
         if key == "algo.steps_per_update" and run.parallelism.replay_ratio is not None:
             yield f"{override}: does nothing with parallelism.replay_ratio={run.parallelism.replay_ratio}."
         if group == "exploration" and key.rpartition(".")[2] in run.exploration.ignored:
             yield f"{override}: does nothing with exploration={run.exploration.name}."
-        if group in users and group not in run.algo.uses and not override.startswith("replay.device="):
-            yield f"{override}: does nothing with algo={run.algo.name}; {group} is for algo={', '.join(users[group])}."
 
 
 def untuned(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:

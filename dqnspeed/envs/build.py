@@ -232,7 +232,8 @@ def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str |
 
 
 def _workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) -> Workers:
-    others, limit = set(multiprocessing.active_children()), max(timeout, START_TIMEOUT_S)
+    others = set(multiprocessing.active_children())
+    limit = 2 * max(timeout, START_TIMEOUT_S)  # for one that is made here, and then for theirs
 
     def end(_: str = "") -> None:
         for worker in set(multiprocessing.active_children()) - others:
@@ -244,7 +245,7 @@ def _workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) -> W
     except (EOFError, ConnectionError) as error:
         end()
         raise ActorError(
-            f"an environment's process ended, or took more than {limit:.0f} s, while it made the environment."
+            f"an environment's process ended, or took more than {limit:.0f} s, while environments were made."
         ) from error
 
 

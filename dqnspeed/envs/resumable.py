@@ -104,12 +104,14 @@ class Resumable(gymnasium.Wrapper):
     def _repeat(self, state: dict[str, Any]) -> bool:
         try:
             return self._repeated(state)
-        except Exception as error:  # an environment that is not deterministic may refuse an action
+        except (Exception, SystemExit) as error:  # an environment that is not deterministic may refuse an action
             log.info("a game could not be repeated: %s", error)
             return False
 
     def _repeated(self, state: dict[str, Any]) -> bool:
         start, begin = state["begun"], time.monotonic()
+        if start["seed"] is None and start["rng"] is None:  # nobody knows how it began
+            return False
         if start["rng"] is not None:
             self._set_rng(start["rng"])
         self.reset(seed=start["seed"])

@@ -29,8 +29,8 @@ class PerActor(LinearEpsilon):
     def epsilon_at(self, step: int) -> float:
         return self.start
 
-    def random_steps(self) -> float:
-        return self.start * (self.decay_start + self.decay_steps)
+    def random_steps(self) -> None:
+        """Not until something has become rare: it goes on."""
 
     def settled(self) -> PerActor:
         return self

@@ -144,13 +144,17 @@ def test_a_bench_that_is_resumed_keeps_what_was_asked_and_what_disturbed(
     here = machine.describe(machine.pick_device("cpu"))
     found = results.Disturbances(["it was warm."], ["it was hot."])
     earlier = dataclasses.replace(
-        make_result(), overrides=toy().overrides, machine=here, commit="old", allow="algorithm", disturbances=found
-    )
+        make_result(), overrides=toy().overrides, machine=here, commit="old", allow="algorithm", peers=True,
+        disturbances=found,
+    )  # fmt: skip
+    monkeypatch.setattr("dqnspeed.bench.peers.check", lambda *_: None)
     results.write(earlier, tmp_path / "bench.json")
-    for arguments, allowed in (([], "algorithm"), (["allow=task"], "task")):
+    for arguments, allowed, peers in (
+        ([], "algorithm", True), (["allow=task"], "task", True), (["peers=false", "allow=null"], None, False),
+    ):  # fmt: skip
         monkeypatch.setattr(sys, "argv", ["bench", f"resume={tmp_path}", *arguments])
         command._main()
-        assert begun[-1].allow == allowed and not begun[-1].complete
+        assert (begun[-1].allow, begun[-1].peers) == (allowed, peers) and not begun[-1].complete
         warm, hot, *others = begun[-1].disturbances.before
         assert (warm, hot) == ("it was warm.", "it was hot.")
         assert others[0].startswith("the bench was begun with commit old, and here it is ")
@@ -247,14 +251,21 @@ def test_a_run_hints_at_an_obviously_faster_line_of_this_machine(tmp_path: Path)
     assert faster_line(run, [], tmp_path) is None
     hinting(tmp_path)
     said = faster_line(run, ["seed=3", "env.id=x"], tmp_path)
-    assert said is not None and said.startswith(
-        "python -m dqnspeed.train wrappers=native parallelism=overlap execution=lean is 1.67 times as"
-    )
+    assert said is not None and said.startswith("wrappers=native parallelism=overlap execution=lean is 1.67 times as")
     assert "changes" not in said
     line = make_result().recommendation
     assert line is not None
-    hinting(tmp_path, recommendation=dataclasses.replace(line, kinds={"num_envs=4": "changes the algorithm"}))
-    assert "times as fast here, and changes the algorithm (" in str(faster_line(run, [], tmp_path))
+    hinting(
+        tmp_path,
+        recommendation=dataclasses.replace(
+            line,
+            line="python -m dqnspeed.train seed=1 num_envs=4 algo.batch_size=32",
+            kinds={"num_envs=4": "changes the algorithm"},
+        ),
+    )
+    assert str(faster_line(run, [], tmp_path)).startswith(
+        "num_envs=4 algo.batch_size=32 is 1.67 times as fast here, and changes the algorithm ("
+    )
     hinting(tmp_path)
     for chosen in ("wrappers=tweaked", "execution.threads=1", "experiment=speedrun", "algo=c51", "model=small"):
         assert faster_line(run, [chosen], tmp_path) is None
