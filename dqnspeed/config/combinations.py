@@ -86,7 +86,7 @@ def _able(flag: str) -> str:
 
 
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
-    """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, that does nothing, as of a group ``algo`` does not use."""
+    """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, that does nothing."""
     if run.execution.updates_per_graph > 1 and not run.execution.graph:
         yield f"execution.updates_per_graph={run.execution.updates_per_graph}: does nothing without execution=graph."
     users: dict[str, list[str]] = {}
