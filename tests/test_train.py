@@ -241,7 +241,7 @@ def test_an_environment_that_exits_ends_the_run_with_its_reason(tmp_path: Path) 
 
 @pytest.mark.parametrize("how", ["no worker", "no answer"])
 def test_a_worker_that_does_not_make_its_environment_ends_the_run(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dqnspeed.envs.build.START_TIMEOUT_S", 300.0 if how == "no worker" else 3.0)
+    monkeypatch.setattr("dqnspeed.envs.workers.START_TIMEOUT_S", 300.0 if how == "no worker" else 3.0)
     run = make_toy("num_envs=2", "parallelism.timeout_s=3", "env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}")
     begin = time.monotonic()
     with pytest.raises(ActorError, match=r"^an environment's process ended, or took more than \d+ s, while env"):

@@ -15,8 +15,8 @@ from dqnspeed.actors.loop import Paused, Ready
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.envs import ActorError, Episode
-from dqnspeed.envs.build import START_TIMEOUT_S
 from dqnspeed.envs.resumable import REPEAT_S
+from dqnspeed.envs.workers import START_TIMEOUT_S
 from dqnspeed.memory import Rows
 
 TRIES = 3  # to replace an actor whose successors are lost before their first step

@@ -6,8 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -19,13 +18,13 @@ from gymnasium.wrappers import GrayscaleObservation, TransformAction, TransformO
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig, typed
-from dqnspeed.envs.backends import ActorError, AsyncBackend, Backend, NativeBackend, SyncBackend, TracebackToParent
+from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend
 from dqnspeed.envs.base import Wrappers
 from dqnspeed.envs.games import AtariGame, atari_game
 from dqnspeed.envs.observations import AsBox
-from dqnspeed.envs.probe import Watchdog
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.vector import VectorEnv
+from dqnspeed.envs.workers import AUTORESET, make_in_worker, make_workers
 from dqnspeed.envs.wrappers import (
     ChannelsFirst,
     Crop,
@@ -37,22 +36,10 @@ from dqnspeed.envs.wrappers import (
     resized,
     with_taps,
 )
-from dqnspeed.system import machine, seeding
-from dqnspeed.system.parent import end_with_parent
-from dqnspeed.system.signals import children_ignore_signals
+from dqnspeed.system import machine
 
 if TYPE_CHECKING:
     from dqnspeed.emulator import Preprocessing  # brought by an extra
-
-START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
-AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
-
-
-class Workers(gymnasium.vector.AsyncVectorEnv):
-    """Worker processes that end when they are closed, or with this process."""
-
-    def __del__(self) -> None:
-        """Gymnasium would close them now, but what is collected together is closed in any order, pipes before them."""
 
 
 def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None = None) -> gymnasium.Env:
@@ -106,8 +93,8 @@ def make_vector_env(
     else:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
-            makers = [functools.partial(_make_in_worker, make, seed) for seed in seeds or range(run.num_envs)]
-            backend = AsyncBackend(_workers(makers, run.parallelism.timeout_s), run.parallelism.timeout_s)
+            makers = [functools.partial(make_in_worker, make, seed) for seed in seeds or range(run.num_envs)]
+            backend = AsyncBackend(make_workers(makers, run.parallelism.timeout_s), run.parallelism.timeout_s)
         else:
             backend = SyncBackend(
                 gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
@@ -229,30 +216,6 @@ def first_line(error: BaseException) -> str:
 
 def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None) -> gymnasium.Env:
     return Resumable(make_env(env, wrappers, render_mode))
-
-
-def _workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) -> Workers:
-    others = set(multiprocessing.active_children())
-    limit = 2 * max(timeout, START_TIMEOUT_S)  # for one that is made here, and then for theirs
-
-    def end(_: str = "") -> None:
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.kill()
-
-    try:
-        with Watchdog(limit, end), children_ignore_signals():
-            return Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
-    except (EOFError, ConnectionError) as error:
-        end()
-        raise ActorError(
-            f"an environment's process ended, or took more than {limit:.0f} s, while environments were made."
-        ) from error
-
-
-def _make_in_worker(make: Callable[[], gymnasium.Env], seed: int) -> gymnasium.Env:
-    end_with_parent()
-    seeding.seed_everything(seed)
-    return TracebackToParent(make())
 
 
 def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.Env:

@@ -1,0 +1,50 @@
+"""Worker processes, one for each environment, of an ``overlap``."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+
+import gymnasium
+
+from dqnspeed.envs.backends import ActorError, TracebackToParent
+from dqnspeed.envs.probe import Watchdog
+from dqnspeed.system import seeding
+from dqnspeed.system.parent import end_with_parent
+from dqnspeed.system.signals import children_ignore_signals
+
+START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
+AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
+
+
+class Workers(gymnasium.vector.AsyncVectorEnv):
+    """Worker processes that end when they are closed, or with this process."""
+
+    def __del__(self) -> None:
+        """Gymnasium would close them now, but what is collected together is closed in any order, pipes before them."""
+
+
+def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) -> Workers:
+    """A process for each of ``makers``; raises :class:`ActorError` if one ends or hangs before all are made."""
+    others = set(multiprocessing.active_children())
+    limit = 2 * max(timeout, START_TIMEOUT_S)  # for one that is made here, and then for theirs
+
+    def end(_: str = "") -> None:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.kill()
+
+    try:
+        with Watchdog(limit, end), children_ignore_signals():
+            return Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
+    except (EOFError, ConnectionError) as error:
+        end()
+        raise ActorError(
+            f"an environment's process ended, or took more than {limit:.0f} s, while environments were made."
+        ) from error
+
+
+def make_in_worker(make: Callable[[], gymnasium.Env], seed: int) -> gymnasium.Env:
+    """An environment in its worker, whose global generators are seeded, and which ends with its parent."""
+    end_with_parent()
+    seeding.seed_everything(seed)
+    return TracebackToParent(make())
