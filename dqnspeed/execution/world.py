@@ -118,6 +118,9 @@ class World:
         """Leave; the others notice."""
         with contextlib.suppress(RuntimeError, ValueError):
             dist.destroy_process_group()
+        # With the last reference to a group its threads end. One that still lets go of a tensor takes the GIL, and
+        # would end the process (std::terminate) if Python were shutting down; who refers to this world is unknown.
+        self._orders = self._gradients = None
 
     def _meet(self, timeout_s: float) -> None:
         """Wait until all are here; torch's own wait would go on if one had died."""
