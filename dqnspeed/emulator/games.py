@@ -181,15 +181,16 @@ def _game(
     rules: Mapping[str, Any] | None = None,
     modes: Mapping[int, int] | None = None,
     select: Sequence[int] = (2, 1),
+    held: Mapping[int, int] | None = None,
     difficulties: Sequence[int] = (0,),
     **facts: Any,
 ) -> Game:
-    presses = modes or {0: 0}
+    presses, held = modes or {0: 0}, held or {0: 0}  # a mode is the sum of one of each
     first = next(iter(presses))
-    usual = _frames(start, first)
+    usual = _frames(start, first, held[0])
 
-    def at(mode: int) -> tuple[Frames, int]:
-        keys, more = _frames(start, mode), presses[mode] - presses[first]
+    def at(mode: int, other: int) -> tuple[Frames, int]:
+        keys, more = _frames(start, mode, held[other]), presses[mode] - presses[first]
         counted = frames + more + len(keys) - len(usual)
         return _selected(keys, presses[mode], *select) if more else keys, counted
 
@@ -200,7 +201,7 @@ def _game(
         pal=pal,
         rows=rows or (250 if pal else 210),
         rules=Rules() if rules is None else Rules.read(**rules),
-        modes={mode: at(mode) for mode in presses},
+        modes={mode + other: at(mode, other) for other in held for mode in presses},
         difficulties=tuple(difficulties),
         **facts,
     )
@@ -214,10 +215,10 @@ def _selected(usual: Frames, presses: int, held: int, released: int) -> Frames:
     return usual[:first] + press * presses + ((0, RESET),) * 8 + usual[last:]
 
 
-def _frames(start: str, mode: int) -> Frames:
+def _frames(start: str, mode: int, held: int) -> Frames:
     """``"RESET 4, (SELECT 2, NOOP 1) 5"``: keys and how many frames each is pressed, groups and how often; ``{3}`` is
-    bit 3 of the mode."""
-    text = start.format(*(mode >> k & 1 for k in range(8)))
+    bit 3 of the mode, ``{held}`` a number of frames."""
+    text = start.format(*(mode >> k & 1 for k in range(8)), held=held)
     repeated = re.sub(r"\(([^)]*)\) (\d+)", lambda found: ", ".join([found[1]] * int(found[2])), text)
     frames = list[tuple[int, int]]()
     for part in filter(None, repeated.split(", ")):
