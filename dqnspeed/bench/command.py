@@ -45,7 +45,7 @@ class BenchConfig:
     out: str | None = option("a new folder for the result, null: one in bench/", default=None)
     resume: str | None = option("the folder of a result: measure what is missing in it", default=None)
     peers: bool = option("other libraries too (needs the extra peers)", default=False)
-    allow: str | None = option("kinds of change that the line may make: task, algorithm or both", default=None)
+    allow: str | None = option("kinds of change the line may make: task, algorithm or task,algorithm", default=None)
     seed: int = option("seed of everything random", ge=0, lt=2**32, default=0)
     compare: str | None = option("no measuring: OLD.json, and beside it NEW.json, to compare", default=None)
     fail_below: float | None = option("with compare: exit code 1 if a piece fell below this ratio", gt=0, default=None)

@@ -123,15 +123,15 @@ class ParallelismConfig(GroupOption):
     shares_memory: ClassVar[bool] = False  # the other processes are on this machine and write into the memory
 
     name: str = option("where experience comes from")
-    num_actors: int = option("actor processes (process only), 0: by the cores there are", ge=0, le=256)
+    num_actors: int = option("actor processes (process and ray), 0: by the cores there are", ge=0, le=256)
     transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
     replay_ratio: Union[int, float, str] | None = option(  # noqa: UP007
-        "process only: 'free', or samples trained on per agent step, held on both sides"
+        "process and ray: 'free', or samples trained on per agent step, held on both sides"
     )
     env_threads: int = option(
         "threads of wrappers=native and emulator (in each actor), 0: shared out with execution.threads", ge=0
     )
-    replace_lost: bool = option("replace an actor that died, hangs or raised, instead of ending the run (process only)")
+    replace_lost: bool = option("replace an actor that died, hangs or raised, else the run ends (process and ray)")
     weights: str = option(
         "how actors come to the learner's: shared (CUDA IPC on a GPU) or copied through the host; auto: copied "
         "where a GPU cannot share (process only)",

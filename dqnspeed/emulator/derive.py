@@ -27,7 +27,7 @@ import yaml
 
 from dqnspeed.emulator.games import EmulatorError, find
 from dqnspeed.emulator.oracle import Agreed, Image, Oracle, Play, Pool, relevant, swept, tested, ways_of
-from dqnspeed.emulator.rules import KINDS, OVER, SCORE, Rules, say_set, say_table
+from dqnspeed.emulator.rules import BOUND, KINDS, OVER, SCORE, Rules, say_set, say_table
 from dqnspeed.emulator.verify import names_of, options_of
 
 OPTIONS: dict[str, str | int] = {"game": "pong", "frames": 12_000, "images": 500, "seed": 1, "seconds": 120}
@@ -80,7 +80,7 @@ def score_of(oracle: Oracle, pool: Pool, draws: np.random.Generator) -> tuple[di
     rules = Rules.read(words, **limits)  # type: ignore[arg-type]
     odd = 0
     for byte, origin, value, number in steps:
-        scores = np.array([(tables[byte][at], 0) for at in (origin, value)])
+        scores = np.array([(tables[byte][at], 0, BOUND) for at in (origin, value)])
         odd += int(rules.points(*scores)) != number
     return words, limits, f"{odd:,} of {len(steps):,} steps of its bytes" if odd else ""
 

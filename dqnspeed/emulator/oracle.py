@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dqnspeed.emulator.rules import EARLIER, INSTEAD, KEEP, LIVES, OVER, SCORE, Rules, say_set
+from dqnspeed.emulator.rules import EARLIER, FINAL, INSTEAD, KEEP, LIVES, OVER, SCORE, Rules, say_set
 from dqnspeed.emulator.verify import ale_action, ale_of
 
-PURPOSES = {SCORE: "score", LIVES: "lives", OVER: "over", KEEP: "lives", INSTEAD: "score"}
+PURPOSES = {SCORE: "score", LIVES: "lives", OVER: "over", KEEP: "lives", INSTEAD: "score", FINAL: "score"}
 Image = np.ndarray  # a console's memory, (128,) uint8
 
 
@@ -100,15 +100,17 @@ class Play:
 
     @classmethod
     def of(cls, game: str, frames: int, seed: int) -> Play:
-        """Play at random, for ten seconds at a time with one action more often than the others."""
+        """Play at random, for ten seconds at a time with one action more often than the others, and actions that last
+        for a moment or for longer."""
         ale, draws = ale_of(game), random.Random(seed)
         actions, rows = list(ale.getMinimalActionSet()), list[tuple[Any, ...]]()
-        liked, action = None, actions[0]
+        liked, action, longest, until = None, actions[0], 4, 0
         for frame in range(frames):
             if frame % 600 == 0:
-                liked = draws.choice([None, *actions])
-            if frame % 4 == 0:
+                liked, longest = draws.choice([None, *actions]), draws.choice((4, 15, 40, 90))
+            if frame == until:
                 action = liked if liked is not None and draws.random() < 0.6 else draws.choice(actions)
+                until += draws.randint(4, longest)
             before, reward = ale.getRAM(), ale.act(action)
             rows.append((before, ale.getRAM(), reward, ale.lives(), ale.game_over()))
             if ale.game_over():

@@ -29,7 +29,7 @@ KINDS: dict[str, Callable[[int], int]] = {  # what a byte may mean
     "bits": lambda byte: bin(byte).count("1"),
     "bits3": lambda byte: bin(byte & 7).count("1"),
 }
-SCORE, LIVES, OVER, KEEP, INSTEAD = range(5)
+SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL = range(6)
 EARLIER = 128  # stands for the byte that is watched, as it was a frame ago
 BOUND = 2**30
 
@@ -76,12 +76,14 @@ class Rules:
         least: int = -BOUND,
         most: int = BOUND,
         instead: Mapping[int, Any] | None = None,
+        final: Mapping[int, Any] | None = None,
     ) -> Rules:
         """From the words of ``games.yaml``: sums of bytes for score and lives; ends, of which each is an and.
 
         ``before 64`` is what byte 64 was a frame ago; ``falling: 8`` takes a life when byte 8 falls by one; lives
         stay as they are while all bytes of ``keep`` have the values that are said of them; with ``keep one`` only the
-        loss of one is not seen then. ``instead`` is a second score, whose changes count in place of the first's.
+        loss of one is not seen then. ``instead`` is a second score, whose changes count in place of the first's,
+        and ``final`` what the frame of the end brings in place of all else.
         """
         numbers = dict(lives or {})
         first, watched, falling = numbers.pop("first", 0), numbers.pop("falling", -1), "falling" in (lives or {})
@@ -90,6 +92,7 @@ class Rules:
         terms += [Term(KEEP, byte, _set(said)) for byte, said in {**keep, **keep_one}.items()]
         terms += [Term(LIVES, byte, _table(said)) for byte, said in numbers.items()]
         terms += [Term(INSTEAD, byte, _table(said)) for byte, said in (instead or {}).items()]
+        terms += [Term(FINAL, byte, _table(said)) for byte, said in (final or {}).items()]
         for way, bytes_ in enumerate(over):
             for byte, said in bytes_.items():
                 if isinstance(byte, int):
@@ -102,14 +105,14 @@ class Rules:
     def of(
         self, memories: np.ndarray, before: np.ndarray | None = None, lives: Any = 0
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Scores ``(N, 2)``, lives ``(N,)`` and end ``(N,)`` of memories ``(N, 128) uint8``; the second score is that
-        of ``instead``.
+        """Scores ``(N, 3)``, lives ``(N,)`` and end ``(N,)`` of memories ``(N, 128) uint8``; the second score is that
+        of ``instead``, the third that of ``final``, or ``BOUND`` where it does not count.
 
         What the native part does at every frame; here for what is asked beside the play. ``before``: the memories a
         frame ago, and ``lives`` ``(N,)`` then; for rules that need them.
         """
         before = memories if before is None else before
-        sums = np.zeros((5, len(memories)), np.int64)
+        sums = np.zeros((6, len(memories)), np.int64)
         ways, kept = dict[int, np.ndarray](), np.ones(len(memories), bool)
         for term in self.terms:
             said = np.array(term.table)[memories[:, term.byte] if term.byte != EARLIER else before[:, self.watched]]
@@ -126,13 +129,17 @@ class Rules:
             kept &= (sums[LIVES] == lives - 1) | (not self.keep_one)
             now = np.where(kept & keeps, lives, sums[LIVES])
         over = np.any(list(ways.values()), axis=0) if ways else np.zeros(len(memories), bool)
-        return sums[[SCORE, INSTEAD]].T, now, over
+        if not any(term.purpose == FINAL for term in self.terms):
+            sums[FINAL] = BOUND
+        sums[FINAL][~over] = BOUND
+        return sums[[SCORE, INSTEAD, FINAL]].T, now, over
 
     def points(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Of the scores ``(..., 2)`` before a frame and after it."""
-        gained, instead = np.moveaxis(after - before, -1, 0)
+        """Of the scores ``(..., 3)`` before a frame and after it."""
+        gained, instead, _ = np.moveaxis(after - before, -1, 0)
         counted = np.clip(gained + self.wrap * (gained < 0), self.least, self.most)
-        return np.asarray(np.where(instead != 0, instead, counted))
+        final = after[..., 2]
+        return np.asarray(np.where(final != BOUND, final, np.where(instead != 0, instead, counted)))
 
     @property
     def facts(self) -> list[int]:

@@ -90,3 +90,11 @@ def test_a_second_score_counts_in_place_of_the_first() -> None:
     memories[:, 1], memories[:, 2] = (0, 3, 0), (0, 0, 1)
     scores = rules.of(memories)[0]
     assert rules.points(scores[:-1], scores[1:]).tolist() == [1, 1]
+
+
+def test_an_end_may_bring_points_in_place_of_all_others() -> None:
+    rules = Rules.read({1: "binary"}, over=[{3: 1}], final={2: "-1 binary"})
+    memories = np.zeros((3, 128), np.uint8)
+    memories[:, 1], memories[:, 2], memories[:, 3] = (0, 3, 9), (5, 5, 5), (0, 0, 1)
+    scores = rules.of(memories)[0]
+    assert rules.points(scores[:-1], scores[1:]).tolist() == [3, -5]

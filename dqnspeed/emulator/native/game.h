@@ -5,8 +5,8 @@ enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OT
 // Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
 // the ways to end it belongs to, that all its terms have to agree on. A byte of number EARLIER is the one that is watched,
 // as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the loss of one
-// is not seen. Points of INSTEAD count in place of others, at a frame that makes any.
-enum { SCORE, LIVES, OVER, KEEP, INSTEAD, TERM = 4, EARLIER = 128 };
+// is not seen. Points of INSTEAD count in place of others, at a frame that makes any, and those of FINAL at the end.
+enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, TERM = 4, EARLIER = 128 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 
@@ -113,6 +113,12 @@ struct Player {
         return total;
     }
 
+    CUDA_CALLABLE bool any(i32 purpose) const {
+        for (i32 k = 0; k < facts[TERMS]; k++)
+            if (facts[FACTS + TERM * k] == purpose) return true;
+        return false;
+    }
+
     CUDA_CALLABLE bool keeps() const {
         bool any = false;
         for (i32 k = 0; k < facts[TERMS]; k++) {
@@ -149,6 +155,7 @@ struct Player {
         console.instead += instead;
         if (instead) points = instead;
         console.over = is_over();
+        if (console.over && any(FINAL)) points = sum(FINAL);
         if (console.over && unseen >= 0) missed |= END;
         if (console.over) console.lives = 0;
         else if (first && facts[FIRST_LIVES]) console.lives = facts[FIRST_LIVES];
