@@ -1,10 +1,11 @@
 """Is the emulator equal to ALE? ``python -m dqnspeed.emulator.verify game=pong frames=10000 sequences=100``.
 
 Options: ``game`` a name of ALE's, several with commas, or ``all``; ``frames`` of a sequence of random actions (10000);
-``sequences`` (10); ``seed`` of the actions (1); ``mode`` and ``difficulty`` (usual): a number, or ``all``; ``device``
+``sequences`` (10); ``seed`` of the actions (1); ``consoles`` (1): with more, that many are played first, and those
+sequences compared that made points most often; ``mode`` and ``difficulty`` (usual): a number, or ``all``; ``device``
 (cpu); ``translate`` (no): yes compiles each game's code first; ``out``: a folder for pictures of what differs (.).
 
-Prints a table, and exits with 1 if a game is not equal.
+Prints a table, with the frames that made points and the games that ended, and exits with 1 if a game is not equal.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import numpy as np
 
 from dqnspeed.emulator.colors import palette
 from dqnspeed.emulator.emulator import Emulator
-from dqnspeed.emulator.games import EmulatorError, find, known_games
+from dqnspeed.emulator.games import EmulatorError, Game, find, known_games
 
 HOLD = 4  # frames that an action is held
 OPTIONS: dict[str, str | int] = {
     "game": "pong",
     "frames": 10_000,
     "sequences": 10,
+    "consoles": 1,
     "seed": 1,
     "device": "cpu",
     "mode": "usual",
@@ -47,19 +49,22 @@ class Difference:
 
 @dataclass(frozen=True)
 class Result:
-    """What was compared of a game: ``frames`` of all sequences together, until the first difference if there is one."""
+    """What was compared of a game: ``frames`` of all sequences together, until the first difference if there is one, of
+    which ``paid`` made points, and ``ended`` games."""
 
     game: str
-    frames: int
-    difference: Difference | None
+    frames: int = 0
+    paid: int = 0
+    ended: int = 0
+    difference: Difference | None = None
     refused: str | None = None
 
     def line(self) -> str:
         if self.refused:
-            return f"| {self.game} | - | {self.refused} |"
+            return f"| {self.game} | - | - | - | {self.refused} |"
         found = self.difference
         said = "equal" if found is None else f"sequence {found.sequence}, frame {found.frame}: {found.what}"
-        return f"| {self.game} | {self.frames:,} | {said} |"
+        return f"| {self.game} | {self.frames:,} | {self.paid:,} | {self.ended:,} | {said} |"
 
 
 def verify(
@@ -71,42 +76,88 @@ def verify(
     mode: int | None = None,
     difficulty: int | None = None,
     translate: bool = False,
+    consoles: int = 1,
 ) -> Result:
     """Play ``sequences`` of random actions, up to ``frames`` frames each, in ALE and here; compare after every frame
     the memory, the picture and the number of the frame, and where the rules are known reward, lives and end.
 
-    A sequence ends with its game; each starts the game anew in the same two consoles.
+    A sequence ends with its game. Each starts the game anew in the same two consoles; those of :func:`sought`, which
+    ``consoles`` above 1 asks for, in new ones, since no two starts of a console are the same.
     """
     label = name + (f", mode {mode}" if mode is not None else "") + (f", difficulty {difficulty}" if difficulty else "")
+    ale, emulator, played, paid, ended = _ale_at(name, mode, difficulty), None, 0, 0, 0
+    actions = [action.value for action in ale.getMinimalActionSet()]
     try:
-        emulator = Emulator(find(name).at(mode, difficulty), device=device, translate=translate)
+        game = find(name).at(mode, difficulty)
+        best = sought(game, actions, frames, sequences, consoles, seed, device, translate) if consoles > 1 else []
+        for sequence in range(sequences):
+            if emulator is None or best:
+                ale, emulator = _ale_at(name, mode, difficulty), Emulator(game, device=device, translate=translate)
+            else:
+                ale.reset_game()
+                emulator.reset()
+            what, chosen = _differs(ale, emulator, None), best[sequence] if best else None
+            draws, action = np.random.default_rng([seed, sequence]), 0
+            for frame in range(frames + 1):
+                if what:
+                    found = Difference(sequence, frame, what, (ale.getScreen(), emulator.screen()[0]))
+                    return Result(label, played, paid, ended, found)
+                if frame == frames or ale.game_over():
+                    break
+                if frame % HOLD == 0:
+                    action = int(draws.choice(actions) if chosen is None else chosen[frame // HOLD])
+                reward = ale.act(ale_action(action))
+                emulator.step([action])
+                played, paid, ended = played + 1, paid + (reward != 0), ended + ale.game_over()
+                what = _differs(ale, emulator, reward)
     except EmulatorError as error:
-        return Result(label, 0, None, str(error))
-    ale, chosen = ale_of(name), mode is not None or difficulty is not None
+        return Result(label, refused=str(error))
+    return Result(label, played, paid, ended)
+
+
+def sought(
+    game: Game,
+    actions: Sequence[int],
+    frames: int,
+    sequences: int,
+    consoles: int,
+    seed: int = 0,
+    device: str = "cpu",
+    translate: bool = False,
+) -> list[np.ndarray]:
+    """Of a game on many consoles, played until all have ended or for ``frames``, those that made points most often:
+    the actions of each, which last for four frames, ``(steps,) int32``.
+
+    For ten seconds at a time a console has an action that comes more often than the others, and a time that actions may
+    last, up to a second and a half.
+    """
+    emulator, draws = Emulator(game, consoles, device=device, translate=translate), np.random.default_rng(seed)
+    steps, points = -(-frames // HOLD), np.zeros(consoles, int)
+    played, left, action = np.zeros((steps, consoles), np.int32), np.zeros(consoles, int), np.zeros(consoles, int)
+    for step in range(steps):
+        if step % 150 == 0:
+            liked, longest = draws.choice(actions, consoles), draws.choice([1, 4, 10, 22], consoles)
+        drawn = np.where(draws.random(consoles) < 0.5, liked, draws.choice(actions, consoles))
+        action = np.where(left > 0, action, drawn)
+        left = np.where(left > 0, left, draws.integers(1, longest + 1)) - 1
+        played[step] = action
+        emulator.step(action, HOLD, seen=0)
+        points += emulator.rewards() != 0
+        if emulator.over().all():
+            break
+    return [played[:, console] for console in np.argsort(-points, kind="stable")[:sequences]]
+
+
+def _ale_at(name: str, mode: int | None, difficulty: int | None) -> Any:
+    """ALE with a game at its first frame; ALE loads it at its usual mode."""
+    ale = ale_of(name)
     if mode is not None:
         ale.setMode(mode)
     if difficulty is not None:
         ale.setDifficulty(difficulty)
-    actions, played = [action.value for action in ale.getMinimalActionSet()], 0
-    action = 0
-    for sequence in range(sequences):
-        if sequence or chosen:  # ALE loads a game at its usual mode
-            ale.reset_game()
-        if sequence:
-            emulator.reset()
-        what, draws = _differs(ale, emulator, None), np.random.default_rng([seed, sequence])
-        for frame in range(frames + 1):
-            if what:
-                pictures = ale.getScreen(), emulator.screen()[0]
-                return Result(label, played, Difference(sequence, frame, what, pictures))
-            if frame == frames or ale.game_over():
-                break
-            action = int(draws.choice(actions)) if frame % HOLD == 0 else action
-            reward = ale.act(ale_action(action))
-            emulator.step([action])
-            played += 1
-            what = _differs(ale, emulator, reward)
-    return Result(label, played, None)
+    if mode is not None or difficulty is not None:
+        ale.reset_game()
+    return ale
 
 
 def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
@@ -174,12 +225,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2
-    frames, sequences, seed = (int(options[name]) for name in ("frames", "sequences", "seed"))
-    print("| game | frames compared | |\n|---|---:|---|", flush=True)
+    frames, sequences, seed, consoles = (int(options[name]) for name in ("frames", "sequences", "seed", "consoles"))
+    print("| game | frames compared | with points | ends | |\n|---|---:|---:|---:|---|", flush=True)
     unequal = 0
     for name, mode, difficulty in _chosen(names, str(options["mode"]), str(options["difficulty"])):
         chosen = str(options["device"]), mode, difficulty, options["translate"] == "yes"
-        result = verify(name, frames, sequences, seed, *chosen)
+        result = verify(name, frames, sequences, seed, *chosen, consoles)
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:

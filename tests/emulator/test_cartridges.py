@@ -121,6 +121,15 @@ def test_a_superchips_memory_at_each_start(device: str, tmp_path: Path) -> None:
     assert len({tuple(memory) for memory in found}) == 12
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_superchips_port_for_writing_reads_as_the_rom_below_it(device: str, tmp_path: Path) -> None:
+    pointed = "LDA #$7D\nSTA $E0\nLDA #$10\nSTA $E1\nLDY #2\nLDA ($E0),Y\nSTA $80\n"
+    image = bytearray(bank(f"{pointed}LDA $F07F\nSTA $81\nLDA $F0FF\nSTA $82\n"))
+    image[:0x100] = b"\x5a" * 0x100
+    (found,) = memories("elevator_action", bytes(image) * 2, tmp_path, device)
+    assert found[:2].tolist() == [0x5A, 0x5A] and found[2] != 0x5A
+
+
 # What is done in bank 1 of two, and the bank that is there then.
 BANKS = {
     "LDA $FFF8": 0, "STA $FFF8": 0, "LDA $1FF8": 0, "LDA $FFF7": 1, "LDA $FFFA": 1,

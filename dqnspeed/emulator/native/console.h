@@ -92,10 +92,8 @@ struct Console {
                     dpc.shift();
                     if ((address & 0xfff) < 0x40) return dpc.read(address & 0x3f, rom + 2 * 4096);
                 }
-                if (superchip && (address & 0xfff) < 0x100) {
-                    if (address & 0x80) return more_ram[address & 0x7f];
-                    return more_ram[address & 0x7f] = (u8)bus;  // reading its port for writing writes what is there
-                }
+                // Its port for writing reads as the ROM below it.
+                if (superchip && (address & 0xf80) == 0x80) return more_ram[address & 0x7f];
             }
             return cartridge(address);
         }
