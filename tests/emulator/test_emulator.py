@@ -50,7 +50,14 @@ def test_it_is_equal_to_ale_after_every_frame(game: str, device: str) -> None:
 def test_it_is_equal_to_ale_until_a_game_ends(game: str) -> None:
     result = verify(game, frames=3000, sequences=1, seed=7)
     assert result.refused is None and result.difference is None, result.line()
-    assert result.frames < 3000
+    assert result.frames < 3000 and result.paid == result.ended == 1
+
+
+def test_sequences_are_sought_that_make_points() -> None:
+    result = verify("breakout", frames=400, sequences=2, seed=3, consoles=64)
+    assert result.difference is None and result.paid >= 2, result.line()
+    refused = verify("klax", frames=400, sequences=2, consoles=2).refused
+    assert refused is not None and "its score, lives and end are not known" in refused
 
 
 def test_every_game_starts_and_plays_by_its_rules() -> None:
