@@ -18,6 +18,7 @@ from dqnspeed.actors.loop import Orders, Paused, Ready, act
 from dqnspeed.actors.stepper import env_seeds, make_stepper
 from dqnspeed.actors.weights import HostWeights, OpenedWeights
 from dqnspeed.algorithms import make_network
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
 from dqnspeed.execution.memory import keep_memory
@@ -129,7 +130,7 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
             with contextlib.closing(stepper):
                 act(run, stepper, PipeChannel(job, network, pipe))
     except (Exception, SystemExit) as error:
-        message = str(error) if isinstance(error, ActorError) else traceback.format_exc()
+        message = str(error) if isinstance(error, (ActorError, ConfigError)) else traceback.format_exc()
         # At the end of a run the learner has closed its end of the pipe.
         with contextlib.suppress(OSError):
             pipe.send(Failure(message))

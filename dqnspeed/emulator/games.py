@@ -157,14 +157,15 @@ def rom_of(game: Game, path: Path | None = None) -> bytes:
     """
     if game.cartridge.removesuffix("SC") not in CARTRIDGES:
         raise EmulatorError(f"game={game.name}: its cartridge ({game.cartridge}) is not supported.")
-    if path is None:
-        from ale_py import roms
-
-        path = roms.get_rom_path(game.name)
     try:
+        if path is None:
+            from ale_py import roms
+
+            path = roms.get_rom_path(game.name)
         rom = Path(path).read_bytes()
     except OSError as error:
-        raise EmulatorError(f"rom={path}: cannot be read ({error.strerror}).") from error
+        reason = error.strerror or str(error).partition("\n")[0].rstrip("!.")  # ale-py's own have no number
+        raise EmulatorError(f"rom={path or game.name}: cannot be read ({reason}).") from error
     sizes = SIZES[game.cartridge.removesuffix("SC")]
     if len(rom) not in sizes:
         allowed = " or ".join(f"{size:,}" for size in sizes)

@@ -85,15 +85,16 @@ def verify(
     ``consoles`` above 1 asks for, in new ones, since no two starts of a console are the same.
     """
     label = name + (f", mode {mode}" if mode is not None else "") + (f", difficulty {difficulty}" if difficulty else "")
-    ale, emulator, played, paid, ended = _ale_at(name, mode, difficulty), None, 0, 0, 0
-    actions = [action.value for action in ale.getMinimalActionSet()]
+    played = paid = ended = 0
     try:
         game = find(name).at(mode, difficulty)
+        emulator, ale = Emulator(game, device=device, translate=translate), _ale_at(name, mode, difficulty)
+        actions = [action.value for action in ale.getMinimalActionSet()]
         best = sought(game, actions, frames, sequences, consoles, seed, device, translate) if consoles > 1 else []
         for sequence in range(sequences):
-            if emulator is None or best:
-                ale, emulator = _ale_at(name, mode, difficulty), Emulator(game, device=device, translate=translate)
-            else:
+            if sequence and best:
+                emulator, ale = Emulator(game, device=device, translate=translate), _ale_at(name, mode, difficulty)
+            elif sequence:
                 ale.reset_game()
                 emulator.reset()
             what, chosen = _differs(ale, emulator, None), best[sequence] if best else None
@@ -234,7 +235,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:
-            save_pictures(name, result.difference, Path(str(options["out"])) / f"{name}.png")
+            path = Path(str(options["out"]), result.game.replace(", ", "_").replace(" ", "_") + ".png")
+            try:
+                save_pictures(name, result.difference, path)
+                print(f"both pictures: {path}", file=sys.stderr)
+            except OSError as error:
+                print(f"out={options['out']}: no pictures ({error.strerror}).", file=sys.stderr)
     return min(unequal, 1)
 
 
@@ -271,6 +277,8 @@ def options_of(
         if name == "translate" and value not in ("yes", "no"):
             raise EmulatorError(f"{argument}: takes yes or no.")
         options[name] = int(value) if isinstance(usual[name], int) else value
+    if options.get("translate") == "yes" and options["device"] != "cpu":
+        raise EmulatorError("translate=yes: game code is compiled for device=cpu alone.")
     if not Path(str(options.get("out", "."))).is_dir():
         raise EmulatorError(f"out={options['out']}: no such folder.")
     return options

@@ -284,6 +284,18 @@ def test_what_cannot_be_played_is_one_sentence(make: Any, said: str, tmp_path: P
         make(tmp_path)
 
 
+def test_a_rom_that_is_not_ale_pys_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path / "none"))
+    assert (
+        main(["game=pong", "frames=10"]) == 1 and "rom=pong: cannot be read (ROM directory " in capsys.readouterr().out
+    )
+    (tmp_path / "pong.bin").write_bytes(bytes(2048))
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+    assert main(["game=pong", "frames=10"]) == 1 and "rom=pong: cannot be read (The hash of" in capsys.readouterr().out
+
+
 def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['warp'] = None\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -346,16 +358,19 @@ def test_the_command_prints_a_table_and_draws_what_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["game=pong", "frames=20", "sequences=1", f"out={tmp_path}"]) == 0
-    assert "| pong | 20 | equal |" in capsys.readouterr().out
+    assert "| pong | 20 | 0 | 0 | equal |" in capsys.readouterr().out
     wrong = {**known_games(), "pong": dataclasses.replace(known_games()["pong"], first_line=35)}
     monkeypatch.setattr("dqnspeed.emulator.games.known_games", lambda: wrong)
     assert main(["game=pong", "frames=20", "sequences=1", f"out={tmp_path}"]) == 1
-    assert "| pong | 0 | sequence 0, frame 0: " in capsys.readouterr().out and (tmp_path / "pong.png").stat().st_size
+    said = capsys.readouterr()
+    assert "| pong | 0 | 0 | 0 | sequence 0, frame 0: " in said.out and str(tmp_path / "pong.png") in said.err
+    assert (tmp_path / "pong.png").stat().st_size
     for argument, said in (
         ("gmae=pong", "no option; they are game="),
         ("frames=x", "takes a whole number, at least 1"),
+        ("device=cuda translate=yes", "translate=yes: game code is compiled for device=cpu alone."),
     ):
-        assert main([argument]) == 2 and said in capsys.readouterr().err
+        assert main(argument.split()) == 2 and said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
