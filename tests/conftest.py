@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -36,6 +37,10 @@ forked.fork_children()
 from dqnspeed.cli.compose import from_hydra  # noqa: E402
 from dqnspeed.cli.schemas import CONF_DIR  # noqa: E402
 from dqnspeed.config.schema import RunConfig  # noqa: E402
+
+# Of a busy machine no time is asked.
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
 
 gc.freeze()  # what was imported is not looked through again and again
 
@@ -109,7 +114,7 @@ def once_reported(folder: Path, act: Callable[[], None]) -> Iterator[None]:
     """Beside the block, ``act`` is called once the run in ``folder`` has reported three times."""
 
     def wait() -> None:
-        metrics, deadline = folder / "metrics.jsonl", time.monotonic() + 60
+        metrics, deadline = folder / "metrics.jsonl", time.monotonic() + 150  # a busy machine may be slow to begin
         while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
             if time.monotonic() > deadline:
                 return

@@ -423,14 +423,16 @@ def test_children_do_not_outlive_a_learner_that_was_killed(parallelism: str, tmp
         cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     metrics = tmp_path / "run" / "metrics.jsonl"
-    deadline = time.monotonic() + 60
-    while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
+    deadline = time.monotonic() + 150
+    try:
+        while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
+    finally:
+        run.kill()
+        run.wait()
     assert shared or parallelism != "process" or sys.platform != "linux"
-    run.kill()
-    run.wait()
     wait_until_nobody_is_left(run.pid)
     assert [path for path in shared if path.exists()] == []
 

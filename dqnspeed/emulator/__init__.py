@@ -13,7 +13,7 @@ if importlib.util.find_spec("warp") is None:
     raise _refusal("dqnspeed.emulator: needs Warp; pip install 'dqnspeed[emulator]' brings it.")
 try:
     from dqnspeed.emulator import kernels as kernels
-except (OSError, RuntimeError) as error:
+except (OSError, RuntimeError, AttributeError) as error:  # the last from a Warp that is too old
     raise _refusal(
         f"dqnspeed.emulator: Warp does not start here ({error}); WARP_CACHE_PATH names the folder for what it keeps."
     ) from error

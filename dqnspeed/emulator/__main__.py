@@ -20,7 +20,7 @@ import warp as wp
 from dqnspeed.emulator.emulator import Emulator
 from dqnspeed.emulator.games import EmulatorError, check, find
 from dqnspeed.emulator.preprocessing import Games, Preprocessing
-from dqnspeed.emulator.verify import ale_action, ale_of, names_of, options_of
+from dqnspeed.emulator.verify import ale_action, ale_of, ends, names_of, options_of
 
 OPTIONS: dict[str, str | int] = {
     "game": "pong", "num_envs": "1,16,256", "threads": 1, "device": "cpu", "translate": "yes",
@@ -176,4 +176,4 @@ def _rate(play: Callable[[], int]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ends(main)

@@ -28,7 +28,7 @@ import yaml
 from dqnspeed.emulator.games import EmulatorError, find
 from dqnspeed.emulator.oracle import Agreed, Image, Oracle, Play, Pool, relevant, swept, tested, ways_of
 from dqnspeed.emulator.rules import BOUND, KINDS, OVER, SCORE, Rules, say_set, say_table
-from dqnspeed.emulator.verify import names_of, options_of
+from dqnspeed.emulator.verify import ends, names_of, options_of
 
 OPTIONS: dict[str, str | int] = {"game": "pong", "frames": 12_000, "images": 500, "seed": 1, "seconds": 120}
 
@@ -329,4 +329,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ends(main)

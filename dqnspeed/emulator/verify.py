@@ -10,11 +10,12 @@ Prints a table, with the frames that made points and the games that ended, and e
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -290,5 +291,18 @@ def names_of(options: Mapping[str, str | int]) -> list[str]:
     return [find(name).name for name in (known_games() if said == "all" else said.split(","))]
 
 
+def ends(command: Callable[[], int]) -> NoReturn:
+    """Do a command and end with its status: as shells have it after Ctrl-C, and without a word if nobody reads on."""
+    try:
+        status = command()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is written at the exit
+        status = 141
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    ends(main)

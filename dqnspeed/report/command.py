@@ -93,6 +93,7 @@ def _main() -> None:
         wandb.check()
     if options.watch and not _plots():
         raise ConfigError(f"watch=true: needs plotly; {NEEDS}")
+    lasting = len(problems.said)
     report, progress = _report(options, found, problems)
     watched = options.watch and not progress.done
     if not (report or watched or problems.said):
@@ -100,7 +101,7 @@ def _main() -> None:
     if report or watched:
         out = _made(Path(options.out)) if options.out else found[0]
         if watched:
-            report = _watched(options, found, out, problems) or report
+            report = _watched(options, found, out, problems, lasting) or report
         if report:
             _finish(options, report, out, problems)
     if problems.said:
@@ -140,11 +141,14 @@ def _report(options: ReportConfig, folders: Sequence[Path], problems: Problems) 
     return Report(rungs, baseline, options.title, progress.sentence(), [*problems.said], search), progress
 
 
-def _watched(options: ReportConfig, folders: Sequence[Path], out: Path, problems: Problems) -> Report | None:
-    """Draw and show the page again and again until the runs have ended."""
+def _watched(
+    options: ReportConfig, folders: Sequence[Path], out: Path, problems: Problems, lasting: int
+) -> Report | None:
+    """Draw and show the page again and again until the runs have ended; the first ``lasting`` problems stay."""
     with served(out / PAGE) as address:
         print(f"dqnspeed: {address} shows the page; Ctrl-C ends it.", file=sys.stderr, flush=True)
         while True:
+            del problems.said[lasting:]  # what was read while it was being written may be whole by now
             report, progress = _report(options, folders, problems)
             if report:
                 _write(out / PAGE, page(report, out), problems)

@@ -145,13 +145,12 @@ def test_a_slow_machine_holds_no_other_back_and_one_whose_python_raises_is_left(
     try:
         run = make_toy(*RAY, "env.id=toy_envs:Elsewhere-v0", *one_each, *ROOM)
         with Started(run) as started:
-            said, deadline = list[str](), time.monotonic() + 60
-            while not said or started.replay._written.sum() < 5000:
+            said, deadline, steps = list[str](), time.monotonic() + 150, [0]
+            while not said or not 0 < min(steps) < 0.2 * max(steps):  # actors held back would be alike
                 said += started.actors.collect(math.inf, wait=True).lost
+                steps = list(started.actors._own_steps)  # type: ignore[attr-defined]
                 assert time.monotonic() < deadline
-            steps = sorted(started.actors._own_steps)  # type: ignore[attr-defined]
         assert "this machine broke" in said[0]
-        assert 0 < steps[0] < 0.2 * steps[-1]
     finally:
         for node in nodes:
             ray_cluster.remove_node(node)
@@ -199,8 +198,11 @@ def test_no_raylet_and_no_actor_of_a_local_cluster_outlives_a_killed_run(tmp_pat
                     family.append(child)
         process.kill()
 
-    with once_reported(folder, end):
-        process.wait(60)
+    try:
+        with once_reported(folder, end):
+            process.wait(180)
+    finally:
+        process.kill()
     _, alive = psutil.wait_procs(family, timeout=20)
     assert len(family) >= 4 and alive == [] and open_to_all == []
 

@@ -37,7 +37,7 @@ def reports(folder: Path, count: int = 3) -> Callable[[], bool]:
 
 
 def wait_for(holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 150
     while not holds():
         assert process.poll() is None and time.monotonic() < deadline, process.communicate(timeout=10)
         time.sleep(0.1)
@@ -47,10 +47,6 @@ def tasks_of(process: subprocess.Popen[str], words: str) -> list[psutil.Process]
     return [
         child for child in psutil.Process(process.pid).children(recursive=True) if words in " ".join(child.cmdline())
     ]
-
-
-def tasks_of_all(words: str) -> list[psutil.Process]:
-    return [process for process in psutil.process_iter(["name"]) if words in (process.info["name"] or "")]
 
 
 def summaries(folder: Path) -> list[dict[str, Any]]:
@@ -87,13 +83,15 @@ def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path
     )
     wait_for((folder / "0" / "summary.json").exists, process)
     wait_for(reports(folder / "1"), process)
+    tasks = tasks_of(process, "ray::_run")
+    assert tasks
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert [summary["stopped_by"] for summary in summaries(folder)] == ["max_steps", "SIGINT"]
     assert (folder / "1" / "checkpoints" / "final.safetensors").exists()
     assert "at its limit" in out and "ended" in out and "sweep.resume=" in out
-    assert tasks_of_all("ray::_run") == []
+    assert psutil.wait_procs(tasks, timeout=20)[1] == []
 
 
 @pytest.mark.parametrize(

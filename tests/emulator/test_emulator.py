@@ -284,6 +284,15 @@ def test_what_cannot_be_played_is_one_sentence(make: Any, said: str, tmp_path: P
         make(tmp_path)
 
 
+def test_ctrl_c_and_a_reader_that_has_gone_are_no_traceback(tmp_path: Path) -> None:
+    for how, status in (("raise KeyboardInterrupt", 130), ("print('x' * 10**6)", 141)):
+        script = f"from dqnspeed.emulator.verify import ends\ndef main():\n    {how}\nends(main)"
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as found:
+            assert found.stdout is not None and found.stderr is not None
+            found.stdout.close()
+            assert (found.stderr.read(), found.wait()) == (b"", status)
+
+
 def test_a_rom_that_is_not_ale_pys_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
