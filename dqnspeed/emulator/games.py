@@ -186,7 +186,8 @@ def _game(
     difficulties: Sequence[int] = (0,),
     **facts: Any,
 ) -> Game:
-    presses, held = modes or {0: 0}, held or {0: 0}  # a mode is the sum of one of each
+    # A mode is the sum of one of each: presses of SELECT, and frames that the key of ``{held}`` is pressed.
+    presses, held = modes or {0: 0}, held or {0: 0}
     first = next(iter(presses))
     usual = _frames(start, first, held[0])
 

@@ -92,7 +92,7 @@ def verify(
         emulator, ale = Emulator(game, device=device, translate=translate), _ale_at(name, mode, difficulty)
         actions = [action.value for action in ale.getMinimalActionSet()]
         best = sought(game, actions, frames, sequences, consoles, seed, device, translate) if consoles > 1 else []
-        for sequence in range(sequences):
+        for sequence in range(len(best) or sequences):
             if sequence and best:
                 emulator, ale = Emulator(game, device=device, translate=translate), _ale_at(name, mode, difficulty)
             elif sequence:

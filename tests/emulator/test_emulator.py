@@ -56,6 +56,7 @@ def test_it_is_equal_to_ale_until_a_game_ends(game: str) -> None:
 def test_sequences_are_sought_that_make_points() -> None:
     result = verify("breakout", frames=400, sequences=2, seed=3, consoles=64)
     assert result.difference is None and result.paid >= 2, result.line()
+    assert verify("pong", frames=8, sequences=3, consoles=2).frames == 16  # no more than there are
     refused = verify("klax", frames=400, sequences=2, consoles=2).refused
     assert refused is not None and "its score, lives and end are not known" in refused
 
