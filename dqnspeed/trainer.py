@@ -117,6 +117,7 @@ class Training:
         self.evaluator, self.checkpoints = learning.evaluator, learning.checkpoints
         self.trackers, self.videos, self.threads = learning.trackers, learning.videos, learning.threads
         self.evaluated: Mapping[str, float] = {}  # metrics of an evaluation not yet reported
+        self.gpu = machine.GpuUse(learning.device)
 
     def loop(self) -> None:
         learner, actors, progress = self.learner, self.actors, self.progress
@@ -194,7 +195,7 @@ class Training:
             **metrics,
             **times(self.learning.device.type, progress.timer.seconds, self.actors.seconds),
             **self.actors.metrics(),
-            **machine.gpu_metrics(self.learning.device),
+            **self.gpu.metrics(),
             **self.evaluated,
         }
         self.evaluated = {}

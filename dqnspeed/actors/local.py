@@ -63,8 +63,8 @@ class LocalActor:
         for group in self._groups:
             group.close()
 
-    def _start(self, group: int = 0) -> None:
-        self._groups[group].start(self._epsilon_at(self._agent_steps))
+    def _start(self, group: int = 0, late: bool = False) -> None:
+        self._groups[group].start(self._epsilon_at(self._agent_steps), late)
 
     def _finish(self, group: int = 0) -> Collected:
         epsilon = self._epsilon_at(self._agent_steps)
@@ -89,11 +89,12 @@ class SerialActor(LocalActor):
 class OverlapActor(LocalActor):
     """Actions are chosen before the updates, so that the environments step while the learner trains.
 
-    The policy that acts is one round of updates older than with :class:`SerialActor`.
+    The policy that acts is one round of updates older than with :class:`SerialActor`. Where a GPU chooses, as a graph,
+    the updates are launched behind that before anybody waits for the actions, so that it always has work.
     """
 
     def dispatch(self) -> None:
-        self._start()
+        self._start(late=True)
 
     def collect(self, limit: float, wait: bool) -> Collected:
         return self._finish()

@@ -20,7 +20,7 @@ from dqnspeed.execution.arrays import copied, host
 from dqnspeed.execution.graph import reason_of
 from dqnspeed.execution.transfer import DeviceTimer
 from dqnspeed.exploration.graphed import GraphedPolicy
-from dqnspeed.exploration.policy import NetworkPolicy, Policy
+from dqnspeed.exploration.policy import Acted, NetworkPolicy, Policy
 from dqnspeed.exploration.stacked import FramePolicy, StackedPolicy
 from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
@@ -42,7 +42,7 @@ class EnvStepper:
     """Acts in N environments and turns steps into rows of a memory.
 
     :meth:`start` chooses actions and starts a step, :meth:`finish` waits for it. ``seconds`` holds the time spent in
-    ``acting`` and ``stepping``.
+    ``acting`` and ``stepping``, on the host.
 
     ``epsilons`` gives that of each environment, where it is given the run's. ``timer`` measures the device's time.
 
@@ -52,6 +52,7 @@ class EnvStepper:
 
     _frames: AnyArray  # (N, C, ...) acted on next, where the environments have them
     _first: np.ndarray  # (N,) bool
+    _choosing: Callable[[], Acted] | None = None  # waits for actions that are chosen, and not sent yet
 
     def __init__(
         self,
@@ -81,17 +82,32 @@ class EnvStepper:
     def num_envs(self) -> int:
         return self._env.num_envs
 
-    def start(self, epsilon: float) -> None:
+    def start(self, epsilon: float, late: bool = False) -> None:
+        """Choose actions and start a step.
+
+        Args:
+            late: where a device is still choosing by now, the environments are not started until :meth:`finish`, so
+                that the caller can launch more behind it. Those on the device are, which would wait for that, too.
+        """
         begin = time.perf_counter()
         with self._timed():
-            self._actions, self._acting = self._policy(self._epsilons(epsilon))
-        acted = time.perf_counter()
+            self._choosing = self._policy(self._epsilons(epsilon))
+        self.seconds["acting"] += time.perf_counter() - begin
+        if not (late and self._policy.launches and isinstance(self._frames, np.ndarray)):
+            self._send(self._choosing)
+
+    def _send(self, choosing: Callable[[], Acted]) -> None:
+        begin = time.perf_counter()
+        self._actions, self._acting = choosing()
+        self._choosing, acted = None, time.perf_counter()
         self._env.send(self._actions)
         self.seconds["acting"] += acted - begin
         self.seconds["stepping"] += time.perf_counter() - acted
 
     def finish(self) -> tuple[Rows, list[Episode]]:
         """The rows of the step started by :meth:`start`, one for each environment, and the games it ended."""
+        if self._choosing is not None:
+            self._send(self._choosing)
         begin = time.perf_counter()
         step = self._env.recv()
         rows = Rows(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,15 @@ class GraphedPolicy:
     """Stacks frames and acts on them with a policy, on the device.
 
     For each step one copy goes up (the newest frames, unless they are on the device already), one comes down (the
-    actions and what the policy knew), and the host waits once. All random numbers are drawn on the device.
+    actions and what the policy knew), and the host waits once, for that copy and not for what is launched after it. All
+    random numbers are drawn on the device.
 
     Args:
         seed: of these numbers.
         capture_graph: makes the graph.
     """
+
+    launches = True
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class GraphedPolicy:
         self._newest.copy_(torch.as_tensor(frames))
         self._host["first"].copy_(torch.from_numpy(first))
 
-    def __call__(self, epsilon: float | np.ndarray) -> Acted:
+    def __call__(self, epsilon: float | np.ndarray) -> Callable[[], Acted]:
         self.warm_up()
         assert self._launch is not None
         self._host["epsilon"].copy_(torch.as_tensor(epsilon))
@@ -73,8 +77,15 @@ class GraphedPolicy:
         version = int(self._policy.network.version)
         self._launch()
         self._down.copy_(self._chosen, non_blocking=True)
+        copied = None
         if self._device.type == "cuda":
-            torch.cuda.current_stream(self._device).synchronize()
+            copied = torch.cuda.Event()
+            copied.record(torch.cuda.current_stream(self._device))
+        return functools.partial(self._acted, copied, version)
+
+    def _acted(self, copied: torch.cuda.Event | None, version: int) -> Acted:
+        if copied is not None:
+            copied.synchronize()
         actions, *known = self._down.numpy().copy()
         acting = {name: column.astype(np.float32) for name, column in zip(self._columns[1:], known, strict=True)}
         if acting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,14 +12,21 @@ from dqnspeed.exploration.policy import Acted, Policy
 
 
 class FramePolicy(Protocol):
-    """Chooses actions for N environments from the frames that it was shown."""
+    """Chooses actions for N environments from the frames that it was shown.
+
+    Attributes:
+        launches: a call returns while a device is still choosing.
+    """
+
+    launches: bool
 
     def push(self, frames: AnyArray, first: np.ndarray) -> None:
         """Show the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` they start an episode. An action is
         chosen before the next are shown, unless they all start one."""
 
-    def __call__(self, epsilon: float | np.ndarray) -> Acted:
-        """Actions, and what was known when they were chosen; ``epsilon``: of all environments, or ``(N,)``, of each."""
+    def __call__(self, epsilon: float | np.ndarray) -> Callable[[], Acted]:
+        """Choose actions; what is returned waits for them, once, before the next frames are shown, and gives them and
+        what was known when they were chosen. ``epsilon``: of all environments, or ``(N,)``, of each."""
 
     def warm_up(self) -> None:
         """Do once what acting does, without a trace."""
@@ -34,6 +41,8 @@ class FramePolicy(Protocol):
 class StackedPolicy:
     """Stacks where frames are, one operation after another."""
 
+    launches = False
+
     def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int):
         self._policy = policy
         self._stack = FrameStack(num_envs, spec.stack, spec.frame_shape, spec.frame_dtype)
@@ -41,8 +50,9 @@ class StackedPolicy:
     def push(self, frames: AnyArray, first: np.ndarray) -> None:
         self._stack.push(frames, first)
 
-    def __call__(self, epsilon: float | np.ndarray) -> Acted:
-        return self._policy(self._stack.observations, epsilon)
+    def __call__(self, epsilon: float | np.ndarray) -> Callable[[], Acted]:
+        acted = self._policy(self._stack.observations, epsilon)
+        return lambda: acted
 
     def warm_up(self) -> None:
         self._policy.warm_up(self._stack.observations)

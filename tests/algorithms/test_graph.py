@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,12 +13,15 @@ import pytest
 import torch
 from conftest import make_toy
 
+from dqnspeed.actors.local import OverlapActor
+from dqnspeed.actors.stepper import EnvStepper
 from dqnspeed.algorithms import make_learner, make_memory, make_policy
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec, describe
+from dqnspeed.envs import EnvSpec, describe, make_vector_env
 from dqnspeed.execution.graph import Capturing, Launch, prepared
 from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
+from dqnspeed.execution.transfer import DeviceTimer
 from dqnspeed.exploration.graphed import GraphedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.exploration.stacked import StackedPolicy
@@ -272,8 +276,8 @@ def test_a_graph_acts_on_the_same_stacks_and_knows_the_same(name: str, device: s
             one.push(torch.from_numpy(frames).to(device) if there else frames, first)
         saved, same = stacked.state_dict()["stack"]["stacks"], graphed.state_dict()["stack"]["stacks"]
         np.testing.assert_array_equal(saved, same)
-        expected, knew = stacked(0.0)
-        actions, known = graphed(0.0)
+        expected, knew = stacked(0.0)()
+        actions, known = graphed(0.0)()
         assert actions.dtype == expected.dtype and set(known) == set(knew)
         for column in knew:
             assert known[column].dtype == knew[column].dtype or column == "versions"
@@ -290,7 +294,7 @@ def test_a_graph_draws_actions_as_often_as_they_are_likely(name: str) -> None:
     graphed.push(frames, np.ones(4, bool))
     counts, observations = np.zeros(spec.num_actions), torch.from_numpy(np.repeat(frames, 3, axis=1))
     for _ in range(3000):
-        actions, _ = graphed(np.array([0.5, 0.5, 0.5, 0.5]))
+        actions, _ = graphed(np.array([0.5, 0.5, 0.5, 0.5]))()
         counts += np.bincount(actions, minlength=spec.num_actions)
     with torch.no_grad():
         output = policy.network(observations[:1])[0]
@@ -311,18 +315,44 @@ def test_a_graph_goes_on_where_it_or_a_host_stopped(name: str) -> None:
         for one in (stacked, graphed):
             one.push(frames, first)
             if step < 3:
-                one(0.3)
+                one(0.3)()
     for state, exact in ((graphed.state_dict(), True), (stacked.state_dict(), False)):
         again = GraphedPolicy(policy, spec, 4, torch.device("cpu"), [5], at_once)
         again.load_state_dict(copy.deepcopy(state))
         np.testing.assert_array_equal(again.state_dict()["stack"]["stacks"], stacked.state_dict()["stack"]["stacks"])
         if exact:
             for _ in range(3):
-                actions, expected = again(0.5)[0], graphed(0.5)[0]
+                actions, expected = again(0.5)()[0], graphed(0.5)()[0]
                 np.testing.assert_array_equal(actions, expected)
                 frames = frames_of(spec, rng)
                 for one in (again, graphed):
                     one.push(frames, np.zeros(4, bool))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("form", ["one by one", "graph", "graph, frames on the device"])
+def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(form: str, device: str) -> None:
+    run, spec, policy, stacked, graphed = policies("dqn", device)
+    run = replace(run, num_envs=4)
+    memory: Any = make_memory(run, spec)
+    stepper = EnvStepper(make_vector_env(run), stacked if form == "one by one" else graphed, [0, 1, 2, 3])
+    actors = OverlapActor([stepper], memory, lambda steps: 0.0, DeviceTimer(torch.device(device), "acting"))
+    send, sent, frames = stepper._env.send, list[np.ndarray](), list[Any]()
+    stepper._env.send = lambda actions: (sent.append(actions), send(actions))[1]  # type: ignore[method-assign, func-returns-value]
+    for step in range(6):
+        frames.append(stepper._frames)
+        if form == "graph, frames on the device":
+            stepper._frames = torch.as_tensor(stepper._frames)
+        actors.dispatch()
+        assert len(sent) == step + (form != "graph")
+        stepper._frames = frames[-1]
+        assert actors.collect(math.inf, wait=True).agent_steps == 4
+        assert len(sent) == step + 1
+    actors.close()
+    again = StackedPolicy(policy, spec, 4)
+    for shown, actions in zip(frames[:3], sent, strict=False):  # no game ends so soon
+        again.push(shown, np.full(4, shown is frames[0]))
+        np.testing.assert_array_equal(again(0.0)()[0], actions)
 
 
 @pytest.mark.slow

@@ -15,8 +15,9 @@ import pytest
 
 pytest.importorskip("warp")
 
-from dqnspeed.emulator import Emulator, EmulatorError, Games, Preprocessing, emulator, find, known_games
+from dqnspeed.emulator import Emulator, EmulatorError, Games, Preprocessing, emulator, find, kernels, known_games
 from dqnspeed.emulator.games import rom_of
+from dqnspeed.emulator.translation import NONE
 from dqnspeed.emulator.verify import main, verify
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -164,6 +165,44 @@ def test_consoles_side_by_side_do_what_each_does_alone(device: str) -> None:
         alone = played(Emulator("space_invaders"), actions[:, i : i + 1])
         for all_of_them, one in zip(together, alone, strict=True):
             np.testing.assert_array_equal(all_of_them[i], one[0])
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="Warp has no compiler for CUDA here")
+def test_the_same_source_compiles_for_cuda_also_without_a_gpu(tmp_path: Path) -> None:
+    import warp as wp
+
+    for kernel in (kernels.run_with(NONE), kernels.observe):
+        (made,) = wp.compile_aot_module(kernel.module, arch=75, module_dir=tmp_path / "made", use_ptx=True)
+        assert f".entry {kernel.key}" in Path(made).read_text()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("agent", [False, True])
+def test_a_step_can_be_captured_in_a_graph(agent: bool) -> None:
+    import warp as wp
+
+    def step(games: Any) -> None:
+        if agent:
+            games.act(actions)
+        else:
+            games.step(actions, 4)
+
+    captured, plain = (Games("breakout", 8, "cuda") if agent else Emulator("breakout", 8, "cuda") for _ in range(2))
+    actions = wp.array([k % 4 for k in range(8)], dtype=int, device="cuda")
+    for one in (captured, plain):
+        if agent:
+            one.begin(range(8))
+        step(one)
+    with wp.ScopedCapture("cuda") as capture:
+        step(captured)
+    for _ in range(30):
+        wp.capture_launch(capture.graph)
+        step(plain)
+    np.testing.assert_array_equal(captured.ram().numpy(), plain.ram().numpy())
+    np.testing.assert_array_equal(captured.screen(), plain.screen())
+    if agent:
+        np.testing.assert_array_equal(captured.observations.numpy(), plain.observations.numpy())
+        np.testing.assert_array_equal(captured.outcome(), plain.outcome())
 
 
 @pytest.mark.parametrize("game", ["tetris", "tic_tac_toe_3d", "trondead", "qbert", "breakout"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from dqnspeed.system import machine
 
@@ -65,3 +67,26 @@ def test_a_processor_computes_in_bf16_if_it_says_so(tmp_path: Path, line: str, p
     assert machine.precision("cpu", tmp_path / "none") == "fp32"
     if not machine.device_available("cuda"):
         assert machine.precision("cuda") == "fp32"  # a run there is refused, but only once it is composed
+
+
+@pytest.mark.cuda
+def test_how_busy_a_gpu_was_is_of_the_time_since_the_report_before() -> None:
+    pytest.importorskip("pynvml")
+    device = torch.device("cuda")
+    use, square = machine.GpuUse(device), torch.randn(4096, 4096, device=device)
+
+    def report(works: bool) -> dict[str, float]:
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            if works:
+                square @ square
+                torch.cuda.synchronize()
+            else:
+                time.sleep(0.1)
+        return use.metrics()
+
+    idle, busy = report(False), report(True)
+    if "perf/gpu_busy" not in busy:
+        pytest.skip("this GPU's driver does not say")
+    assert 0 <= idle["perf/gpu_busy"] < busy["perf/gpu_busy"] <= 1
+    assert busy["perf/gpu_mib"] >= 64
