@@ -41,7 +41,7 @@ class NotSharedError(ActorError):
     def __init__(self, run: RunConfig, reason: str):
         super().__init__(
             f"parallelism.weights=shared: the actors cannot open the learner's weights ({reason}); a GPU in a "
-            f"container or a MIG slice may not allow it (CUDA IPC): use parallelism.weights=copied, "
+            f"container, a MIG slice or MPS may not allow it (CUDA IPC): use parallelism.weights=copied, "
             f"{algorithm_of(run).without_processes} or device=cpu."
         )
         self.reason = reason

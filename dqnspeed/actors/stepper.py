@@ -163,7 +163,9 @@ def make_stepper(
     try:
         seed = [run.seed, actor, 1, *([segment] if segment else [])]
         policy = make_policy(run, spec, network, device, np.random.default_rng(seed))
-        acting = _graphed(run, spec, policy, env.num_envs, device, seed) or StackedPolicy(policy, spec, env.num_envs)
+        say = log.warning if actor == 0 else log.debug  # once
+        graphed = _graphed(run, spec, policy, env.num_envs, device, seed, say)
+        acting = graphed or StackedPolicy(policy, spec, env.num_envs)
         return EnvStepper(env, acting, env_seeds(run.seed, actor, env.num_envs, segment), state, epsilons, timer)
     except BaseException:
         env.close()
@@ -171,13 +173,19 @@ def make_stepper(
 
 
 def _graphed(
-    run: RunConfig, spec: EnvSpec, policy: Policy, num_envs: int, device: torch.device, seed: list[int]
+    run: RunConfig,
+    spec: EnvSpec,
+    policy: Policy,
+    num_envs: int,
+    device: torch.device,
+    seed: list[int],
+    say: Callable[..., None],
 ) -> FramePolicy | None:
     """The policy as a graph, if ``execution`` asks for one and it can be captured."""
     if not run.execution.graph or device.type != "cuda" or not isinstance(policy, NetworkPolicy):
         return None
     if _definer(policy, "__call__") is not _definer(policy, "choose"):  # a plugin's, which acts in a way of its own
-        log.warning(
+        say(
             "execution.graph=true: %s has no choose() of its own; actions are chosen one operation after another.",
             type(policy).__name__,
         )
@@ -186,7 +194,7 @@ def _graphed(
     try:
         graphed.warm_up()
     except RuntimeError as error:
-        log.warning(
+        say(
             "execution.graph=true: acting cannot be captured (%s); actions are chosen one operation after another.",
             reason_of(error),
         )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.networks.base import Network
 
 
@@ -56,14 +57,19 @@ class HostWeights:
         self._copy = {name: t.detach().to("cpu", copy=True).share_memory_() for name, t in _weights(network).items()}
         self._version = network.version.clone().share_memory_()
         self._lock = lock
+        self._to_device: ToDevice | None = None  # an actor's
 
     def load_into(self, network: Network) -> None:
         """Bring an actor's network up to date."""
         if int(network.version) == int(self._version):  # one number, for which no lock is needed
             return
+        weights = _weights(network)
+        if self._to_device is None:
+            self._to_device = ToDevice(next(iter(weights.values())).device, pin_memory=True)
         with self._locked(fcntl.LOCK_SH), torch.no_grad():
-            for name, tensor in _weights(network).items():
-                tensor.copy_(self._copy[name])
+            there = self._to_device(self._copy)  # by way of memory that a GPU reads by itself
+            for name, tensor in weights.items():
+                tensor.copy_(there[name])
             network.version.copy_(self._version)
 
     def store(self, tensors: Mapping[str, Tensor], version: int) -> bool:

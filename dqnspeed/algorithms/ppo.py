@@ -109,13 +109,14 @@ class PPOLearner(PolicyLearner):
         if self._steering is not None and "steering" in state:
             self._steering.load(torch.from_numpy(np.array(state["steering"])))
 
-    def judge(self, observations: Tensor, actions: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Values of observations and log-probabilities of actions, ``(K,) float32``, by the network as it is now."""
+    def judge(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """Values of observations and log-probabilities of actions, ``(2, K) float32`` on the device, by the network as
+        it is now."""
         batch = self._to_device({"observations": observations, "actions": actions})
         with gradients_off(self._execution), precision(self._execution, self.device):
             logits, values = self.network.policy_and_value(batch["observations"])
         log_probs = torch.log_softmax(logits, dim=1).gather(1, batch["actions"][:, None])[:, 0]
-        return values.detach().float().cpu().numpy(), log_probs.detach().float().cpu().numpy()
+        return torch.stack([values.detach().float(), log_probs.detach().float()])
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
         return {

@@ -287,7 +287,8 @@ class Plan:
             first = self._update(f"batch {size}", size)
             yield first, None
             choices = [*axes.get("execution", []), *axes.get("threads", [])]
-            for choice in choices if size == 32 or self.full else choices[:1]:
+            graphs = [choice for choice in choices if "execution=graph" in choice]
+            for choice in choices if size == 32 or self.full else graphs or choices[:1]:
                 yield self._update(f"batch {size} {' '.join(choice)}", size, *choice), first
 
     def _update(self, name: str, size: int, *overrides: str) -> Piece:

@@ -36,9 +36,20 @@ LIMITS = {"tests": 540, "train": 300, "resume": 180, "timings": 210, "bench": 21
 ENOUGH = 90.0  # of a part's seconds: a training that had them and did not end has failed
 FIRST = {"test_graph", "test_held", "test_family", "test_wrappers"}  # they are tried first: time may run out
 FIGURES = (
-    "steps_per_second", "updates_per_second", "updates", "startup_s", "wall_time_s", "return_mean_100", "peak_rss_mib",
-    "peak_gpu_mib", "resumed_at", "busy", "execution", "replay_device",
-)  # fmt: skip
+    "steps_per_second",
+    "updates_per_second",
+    "updates",
+    "startup_s",
+    "wall_time_s",
+    "return_mean_100",
+    "peak_rss_mib",
+    "peak_gpu_mib",
+    "resumed_at",
+    "busy",
+    "execution",
+    "replay_device",
+)  # of the summary
+REPORTED = ("time/", "perf/gpu_")  # of the last report  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,7 @@ class Part:
         if not reports:
             return Result(name, FAILED, f"left no results ({damage or 'no metrics'})")
         figures = {key: summary.get(key) for key in FIGURES}
-        figures["time"] = {key: value for key, value in reports[-1].items() if key.startswith("time/")}
+        figures["reported"] = {key: value for key, value in reports[-1].items() if key.startswith(REPORTED)}
         asked = {"execution=graph", "execution.graph=true"}.intersection(overrides)
         if asked and not str(summary.get("execution")).startswith("graph"):
             return Result(name, FAILED, f"ran {summary.get('execution')}", figures)
@@ -208,6 +219,7 @@ EXECUTIONS = {
     "lean": ("execution=lean",),
     "compiled": ("execution=compiled",),
     "graph": ("execution=graph",),
+    "graph, tf32": ("execution=graph", "execution.precision=tf32"),
     "graph, bf16, channels_last": ("execution=graph", "execution.precision=bf16", "execution.channels_last=true"),
     "graph of 4 updates": (
         "execution=graph",
@@ -220,12 +232,13 @@ EXECUTIONS = {
     "ppo, eager": ("algo=ppo", "wrappers=native"),
     "ppo, graph": ("algo=ppo", "wrappers=native", "execution=graph"),
     "pqn, graph": ("algo=pqn", "wrappers=native", "execution=graph"),
+    "graph, compiled": ("execution=graph", "execution.compile=true"),
 }
 
 
 def try_timings(part: Part) -> Iterator[Result]:
     """The same DQN, with batches large enough for a GPU, in every kind of execution, and two on-policy algorithms."""
-    minutes = f"stop.max_minutes={min(6.0, part.options.seconds) / 60}"
+    minutes = f"stop.max_minutes={min(5.0, part.options.seconds) / 60}"
     same = ("algo.learning_starts=600", "algo.batch_size=256", f"device={part.options.device}", minutes)
     for name, overrides in EXECUTIONS.items():
         yield part.train(name, *same, *overrides)

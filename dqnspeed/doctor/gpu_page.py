@@ -38,16 +38,17 @@ def render(results: Mapping[str, Any], order: Sequence[str]) -> str:
         trained = [r for r in found if "steps_per_second" in r["figures"]]
         if trained:
             lines += [
-                f"`python -m dqnspeed.train`, {part['length_s']:g} s or less each. Memory is the learner's process'; "
-                "`time/*` in seconds, as the last report of the run has it.",
+                f"`python -m dqnspeed.train`, {part['length_s']:g} s or less each. Memory is the learner's process'. "
+                "`time/*`, in seconds, and the share of time in which the GPU was busy are of the run's last report.",
                 "",
-                "| run | steps/s | updates/s | start-up, s | GPU, MiB | host, MiB | time/* |",
-                "|---|--:|--:|--:|--:|--:|---|",
+                "| run | steps/s | updates/s | start-up, s | GPU, MiB | host, MiB | GPU busy | time/* |",
+                "|---|--:|--:|--:|--:|--:|--:|---|",
             ]
         for r in trained:
-            numbers = [_shown(r["figures"][key]) for key in _COLUMNS]
-            spent = ", ".join(f"{k[5:]} {v:.1f}" for k, v in r["figures"]["time"].items())
-            lines.append(f"| {r['name']} | {' | '.join(numbers)} | {spent} |")
+            numbers, reported = [_shown(r["figures"][key]) for key in _COLUMNS], r["figures"].get("reported", {})
+            busy = f"{reported['perf/gpu_busy']:.0%}" if "perf/gpu_busy" in reported else "–"
+            spent = ", ".join(f"{k[5:]} {v:.1f}" for k, v in reported.items() if k.startswith("time/"))
+            lines.append(f"| {r['name']} | {' | '.join(numbers)} | {busy} | {spent} |")
         lines += [""] * bool(trained)
         for r in found:  # a page of its own, a level lower
             lines += [re.sub(r"^#", "##", line) for line in r["figures"].get("text", "").splitlines()]

@@ -6,7 +6,6 @@ import functools
 import itertools
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ import warp as wp
 
 from dqnspeed.emulator import kernels
 from dqnspeed.emulator.colors import palette
+from dqnspeed.emulator.compiling import compiled
 from dqnspeed.emulator.games import ACTIONS, FOLDER, EmulatorError, Game, find, rom_of
 from dqnspeed.emulator.translation import NONE, translated
 
@@ -251,31 +251,6 @@ class _Traced(Emulator):
 
     def trace(self) -> np.ndarray:
         return np.array(self._trace.numpy())
-
-
-def compiled(kernel: Any, launch: Callable[[], Any]) -> Any:
-    """What ``launch`` prepares, for which ``kernel`` is compiled, or what Warp kept of it is loaded.
-
-    What a full disk or a power cut has left of that is thrown away.
-
-    Raises:
-        EmulatorError: it cannot be compiled.
-    """
-    try:
-        return launch()
-    except Exception:
-        begin, hexadecimal = f"wp_{kernel.module.name}_", "[0-9a-f]" * 7  # other names are of what is being made
-        for kept in Path(wp.config.kernel_cache_dir).glob(begin + hexadecimal):
-            shutil.rmtree(kept, ignore_errors=True)
-    kernel.module.mark_modified()  # else it would fail as it did
-    try:
-        return launch()
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        raise EmulatorError(
-            f"Warp cannot compile it ({reason}); it keeps files in {wp.config.kernel_cache_dir}, and WARP_CACHE_PATH "
-            f"names another folder."
-        ) from error
 
 
 @functools.cache

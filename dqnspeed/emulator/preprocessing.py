@@ -12,7 +12,8 @@ import warp as wp
 
 from dqnspeed.emulator import kernels
 from dqnspeed.emulator.colors import palette, shades
-from dqnspeed.emulator.emulator import WIDTH, Emulator, compiled
+from dqnspeed.emulator.compiling import compiled
+from dqnspeed.emulator.emulator import WIDTH, Emulator
 from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game
 
 PARTS = 21  # of an observation, which a GPU makes at the same time
@@ -65,6 +66,8 @@ class Preprocessing:
                     f"crop={self.crop}: takes the first row and that after the last, the same of columns, of which "
                     f"there are {WIDTH}, and needs a size."
                 )
+            if min(bottom - top, right - left) < self.size:
+                raise EmulatorError(f"crop={self.crop}: is smaller than size={self.size}, and none is made larger.")
         if not 0 <= self.sticky_actions < 1:
             raise EmulatorError(f"sticky_actions={self.sticky_actions}: takes a number from 0, and less than 1.")
 
@@ -137,15 +140,23 @@ class Games(Emulator):
         if self.device.is_cuda:
             self._answers_here = wp.empty(self._answers.shape, dtype=int, device="cpu", pinned=True)
         self._observations = [self._observing(these) for these in self._threads.parts]
+        self._begun = False
 
     def begin(self, seeds: Any) -> None:
         """Switch all consoles on and start the first games; ``seeds`` ``(N,)`` of what is random in them."""
         given = seeds if isinstance(seeds, wp.array) else np.asarray(seeds, np.uint64)
         self._give("seeds", self._seeds, given)
         self._run(kernels.BEGIN)
+        self._begun = True
 
     def act(self, actions: Any) -> None:
-        """A step of each game, or the start of another; ``actions`` ``(N,) int32`` are indices of its actions."""
+        """A step of each game, or the start of another; ``actions`` ``(N,) int32`` are indices of its actions.
+
+        Raises:
+            EmulatorError: no games have begun, or ``actions`` has another shape.
+        """
+        if not self._begun:
+            raise EmulatorError("act: begin() comes first, or load_state().")
         self._give("actions", self._actions, actions)
         self._run(kernels.STEP)
 
@@ -171,8 +182,12 @@ class Games(Emulator):
         return {**super().save_state(), "pooled": self._pooled.numpy().copy()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """As :meth:`Emulator.load_state`; what the next step answers and observes is as it would have been."""
+        if "pooled" not in state or state["pooled"].shape != self._pooled.shape:
+            raise EmulatorError("the state is of an Emulator, or of games with other observations.")
         super().load_state(state)
         self._pooled.assign(state["pooled"])
+        self._begun = True
 
     def _bytes_each(self) -> int:
         channels, size = 1 if self._preprocessing.grayscale else 3, self._preprocessing.size or 0

@@ -91,7 +91,7 @@ def vtrace(
 
 
 # Values (K,) of observations, and log-probabilities (K,) of actions taken there, by the network as it is now.
-Judge = Callable[[Tensor, Tensor], tuple[np.ndarray, np.ndarray]]
+Judge = Callable[[Tensor, Tensor], Tensor]
 
 
 class Rollouts(HeldRings):
@@ -269,11 +269,11 @@ class Rollouts(HeldRings):
 
     def _judged(self, judge: Judge) -> tuple[np.ndarray, np.ndarray]:
         """Values and log-probabilities ``(N, T + 1)``; those of final frames, and of the last, mean nothing."""
-        found = list[tuple[np.ndarray, np.ndarray]]()
+        found = list[Tensor]()
         for number, begin in enumerate(self._begin):  # lane by lane: their stacks would take much memory
             lane = np.full(self._steps + 1, number)
             row = begin + np.arange(self._steps + 1)
             actions = self._flat["actions"][self._index(lane, row)].astype(np.int64)
             found.append(judge(self._stacks(lane, row), torch.from_numpy(actions)))
-        values, log_probs = zip(*found, strict=True)
-        return np.stack(values), np.stack(log_probs)
+        values, log_probs = torch.stack(found, dim=1).cpu().numpy()
+        return values, log_probs

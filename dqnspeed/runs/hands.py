@@ -17,7 +17,7 @@ from dqnspeed.execution.world import World
 from dqnspeed.memory import Memory
 from dqnspeed.memory.buffers import layout_bytes
 from dqnspeed.runs.checkpoint import State
-from dqnspeed.system import seeding
+from dqnspeed.system import machine, seeding
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +46,7 @@ class Hands:
         run, spec, learner, device = arguments.run, arguments.spec, arguments.learner, arguments.device
         state = arguments.state
         self._run = run
-        where = memory_device(run, spec)
-        self.memory: Memory = make_memory(run, spec, where)
-        if where is not None:
-            taken = layout_bytes(algorithm_of(run).layout(run, spec))
-            log.info("experience takes %.2f GB of the memory of %s", taken / 1e9, where)
-        elif device.type == "cuda" and run.replay.device == "auto":
-            log.info("experience does not fit %s beside the rest and is kept on the host", device)
+        self.memory: Memory = make_memory(run, spec, place_of_memory(run, spec))
         resources.callback(self.memory.close)
         learner.attach(self.memory, world)
         if state:
@@ -77,3 +71,18 @@ class Hands:
             "actors": self.actors.state_dict(),
             "random": seeding.state_dict(),
         }
+
+
+def place_of_memory(run: RunConfig, spec: EnvSpec) -> torch.device | None:
+    """Where experience is kept, ``None``: on the host; the log has what it takes of a GPU, or why it does not."""
+    where, device = memory_device(run, spec), machine.pick_device(run.device)
+    taken = layout_bytes(algorithm_of(run).layout(run, spec)) / 1e9
+    if where is not None:
+        log.info("experience takes %.2f GB of the memory of %s", taken, where)
+    elif device.type == "cuda" and run.replay.device == "auto":
+        free = machine.free_gpu_memory(device) / 1e9
+        log.info(
+            "experience takes %.2f GB, and of the %.2f GB that are free on %s not as many are left beside the rest: it "
+            "is kept on the host", taken, free, device,
+        )  # fmt: skip
+    return where

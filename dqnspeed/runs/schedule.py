@@ -88,7 +88,7 @@ def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_st
     if not run.has_replay:
         return MemorySchedule(cast("OrderedMemory", memory), run.algo.batch_size, agent_steps)
     if run.replay_ratio is None:
-        return FreeSchedule(start, run.execution.updates_per_graph)
+        return FreeSchedule(start, run.execution.updates_per_graph if run.execution.graph else 1)
     steps_per_update = run.algo.batch_size / run.replay_ratio
     return RatioSchedule(
         steps_per_update, start, ahead=max(2 * steps_per_update, run.parallelism.steps_ahead * run.num_lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from typing import Protocol, cast
@@ -33,11 +34,12 @@ class PlainUpdates:
 
     def __init__(self, learner: Learner, memory: Memory, batch_size: int, timer: Timer, how: str):
         self._learner, self._memory, self._batch_size, self._timer = learner, memory, batch_size, timer
+        self._timed = learner.timed if isinstance(learner, GradientLearner) else contextlib.nullcontext
         self.how = how
 
     def do(self, count: int) -> None:
         for _ in range(count):
-            with self._timer("sampling"):
+            with self._timer("sampling"), self._timed():
                 batch = self._memory.sample(self._batch_size)
             with self._timer("updating"):
                 self._learner.update(batch)
@@ -48,7 +50,7 @@ class GraphedUpdates:
 
     Args:
         together: updates in one launch, where as many are due.
-        capture_graph: makes the graph.
+        capture_graph: makes the graph; ``compiled``: of what the compiler has joined.
     """
 
     def __init__(
@@ -59,13 +61,14 @@ class GraphedUpdates:
         timer: Timer,
         together: int,
         capture_graph: Capture | None = None,
+        compiled: bool = False,
     ):
         self._learner, self._memory, self._batch_size, self._timer = learner, memory, batch_size, timer
         self._together, self._capture = together, capture_graph or Capturing()
         self._graphs = dict[tuple[int, bool], Launch]()
         self._prepared, self._pace = 0, Pace(learner.device)
         self._plain: PlainUpdates | None = None  # if capture was refused
-        self.how = "graph" if together == 1 else f"graph of {together} updates"
+        self.how = ("graph" if together == 1 else f"graph of {together} updates") + (", compiled" if compiled else "")
 
     def do(self, count: int) -> None:
         while count and self._plain is None:
@@ -130,7 +133,7 @@ def make_updates(run: RunConfig, learner: Learner, memory: Memory, timer: Timer)
             return _plainly(learner, memory, run.algo.batch_size, timer, own)
         return GraphedUpdates(
             cast("GradientLearner", learner), cast("DeviceMemory", memory), run.algo.batch_size, timer,
-            execution.updates_per_graph,
+            execution.updates_per_graph, compiled=execution.compile,
         )  # fmt: skip
     return PlainUpdates(learner, memory, run.algo.batch_size, timer, "compiled" if execution.compile else "eager")
 

@@ -268,7 +268,7 @@ def test_a_warm_up_compiles_what_the_updates_then_use() -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("algo", ["dqn", "ppo", "pqn"])
+@pytest.mark.parametrize("algo", ["dqn", "ppo", "pqn", "a2c", "a3c", "sac_discrete"])
 def test_acting_waits_for_the_device_once(algo: str) -> None:
     learner = make_learner(mlp(f"algo={algo}"), VECTOR, torch.device("cuda"))
     policy = make_policy(mlp(f"algo={algo}"), VECTOR, learner.network, learner.device, np.random.default_rng(0))

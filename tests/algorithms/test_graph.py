@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_toy
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
 
 from dqnspeed.actors.local import OverlapActor
 from dqnspeed.actors.stepper import EnvStepper
@@ -62,6 +64,25 @@ def at_once(function: Callable[[], object], device: torch.device) -> Launch:
     if device.type == "cuda":
         return Capturing()(function, device)
     return lambda: function() and None
+
+
+class OnOneDevice(TorchDispatchMode):
+    """Refuses operations on arrays of two devices, which torch allows here and there, and waits then."""
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor) and x.dim()]
+        assert len({x.device for x in given}) <= 1, operation
+        return operation(*args, **(kwargs or {}))
+
+
+def on_one_device(function: Callable[[], object], device: torch.device) -> Launch:
+    """Stands for a capture."""
+
+    def launch() -> None:
+        with OnOneDevice():
+            function()
+
+    return launch
 
 
 def play(run: RunConfig, spec: EnvSpec, memory: Any, steps: int, seed: int = 0) -> None:
@@ -139,6 +160,34 @@ def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
         if run.has_replay:  # the draws are the same to the last bit
             assert same._random.state_dict() == memory._random.state_dict()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", [name for name in ALGORITHMS if not name.endswith(("compiled", "bf16"))])
+def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
+    """On torch's meta device, which has no numbers: what would wait for a GPU, or leave it, raises there."""
+    run, meta = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16"), torch.device("meta")
+    spec, memory = describe(run), make_memory(run, describe(run), device=meta)
+    memory.check_drawable = lambda: None  # type: ignore[attr-defined]
+    learner: Any = make_learner(run, spec, meta)
+    learner.on_device = True
+    learner.attach(memory)
+    if algo in ("dqn, clipped and annealed", "ppo, steered"):  # a rate that is a tensor is read, but on a GPU
+        learner.optimizer.step = lambda: None
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 2, on_one_device)  # type: ignore[arg-type]
+    for seed in range(3):
+        play(run, spec, memory, rows(run), seed)
+        does.do(12 if run.has_replay else memory.due(16))  # type: ignore[attr-defined]
+    assert_graphed(does)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_steps_in_a_graph_as_it_does_without(optimizer: str) -> None:
+    run = make_toy(f"optimizer={optimizer}", "num_envs=2", "algo.batch_size=16")
+    eager, graphed = (learnt(run, together, 60, "cuda")[0] for together in (None, 2))
+    for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -287,6 +336,12 @@ def test_a_graph_acts_on_the_same_stacks_and_knows_the_same(name: str, device: s
             np.testing.assert_array_equal(actions, expected)
 
 
+@pytest.mark.parametrize("name", POLICIES)
+def test_acting_as_a_graph_reads_no_number_and_no_array_of_the_host(name: str) -> None:
+    *_, graphed = policies(name, "meta")
+    on_one_device(graphed._step, torch.device("meta"))()
+
+
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
 def test_a_graph_draws_actions_as_often_as_they_are_likely(name: str) -> None:
     _, spec, policy, _, graphed = policies(name, "cpu")
@@ -408,6 +463,21 @@ def test_nothing_waits_for_the_device(algo: str) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert_graphed(does)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", POLICIES)
+def test_acting_as_a_graph_waits_for_its_copy_alone(name: str) -> None:
+    _, spec, _, _, graphed = policies(name, "cuda")
+    graphed.warm_up()
+    torch.cuda.synchronize()
+    try:
+        torch.cuda.set_sync_debug_mode("error")  # a wait for an event is none for the device
+        for step in range(4):
+            graphed.push(frames_of(spec, np.random.default_rng(step)), np.full(4, step == 0))
+            assert graphed(0.1)()[0].shape == (4,)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.cuda

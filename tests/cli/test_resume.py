@@ -272,11 +272,13 @@ def started(folder: Path, *arguments: str, spawns: bool = True) -> Forked:
 # The small game with A3C, whose actors share weights on the device.
 GPU_A3C = ["algo=a3c", "num_envs=2", "parallelism.num_actors=2"]
 GPU_PPO = ["algo=ppo", "num_envs=2", "algo.rollout_steps=32", "algo.batch_size=16"]
-GPU_KINDS = [["parallelism=serial"], ["parallelism=process"], GPU_A3C, GPU_PPO]
+GPU_GRAPHS = [["parallelism=overlap", "execution.graph=true"], [*GPU_PPO, "execution.graph=true"]]
+GPU_KINDS = [["parallelism=serial"], ["parallelism=process"], GPU_A3C, GPU_PPO, *GPU_GRAPHS]
 
 
 def gpu_run(kind: list[str], device: str, max_steps: int) -> RunConfig:
-    """Without the options of ``SMALL_ATARI`` that are a Q-learner's."""
+    """Without the options of ``SMALL_ATARI`` that are a Q-learner's, and on a CPU without a graph."""
+    kind = [option for option in kind if device == "cuda" or option != "execution.graph=true"]
     q_learns = not any(option.startswith("algo=") for option in kind)
     small = [option for option in SMALL_ATARI if q_learns or not option.startswith(("algo.target_sync", "algo.n_step"))]
     return make_run(*small, *kind, f"device={device}", f"stop.max_steps={max_steps}")

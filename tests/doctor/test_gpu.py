@@ -49,7 +49,7 @@ def test_options_are_checked(argument: str, sentence: str) -> None:
 
 def test_parts_share_one_report_and_any_failure_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     figures = {"steps_per_second": 1234.5, "updates_per_second": 77.0, "startup_s": 3.0, "peak_gpu_mib": 99.0,
-               "peak_rss_mib": None, "time": {"time/acting": 1.5}}  # fmt: skip
+               "peak_rss_mib": None, "reported": {"time/acting": 1.5, "perf/gpu_busy": 0.914}}  # fmt: skip
 
     def tests(part: Part) -> Iterator[Result]:
         yield Result("a test", PASSED)
@@ -67,7 +67,7 @@ def test_parts_share_one_report_and_any_failure_is_reported(monkeypatch: pytest.
     report = (tmp_path / "docs" / "gpu.md").read_text()
     assert report.index("## Tests: 1 passed, 0 failed, 1 skipped") < report.index("## Train: 1 passed, 1 failed, 0")
     assert "- skipped: another: needs two devices" in report and "- failed: pqn: exit code 1: it broke" in report
-    assert "| speedrun | 1,234.5 | 77.0 | 3.0 | 99.0 | – | acting 1.5 |" in report
+    assert "| speedrun | 1,234.5 | 77.0 | 3.0 | 99.0 | – | 91% | acting 1.5 |" in report
     assert f"torch {torch.__version__.split('+')[0]}" in report
     assert set(json.loads((tmp_path / "results.json").read_text())) == {"tests", "train"}
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from conftest import environment
+
+pytest.importorskip("warp")
+
+from dqnspeed.emulator import compiling
 
 PLAY = "from dqnspeed.emulator import Games; Games('pong', 1).begin([0])"
 
@@ -43,3 +48,18 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_and_ale_plays(tmp_path:
     )
     code = "import dqnspeed; print(dqnspeed.compose(['wrappers=fastest']).wrappers.backend)"
     assert run(taken / "cache", "-c", code).stdout.strip() == "native"
+
+
+def test_of_those_that_start_together_one_compiles_and_the_others_wait() -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with compiling._in_turn():  # a file is locked by whoever has opened it, in this process or in another
+            entered.set()
+
+    with compiling._in_turn():
+        other = threading.Thread(target=enter)
+        other.start()
+        assert not entered.wait(0.3)
+    assert entered.wait(60)
+    other.join()

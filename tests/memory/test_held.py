@@ -142,6 +142,35 @@ MEMORIES: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@settings(max_examples=30, deadline=None)
+@given(lanes(), st.data())
+def test_priorities_as_tensors_draw_and_weigh_as_arrays_do(
+    device: str, streams: list[list[Event]], data: st.DataObject
+) -> None:
+    layout = ring_layout(len(streams), 24, (2, 3), np.dtype(np.uint8))
+    arrays, tensors = (MEMORIES["prioritized"](LocalBuffers(layout), where) for where in (None, torch.device(device)))
+    errors = np.random.default_rng(data.draw(st.integers(0, 99)))
+    for i, events in enumerate(zip(*streams, strict=True)):
+        for replay in (arrays, tensors):
+            append(replay, events)
+        if i % 5 != 4:
+            continue
+        try:
+            expected = arrays.sample(6)
+        except LookupError:
+            continue
+        drawn, given_errors = tensors.sample(6), torch.from_numpy(errors.exponential(size=6).astype(np.float32))
+        for part in ("observations", "actions", "rewards", "next_observations", "discounts"):
+            assert torch.equal(getattr(drawn, part).cpu(), getattr(expected, part)), part
+        torch.testing.assert_close(drawn.weights.cpu(), expected.weights)
+        for batch, where in ((expected, "cpu"), (drawn, device)):
+            batch.reprioritize(given_errors.to(where))
+        np.testing.assert_allclose(host(tensors._tree.values), arrays._tree.values, rtol=1e-12)
+    for replay in (arrays, tensors):
+        replay.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("form", ["tensors", "in turns"])
