@@ -280,7 +280,7 @@ def _meant(rules: Rules) -> Any:
         else:
             least = min(term.table) if term.purpose == SCORE else 0
             sums.add((term.purpose, term.byte, tuple(number - least for number in term.table)))
-    return sums, {frozenset(way) for way in ways.values()}, rules.wrap, rules.least, rules.most
+    return sums, {frozenset(way) for way in ways.values()}, rules.wrap, rules.least, rules.most, rules.lasting
 
 
 def _flow(record: Mapping[str, Any]) -> str:

@@ -28,15 +28,18 @@ KINDS: dict[str, Callable[[int], int]] = {  # what a byte may mean
     "low1": lambda byte: byte & 1,
     "bits": lambda byte: bin(byte).count("1"),
     "bits3": lambda byte: bin(byte & 7).count("1"),
+    "sides": lambda byte: byte if byte < 128 else 10000 * (256 - byte),  # men of two sides, summed by themselves
 }
-SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL = range(6)
+SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL = range(8)
+ANY = -1  # way to end
 EARLIER = 128  # stands for the byte that is watched, as it was a frame ago
 BOUND = 2**30
 
 
 @dataclass(frozen=True)
 class Term:
-    """A byte of the memory and what each of its values stands for; ``way``: of the ways to end, which it belongs to."""
+    """A byte of the memory and what each of its values stands for; ``way``: of the ways to end, which it belongs to, or
+    ``ANY``."""
 
     purpose: int
     byte: int
@@ -55,6 +58,8 @@ class Rules:
         first: lives at the start of a game, where the memory does not tell them then; 0: it does.
         falling: a life is lost whenever the watched byte falls by one, and no byte tells how many there are.
         keep_one: the loss of one life is not seen while lives are kept; else nothing is.
+        lasting: frames in a row that a way to end has to hold for.
+        total: that the terms for it have to sum up to, or no way to end counts.
     """
 
     terms: tuple[Term, ...] = ()
@@ -65,6 +70,8 @@ class Rules:
     first: int = 0
     falling: bool = False
     keep_one: bool = False
+    lasting: int = 1
+    total: int = 0
 
     @classmethod
     def read(
@@ -77,13 +84,18 @@ class Rules:
         most: int = BOUND,
         instead: Mapping[int, Any] | None = None,
         final: Mapping[int, Any] | None = None,
+        again: Mapping[int, Any] | None = None,
+        lasting: int = 1,
+        total: tuple[int, Mapping[Any, Any]] = (0, {}),
     ) -> Rules:
         """From the words of ``games.yaml``: sums of bytes for score and lives; ends, of which each is an and.
 
         ``before 64`` is what byte 64 was a frame ago; ``falling: 8`` takes a life when byte 8 falls by one; lives
         stay as they are while all bytes of ``keep`` have the values that are said of them; with ``keep one`` only the
         loss of one is not seen then. ``instead`` is a second score, whose changes count in place of the first's,
-        and ``final`` what the frame of the end brings in place of all else.
+        and ``final`` what the frame of the end brings in place of all else, as does ``pays`` of a way to end. A frame
+        in which all of ``again`` have their values brings what the frame before brought. ``"0-7, 9"`` stands for each
+        of these bytes, in ways to end and in ``total``, which is a sum and what is summed up.
         """
         numbers = dict(lives or {})
         first, watched, falling = numbers.pop("first", 0), numbers.pop("falling", -1), "falling" in (lives or {})
@@ -92,15 +104,20 @@ class Rules:
         terms += [Term(KEEP, byte, _set(said)) for byte, said in {**keep, **keep_one}.items()]
         terms += [Term(LIVES, byte, _table(said)) for byte, said in numbers.items()]
         terms += [Term(INSTEAD, byte, _table(said)) for byte, said in (instead or {}).items()]
-        terms += [Term(FINAL, byte, _table(said)) for byte, said in (final or {}).items()]
+        terms += [Term(FINAL, byte, _table(said), ANY) for byte, said in (final or {}).items()]
+        terms += [Term(AGAIN, byte, _set(said)) for byte, said in (again or {}).items()]
+        terms += [Term(TOTAL, byte, _table(said)) for bytes_, said in total[1].items() for byte in _bytes(bytes_)]
         for way, bytes_ in enumerate(over):
             for byte, said in bytes_.items():
-                if isinstance(byte, int):
-                    terms.append(Term(OVER, byte, _set(said), way))
-                else:
+                if byte == "pays":
+                    terms.append(Term(FINAL, 0, (said,) * 256, way))
+                elif str(byte).startswith("before "):
                     watched = int(byte.removeprefix("before "))
                     terms.append(Term(OVER, EARLIER, _set(said), way))
-        return cls(tuple(terms), wrap, least, most, watched, first, falling, bool(keep_one))
+                else:
+                    terms += [Term(OVER, each, _set(said), way) for each in _bytes(byte)]
+        terms.sort(key=lambda term: term.purpose)  # a way's stand side by side
+        return cls(tuple(terms), wrap, least, most, watched, first, falling, bool(keep_one), lasting, total[0])
 
     def of(
         self, memories: np.ndarray, before: np.ndarray | None = None, lives: Any = 0
@@ -108,11 +125,12 @@ class Rules:
         """Scores ``(N, 3)``, lives ``(N,)`` and end ``(N,)`` of memories ``(N, 128) uint8``; the second score is that
         of ``instead``, the third that of ``final``, or ``BOUND`` where it does not count.
 
-        What the native part does at every frame; here for what is asked beside the play. ``before``: the memories a
-        frame ago, and ``lives`` ``(N,)`` then; for rules that need them.
+        What the native part does at every frame; here for what is asked beside the play, which is one frame, so that
+        nothing of it is ``lasting``. ``before``: the memories a frame ago, and ``lives`` ``(N,)`` then; for rules that
+        need them.
         """
         before = memories if before is None else before
-        sums = np.zeros((6, len(memories)), np.int64)
+        sums = np.zeros((8, len(memories)), np.int64)
         ways, kept = dict[int, np.ndarray](), np.ones(len(memories), bool)
         for term in self.terms:
             said = np.array(term.table)[memories[:, term.byte] if term.byte != EARLIER else before[:, self.watched]]
@@ -120,7 +138,7 @@ class Rules:
                 ways[term.way] = ways.get(term.way, np.array(True)) & said.astype(bool)
             elif term.purpose == KEEP:
                 kept &= said.astype(bool)
-            else:
+            elif term.purpose != FINAL or term.way == ANY:
                 sums[term.purpose] += said
         if self.falling:
             now = lives - (before[:, self.watched] - memories[:, self.watched] == 1)
@@ -129,8 +147,13 @@ class Rules:
             kept &= (sums[LIVES] == lives - 1) | (not self.keep_one)
             now = np.where(kept & keeps, lives, sums[LIVES])
         over = np.any(list(ways.values()), axis=0) if ways else np.zeros(len(memories), bool)
-        if not any(term.purpose == FINAL for term in self.terms):
+        over &= (sums[TOTAL] == self.total) & (self.lasting == 1)
+        finals = [term for term in self.terms if term.purpose == FINAL]
+        if not finals:
             sums[FINAL] = BOUND
+        for term in finals[::-1]:
+            if term.way != ANY:  # of several ways that hold the first counts
+                sums[FINAL][ways[term.way]] = term.table[0]
         sums[FINAL][~over] = BOUND
         return sums[[SCORE, INSTEAD, FINAL]].T, now, over
 
@@ -152,6 +175,8 @@ class Rules:
             self.first,
             int(self.falling),
             int(self.keep_one),
+            self.lasting,
+            self.total,
             len(self.terms),
         ]
         for number, term in enumerate(self.terms):
@@ -174,6 +199,11 @@ def _table(said: Any) -> tuple[int, ...]:
         for byte in np.flatnonzero(_set(values)):
             table[byte] = number
     return tuple(table)
+
+
+def _bytes(said: Any) -> list[int]:
+    """``7``, or ``"0-7, 9"``."""
+    return [byte for byte, belongs in enumerate(_set(said)) if belongs]
 
 
 def _set(said: Any) -> tuple[int, ...]:

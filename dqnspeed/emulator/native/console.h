@@ -33,6 +33,8 @@ struct Console {
 
     i32 watched;   // a byte of the memory as it was a frame ago, for a game whose lives or end show in its change
     i32 instead;   // a second score, for a game that counts in two ways
+    i32 paid;      // points of the last frame
+    i32 lasted;    // frames in a row, the last one among them, that were ends
     i32 touched;   // clock of the last access to the TIA: what is seen of a frame that is given up ends there
     i32 armed;     // VSYNC is set,
     u32 armed_at;  // since then

@@ -15,10 +15,11 @@ if (order == SIZE) {
 }
 if ((order == LOAD || order == START) && !wp::index(mask, i)) return;
 wp::uint8* stored = &wp::index(state, i, 0);
-Seat before = *(Seat*)stored;
 #ifdef __CUDA_ARCH__
+const Seat& before = *(Seat*)stored;
 Seat seat = before;  // in memory of the thread's own, which neighbours read side by side
 #else
+const Seat before = *(Seat*)stored;
 Seat& seat = *(Seat*)stored;
 #endif
 Console& console = seat.console;

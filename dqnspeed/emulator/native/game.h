@@ -1,12 +1,14 @@
 // What a game is to a player: its start, its inputs, and score, lives and end as its memory tells them.
 
 // The facts of a game, as the host gives them: `facts` of Game in games.py, in the same order.
-enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, PADDLE_MOST, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, WATCHED, FIRST_LIVES, FALLING, KEEP_ONE, TERMS, FACTS };
+enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, PADDLE_MOST, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, WATCHED, FIRST_LIVES, FALLING, KEEP_ONE, LASTS, WHOLE, TERMS, FACTS };
 // Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
 // the ways to end it belongs to, that all its terms have to agree on. A byte of number EARLIER is the one that is watched,
 // as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the loss of one
-// is not seen. Points of INSTEAD count in place of others, at a frame that makes any, and those of FINAL at the end.
-enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, TERM = 4, EARLIER = 128 };
+// is not seen. Points of INSTEAD count in place of others, at a frame that makes any, and those of FINAL at the end, of
+// one way to it or of ANY. While all terms for AGAIN agree, a frame brings what the one before brought. An end has to
+// hold for LASTS frames, and counts only if the terms for TOTAL sum up to WHOLE.
+enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, TERM = 4, EARLIER = 128, ANY = -1, NONE = -1 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 
@@ -106,10 +108,12 @@ struct Player {
         return tables[256 * term[2] + (term[1] == EARLIER ? console.watched : console.ram[term[1]])];
     }
 
-    CUDA_CALLABLE i32 sum(i32 purpose) const {
+    CUDA_CALLABLE i32 sum(i32 purpose, i32 way = ANY) const {
         i32 total = 0;
-        for (i32 k = 0; k < facts[TERMS]; k++)
-            if (facts[FACTS + TERM * k] == purpose) total += looked_up(k);
+        for (i32 k = 0; k < facts[TERMS]; k++) {
+            const i32* term = facts + FACTS + TERM * k;
+            if (term[0] == purpose && (purpose != FINAL || term[3] == ANY || term[3] == way)) total += looked_up(k);
+        }
         return total;
     }
 
@@ -119,33 +123,36 @@ struct Player {
         return false;
     }
 
-    CUDA_CALLABLE bool keeps() const {
+    // Whether there are terms for it, and all of them agree.
+    CUDA_CALLABLE bool agree(i32 purpose) const {
         bool any = false;
         for (i32 k = 0; k < facts[TERMS]; k++) {
-            if (facts[FACTS + TERM * k] != KEEP) continue;
+            if (facts[FACTS + TERM * k] != purpose) continue;
             if (!looked_up(k)) return false;
             any = true;
         }
         return any;
     }
 
-    CUDA_CALLABLE bool is_over() const {
+    // The way to end that holds, or NONE.
+    CUDA_CALLABLE i32 way_to_end() const {
+        if (sum(TOTAL) != facts[WHOLE]) return NONE;
         for (i32 k = 0; k < facts[TERMS]; k++) {
             if (facts[FACTS + TERM * k] != OVER) continue;
             i32 way = facts[FACTS + TERM * k + 3];
             bool all = true;
             for (; k < facts[TERMS] && facts[FACTS + TERM * k] == OVER && facts[FACTS + TERM * k + 3] == way; k++)
                 all = all && looked_up(k);
-            if (all) return true;
+            if (all) return way;
             k--;
         }
-        return false;
+        return NONE;
     }
 
     // Bring score, lives and end up to date; the points that were made since the last time. `first`: of a game.
     CUDA_CALLABLE i32 count(bool first = false) {
         i32 before = console.score, watched = facts[WATCHED] < 0 ? 0 : console.ram[facts[WATCHED]], points;
-        if (first) console.watched = watched;
+        if (first) console.watched = watched, console.lasted = 0;
         console.score = sum(SCORE);
         points = console.score - before;
         if (points < 0 && facts[WRAP]) points += facts[WRAP];
@@ -154,13 +161,17 @@ struct Player {
         i32 instead = sum(INSTEAD) - console.instead;
         console.instead += instead;
         if (instead) points = instead;
-        console.over = is_over();
-        if (console.over && any(FINAL)) points = sum(FINAL);
+        i32 way = way_to_end();
+        console.lasted = way == NONE ? 0 : console.lasted + 1;
+        console.over = console.lasted >= facts[LASTS];
+        if (console.over && any(FINAL)) points = sum(FINAL, way);
+        if (agree(AGAIN)) points = console.paid;
+        console.paid = first ? 0 : points;
         if (console.over && unseen >= 0) missed |= END;
         if (console.over) console.lives = 0;
         else if (first && facts[FIRST_LIVES]) console.lives = facts[FIRST_LIVES];
         else if (facts[FALLING]) console.lives -= console.watched == ((watched + 1) & 255);
-        else if (first || !keeps() || (facts[KEEP_ONE] && sum(LIVES) != console.lives - 1)) console.lives = sum(LIVES);
+        else if (first || !agree(KEEP) || (facts[KEEP_ONE] && sum(LIVES) != console.lives - 1)) console.lives = sum(LIVES);
         console.watched = watched;
         return points;
     }

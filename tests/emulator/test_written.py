@@ -1,0 +1,83 @@
+"""Ends that play hardly comes to, in memories that are written, in ALE and here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip("warp")
+
+from dqnspeed.emulator import Emulator
+from dqnspeed.emulator.verify import ale_action, ale_of
+
+SQUARES = [*range(8), *range(9, 17), *range(18, 26), *range(27, 35)]  # of a board of draughts
+
+
+def othello(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """Nobody can move, but for a moment."""
+    if frame != 30:
+        memory[64] = 0
+    if frame % 20 == 5:
+        memory[[78, 80]] = draws.choice([0x10, 0x23, 0x31], 2)
+
+
+def video_checkers(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """A board with few men, in some frames all of one side."""
+    if frame % 10 == 0:
+        men = [0, 16, 32] if frame % 20 else [0, 144, 160] if frame % 40 else [0, 16, 144]
+        memory[SQUARES] = draws.choice(men, len(SQUARES), p=[0.8, 0.1, 0.1])
+
+
+def backgammon(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """All men of a side have left, or all but one; the other's are anywhere, and one of them at times nowhere."""
+    if frame % 10 == 0:
+        memory[:28] = 0
+        off, one, other = ((0, -1, 1), (14, 1, -1))[draws.integers(2)]
+        points = np.zeros(28, np.int64)
+        points[off] = one * draws.choice([14, 15])
+        free = [point for point in range(28) if point != off]
+        for _ in range(draws.choice([14, 15, 15])):
+            points[draws.choice(free)] += other
+        memory[:28] = points.astype(np.uint8)
+
+
+def casino(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """Money, and none, at each table."""
+    if frame % 3 == 0:
+        memory[[12, 21]] = draws.choice([0, 0x05, 0x20], 2, p=[0.1, 0.5, 0.4])
+        memory[84] = draws.choice([0, 1, 3])
+        memory[[30, 83]] = draws.choice([0, 1, 170]), draws.choice([5, 140], p=[0.8, 0.2])
+
+
+WRITTEN: list[Callable[[np.ndarray, int, np.random.Generator], None]] = [othello, video_checkers, backgammon, casino]
+
+
+@pytest.mark.parametrize("write", WRITTEN)
+def test_what_is_written_brings_what_ale_makes_of_it(
+    write: Callable[[np.ndarray, int, np.random.Generator], None],
+) -> None:
+    name, draws = write.__name__, np.random.default_rng(0)
+    ale, emulator = ale_of(name), Emulator(name)
+    ends, points = 0, set[int]()
+    for _ in range(24):
+        ale.reset_game()
+        emulator.reset()
+        for frame in range(120):
+            memory = ale.getRAM()
+            write(memory, frame, draws)
+            for byte in np.flatnonzero(memory != ale.getRAM()):
+                ale.setRAM(int(byte), int(memory[byte]))
+            emulator._state.numpy()[0, :128] = memory
+            action = int(draws.integers(2))
+            reward = ale.act(ale_action(action))
+            emulator.step([action])
+            points.add(reward)
+            ours = int(emulator.rewards()[0]), int(emulator.lives()[0]), bool(emulator.over()[0])
+            assert ours == (reward, ale.lives(), ale.game_over()), frame
+            np.testing.assert_array_equal(emulator.ram().numpy()[0], ale.getRAM())
+            if ale.game_over():
+                ends += 1
+                break
+    assert ends >= 12 and len(points) > 1, (ends, points)
