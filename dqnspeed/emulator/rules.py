@@ -30,16 +30,18 @@ KINDS: dict[str, Callable[[int], int]] = {  # what a byte may mean
     "bits3": lambda byte: bin(byte & 7).count("1"),
     "sides": lambda byte: byte if byte < 128 else 10000 * (256 - byte),  # men of two sides, summed by themselves
 }
-SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL = range(8)
+SCORE, SAME, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL = range(9)
 ANY = -1  # way to end
 EARLIER = 128  # stands for the byte that is watched, as it was a frame ago
+SCORED = 129  # and for the score
+CHIP = 256  # the first byte of a Superchip's memory
 BOUND = 2**30
 
 
 @dataclass(frozen=True)
 class Term:
     """A byte of the memory and what each of its values stands for; ``way``: of the ways to end, which it belongs to, or
-    ``ANY``."""
+    ``ANY``; or of the sets of bytes that may be the same, which."""
 
     purpose: int
     byte: int
@@ -87,6 +89,7 @@ class Rules:
         again: Mapping[int, Any] | None = None,
         lasting: int = 1,
         total: tuple[int, Mapping[Any, Any]] = (0, {}),
+        same: Sequence[str] = (),
     ) -> Rules:
         """From the words of ``games.yaml``: sums of bytes for score and lives; ends, of which each is an and.
 
@@ -95,7 +98,9 @@ class Rules:
         loss of one is not seen then. ``instead`` is a second score, whose changes count in place of the first's,
         and ``final`` what the frame of the end brings in place of all else, as does ``pays`` of a way to end. A frame
         in which all of ``again`` have their values brings what the frame before brought. ``"0-7, 9"`` stands for each
-        of these bytes, in ways to end and in ``total``, which is a sum and what is summed up.
+        of these bytes, in ways to end and in ``total``, which is a sum and what is summed up. Each of ``same`` is a set
+        of bytes that makes a point while all of them are equal. ``score`` in a way to end is the score, and bytes from
+        256 on are those of a Superchip.
         """
         numbers = dict(lives or {})
         first, watched, falling = numbers.pop("first", 0), numbers.pop("falling", -1), "falling" in (lives or {})
@@ -106,16 +111,20 @@ class Rules:
         terms += [Term(INSTEAD, byte, _table(said)) for byte, said in (instead or {}).items()]
         terms += [Term(FINAL, byte, _table(said), ANY) for byte, said in (final or {}).items()]
         terms += [Term(AGAIN, byte, _set(said)) for byte, said in (again or {}).items()]
+        terms += [Term(SAME, byte, _table("binary"), k) for k, bytes_ in enumerate(same) for byte in _bytes(bytes_)]
         terms += [Term(TOTAL, byte, _table(said)) for bytes_, said in total[1].items() for byte in _bytes(bytes_)]
         for way, bytes_ in enumerate(over):
             for byte, said in bytes_.items():
                 if byte == "pays":
                     terms.append(Term(FINAL, 0, (said,) * 256, way))
+                elif byte == "score":
+                    terms.append(Term(OVER, SCORED, _set(said), way))
                 elif str(byte).startswith("before "):
                     watched = int(byte.removeprefix("before "))
                     terms.append(Term(OVER, EARLIER, _set(said), way))
                 else:
-                    terms += [Term(OVER, each, _set(said), way) for each in _bytes(byte)]
+                    each = [byte] if isinstance(byte, int) else _bytes(byte)
+                    terms += [Term(OVER, one, _set(said), way) for one in each]
         terms.sort(key=lambda term: term.purpose)  # a way's stand side by side
         return cls(tuple(terms), wrap, least, most, watched, first, falling, bool(keep_one), lasting, total[0])
 
@@ -127,13 +136,20 @@ class Rules:
 
         What the native part does at every frame; here for what is asked beside the play, which is one frame, so that
         nothing of it is ``lasting``. ``before``: the memories a frame ago, and ``lives`` ``(N,)`` then; for rules that
-        need them.
+        need them. Memories of ``(N, 384)`` have a Superchip's from 256 on.
         """
         before = memories if before is None else before
-        sums = np.zeros((8, len(memories)), np.int64)
+        sums = np.zeros((9, len(memories)), np.int64)
+        for k in {term.way for term in self.terms if term.purpose == SAME}:
+            bytes_ = memories[:, [term.byte for term in self.terms if (term.purpose, term.way) == (SAME, k)]]
+            sums[SCORE] += (bytes_ == bytes_[:, :1]).all(axis=1)
         ways, kept = dict[int, np.ndarray](), np.ones(len(memories), bool)
         for term in self.terms:
-            said = np.array(term.table)[memories[:, term.byte] if term.byte != EARLIER else before[:, self.watched]]
+            if term.purpose == SAME:
+                continue
+            stands_for = {EARLIER: before[:, self.watched], SCORED: sums[SCORE] & 255}
+            at = stands_for[term.byte] if term.byte in stands_for else memories[:, term.byte]
+            said = np.array(term.table)[at]
             if term.purpose == OVER:
                 ways[term.way] = ways.get(term.way, np.array(True)) & said.astype(bool)
             elif term.purpose == KEEP:

@@ -51,7 +51,21 @@ def casino(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
         memory[[30, 83]] = draws.choice([0, 1, 170]), draws.choice([5, 140], p=[0.8, 0.2])
 
 
-WRITTEN: list[Callable[[np.ndarray, int, np.random.Generator], None]] = [othello, video_checkers, backgammon, casino]
+def video_cube(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """Some sides of one colour, and in the end all."""
+    if frame % 10 == 0:
+        for side in range(6):
+            colours = draws.integers(6) if draws.random() < 0.4 + frame / 200 else draws.integers(6, size=9)
+            memory[32 + 9 * side : 41 + 9 * side] = colours
+
+
+WRITTEN: list[Callable[[np.ndarray, int, np.random.Generator], None]] = [
+    othello,
+    video_checkers,
+    backgammon,
+    casino,
+    video_cube,
+]
 
 
 @pytest.mark.parametrize("write", WRITTEN)

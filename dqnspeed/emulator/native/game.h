@@ -7,8 +7,10 @@ enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OT
 // as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the loss of one
 // is not seen. Points of INSTEAD count in place of others, at a frame that makes any, and those of FINAL at the end, of
 // one way to it or of ANY. While all terms for AGAIN agree, a frame brings what the one before brought. An end has to
-// hold for LASTS frames, and counts only if the terms for TOTAL sum up to WHOLE.
-enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, TERM = 4, EARLIER = 128, ANY = -1, NONE = -1 };
+// hold for LASTS frames, and counts only if the terms for TOTAL sum up to WHOLE. Each set of bytes for SAME, numbered as
+// ways are, makes a point while they are equal. Number SCORED stands for the score; a Superchip's bytes begin at CHIP.
+enum { SCORE, SAME, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, TERM = 4, ANY = -1, NONE = -1 };
+enum { EARLIER = 128, SCORED, CHIP = 256 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 
@@ -105,7 +107,10 @@ struct Player {
 
     CUDA_CALLABLE i32 looked_up(i32 k) const {
         const i32* term = facts + FACTS + TERM * k;
-        return tables[256 * term[2] + (term[1] == EARLIER ? console.watched : console.ram[term[1]])];
+        i32 byte = term[1];
+        i32 value = byte < EARLIER ? console.ram[byte] : byte >= CHIP ? console.more_ram[byte - CHIP]
+            : byte == SCORED ? console.score & 255 : console.watched;
+        return tables[256 * term[2] + value];
     }
 
     CUDA_CALLABLE i32 sum(i32 purpose, i32 way = ANY) const {
@@ -121,6 +126,19 @@ struct Player {
         for (i32 k = 0; k < facts[TERMS]; k++)
             if (facts[FACTS + TERM * k] == purpose) return true;
         return false;
+    }
+
+    CUDA_CALLABLE i32 sets_that_are_same() const {
+        i32 sets = 0, k = 0;
+        while (k < facts[TERMS] && facts[FACTS + TERM * k] != SAME) k++;
+        while (k < facts[TERMS] && facts[FACTS + TERM * k] == SAME) {
+            i32 set = facts[FACTS + TERM * k + 3], first = looked_up(k);
+            bool all = true;
+            for (; k < facts[TERMS] && facts[FACTS + TERM * k] == SAME && facts[FACTS + TERM * k + 3] == set; k++)
+                all = all && looked_up(k) == first;
+            sets += all;
+        }
+        return sets;
     }
 
     // Whether there are terms for it, and all of them agree.
@@ -153,7 +171,7 @@ struct Player {
     CUDA_CALLABLE i32 count(bool first = false) {
         i32 before = console.score, watched = facts[WATCHED] < 0 ? 0 : console.ram[facts[WATCHED]], points;
         if (first) console.watched = watched, console.lasted = 0;
-        console.score = sum(SCORE);
+        console.score = sum(SCORE) + sets_that_are_same();
         points = console.score - before;
         if (points < 0 && facts[WRAP]) points += facts[WRAP];
         if (points < facts[LEAST]) points = facts[LEAST];
