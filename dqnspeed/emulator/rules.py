@@ -30,7 +30,7 @@ KINDS: dict[str, Callable[[int], int]] = {  # what a byte may mean
     "bits3": lambda byte: bin(byte & 7).count("1"),
     "sides": lambda byte: byte if byte < 128 else 10000 * (256 - byte),  # men of two sides, summed by themselves
 }
-SCORE, SAME, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL = range(9)
+SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME = range(9)
 ANY = -1  # way to end
 EARLIER = 128  # stands for the byte that is watched, as it was a frame ago
 SCORED = 129  # and for the score

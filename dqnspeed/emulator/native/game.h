@@ -9,7 +9,7 @@ enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OT
 // one way to it or of ANY. While all terms for AGAIN agree, a frame brings what the one before brought. An end has to
 // hold for LASTS frames, and counts only if the terms for TOTAL sum up to WHOLE. Each set of bytes for SAME, numbered as
 // ways are, makes a point while they are equal. Number SCORED stands for the score; a Superchip's bytes begin at CHIP.
-enum { SCORE, SAME, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, TERM = 4, ANY = -1, NONE = -1 };
+enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, TERM = 4, ANY = -1, NONE = -1 };
 enum { EARLIER = 128, SCORED, CHIP = 256 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
