@@ -164,12 +164,11 @@ class Rules:
             now = np.where(kept & keeps, lives, sums[LIVES])
         over = np.any(list(ways.values()), axis=0) if ways else np.zeros(len(memories), bool)
         over &= (sums[TOTAL] == self.total) & (self.lasting == 1)
-        finals = [term for term in self.terms if term.purpose == FINAL]
-        if not finals:
+        finals = {term.way: term.table[0] for term in self.terms if term.purpose == FINAL}
+        if ANY not in finals:
             sums[FINAL] = BOUND
-        for term in finals[::-1]:
-            if term.way != ANY:  # of several ways that hold the first counts
-                sums[FINAL][ways[term.way]] = term.table[0]
+            for way in sorted(ways, reverse=True):  # of several that hold the first counts
+                sums[FINAL][ways[way]] = finals.get(way, BOUND)
         sums[FINAL][~over] = BOUND
         return sums[[SCORE, INSTEAD, FINAL]].T, now, over
 

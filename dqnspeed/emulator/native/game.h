@@ -113,18 +113,22 @@ struct Player {
         return tables[256 * term[2] + value];
     }
 
+    // Whether term `k` is for it; those for FINAL are of one way to end, or of any.
+    CUDA_CALLABLE bool is_for(i32 k, i32 purpose, i32 way) const {
+        const i32* term = facts + FACTS + TERM * k;
+        return term[0] == purpose && (purpose != FINAL || term[3] == ANY || term[3] == way);
+    }
+
     CUDA_CALLABLE i32 sum(i32 purpose, i32 way = ANY) const {
         i32 total = 0;
-        for (i32 k = 0; k < facts[TERMS]; k++) {
-            const i32* term = facts + FACTS + TERM * k;
-            if (term[0] == purpose && (purpose != FINAL || term[3] == ANY || term[3] == way)) total += looked_up(k);
-        }
+        for (i32 k = 0; k < facts[TERMS]; k++)
+            if (is_for(k, purpose, way)) total += looked_up(k);
         return total;
     }
 
-    CUDA_CALLABLE bool any(i32 purpose) const {
+    CUDA_CALLABLE bool any(i32 purpose, i32 way) const {
         for (i32 k = 0; k < facts[TERMS]; k++)
-            if (facts[FACTS + TERM * k] == purpose) return true;
+            if (is_for(k, purpose, way)) return true;
         return false;
     }
 
@@ -168,7 +172,7 @@ struct Player {
     }
 
     // Bring score, lives and end up to date; the points that were made since the last time. `first`: of a game.
-    CUDA_CALLABLE i32 count(bool first = false) {
+    CUDA_CALLABLE APART i32 count(bool first = false) {
         i32 before = console.score, watched = facts[WATCHED] < 0 ? 0 : console.ram[facts[WATCHED]], points;
         if (first) console.watched = watched, console.lasted = 0;
         console.score = sum(SCORE) + sets_that_are_same();
@@ -182,7 +186,7 @@ struct Player {
         i32 way = way_to_end();
         console.lasted = way == NONE ? 0 : console.lasted + 1;
         console.over = console.lasted >= facts[LASTS];
-        if (console.over && any(FINAL)) points = sum(FINAL, way);
+        if (console.over && any(FINAL, way)) points = sum(FINAL, way);
         if (agree(AGAIN)) points = console.paid;
         console.paid = first ? 0 : points;
         if (console.over && unseen >= 0) missed |= END;
