@@ -35,21 +35,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMITS = {"tests": 540, "train": 300, "resume": 180, "timings": 210, "bench": 210}
 ENOUGH = 90.0  # of a part's seconds: a training that had them and did not end has failed
 FIRST = {"test_graph", "test_held", "test_family", "test_wrappers"}  # they are tried first: time may run out
-FIGURES = (
-    "steps_per_second",
-    "updates_per_second",
-    "updates",
-    "startup_s",
-    "wall_time_s",
-    "return_mean_100",
-    "peak_rss_mib",
-    "peak_gpu_mib",
-    "resumed_at",
-    "busy",
-    "execution",
-    "replay_device",
-)  # of the summary
-REPORTED = ("time/", "perf/gpu_")  # of the last report  # fmt: skip
+FIGURES = (  # of the summary
+    "steps_per_second", "updates_per_second", "updates", "startup_s", "wall_time_s", "return_mean_100", "peak_rss_mib",
+    "peak_gpu_mib", "resumed_at", "busy", "execution", "replay_device",
+)  # fmt: skip
+REPORTED = ("time/", "perf/gpu_")  # of the last report
 
 
 @dataclass(frozen=True)

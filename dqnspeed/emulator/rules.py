@@ -135,8 +135,8 @@ class Rules:
         of ``instead``, the third that of ``final``, or ``BOUND`` where it does not count.
 
         What the native part does at every frame; here for what is asked beside the play, which is one frame, so that
-        nothing of it is ``lasting``. ``before``: the memories a frame ago, and ``lives`` ``(N,)`` then; for rules that
-        need them. Memories of ``(N, 384)`` have a Superchip's from 256 on.
+        nothing of it is ``lasting`` or comes ``again``. ``before``: the memories a frame ago, and ``lives`` ``(N,)``
+        then; for rules that need them. Memories of ``(N, 384)`` have a Superchip's from 256 on.
         """
         before = memories if before is None else before
         sums = np.zeros((9, len(memories)), np.int64)
