@@ -165,23 +165,26 @@ def _ale_at(name: str, mode: int | None, difficulty: int | None) -> Any:
 def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
     """What is not equal now, in words; ``reward``: ALE's of the last step, if there was one."""
     ours, theirs = emulator.ram().numpy()[0], ale.getRAM()
-    if (at := np.flatnonzero(ours != theirs)).size:
+    if not np.array_equal(ours, theirs):
+        at = np.flatnonzero(ours != theirs)
         shown = ", ".join(f"{k}: {theirs[k]} for {ours[k]}" for k in at[:4])
         return f"{at.size} bytes of memory (ALE's for ours: {shown}); {_registers(emulator)}"
     ours, theirs = emulator.screen()[0], ale.getScreen()
-    if (places := np.argwhere(ours != theirs)).size:
+    if not np.array_equal(ours, theirs):
+        places = np.argwhere(ours != theirs)
         first = row, column = tuple(int(k) for k in places[0])
         where = f"row {row}, column {column} (ALE's {theirs[first]} for {ours[first]})"
         return f"{len(places):,} pixels, the first in {where}; {_registers(emulator)}"
-    ours, theirs = int(emulator.registers()["frames"][0]), ale.getEpisodeFrameNumber()
+    now = emulator.registers()
+    ours, theirs = int(now["frames"][0]), ale.getEpisodeFrameNumber()
     if ours != theirs:
         return f"number of the frame: ALE's {theirs} for {ours}"
     if emulator.game.rules.terms:
-        over = bool(emulator.over()[0])
+        over = bool(now["over"][0])
         for what, theirs, ours in (
             ("the game is over", ale.game_over(), over),
             ("reward", reward, None if reward is None else int(emulator.rewards()[0])),
-            ("lives", None if over else ale.lives(), None if over else int(emulator.lives()[0])),
+            ("lives", None if over else ale.lives(), None if over else int(now["lives"][0])),
         ):
             if theirs != ours:
                 return f"{what}: ALE's {theirs} for {ours}"
