@@ -38,8 +38,6 @@ def main() -> int:
     try:
         options = options_of(None, OPTIONS, __doc__)
         names = names_of(options)
-        if options["game"] == "all":
-            names = [name for name in names if find(name).rules.terms]
         for name in names:
             check(name)
         counts, threads, device = _counts(str(options["num_envs"])), int(options["threads"]), str(options["device"])
@@ -147,7 +145,7 @@ def _emulator(game: str, count: int, how: How) -> Callable[[], int]:
 
     def play() -> int:
         emulator.step(draws.choice(actions, count), SKIP, 0)
-        if emulator.game.rules.terms and (over := emulator.over()).any():  # which would stand still
+        if (over := emulator.over()).any():  # which would stand still
             emulator.reset(over)
         wp.synchronize_device(emulator.device)
         return SKIP * count

@@ -80,7 +80,7 @@ def score_of(oracle: Oracle, pool: Pool, draws: np.random.Generator) -> tuple[di
     rules = Rules.read(words, **limits)  # type: ignore[arg-type]
     odd = 0
     for byte, origin, value, number in steps:
-        scores = np.array([(tables[byte][at], 0, BOUND) for at in (origin, value)])
+        scores = np.array([(tables[byte][at], 0, BOUND, 0) for at in (origin, value)])
         odd += int(rules.points(*scores)) != number
     return words, limits, f"{odd:,} of {len(steps):,} steps of its bytes" if odd else ""
 
@@ -242,10 +242,8 @@ class Found:
             f"{self.game}: rules: {_flow(self.record)}",
             *(f"{self.game}: no rule for {note}" for note in self.notes),
         ]
-        known = find(self.game).rules
-        if known.terms:
-            same = _meant(known) == _meant(Rules.read(**self.record))
-            lines.append(f"{self.game}: games.yaml has {'the same' if same else 'other words for it'}")
+        same = _meant(find(self.game).rules) == _meant(Rules.read(**self.record))
+        lines.append(f"{self.game}: games.yaml has {'the same' if same else 'other words for it'}")
         lines += ["| of the record | agreed with ALE |", "|---|---:|", *(agreed.line() for agreed in self.agreed)]
         return "\n".join(lines)
 

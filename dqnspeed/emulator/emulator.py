@@ -119,17 +119,14 @@ class Emulator:
 
     def rewards(self) -> np.ndarray:
         """Points of the last step, ``(N,) int32``."""
-        self._know_rules()
         return np.array(self._answers.numpy()[:, kernels.POINTS])
 
     def lives(self) -> np.ndarray:
         """Lives left, as ALE counts them, ``(N,) int32``."""
-        self._know_rules()
         return self._field("lives")
 
     def over(self) -> np.ndarray:
         """Games that have ended, ``(N,) bool``; steps change them no more."""
-        self._know_rules()
         return self._field("over").astype(bool)
 
     def ram(self) -> Any:
@@ -185,10 +182,6 @@ class Emulator:
         # A slice by Warp takes longer than one by NumPy, but spares a copy of all consoles from a GPU.
         bytes_ = self._state.numpy()[:, at] if self.device.is_cpu else self._state[:, at].numpy()
         return np.ascontiguousarray(bytes_).view(np.int32)
-
-    def _know_rules(self) -> None:
-        if not self.game.rules.terms:
-            raise EmulatorError(f"game={self.game.name}: its score, lives and end are not known; its memory is ram().")
 
     def _bytes_each(self) -> int:
         return 3 * self.game.rows * WIDTH + CONSOLE
@@ -266,7 +259,7 @@ def _translation(game: Game, rom: Path | None, code: bytes) -> str:
     traced = _Traced(game, TRACED, rom=rom)
     for _ in range(TRACED_STEPS):
         traced.step(draws.integers(len(ACTIONS), size=TRACED), TRACED_SKIP, 0)
-        if game.rules.terms and (over := traced.over()).any():
+        if (over := traced.over()).any():
             traced.reset(over)
     return translated(game, code, traced.trace())
 

@@ -143,10 +143,7 @@ def find(name: str) -> Game:
 
 def check(name: str, mode: int | None = None, difficulty: int | None = None) -> None:
     """Raise :class:`EmulatorError` if an agent cannot play this game here."""
-    game = find(name).at(mode, difficulty)
-    rom_of(game)
-    if not game.rules.terms:
-        raise EmulatorError(f"game={name}: its score, lives and end are not known.")
+    rom_of(find(name).at(mode, difficulty))
 
 
 def rom_of(game: Game, path: Path | None = None) -> bytes:

@@ -94,7 +94,7 @@ class Games(Emulator):
             The next step writes into it.
 
     Raises:
-        EmulatorError: as :class:`Emulator`; or what counts in this game is not known.
+        EmulatorError: as :class:`Emulator`.
     """
 
     def __init__(
@@ -109,7 +109,6 @@ class Games(Emulator):
     ):
         stages = self._preprocessing = preprocessing or Preprocessing()
         super().__init__(game, num_envs, device, rom, threads, stages.stages, translate)
-        self._know_rules()
         pal = self.game.pal
         of_channels = shades(pal)[None] if stages.grayscale else palette(pal).T
         self._shades = wp.array(np.ascontiguousarray(of_channels), dtype=wp.uint8, device=self.device)

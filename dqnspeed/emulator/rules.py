@@ -30,7 +30,7 @@ KINDS: dict[str, Callable[[int], int]] = {  # what a byte may mean
     "bits3": lambda byte: bin(byte & 7).count("1"),
     "sides": lambda byte: byte if byte < 128 else 10000 * (256 - byte),  # men of two sides, summed by themselves
 }
-SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME = range(9)
+SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES = range(12)
 ANY = -1  # way to end
 EARLIER = 128  # stands for the byte that is watched, as it was a frame ago
 SCORED = 129  # and for the score
@@ -51,11 +51,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Rules:
-    """How a game counts; without terms nothing is known of that.
+    """How a game counts.
 
     Attributes:
         wrap: what a score that falls has lost, as ``10000`` of a counter of four digits.
-        least, most: the points that one frame can bring.
+        least, most: the points that a frame in which the score changes can bring.
         watched: a byte whose value a frame ago matters, or -1.
         first: lives at the start of a game, where the memory does not tell them then; 0: it does.
         falling: a life is lost whenever the watched byte falls by one, and no byte tells how many there are.
@@ -90,16 +90,19 @@ class Rules:
         lasting: int = 1,
         total: tuple[int, Mapping[Any, Any]] = (0, {}),
         same: Sequence[str] = (),
+        holes: Mapping[str, int] | None = None,
     ) -> Rules:
         """From the words of ``games.yaml``: sums of bytes for score and lives; ends, of which each is an and.
 
         ``before 64`` is what byte 64 was a frame ago; ``falling: 8`` takes a life when byte 8 falls by one; lives
         stay as they are while all bytes of ``keep`` have the values that are said of them; with ``keep one`` only the
         loss of one is not seen then. ``instead`` is a second score, whose changes count in place of the first's,
-        and ``final`` what the frame of the end brings in place of all else, as does ``pays`` of a way to end. A frame
+        and ``final`` what the frame of the end brings in place of all else, as does ``pays`` of a way to end, and
+        ``adds`` of one what it brings beside that. A frame
         in which all of ``again`` have their values brings what the frame before brought. ``"0-7, 9"`` stands for each
         of these bytes, in ways to end and in ``total``, which is a sum and what is summed up. Each of ``same`` is a set
-        of bytes that makes a point while all of them are equal. ``score`` in a way to end is the score, and bytes from
+        of bytes that makes a point while all of them are equal. ``holes`` of golf name the bytes of a hole's number, of
+        its par, and of the strokes that all holes took, which is shown while no par is. ``score`` in a way to end is the score, and bytes from
         256 on are those of a Superchip.
         """
         numbers = dict(lives or {})
@@ -113,10 +116,13 @@ class Rules:
         terms += [Term(AGAIN, byte, _set(said)) for byte, said in (again or {}).items()]
         terms += [Term(SAME, byte, _table("binary"), k) for k, bytes_ in enumerate(same) for byte in _bytes(bytes_)]
         terms += [Term(TOTAL, byte, _table(said)) for bytes_, said in total[1].items() for byte in _bytes(bytes_)]
+        if holes:
+            watched = holes["number"]
+            terms += [Term(PAR, holes["par"], _table("bcd")), Term(STROKES, holes["strokes"], _table("bcd"))]
         for way, bytes_ in enumerate(over):
             for byte, said in bytes_.items():
-                if byte == "pays":
-                    terms.append(Term(FINAL, 0, (said,) * 256, way))
+                if byte in ("pays", "adds"):
+                    terms.append(Term(FINAL if byte == "pays" else MORE, 0, (said,) * 256, way))
                 elif byte == "score":
                     terms.append(Term(OVER, SCORED, _set(said), way))
                 elif str(byte).startswith("before "):
@@ -131,15 +137,15 @@ class Rules:
     def of(
         self, memories: np.ndarray, before: np.ndarray | None = None, lives: Any = 0
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Scores ``(N, 3)``, lives ``(N,)`` and end ``(N,)`` of memories ``(N, 128) uint8``; the second score is that
-        of ``instead``, the third that of ``final``, or ``BOUND`` where it does not count.
+        """Scores ``(N, 4)``, lives ``(N,)`` and end ``(N,)`` of memories ``(N, 128) uint8``; the second score is that
+        of ``instead``, the third that of ``final``, or ``BOUND`` where it does not count, the fourth what an end adds.
 
         What the native part does at every frame; here for what is asked beside the play, which is one frame, so that
-        nothing of it is ``lasting`` or comes ``again``. ``before``: the memories a frame ago, and ``lives`` ``(N,)``
+        nothing of it is ``lasting`` or comes ``again``, and no strokes of a hole are counted. ``before``: the memories a frame ago, and ``lives`` ``(N,)``
         then; for rules that need them. Memories of ``(N, 384)`` have a Superchip's from 256 on.
         """
         before = memories if before is None else before
-        sums = np.zeros((9, len(memories)), np.int64)
+        sums = np.zeros((12, len(memories)), np.int64)
         for k in {term.way for term in self.terms if term.purpose == SAME}:
             bytes_ = memories[:, [term.byte for term in self.terms if (term.purpose, term.way) == (SAME, k)]]
             sums[SCORE] += (bytes_ == bytes_[:, :1]).all(axis=1)
@@ -154,7 +160,7 @@ class Rules:
                 ways[term.way] = ways.get(term.way, np.array(True)) & said.astype(bool)
             elif term.purpose == KEEP:
                 kept &= said.astype(bool)
-            elif term.purpose != FINAL or term.way == ANY:
+            elif term.purpose not in (FINAL, MORE) or term.way == ANY:
                 sums[term.purpose] += said
         if self.falling:
             now = lives - (before[:, self.watched] - memories[:, self.watched] == 1)
@@ -165,19 +171,23 @@ class Rules:
         over = np.any(list(ways.values()), axis=0) if ways else np.zeros(len(memories), bool)
         over &= (sums[TOTAL] == self.total) & (self.lasting == 1)
         finals = {term.way: term.table[0] for term in self.terms if term.purpose == FINAL}
+        added = {term.way: term.table[0] for term in self.terms if term.purpose == MORE}
         if ANY not in finals:
             sums[FINAL] = BOUND
-            for way in sorted(ways, reverse=True):  # of several that hold the first counts
+        for way in sorted(ways, reverse=True):  # of several that hold the first counts
+            sums[MORE][ways[way]] = added.get(way, 0)
+            if ANY not in finals:
                 sums[FINAL][ways[way]] = finals.get(way, BOUND)
-        sums[FINAL][~over] = BOUND
-        return sums[[SCORE, INSTEAD, FINAL]].T, now, over
+        sums[FINAL][~over], sums[MORE][~over] = BOUND, 0
+        return sums[[SCORE, INSTEAD, FINAL, MORE]].T, now, over
 
     def points(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Of the scores ``(..., 3)`` before a frame and after it."""
-        gained, instead, _ = np.moveaxis(after - before, -1, 0)
-        counted = np.clip(gained + self.wrap * (gained < 0), self.least, self.most)
-        final = after[..., 2]
-        return np.asarray(np.where(final != BOUND, final, np.where(instead != 0, instead, counted)))
+        """Of the scores ``(..., 4)`` before a frame and after it."""
+        gained, instead, _, _ = np.moveaxis(after - before, -1, 0)
+        gained = gained + self.wrap * (gained < 0)
+        counted = np.where(gained != 0, np.clip(gained, self.least, self.most), 0)
+        final, more = after[..., 2], after[..., 3]
+        return np.asarray(np.where(final != BOUND, final, np.where(instead != 0, instead, counted)) + more)
 
     @property
     def facts(self) -> list[int]:

@@ -80,7 +80,7 @@ def verify(
     consoles: int = 1,
 ) -> Result:
     """Play ``sequences`` of random actions, up to ``frames`` frames each, in ALE and here; compare after every frame
-    the memory, the picture and the number of the frame, and where the rules are known reward, lives and end.
+    the memory, the picture, the number of the frame, reward, lives and end.
 
     A sequence ends with its game. Each starts the game anew in the same two consoles; those of :func:`sought`, which
     ``consoles`` above 1 asks for, in new ones, since no two starts of a console are the same.
@@ -179,15 +179,14 @@ def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
     ours, theirs = int(now["frames"][0]), ale.getEpisodeFrameNumber()
     if ours != theirs:
         return f"number of the frame: ALE's {theirs} for {ours}"
-    if emulator.game.rules.terms:
-        over = bool(now["over"][0])
-        for what, theirs, ours in (
-            ("the game is over", ale.game_over(), over),
-            ("reward", reward, None if reward is None else int(emulator.rewards()[0])),
-            ("lives", None if over else ale.lives(), None if over else int(now["lives"][0])),
-        ):
-            if theirs != ours:
-                return f"{what}: ALE's {theirs} for {ours}"
+    over = bool(now["over"][0])
+    for what, theirs, ours in (
+        ("the game is over", ale.game_over(), over),
+        ("reward", reward, None if reward is None else int(emulator.rewards()[0])),
+        ("lives", None if over else ale.lives(), None if over else int(now["lives"][0])),
+    ):
+        if theirs != ours:
+            return f"{what}: ALE's {theirs} for {ours}"
     return ""
 
 

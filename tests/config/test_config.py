@@ -245,7 +245,6 @@ BAD = {
     "env=cartpole wrappers=deepmind": "wrappers.noop_max=30: needs an ALE game, and CartPole-v1 is not one",
     "env=cartpole wrappers=native": "wrappers=native: needs an ALE game, and CartPole-v1 is not one.",
     "env=cartpole wrappers=emulator": "wrappers=emulator: needs an ALE game, and CartPole-v1 is not one.",
-    "wrappers=emulator env.id=miniature_golf": "wrappers=emulator: game=miniature_golf: ",
     "wrappers=emulator wrappers.resize=200": "wrappers.resize=200: wrappers=emulator takes at most 160",
     "wrappers=emulator wrappers.interpolation=bicubic": "wrappers=emulator resizes with area only.",
     "wrappers=emulator wrappers.resizer=pillow": "wrappers=emulator: the emulator resizes by itself",
@@ -570,7 +569,7 @@ def test_every_option_of_the_schema_says_what_it_is() -> None:
     [
         ("env.id=pong", "emulator"),
         ("env.id=pong env.mode=1 env.difficulty=3", "emulator"),
-        ("env.id=miniature_golf", "native"),
+        ("env.id=journey_escape", "emulator"),
         ("env.id=adventure env.mode=1", "gymnasium"),
         ("env.id=journey_escape env.difficulty=1", "gymnasium"),
     ],

@@ -98,3 +98,11 @@ def test_an_end_may_bring_points_in_place_of_all_others() -> None:
     memories[:, 1], memories[:, 2], memories[:, 3] = (0, 3, 9), (5, 5, 5), (0, 0, 1)
     scores = rules.of(memories)[0]
     assert rules.points(scores[:-1], scores[1:]).tolist() == [3, -5]
+
+
+def test_an_end_may_add_points_to_those_of_its_frame() -> None:
+    rules = Rules.read({1: "-1 bcd"}, over=[{3: 1}, {3: 2, "adds": 100}], least=-1, most=-1)
+    memories = np.zeros((5, 128), np.uint8)
+    memories[:, 1], memories[:, 3] = (0x99, 0, 0, 1, 1), (0, 0, 1, 2, 2)
+    scores = rules.of(memories)[0]
+    assert rules.points(scores[:-1], scores[1:]).tolist() == [-1, 0, 99, 100]

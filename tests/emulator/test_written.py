@@ -59,12 +59,40 @@ def video_cube(memory: np.ndarray, frame: int, draws: np.random.Generator) -> No
             memory[32 + 9 * side : 41 + 9 * side] = colours
 
 
+def haunted_house(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """A match is lit now and then, after the hundredth too; the urn is brought home, or the last life is lost."""
+    if draws.random() < 0.2:
+        matches = 10 * (memory[2] >> 4) + (memory[2] & 15) + draws.choice([1, 1, 9])
+        memory[2] = 16 * (matches // 10 % 10) + matches % 10
+    if frame > 40:
+        memory[25] = draws.choice([0, 68], p=[0.9, 0.1])
+        memory[22] = draws.choice([0, 3], p=[0.02, 0.98])
+
+
+def crazy_climber(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """A score that falls at times, also at the end."""
+    memory[2:6] = draws.integers(10, size=4)
+    memory[42] = draws.choice([0, 2], p=[0.03, 0.97])
+
+
+def miniature_golf(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """The picture is of a hole and its par, or of strokes, which grow past a hundred; after the last hole it ends."""
+    if frame % 2 == 0:
+        strokes = (frame * 3 + 90) % 100
+        memory[7] = draws.choice([16 * (strokes // 10) + strokes % 10, draws.integers(256)], p=[0.8, 0.2])
+        memory[8] = draws.choice([0, draws.integers(1, 20)], p=[0.7, 0.3])
+        memory[47] = draws.choice([memory[47], (memory[47] + 1) % 10, 0], p=[0.7, 0.28, 0.02])
+
+
 WRITTEN: list[Callable[[np.ndarray, int, np.random.Generator], None]] = [
     othello,
     video_checkers,
     backgammon,
     casino,
     video_cube,
+    haunted_house,
+    crazy_climber,
+    miniature_golf,
 ]
 
 

@@ -35,6 +35,9 @@ struct Console {
     i32 instead;   // a second score, for a game that counts in two ways
     i32 paid;      // points of the last frame
     i32 lasted;    // frames in a row, the last one among them, that were ends
+    i32 par;       // of a hole, for golf
+    i32 strokes;   // that are counted in it
+    i32 shown;     // the strokes of all holes, as they were last shown
     i32 touched;   // clock of the last access to the TIA: what is seen of a frame that is given up ends there
     i32 armed;     // VSYNC is set,
     u32 armed_at;  // since then

@@ -6,10 +6,11 @@ enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OT
 // the ways to end it belongs to, that all its terms have to agree on. A byte of number EARLIER is the one that is watched,
 // as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the loss of one
 // is not seen. Points of INSTEAD count in place of others, at a frame that makes any, and those of FINAL at the end, of
-// one way to it or of ANY. While all terms for AGAIN agree, a frame brings what the one before brought. An end has to
+// one way to it or of ANY; those of MORE are added there. While all terms for AGAIN agree, a frame brings what the one before brought. An end has to
 // hold for LASTS frames, and counts only if the terms for TOTAL sum up to WHOLE. Each set of bytes for SAME, numbered as
-// ways are, makes a point while they are equal. Number SCORED stands for the score; a Superchip's bytes begin at CHIP.
-enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, TERM = 4, ANY = -1, NONE = -1 };
+// ways are, makes a point while they are equal. With terms for STROKES, shown over all holes while none for PAR is, points
+// are par less the strokes of a hole, when the watched byte, which is its number, changes. Number SCORED stands for the score; a Superchip's bytes begin at CHIP.
+enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, TERM = 4, ANY = -1, NONE = -1 };
 enum { EARLIER = 128, SCORED, CHIP = 256 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
@@ -113,10 +114,10 @@ struct Player {
         return tables[256 * term[2] + value];
     }
 
-    // Whether term `k` is for it; those for FINAL are of one way to end, or of any.
+    // Whether term `k` is for it; those for FINAL and MORE are of one way to end, or of any.
     CUDA_CALLABLE bool is_for(i32 k, i32 purpose, i32 way) const {
         const i32* term = facts + FACTS + TERM * k;
-        return term[0] == purpose && (purpose != FINAL || term[3] == ANY || term[3] == way);
+        return term[0] == purpose && ((purpose != FINAL && purpose != MORE) || term[3] == ANY || term[3] == way);
     }
 
     CUDA_CALLABLE i32 sum(i32 purpose, i32 way = ANY) const {
@@ -171,22 +172,36 @@ struct Player {
         return NONE;
     }
 
+    // What a new number of a hole brings. A counter of strokes that falls is taken to have started anew from nothing.
+    CUDA_CALLABLE i32 of_last_hole(i32 hole) {
+        i32 points = 0, par = sum(PAR), shown = sum(STROKES);
+        if (hole != console.watched && console.strokes) points = console.par - console.strokes, console.strokes = 0;
+        if (par) console.par = par;
+        else console.strokes += shown - (shown < console.shown ? 0 : console.shown), console.shown = shown;
+        return points;
+    }
+
     // Bring score, lives and end up to date; the points that were made since the last time. `first`: of a game.
     CUDA_CALLABLE APART i32 count(bool first = false) {
         i32 before = console.score, watched = facts[WATCHED] < 0 ? 0 : console.ram[facts[WATCHED]], points;
-        if (first) console.watched = watched, console.lasted = 0;
+        if (first) {
+            console.watched = watched;
+            console.lasted = console.par = console.strokes = console.shown = 0;
+        }
         console.score = sum(SCORE) + sets_that_are_same();
         points = console.score - before;
         if (points < 0 && facts[WRAP]) points += facts[WRAP];
-        if (points < facts[LEAST]) points = facts[LEAST];
-        if (points > facts[MOST]) points = facts[MOST];
+        if (points && points < facts[LEAST]) points = facts[LEAST];
+        if (points && points > facts[MOST]) points = facts[MOST];
         i32 instead = sum(INSTEAD) - console.instead;
         console.instead += instead;
         if (instead) points = instead;
+        if (any(STROKES, ANY)) points = of_last_hole(watched);
         i32 way = way_to_end();
         console.lasted = way == NONE ? 0 : console.lasted + 1;
         console.over = console.lasted >= facts[LASTS];
         if (console.over && any(FINAL, way)) points = sum(FINAL, way);
+        if (console.over) points += sum(MORE, way);
         if (agree(AGAIN)) points = console.paid;
         console.paid = first ? 0 : points;
         if (console.over && unseen >= 0) missed |= END;
