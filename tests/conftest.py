@@ -111,7 +111,8 @@ def shared_memory_of(belongs: Callable[[int], bool]) -> set[Path]:
 
 @contextlib.contextmanager
 def once_reported(folder: Path, act: Callable[[], None]) -> Iterator[None]:
-    """Beside the block, ``act`` is called once the run in ``folder`` has reported three times."""
+    """Beside the block, ``act`` is called once the run in ``folder`` has reported three times, which it must."""
+    acted = threading.Event()
 
     def wait() -> None:
         metrics, deadline = folder / "metrics.jsonl", time.monotonic() + 150  # a busy machine may be slow to begin
@@ -119,6 +120,7 @@ def once_reported(folder: Path, act: Callable[[], None]) -> Iterator[None]:
             if time.monotonic() > deadline:
                 return
             time.sleep(0.05)
+        acted.set()
         act()
 
     waiting = threading.Thread(target=wait)
@@ -127,6 +129,7 @@ def once_reported(folder: Path, act: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         waiting.join()
+    assert acted.is_set(), f"no three reports in {folder}"
 
 
 @pytest.fixture

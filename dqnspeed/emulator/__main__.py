@@ -18,7 +18,7 @@ import numpy as np
 import warp as wp
 
 from dqnspeed.emulator.emulator import Emulator
-from dqnspeed.emulator.games import EmulatorError, check, find
+from dqnspeed.emulator.games import EmulatorError, check
 from dqnspeed.emulator.preprocessing import Games, Preprocessing
 from dqnspeed.emulator.verify import ale_action, ale_of, ends, names_of, options_of
 

@@ -94,16 +94,15 @@ class Rules:
     ) -> Rules:
         """From the words of ``games.yaml``: sums of bytes for score and lives; ends, of which each is an and.
 
-        ``before 64`` is what byte 64 was a frame ago; ``falling: 8`` takes a life when byte 8 falls by one; lives
-        stay as they are while all bytes of ``keep`` have the values that are said of them; with ``keep one`` only the
-        loss of one is not seen then. ``instead`` is a second score, whose changes count in place of the first's,
-        and ``final`` what the frame of the end brings in place of all else, as does ``pays`` of a way to end, and
-        ``adds`` of one what it brings beside that. A frame
-        in which all of ``again`` have their values brings what the frame before brought. ``"0-7, 9"`` stands for each
-        of these bytes, in ways to end and in ``total``, which is a sum and what is summed up. Each of ``same`` is a set
-        of bytes that makes a point while all of them are equal. ``holes`` of golf name the bytes of a hole's number, of
-        its par, and of the strokes that all holes took, which is shown while no par is. ``score`` in a way to end is the score, and bytes from
-        256 on are those of a Superchip.
+        ``before 64`` is what byte 64 was a frame ago; ``falling: 8`` takes a life when byte 8 falls by one; lives stay
+        as they are while all bytes of ``keep`` have the values that are said of them; with ``keep one`` only the loss
+        of one is not seen then. ``instead`` is a second score, whose changes count in place of the first's, and
+        ``final`` what the frame of the end brings in place of all else, as does ``pays`` of a way to end, and ``adds``
+        of one what it brings beside that. A frame in which all of ``again`` have their values brings what the frame
+        before brought. ``"0-7, 9"`` stands for each of these bytes, in ways to end and in ``total``, which is a sum and
+        what is summed up. Each of ``same`` is a set of bytes that makes a point while all of them are equal. ``holes``
+        of golf name the bytes of a hole's number, of its par, and of the strokes that all holes took, which is shown
+        while no par is. ``score`` in a way to end is the score, and bytes from 256 on are those of a Superchip.
         """
         numbers = dict(lives or {})
         first, watched, falling = numbers.pop("first", 0), numbers.pop("falling", -1), "falling" in (lives or {})
@@ -141,8 +140,9 @@ class Rules:
         of ``instead``, the third that of ``final``, or ``BOUND`` where it does not count, the fourth what an end adds.
 
         What the native part does at every frame; here for what is asked beside the play, which is one frame, so that
-        nothing of it is ``lasting`` or comes ``again``, and no strokes of a hole are counted. ``before``: the memories a frame ago, and ``lives`` ``(N,)``
-        then; for rules that need them. Memories of ``(N, 384)`` have a Superchip's from 256 on.
+        nothing of it is ``lasting`` or comes ``again``, and no strokes of a hole are counted. ``before``: the memories
+        a frame ago, and ``lives`` ``(N,)`` then; for rules that need them. Memories of ``(N, 384)`` have a Superchip's
+        from 256 on.
         """
         before = memories if before is None else before
         sums = np.zeros((12, len(memories)), np.int64)

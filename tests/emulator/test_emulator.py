@@ -30,6 +30,7 @@ VARIED = {
     "seaquest": (4096, "collisions under the comb"),
     "air_raid": (4096, "colours of a PAL television"),
     "amidar": (4096, "a long VSYNC"),
+    "journey_escape": (4096, "missile 0 as stars"),
     "qbert": (4096, "a picture from two frames"),
     "asteroids": (8192, "F8, no comb"),
     "montezuma_revenge": (8192, "E0"),

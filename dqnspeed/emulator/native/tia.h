@@ -27,6 +27,7 @@ struct Tia {
     u8 present;          // objects that have pixels in this line
     u16 meet;            // collisions, numbered as in hits, that this line has somewhere and hits has not
     u8 star;             // phase of a line of missile 0's stars, from 1; 0: it draws none
+    u8 star_drawn;       // the same, or 0 where missile 0 is drawn as usual in this line
     i32 moved_at;        // clock of the last HMOVE
     Pixels seen[OBJECTS + 1];  // pixels of each object, and of the playfield
 
@@ -44,7 +45,7 @@ struct Tia {
         vblank = comb = comb_next = 0;
         ends = 1;
         hits = meet = 0;
-        star = 0;
+        star = star_drawn = 0;
         moved_at = -10000;
         stale = ALL;
     }
@@ -94,7 +95,11 @@ struct Tia {
         }
         if (comb_next) comb = 1, comb_next = 0;
         if (reflected != reflect_next) reflected = reflect_next, renew_later(1 << PF);
-        if (star) move(M0, 17), star = star % 4 + 1;
+        if (star && row >= 0 && row < height - 1) {
+            star = star_drawn = star % 4 + 1;
+            move(M0, star == 1 ? 18 : star == 2 ? 33 : star == 3 ? 0 : 17);
+            renew_later(1 << M0);
+        }
         ends = star || comb || hidden[0] || hidden[1];
     }
 
@@ -146,14 +151,11 @@ struct Tia {
             if (stale >> m & 1) {
                 seen[m].clear();
                 if (enam[k] && !resmp[k]) {
-                    i32 size = nusiz[k] & 7, wide = 1 << (nusiz[k] >> 4 & 3), at = position[m];
-                    if (k == 0 && star) {
-                        if (star == 2) at += WIDTH - 16, wide = wide < 4 ? 2 : 8;
-                        if (star == 4) at += 1;
-                    }
-                    if (k || star != 3)
+                    i32 size = nusiz[k] & 7, wide = 1 << (nusiz[k] >> 4 & 3);
+                    if (k == 0 && star_drawn == 2) wide = wide < 4 ? 2 : 8;
+                    if (k || star_drawn != 3)
                         for (i32 c = 0; c < copies(size); c++)
-                            seen[m].put((1ull << wide) - 1, (at + c * spacing(size)) % WIDTH);
+                            seen[m].put((1ull << wide) - 1, (position[m] + c * spacing(size)) % WIDTH);
                 }
             }
         }
@@ -314,10 +316,10 @@ struct Tia {
     }
 
     // Whether `value` is in `reg` already, and it means nothing to write it again: to NUSIZ0 to COLUBK, REFP0 to PF2, ENAM0
-    // to ENABL, VDELP0 to RESMP1, but for a player that is hidden.
+    // to ENABL, VDELP0 to RESMP1, but for a player that is hidden, or a missile that draws stars.
     CUDA_CALLABLE bool is_there(i32 reg, u8 value) const {
         u64 lasting = 0x3f0 | 0xf800 | 0xe0000000 | 0x3e000000000ull;
-        return lasting >> reg & 1 && last[reg] == value && !(reg < 6 && hidden[reg - 4]);
+        return lasting >> reg & 1 && last[reg] == value && !(reg < 6 && hidden[reg - 4]) && !(reg == 4 && star);
     }
 
     CUDA_CALLABLE APART void change(i32 reg, u8 value, i32 clock) {
@@ -332,6 +334,7 @@ struct Tia {
                 k = reg - 0x04;
                 draw_until(clock + 8);
                 nusiz[k] = value;
+                if (k == 0) star_drawn = 0;
                 hidden[k] = 0;
                 renew_later(1 << k | 4 << k);
                 break;
@@ -370,6 +373,7 @@ struct Tia {
             case 0x12: case 0x13:  // RESM0, RESM1
                 draw_until(clock + 8);
                 position[M0 + reg - 0x12] = (u8)place(M0 + reg - 0x12, clock, h);
+                if (reg == 0x12) star_drawn = 0;
                 renew_later(4 << (reg - 0x12));
                 break;
             case 0x14:  // RESBL
@@ -423,6 +427,7 @@ struct Tia {
                     position[M0 + k] = (u8)((position[k] + (wide == 1 ? 4 : wide == 2 ? 8 : 16)) % WIDTH);
                 }
                 resmp[k] = value;
+                if (k == 0) star_drawn = 0;
                 renew_later(4 << k);
                 break;
             case 0x2a:  // HMOVE
@@ -481,13 +486,11 @@ struct Tia {
     }
 
     CUDA_CALLABLE void set_motion(i32 object, u8 value, i32 clock) {
-        if (object == M0 && (star || motion[M0] == 7)) {
+        bool falls = object == M0 && motion[M0] == 7 && value == 6;
+        if (falls && clock - moved_at == 63 && moved_at % LINE == 9) {
             draw_until(clock);
-            if (motion[M0] == 7 && value == 6 && clock - moved_at == 63 && moved_at % LINE == 9) {
-                star = ends = 1;
-                renew_later(1 << M0);
-            } else if (star)
-                star = 0, renew_later(1 << M0);
+            star = star_drawn = ends = 1;
+            renew_later(1 << M0);
         }
         motion[object] = value;
     }
@@ -512,6 +515,7 @@ struct Tia {
         }
         for (i32 k = 0; k < 2; k++)
             if (hidden[k]) hidden[k] = 0, renew_later(1 << k);
+        if (star) star = star_drawn = 0, renew_later(1 << M0);
     }
 
     static CUDA_CALLABLE i32 pulses_until(i32 clock, i32 first) { return clock > first ? (clock - first) / 4 : 0; }
