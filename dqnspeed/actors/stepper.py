@@ -52,7 +52,8 @@ class EnvStepper:
 
     _frames: AnyArray  # (N, C, ...) acted on next, where the environments have them
     _first: np.ndarray  # (N,) bool
-    _choosing: Callable[[], Acted] | None = None  # waits for actions that are chosen, and not sent yet
+    _choosing: Callable[[], Acted] | None = None  # waits for actions that are chosen, and not known here yet
+    _sent = False  # the environments have those of this step
 
     def __init__(
         self,
@@ -87,29 +88,44 @@ class EnvStepper:
 
         Args:
             late: where a device is still choosing by now, the environments are not started until :meth:`finish`, so
-                that the caller can launch more behind it. Those on the device are, which would wait for that, too.
+                that the caller can launch more behind it.
+
+        Environments on that device are given the actions there, and nobody waits for these before :meth:`finish`.
         """
         begin = time.perf_counter()
         with self._timed():
             self._choosing = self._policy(self._epsilons(epsilon))
-        self.seconds["acting"] += time.perf_counter() - begin
-        if not (late and self._policy.launches and isinstance(self._frames, np.ndarray)):
-            self._send(self._choosing)
+        acted, chosen = time.perf_counter(), self._policy.chosen
+        self.seconds["acting"] += acted - begin
+        self._sent = False
+        if chosen is not None and chosen.device == self._env.device:
+            self._env.send(chosen.long())
+            self._sent = True
+            self.seconds["stepping"] += time.perf_counter() - acted
+        elif chosen is None or not late:
+            self._send()
 
-    def _send(self, choosing: Callable[[], Acted]) -> None:
+    def _send(self) -> None:
         begin = time.perf_counter()
-        self._actions, self._acting = choosing()
-        self._choosing, acted = None, time.perf_counter()
+        self._learn_actions()
+        acted = time.perf_counter()
         self._env.send(self._actions)
+        self._sent = True
         self.seconds["acting"] += acted - begin
         self.seconds["stepping"] += time.perf_counter() - acted
 
+    def _learn_actions(self) -> None:
+        if self._choosing is not None:
+            self._actions, self._acting = self._choosing()
+            self._choosing = None
+
     def finish(self) -> tuple[Rows, list[Episode]]:
         """The rows of the step started by :meth:`start`, one for each environment, and the games it ended."""
-        if self._choosing is not None:
-            self._send(self._choosing)
+        if not self._sent:
+            self._send()
         begin = time.perf_counter()
         step = self._env.recv()
+        self._learn_actions()  # for which the environments have waited, if they were given them elsewhere
         rows = Rows(
             frames=self._frames,
             actions=self._actions,

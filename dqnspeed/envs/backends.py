@@ -63,7 +63,10 @@ class Backend(Protocol):
     num_envs: int
 
     def reset(self, seeds: list[int]) -> RawStep: ...
-    def send(self, actions: np.ndarray) -> None: ...
+    def send(self, actions: Any) -> None:
+        """Start a step; ``actions`` ``(N,) int64`` are an array, or a tensor if the backend has a ``device`` and they
+        are there."""
+
     def recv(self) -> RawStep: ...
     def games(self) -> list[dict[str, Any]] | None:
         """The games in progress, or ``None`` if the library cannot save them."""

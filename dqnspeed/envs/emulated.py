@@ -12,7 +12,7 @@ import torch
 import warp as wp
 
 from dqnspeed.emulator import EmulatorError, Games
-from dqnspeed.envs.backends import RawStep
+from dqnspeed.envs.backends import AnyArray, RawStep
 
 
 class EmulatorBackend:
@@ -21,11 +21,16 @@ class EmulatorBackend:
     Args:
         meanings: the actions by ALE's names.
         overlap: games step after :meth:`send` in a thread that waits for them.
+
+    Attributes:
+        device: of the games, where actions may be given.
     """
 
     def __init__(self, games: Games, meanings: Sequence[str], overlap: bool):
         self.num_envs = games.num_envs
+        self.device = torch.device(str(games.device))
         self._games = games
+        self._actions: Any = None  # of the step under way: on a GPU they are read after send() has returned
         self._meanings = list(meanings)
         on_gpu = games.device.is_cuda
         # One of torch's: work on its usual stream waits for streams that Warp makes, and they for it.
@@ -40,13 +45,14 @@ class EmulatorBackend:
             self._games.begin(seeds)
             return self._raw()
 
-    def send(self, actions: np.ndarray) -> None:
+    def send(self, actions: AnyArray) -> None:
+        self._actions = actions.copy() if isinstance(actions, np.ndarray) else wp.from_torch(actions.int())
         if self._waits is not None:
-            self._step = self._waits.submit(self._games.act, np.array(actions))
+            self._step = self._waits.submit(self._games.act, self._actions)
             return
         with self._beside_the_learner():
             self._wait_for_readers()
-            self._games.act(actions)
+            self._games.act(self._actions)
 
     def recv(self) -> RawStep:
         if self._step is not None:

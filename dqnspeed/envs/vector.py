@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs.backends import AnyArray, Backend, RawStep
@@ -45,10 +46,14 @@ class VectorEnv:
     After a step with ``terminated`` or ``truncated`` the next one ignores its action and starts the next
     episode (``first``). With ``episodic_life`` a lost life ends the learner's episode in the same way while
     the game goes on: the ignored action is replaced by ``life_action``, so that games which wait for FIRE get it.
+
+    Attributes:
+        device: where actions may be given as a tensor, which nobody waits for before the step itself does.
     """
 
     def __init__(self, backend: Backend, clip_reward: bool, episodic_life: bool, life_action: int = 0):
         self.num_envs = backend.num_envs
+        self.device: torch.device | None = getattr(backend, "device", None)
         self._backend = backend
         self._clip_reward = clip_reward
         self._episodic_life = episodic_life
@@ -67,9 +72,12 @@ class VectorEnv:
             state[:] = 0
         return raw.frames
 
-    def send(self, actions: np.ndarray) -> None:
+    def send(self, actions: AnyArray) -> None:
         """Start a step with ``actions`` ``(N,) int64``."""
-        if self._life_lost.any():
+        if self._life_lost.any() and isinstance(actions, torch.Tensor):
+            lost = torch.tensor(self._life_lost).to(actions.device, non_blocking=True)
+            actions = actions.masked_fill(lost, self._life_action)
+        elif self._life_lost.any():
             actions = np.where(self._life_lost, self._life_action, actions)
         self._backend.send(actions)
 

@@ -32,8 +32,6 @@ class GraphedPolicy:
         capture_graph: makes the graph.
     """
 
-    launches = True
-
     def __init__(
         self,
         policy: NetworkPolicy,
@@ -82,6 +80,10 @@ class GraphedPolicy:
             copied = torch.cuda.Event()
             copied.record(torch.cuda.current_stream(self._device))
         return functools.partial(self._acted, copied, version)
+
+    @property
+    def chosen(self) -> Tensor:
+        return self._chosen[0]
 
     def _acted(self, copied: torch.cuda.Event | None, version: int) -> Acted:
         if copied is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
+from torch import Tensor
 
 from dqnspeed.envs import AnyArray, EnvSpec, FrameStack
 from dqnspeed.exploration.policy import Acted, Policy
@@ -15,10 +16,12 @@ class FramePolicy(Protocol):
     """Chooses actions for N environments from the frames that it was shown.
 
     Attributes:
-        launches: a call returns while a device is still choosing.
+        chosen: ``(N,)``, the actions of the last call where a device is still choosing them; ``None``: they are known
+            when it returns. The next call writes into it.
     """
 
-    launches: bool
+    @property
+    def chosen(self) -> Tensor | None: ...
 
     def push(self, frames: AnyArray, first: np.ndarray) -> None:
         """Show the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` they start an episode. An action is
@@ -41,7 +44,7 @@ class FramePolicy(Protocol):
 class StackedPolicy:
     """Stacks where frames are, one operation after another."""
 
-    launches = False
+    chosen = None
 
     def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int):
         self._policy = policy

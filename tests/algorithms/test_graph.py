@@ -21,6 +21,7 @@ from dqnspeed.algorithms import make_learner, make_memory, make_policy
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, describe, make_vector_env
+from dqnspeed.execution.arrays import host
 from dqnspeed.execution.graph import Capturing, Launch, prepared
 from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
 from dqnspeed.execution.transfer import DeviceTimer
@@ -385,22 +386,27 @@ def test_a_graph_goes_on_where_it_or_a_host_stopped(name: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("form", ["one by one", "graph", "graph, frames on the device"])
+@pytest.mark.parametrize("form", ["one by one", "graph", "graph, games on the device"])
 def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(form: str, device: str) -> None:
     run, spec, policy, stacked, graphed = policies("dqn", device)
     run = replace(run, num_envs=4)
     memory: Any = make_memory(run, spec)
     stepper = EnvStepper(make_vector_env(run), stacked if form == "one by one" else graphed, [0, 1, 2, 3])
     actors = OverlapActor([stepper], memory, lambda steps: 0.0, DeviceTimer(torch.device(device), "acting"))
-    send, sent, frames = stepper._env.send, list[np.ndarray](), list[Any]()
-    stepper._env.send = lambda actions: (sent.append(actions), send(actions))[1]  # type: ignore[method-assign, func-returns-value]
+    send, sent, frames, there = stepper._env.send, list[np.ndarray](), list[Any](), form.endswith("on the device")
+
+    def send_and_note(actions: Any) -> None:
+        assert isinstance(actions, torch.Tensor) == there  # which were not waited for
+        sent.append(host(actions))
+        send(sent[-1])
+
+    stepper._env.send = send_and_note  # type: ignore[method-assign]
+    stepper._env.device = torch.device(device) if there else None
     for step in range(6):
         frames.append(stepper._frames)
-        if form == "graph, frames on the device":
-            stepper._frames = torch.as_tensor(stepper._frames)
         actors.dispatch()
         assert len(sent) == step + (form != "graph")
-        stepper._frames = frames[-1]
+        assert (stepper._choosing is None) == (form == "one by one")
         assert actors.collect(math.inf, wait=True).agent_steps == 4
         assert len(sent) == step + 1
     actors.close()

@@ -96,6 +96,25 @@ def test_the_emulator_equals_deepmind(stages: str) -> None:
         env.close()
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_actions_may_be_given_where_the_games_are(overlap: bool) -> None:
+    run = make_run("wrappers=emulator", "env=breakout", "num_envs=3", "wrappers.episodic_life=true")
+    envs = [make_vector_env(run, overlap) for _ in range(2)]
+    np.testing.assert_array_equal(*[env.reset([1, 2, 3]) for env in envs])
+    rng, lost = np.random.default_rng(0), 0
+    for _ in range(300):
+        actions = rng.integers(4, size=3)
+        envs[0].send(actions)
+        envs[1].send(torch.from_numpy(actions).to(envs[1].device))
+        steps = [env.recv() for env in envs]
+        for part in ("frames", "rewards", "terminated", "first"):
+            np.testing.assert_array_equal(getattr(steps[0], part), getattr(steps[1], part), err_msg=part)
+        lost += int(envs[0].ignores.sum())
+    assert lost > 3  # whose next actions are replaced
+    for env in envs:
+        env.close()
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="refused where there is no CUDA device")
 def test_the_emulator_plays_on_a_gpu_that_is_there() -> None:
     with pytest.raises(ConfigError, match=r"^wrappers.device=cuda: there is no CUDA device here\.$"):
@@ -112,7 +131,7 @@ def test_the_emulator_gives_the_same_on_a_gpu_and_frames_stay_there() -> None:
     for _ in range(150):
         actions, steps = rng.integers(4, size=3), []
         for env in envs:
-            env.send(actions)
+            env.send(torch.from_numpy(actions).to(env.device))
             steps.append(env.recv())
         frames = [torch.as_tensor(step.frames) for step in steps]
         assert frames[1].is_cuda and torch.equal(frames[0], frames[1].cpu())
