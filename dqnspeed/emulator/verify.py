@@ -10,8 +10,10 @@ Prints a table, with the frames that made points and the games that ended, and e
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ from dqnspeed.emulator.emulator import Emulator
 from dqnspeed.emulator.games import EmulatorError, Game, find, known_games
 
 HOLD = 4  # frames that an action is held
+SAID_EVERY_S = 20
 OPTIONS: dict[str, str | int] = {
     "game": "pong",
     "frames": 10_000,
@@ -78,15 +81,18 @@ def verify(
     difficulty: int | None = None,
     translate: bool = False,
     consoles: int = 1,
+    say: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Play ``sequences`` of random actions, up to ``frames`` frames each, in ALE and here; compare after every frame
     the memory, the picture, the number of the frame, reward, lives and end.
 
     A sequence ends with its game. Each starts the game anew in the same two consoles; those of :func:`sought`, which
-    ``consoles`` above 1 asks for, in new ones, since no two starts of a console are the same.
+    ``consoles`` above 1 asks for, in new ones, since no two starts of a console are the same. ``say`` is told now and
+    then how far it is.
     """
     label = name + (f", mode {mode}" if mode is not None else "") + (f", difficulty {difficulty}" if difficulty else "")
     played = paid = ended = 0
+    said = time.monotonic()
     try:
         game = find(name).at(mode, difficulty)
         emulator, ale = Emulator(game, device=device, translate=translate), _ale_at(name, mode, difficulty)
@@ -98,6 +104,9 @@ def verify(
             elif sequence:
                 ale.reset_game()
                 emulator.reset()
+            if time.monotonic() - said > SAID_EVERY_S:
+                said = time.monotonic()
+                say(f"{sequence} of {len(best) or sequences} sequences are equal, {played:,} frames")
             what, chosen = _differs(ale, emulator, None), best[sequence] if best else None
             draws, action = np.random.default_rng([seed, sequence]), 0
             for frame in range(frames + 1):
@@ -234,7 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unequal = 0
     for name, mode, difficulty in _chosen(names, str(options["mode"]), str(options["difficulty"])):
         chosen = str(options["device"]), mode, difficulty, options["translate"] == "yes"
-        result = verify(name, frames, sequences, seed, *chosen, consoles)
+        say = functools.partial(print, f"{name}:", file=sys.stderr, flush=True)
+        result = verify(name, frames, sequences, seed, *chosen, consoles, say)
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:
