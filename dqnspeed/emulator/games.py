@@ -50,7 +50,8 @@ class Game:
         pal: the game is made for a European television.
         port: of the joystick that player 0 holds.
         paddle: that player 0 turns, if it is no joystick; ``paddle_most``: its resistance at its left end, in ohms.
-        modes: of each ``start`` and ``frames``; the usual mode is the first.
+        modes: of each ``start`` and ``frames``; the usual mode is the first. ``others``: the same of difficulties at
+            which they start otherwise.
         difficulties: that there are, the usual one first.
         mode, difficulty: that it is played at.
     """
@@ -67,6 +68,7 @@ class Game:
     paddle: int | None = None
     paddle_most: int = 790_196
     modes: Mapping[int, tuple[Frames, int]] = field(default_factory=dict, hash=False)
+    others: Mapping[int, Mapping[int, tuple[Frames, int]]] = field(default_factory=dict, hash=False)
     difficulties: tuple[int, ...] = (0,)
     rules: Rules = field(default=Rules(), hash=False)
     mode: int | None = None
@@ -82,7 +84,8 @@ class Game:
             if said is not None and said not in there:
                 allowed = ", ".join(map(str, there))
                 raise EmulatorError(f"{name}={said}: of {self.name} these are known: {allowed}.")
-        return replace(self, mode=mode, difficulty=difficulty)
+        modes = self.modes if difficulty is None else self.others.get(difficulty, self.modes)
+        return replace(self, mode=mode, difficulty=difficulty, modes=modes)
 
     @property
     def label(self) -> str:
@@ -178,20 +181,24 @@ def _game(
     rows: int | None = None,
     rules: Mapping[str, Any] | None = None,
     modes: Mapping[int, int] | None = None,
+    others: Mapping[int, Mapping[int, int]] | None = None,
     select: Sequence[int] = (2, 1),
     held: Mapping[int, int] | None = None,
     difficulties: Sequence[int] = (0,),
     **facts: Any,
 ) -> Game:
     # A mode is the sum of one of each: presses of SELECT, and frames that the key of ``{held}`` is pressed.
-    presses, held = modes or {0: 0}, held or {0: 0}
-    first = next(iter(presses))
+    modes, held = modes or {0: 0}, held or {0: 0}
+    first = next(iter(modes))
     usual = _frames(start, first, held[0])
 
-    def at(mode: int, other: int) -> tuple[Frames, int]:
+    def at(presses: Mapping[int, int], mode: int, other: int) -> tuple[Frames, int]:
         keys, more = _frames(start, mode, held[other]), presses[mode] - presses[first]
         counted = frames + more + len(keys) - len(usual)
         return _selected(keys, presses[mode], *select) if more else keys, counted
+
+    def starts(presses: Mapping[int, int]) -> dict[int, tuple[Frames, int]]:
+        return {mode + other: at(presses, mode, other) for other in held for mode in presses}
 
     return Game(
         name,
@@ -200,7 +207,8 @@ def _game(
         pal=pal,
         rows=rows or (250 if pal else 210),
         rules=Rules() if rules is None else Rules.read(**rules),
-        modes={mode + other: at(mode, other) for other in held for mode in presses},
+        modes=starts(modes),
+        others={difficulty: starts(presses) for difficulty, presses in (others or {}).items()},
         difficulties=tuple(difficulties),
         **facts,
     )

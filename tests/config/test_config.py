@@ -570,7 +570,6 @@ def test_every_option_of_the_schema_says_what_it_is() -> None:
         ("env.id=pong", "emulator"),
         ("env.id=pong env.mode=1 env.difficulty=3", "emulator"),
         ("env.id=adventure env.mode=1", "gymnasium"),
-        ("env.id=tic_tac_toe_3d env.difficulty=2", "gymnasium"),
     ],
 )
 def test_the_fastest_wrappers_are_the_emulators_where_it_knows_the_game(game: str, backend: str) -> None:

@@ -87,6 +87,7 @@ FRAME = bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 A9 00 85 00")  # the code o
         ("double_dunk", 13, 0),  # a menu
         ("video_cube", 1201, 1),  # RIGHT, for as long as it takes to come to a cube
         ("casino", 3, 0),  # without money, and not over
+        ("tic_tac_toe_3d", 3, 2),  # less often than at the usual difficulty
     ],
 )
 def test_other_modes_and_difficulties_are_equal_to_ales(game: str, mode: int | None, difficulty: int) -> None:
