@@ -82,7 +82,7 @@ class EnvConfig:
 class WrappersConfig(GroupOption):
     name: str = option("label of the stack")
     backend: str = option(
-        "who plays and does the stages; auto: the emulator if it is installed and knows the game, else ALE's own",
+        "who plays and does the stages; auto: the emulator if it is installed and can play the game, else ALE's own",
         choices=("gymnasium", "native", "emulator", "auto"),
     )
     device: str = option(

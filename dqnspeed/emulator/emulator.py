@@ -165,7 +165,8 @@ class Emulator:
         self.screens.assign(state["screens"])
 
     def registers(self) -> dict[str, np.ndarray]:
-        """The processors' registers, cycles of the frame and frames of the game, ``(N,) int32`` each."""
+        """The processors' registers, cycles of the frame, and of the game frames, score, lives and end, ``(N,) int32``
+        each."""
         numbers = self._numbers()
         return {name: np.array(numbers[:, k]) for k, name in enumerate(FIELDS) if name != "turn"}
 
@@ -177,7 +178,7 @@ class Emulator:
         return np.array(self._numbers()[:, FIELDS.index(name)])
 
     def _numbers(self) -> np.ndarray:
-        """``(N, fields) int32``, of :data:`FIELDS`."""
+        """``(N, fields) int32``, of :data:`FIELDS`; of one console on a CPU they change with it."""
         at = slice(MEMORY, MEMORY + 4 * len(FIELDS))
         # A slice by Warp takes longer than one by NumPy, but spares a copy of all consoles from a GPU.
         bytes_ = self._state.numpy()[:, at] if self.device.is_cpu else self._state[:, at].numpy()

@@ -12,18 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dqnspeed.emulator.rules import EARLIER, FINAL, INSTEAD, KEEP, LIVES, MORE, OVER, SCORE, Rules, say_set
+from dqnspeed.emulator.rules import EARLIER, KEEP, LIVES, OVER, SCORE, Rules, say_set
 from dqnspeed.emulator.verify import ale_action, ale_of
 
-PURPOSES = {
-    SCORE: "score",
-    LIVES: "lives",
-    OVER: "over",
-    KEEP: "lives",
-    INSTEAD: "score",
-    FINAL: "score",
-    MORE: "score",
-}
+PURPOSES = {SCORE: "score", LIVES: "lives", OVER: "over", KEEP: "lives"}  # that `derive` finds
 Image = np.ndarray  # a console's memory, (128,) uint8
 
 

@@ -5,7 +5,8 @@ Options: ``game`` a name of ALE's, several with commas, or ``all``; ``frames`` o
 sequences compared that made points most often; ``mode`` and ``difficulty`` (usual): a number, or ``all``; ``device``
 (cpu); ``translate`` (no): yes compiles each game's code first; ``out``: a folder for pictures of what differs (.).
 
-Prints a table, with the frames that made points and the games that ended, and exits with 1 if a game is not equal.
+Prints a table, with the frames that made points and the games that ended, to the standard error how far it is, and
+exits with 1 if a game is not equal.
 """
 
 from __future__ import annotations
@@ -104,9 +105,6 @@ def verify(
             elif sequence:
                 ale.reset_game()
                 emulator.reset()
-            if time.monotonic() - said > SAID_EVERY_S:
-                said = time.monotonic()
-                say(f"{sequence} of {len(best) or sequences} sequences are equal, {played:,} frames")
             what, chosen = _differs(ale, emulator, None), best[sequence] if best else None
             draws, action = np.random.default_rng([seed, sequence]), 0
             for frame in range(frames + 1):
@@ -115,6 +113,9 @@ def verify(
                     return Result(label, played, paid, ended, found)
                 if frame == frames or ale.game_over():
                     break
+                if time.monotonic() - said > SAID_EVERY_S:
+                    said = time.monotonic()
+                    say(f"{label}: {played:,} frames are equal, in sequence {sequence + 1} of {len(best) or sequences}")
                 if frame % HOLD == 0:
                     action = int(draws.choice(actions) if chosen is None else chosen[frame // HOLD])
                 reward = ale.act(ale_action(action))
@@ -243,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unequal = 0
     for name, mode, difficulty in _chosen(names, str(options["mode"]), str(options["difficulty"])):
         chosen = str(options["device"]), mode, difficulty, options["translate"] == "yes"
-        say = functools.partial(print, f"{name}:", file=sys.stderr, flush=True)
+        say = functools.partial(print, file=sys.stderr, flush=True)
         result = verify(name, frames, sequences, seed, *chosen, consoles, say)
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None

@@ -60,12 +60,18 @@ class RawStep:
 
 
 class Backend(Protocol):
+    """Plays N games for :class:`~dqnspeed.envs.vector.VectorEnv`.
+
+    Attributes:
+        device: where actions may be given as a tensor; ``None``: they are arrays.
+    """
+
     num_envs: int
+    device: torch.device | None
 
     def reset(self, seeds: list[int]) -> RawStep: ...
     def send(self, actions: Any) -> None:
-        """Start a step; ``actions`` ``(N,) int64`` are an array, or a tensor if the backend has a ``device`` and they
-        are there."""
+        """Start a step with ``actions`` ``(N,) int64``, an array or a tensor on ``device``."""
 
     def recv(self) -> RawStep: ...
     def games(self) -> list[dict[str, Any]] | None:
@@ -81,6 +87,8 @@ class Backend(Protocol):
 
 
 class _GymnasiumBackend:
+    device: torch.device | None = None
+
     def __init__(self, env: Any):
         self.env = env
         self.num_envs: int = env.num_envs

@@ -229,8 +229,8 @@ def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.
 
 
 def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
-    """Who plays with ``wrappers.backend=auto``: the emulator if it is installed and knows the game, else ALE's own; or
-    Gymnasium's, if it is to crop, or actions are tapped, or a mode or difficulty is chosen."""
+    """Who plays with ``wrappers.backend=auto``: the emulator if it is installed and can play the game, else ALE's own;
+    or Gymnasium's, if it is to crop, or actions are tapped, or a mode or difficulty is chosen."""
     game = atari_game(env)
     try:
         from dqnspeed.emulator import games

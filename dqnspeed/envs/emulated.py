@@ -28,9 +28,9 @@ class EmulatorBackend:
 
     def __init__(self, games: Games, meanings: Sequence[str], overlap: bool):
         self.num_envs = games.num_envs
-        self.device = torch.device(str(games.device))
+        self.device: torch.device | None = torch.device(str(games.device))
         self._games = games
-        self._actions: Any = None  # of the step under way: on a GPU they are read after send() has returned
+        self._actions: Any = None  # copies for the step under way, which are read after send() has returned
         self._meanings = list(meanings)
         on_gpu = games.device.is_cuda
         # One of torch's: work on its usual stream waits for streams that Warp makes, and they for it.
@@ -46,7 +46,9 @@ class EmulatorBackend:
             return self._raw()
 
     def send(self, actions: AnyArray) -> None:
-        self._actions = actions.copy() if isinstance(actions, np.ndarray) else wp.from_torch(actions.int())
+        self._actions = (
+            actions.copy() if isinstance(actions, np.ndarray) else wp.from_torch(actions.to(torch.int32, copy=True))
+        )
         if self._waits is not None:
             self._step = self._waits.submit(self._games.act, self._actions)
             return

@@ -53,7 +53,7 @@ class VectorEnv:
 
     def __init__(self, backend: Backend, clip_reward: bool, episodic_life: bool, life_action: int = 0):
         self.num_envs = backend.num_envs
-        self.device: torch.device | None = getattr(backend, "device", None)
+        self.device = backend.device
         self._backend = backend
         self._clip_reward = clip_reward
         self._episodic_life = episodic_life

@@ -126,7 +126,7 @@ class TensorBackend:
     """A backend whose frames are tensors on ``device``, and always the same ones, which the next step overwrites."""
 
     def __init__(self, backend: Any, device: str):
-        self._backend, self._device, self.num_envs = backend, device, backend.num_envs
+        self._backend, self._device, self.num_envs, self.device = backend, device, backend.num_envs, None
         self._frames: torch.Tensor | None = None
 
     def reset(self, seeds: list[int]) -> RawStep:

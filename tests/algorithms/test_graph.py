@@ -6,12 +6,12 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
-from conftest import make_toy
+from conftest import make_run, make_toy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
@@ -414,6 +414,43 @@ def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(fo
     for shown, actions in zip(frames[:3], sent, strict=False):  # no game ends so soon
         again.push(shown, np.full(4, shown is frames[0]))
         np.testing.assert_array_equal(again(0.0)()[0], actions)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: str) -> None:
+    """Over lost lives, and a resume of the one in the other."""
+    pytest.importorskip("warp")
+    run = make_run("wrappers=emulator", f"wrappers.device={device}", "env=breakout", "num_envs=3", "model=small",
+                   "wrappers.resize=40", "model.conv=[[8,8,4]]")  # fmt: skip
+    spec, where = describe(run), torch.device(device)
+    torch.manual_seed(0)
+    network = make_learner(run, spec, where).network
+    policy = cast(NetworkPolicy, make_policy(run, spec, network, where, np.random.default_rng(0)))
+
+    def stepper(there: bool, state: Any = None) -> EnvStepper:
+        env = make_vector_env(run, on_gpu=device == "cuda")
+        env.device = env.device if there else None
+        return EnvStepper(env, GraphedPolicy(policy, spec, 3, where, [1], at_once), [1, 2, 3], state)
+
+    steppers, rewards, ends = [stepper(there) for there in (False, True)], 0.0, 0
+    for step in range(300):
+        found = []
+        for one in steppers:
+            one.start(0.5, late=step % 2 == 0)
+            found.append(one.finish())
+        (rows, games), (others, other_games) = found
+        assert games == other_games
+        for name in ("frames", "actions", "rewards", "terminated", "truncated", "first", "transition"):
+            np.testing.assert_array_equal(host(getattr(rows, name)), host(getattr(others, name)), err_msg=name)
+        rewards, ends = rewards + rows.rewards.sum(), ends + rows.terminated.sum()
+        if step == 150:
+            states = [one.state_dict() for one in steppers]
+            for one in steppers:
+                one.close()
+            steppers = [stepper(there, state) for there, state in zip((False, True), states[::-1], strict=True)]
+    assert rewards > 0 and ends > 3
+    for one in steppers:
+        one.close()
 
 
 @pytest.mark.slow

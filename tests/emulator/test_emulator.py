@@ -59,6 +59,7 @@ def test_sequences_are_sought_that_make_points() -> None:
     result = verify("breakout", frames=400, sequences=2, seed=3, consoles=64)
     assert result.difference is None and result.paid >= 2, result.line()
     assert verify("pong", frames=8, sequences=3, consoles=2).frames == 16  # no more than there are
+    assert "of adventure these are known" in (verify("adventure", frames=8, sequences=1, mode=1).refused or "")
 
 
 def test_every_game_starts_and_plays_by_its_rules() -> None:

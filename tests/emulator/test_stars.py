@@ -43,6 +43,7 @@ def program(draws: random.Random) -> bytes:
             (draws.randint(35, 70), "RESM0", 0),
         ],
         4: BEGINS,
+        48: [(60, "HMM0", 0x70)],
         draws.randint(50, 70): BEGINS,
     }
     for _ in range(draws.randint(1, 5)):
@@ -64,4 +65,4 @@ def test_stars_move_and_end_as_in_ale(device: str, tmp_path: Path) -> None:
             pair.frame()
             assert not pair.difference(), number
         rows.append(len({row.tobytes() for row in pair.screens()[0]}))
-    assert sorted(rows)[20] > 40  # that differ in the pictures of half of the programs: stars
+    assert sorted(rows)[20] > 90  # rows of a picture that differ, in half of the programs: stars

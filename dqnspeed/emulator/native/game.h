@@ -6,10 +6,11 @@ enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OT
 // the ways to end it belongs to, that all its terms have to agree on. A byte of number EARLIER is the one that is watched,
 // as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the loss of one
 // is not seen. Points of INSTEAD count in place of others, at a frame that makes any, and those of FINAL at the end, of
-// one way to it or of ANY; those of MORE are added there. While all terms for AGAIN agree, a frame brings what the one before brought. An end has to
-// hold for LASTS frames, and counts only if the terms for TOTAL sum up to WHOLE. Each set of bytes for SAME, numbered as
-// ways are, makes a point while they are equal. With terms for STROKES, shown over all holes while none for PAR is, points
-// are par less the strokes of a hole, when the watched byte, which is its number, changes. Number SCORED stands for the score; a Superchip's bytes begin at CHIP.
+// one way to it or of ANY; those of MORE are added there. While all terms for AGAIN agree, a frame brings what the one
+// before brought. An end has to hold for LASTS frames, and counts only if the terms for TOTAL sum up to WHOLE. Each set
+// of bytes for SAME, numbered as ways are, makes a point while they are equal. With terms for STROKES, shown over all
+// holes while none for PAR is, points are par less the strokes of a hole, when the watched byte, which is its number,
+// changes. Number SCORED stands for the score; a Superchip's bytes begin at CHIP.
 enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, TERM = 4, ANY = -1, NONE = -1 };
 enum { EARLIER = 128, SCORED, CHIP = 256 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
