@@ -33,7 +33,7 @@ KINDS: dict[str, Callable[[int], int]] = {  # what a byte may mean
 SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES = range(12)
 ANY = -1  # way to end
 EARLIER = 128  # stands for the byte that is watched, as it was a frame ago
-SCORED = 129  # and for the score
+SCORED, FELL = 129, 130  # and for the score, and whether it fell
 CHIP = 256  # the first byte of a Superchip's memory
 BOUND = 2**30
 
@@ -102,7 +102,8 @@ class Rules:
         before brought. ``"0-7, 9"`` stands for each of these bytes, in ways to end and in ``total``, which is a sum and
         what is summed up. Each of ``same`` is a set of bytes that makes a point while all of them are equal. ``holes``
         of golf name the bytes of a hole's number, of its par, and of the strokes that all holes took, which is shown
-        while no par is. ``score`` in a way to end is the score, and bytes from 256 on are those of a Superchip.
+        while no par is. ``score`` in a way to end is the score, ``fell`` 1 where it fell, and bytes from 256 on are
+        those of a Superchip.
         """
         numbers = dict(lives or {})
         first, watched, falling = numbers.pop("first", 0), numbers.pop("falling", -1), "falling" in (lives or {})
@@ -122,8 +123,8 @@ class Rules:
             for byte, said in bytes_.items():
                 if byte in ("pays", "adds"):
                     terms.append(Term(FINAL if byte == "pays" else MORE, 0, (said,) * 256, way))
-                elif byte == "score":
-                    terms.append(Term(OVER, SCORED, _set(said), way))
+                elif byte in ("score", "fell"):
+                    terms.append(Term(OVER, SCORED if byte == "score" else FELL, _set(said), way))
                 elif str(byte).startswith("before "):
                     watched = int(byte.removeprefix("before "))
                     terms.append(Term(OVER, EARLIER, _set(said), way))
@@ -150,10 +151,11 @@ class Rules:
             bytes_ = memories[:, [term.byte for term in self.terms if (term.purpose, term.way) == (SAME, k)]]
             sums[SCORE] += (bytes_ == bytes_[:, :1]).all(axis=1)
         ways, kept = dict[int, np.ndarray](), np.ones(len(memories), bool)
+        earlier = sum(np.array(term.table)[before[:, term.byte]] for term in self.terms if term.purpose == SCORE)
         for term in self.terms:
             if term.purpose == SAME:
                 continue
-            stands_for = {EARLIER: before[:, self.watched], SCORED: sums[SCORE] & 255}
+            stands_for = {EARLIER: before[:, self.watched], SCORED: sums[SCORE] & 255, FELL: 1 * (sums[SCORE] < earlier)}
             at = stands_for[term.byte] if term.byte in stands_for else memories[:, term.byte]
             said = np.array(term.table)[at]
             if term.purpose == OVER:

@@ -106,3 +106,10 @@ def test_an_end_may_add_points_to_those_of_its_frame() -> None:
     memories[:, 1], memories[:, 3] = (0x99, 0, 0, 1, 1), (0, 0, 1, 2, 2)
     scores = rules.of(memories)[0]
     assert rules.points(scores[:-1], scores[1:]).tolist() == [-1, 0, 99, 100]
+
+
+def test_a_game_may_be_over_when_its_score_falls() -> None:
+    rules = Rules.read({1: "bcd"}, over=[{"fell": 1}, {3: 1}])
+    memories = np.zeros((4, 128), np.uint8)
+    memories[:, 1], memories[:, 3] = (0x10, 0x12, 0x09, 0x09), (0, 0, 0, 1)
+    assert rules.of(memories[1:], memories[:-1])[2].tolist() == [False, True, True]

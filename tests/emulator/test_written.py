@@ -77,6 +77,14 @@ def crazy_climber(memory: np.ndarray, frame: int, draws: np.random.Generator) ->
     memory[42] = draws.choice([0, 2], p=[0.03, 0.97])
 
 
+def darkchambers(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """A score that grows, and falls at times."""
+    if draws.random() < 0.3:
+        memory[[76, 79]] = draws.choice([0x10, 0x25]), frame // 10
+    if draws.random() < 0.01:
+        memory[79] = 0
+
+
 def miniature_golf(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
     """The picture is of a hole and its par, or of strokes, which grow past a hundred; after the last hole it ends."""
     if frame % 2 == 0:
@@ -94,6 +102,7 @@ WRITTEN: dict[Callable[[np.ndarray, int, np.random.Generator], None], set[int]] 
     video_cube: {-1, 6},
     haunted_house: {-1, 99, 100},
     crazy_climber: set(),
+    darkchambers: {0},
     miniature_golf: {-1, 1},
 }
 

@@ -33,7 +33,8 @@ struct Console {
 
     i32 watched;   // a byte of the memory as it was a frame ago, for a game whose lives or end show in its change
     i32 instead;   // a second score, for a game that counts in two ways
-    i32 paid;      // points of the last frame
+    i32 fell;      // the score fell in the last frame
+    i32 paid;      // points of it
     i32 lasted;    // frames in a row, the last one among them, that were ends
     i32 par;       // of a hole, for golf
     i32 strokes;   // that are counted in it

@@ -10,9 +10,9 @@ enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OT
 // before brought. An end has to hold for LASTS frames, and counts only if the terms for TOTAL sum up to WHOLE. Each set
 // of bytes for SAME, numbered as ways are, makes a point while they are equal. With terms for STROKES, shown over all
 // holes while none for PAR is, points are par less the strokes of a hole, when the watched byte, which is its number,
-// changes. Number SCORED stands for the score; a Superchip's bytes begin at CHIP.
+// changes. Number SCORED stands for the score, and FELL for 1 where it fell; a Superchip's bytes begin at CHIP.
 enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, TERM = 4, ANY = -1, NONE = -1 };
-enum { EARLIER = 128, SCORED, CHIP = 256 };
+enum { EARLIER = 128, SCORED, FELL, CHIP = 256 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 
@@ -111,7 +111,7 @@ struct Player {
         const i32* term = facts + FACTS + TERM * k;
         i32 byte = term[1];
         i32 value = byte < EARLIER ? console.ram[byte] : byte >= CHIP ? console.more_ram[byte - CHIP]
-            : byte == SCORED ? console.score & 255 : console.watched;
+            : byte == SCORED ? console.score & 255 : byte == FELL ? console.fell : console.watched;
         return tables[256 * term[2] + value];
     }
 
@@ -191,6 +191,7 @@ struct Player {
         }
         console.score = sum(SCORE) + sets_that_are_same();
         points = console.score - before;
+        console.fell = points < 0 && !first;
         if (points < 0 && facts[WRAP]) points += facts[WRAP];
         if (points && points < facts[LEAST]) points = facts[LEAST];
         if (points && points > facts[MOST]) points = facts[MOST];
