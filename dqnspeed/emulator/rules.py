@@ -30,7 +30,7 @@ KINDS: dict[str, Callable[[int], int]] = {  # what a byte may mean
     "bits3": lambda byte: bin(byte & 7).count("1"),
     "sides": lambda byte: byte if byte < 128 else 10000 * (256 - byte),  # men of two sides, summed by themselves
 }
-SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES = range(12)
+SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, UNTIL = range(13)
 ANY = -1  # way to end
 EARLIER = 128  # stands for the byte that is watched, as it was a frame ago
 SCORED, FELL = 129, 130  # and for the score, and whether it fell
@@ -96,20 +96,21 @@ class Rules:
 
         ``before 64`` is what byte 64 was a frame ago; ``falling: 8`` takes a life when byte 8 falls by one; lives stay
         as they are while all bytes of ``keep`` have the values that are said of them; with ``keep one`` only the loss
-        of one is not seen then. ``instead`` is a second score, whose changes count in place of the first's, and
-        ``final`` what the frame of the end brings in place of all else, as does ``pays`` of a way to end, and ``adds``
-        of one what it brings beside that. A frame in which all of ``again`` have their values brings what the frame
-        before brought. ``"0-7, 9"`` stands for each of these bytes, in ways to end and in ``total``, which is a sum and
-        what is summed up. Each of ``same`` is a set of bytes that makes a point while all of them are equal. ``holes``
-        of golf name the bytes of a hole's number, of its par, and of the strokes that all holes took, which is shown
-        while no par is. ``score`` in a way to end is the score, ``fell`` 1 where it fell, and bytes from 256 on are
-        those of a Superchip.
+        of one is not seen then, and with ``until`` nothing is before all its bytes had their values once. ``instead``
+        is a second score, whose changes count in place of the first's, and ``final`` what the frame of the end brings
+        in place of all else, as does ``pays`` of a way to end, and ``adds`` of one what it brings beside that. A frame
+        in which all of ``again`` have their values brings what the frame before brought. ``"0-7, 9"`` stands for each
+        of these bytes, in ways to end and in ``total``, which is a sum and what is summed up. Each of ``same`` is a set
+        of bytes that makes a point while all of them are equal. ``holes`` of golf name the bytes of a hole's number, of
+        its par, and of the strokes that all holes took, which is shown while no par is. ``score`` in a way to end is
+        the score, ``fell`` 1 where it fell, and bytes from 256 on are those of a Superchip.
         """
         numbers = dict(lives or {})
         first, watched, falling = numbers.pop("first", 0), numbers.pop("falling", -1), "falling" in (lives or {})
         terms = [Term(SCORE, byte, _table(said)) for byte, said in score.items()]
         keep, keep_one = numbers.pop("keep", {}), numbers.pop("keep one", {})
         terms += [Term(KEEP, byte, _set(said)) for byte, said in {**keep, **keep_one}.items()]
+        terms += [Term(UNTIL, byte, _set(said)) for byte, said in numbers.pop("until", {}).items()]
         terms += [Term(LIVES, byte, _table(said)) for byte, said in numbers.items()]
         terms += [Term(INSTEAD, byte, _table(said)) for byte, said in (instead or {}).items()]
         terms += [Term(FINAL, byte, _table(said), ANY) for byte, said in (final or {}).items()]
@@ -141,12 +142,12 @@ class Rules:
         of ``instead``, the third that of ``final``, or ``BOUND`` where it does not count, the fourth what an end adds.
 
         What the native part does at every frame; here for what is asked beside the play, which is one frame, so that
-        nothing of it is ``lasting`` or comes ``again``, and no strokes of a hole are counted. ``before``: the memories
-        a frame ago, and ``lives`` ``(N,)`` then; for rules that need them. Memories of ``(N, 384)`` have a Superchip's
-        from 256 on.
+        nothing of it is ``lasting`` or comes ``again``, lives wait for nothing, and no strokes of a hole are counted.
+        ``before``: the memories a frame ago, and ``lives`` ``(N,)`` then; for rules that need them. Memories of ``(N,
+        384)`` have a Superchip's from 256 on.
         """
         before = memories if before is None else before
-        sums = np.zeros((12, len(memories)), np.int64)
+        sums = np.zeros((13, len(memories)), np.int64)
         for k in {term.way for term in self.terms if term.purpose == SAME}:
             bytes_ = memories[:, [term.byte for term in self.terms if (term.purpose, term.way) == (SAME, k)]]
             sums[SCORE] += (bytes_ == bytes_[:, :1]).all(axis=1)
@@ -155,7 +156,11 @@ class Rules:
         for term in self.terms:
             if term.purpose == SAME:
                 continue
-            stands_for = {EARLIER: before[:, self.watched], SCORED: sums[SCORE] & 255, FELL: 1 * (sums[SCORE] < earlier)}
+            stands_for = {
+                EARLIER: before[:, self.watched],
+                SCORED: sums[SCORE] & 255,
+                FELL: 1 * (sums[SCORE] < earlier),
+            }
             at = stands_for[term.byte] if term.byte in stands_for else memories[:, term.byte]
             said = np.array(term.table)[at]
             if term.purpose == OVER:

@@ -85,6 +85,12 @@ def darkchambers(memory: np.ndarray, frame: int, draws: np.random.Generator) -> 
         memory[79] = 0
 
 
+def star_gunner(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """Lives that are won and lost, at times before the first of those that there are at the start is lost."""
+    memory[7] = draws.choice([memory[7], min(memory[7] + 1, 9), max(memory[7] - 1, 1), 0], p=[0.5, 0.2, 0.29, 0.01])
+    memory[4] = draws.choice([0, 1])
+
+
 def miniature_golf(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
     """The picture is of a hole and its par, or of strokes, which grow past a hundred; after the last hole it ends."""
     if frame % 2 == 0:
@@ -103,6 +109,7 @@ WRITTEN: dict[Callable[[np.ndarray, int, np.random.Generator], None], set[int]] 
     haunted_house: {-1, 99, 100},
     crazy_climber: set(),
     darkchambers: {0},
+    star_gunner: {1000},
     miniature_golf: {-1, 1},
 }
 

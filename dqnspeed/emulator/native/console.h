@@ -36,6 +36,7 @@ struct Console {
     i32 fell;      // the score fell in the last frame
     i32 paid;      // points of it
     i32 lasted;    // frames in a row, the last one among them, that were ends
+    i32 kept;      // lives stay as they are until something
     i32 par;       // of a hole, for golf
     i32 strokes;   // that are counted in it
     i32 shown;     // the strokes of all holes, as they were last shown

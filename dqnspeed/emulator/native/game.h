@@ -3,15 +3,16 @@
 // The facts of a game, as the host gives them: `facts` of Game in games.py, in the same order.
 enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, PADDLE_MOST, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, WATCHED, FIRST_LIVES, FALLING, KEEP_ONE, LASTS, WHOLE, TERMS, FACTS };
 // Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
-// the ways to end it belongs to, that all its terms have to agree on. A byte of number EARLIER is the one that is watched,
-// as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the loss of one
-// is not seen. Points of INSTEAD count in place of others, at a frame that makes any, and those of FINAL at the end, of
-// one way to it or of ANY; those of MORE are added there. While all terms for AGAIN agree, a frame brings what the one
-// before brought. An end has to hold for LASTS frames, and counts only if the terms for TOTAL sum up to WHOLE. Each set
-// of bytes for SAME, numbered as ways are, makes a point while they are equal. With terms for STROKES, shown over all
-// holes while none for PAR is, points are par less the strokes of a hole, when the watched byte, which is its number,
-// changes. Number SCORED stands for the score, and FELL for 1 where it fell; a Superchip's bytes begin at CHIP.
-enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, TERM = 4, ANY = -1, NONE = -1 };
+// the ways to end it belongs to, that all its terms have to agree on. A byte of number EARLIER is the one that is
+// watched, as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the
+// loss of one is not seen; and so they do until all terms for UNTIL have agreed. Points of INSTEAD count in place of
+// others, at a frame that makes any, and those of FINAL at the end, of one way to it or of ANY; those of MORE are added
+// there. While all terms for AGAIN agree, a frame brings what the one before brought. An end has to hold for LASTS
+// frames, and counts only if the terms for TOTAL sum up to WHOLE. Each set of bytes for SAME, numbered as ways are,
+// makes a point while they are equal. With terms for STROKES, shown over all holes while none for PAR is, points are
+// par less the strokes of a hole, when the watched byte, which is its number, changes. Number SCORED stands for the
+// score, and FELL for 1 where it fell; a Superchip's bytes begin at CHIP.
+enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, UNTIL, TERM = 4, ANY = -1, NONE = -1 };
 enum { EARLIER = 128, SCORED, FELL, CHIP = 256 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
@@ -188,6 +189,7 @@ struct Player {
         if (first) {
             console.watched = watched;
             console.lasted = console.par = console.strokes = console.shown = 0;
+            console.kept = any(UNTIL, ANY);
         }
         console.score = sum(SCORE) + sets_that_are_same();
         points = console.score - before;
@@ -207,10 +209,12 @@ struct Player {
         if (agree(AGAIN)) points = console.paid;
         console.paid = first ? 0 : points;
         if (console.over && unseen >= 0) missed |= END;
+        if (agree(UNTIL)) console.kept = 0;
         if (console.over) console.lives = 0;
         else if (first && facts[FIRST_LIVES]) console.lives = facts[FIRST_LIVES];
         else if (facts[FALLING]) console.lives -= console.watched == ((watched + 1) & 255);
-        else if (first || !agree(KEEP) || (facts[KEEP_ONE] && sum(LIVES) != console.lives - 1)) console.lives = sum(LIVES);
+        else if (!console.kept && (first || !agree(KEEP) || (facts[KEEP_ONE] && sum(LIVES) != console.lives - 1)))
+            console.lives = sum(LIVES);
         console.watched = watched;
         return points;
     }
