@@ -282,7 +282,7 @@ def test_acting_waits_for_the_device_once(algo: str) -> None:
     assert len(waits) == 1
 
 
-CARTPOLE = ["env=cartpole", "stop.max_minutes=1", "execution.threads=1", "tracking=local", "tracking.progress=off"]
+CARTPOLE = ["env=cartpole", "stop.max_minutes=5", "execution.threads=1", "tracking=local", "tracking.progress=off"]
 LEARNS = {
     "a2c": ["algo=a2c", "num_envs=16", "algo.batch_size=64"],
     "a3c": ["algo=a3c", "num_envs=8", "parallelism.num_actors=2", "algo.batch_size=64"],
