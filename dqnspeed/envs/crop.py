@@ -15,6 +15,7 @@ from dqnspeed.envs.spec import check_stages
 
 FRAMES = 4000  # of random play
 QUIET = 3  # steps without a reward or an end, after which what changes is no score that follows it
+_FOUND = dict[str, tuple[int, int, int, int] | None]()  # the jobs of a sweep, in one process, look at most games once
 
 
 def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, int, int] | None:
@@ -30,6 +31,9 @@ def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, i
         wrappers, backend="gymnasium", grayscale=False, crop=None, resize=None, max_pool=False, tap=0
     )
     check_stages(env, whole)
+    played = repr((env, whole, wrappers.resize))
+    if played in _FOUND:
+        return _FOUND[played]
     try:
         game = make_env(env, whole)
         try:
@@ -40,10 +44,11 @@ def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, i
         raise
     except (Exception, SystemExit) as error:  # a user's environment may raise anything
         raise ConfigError(f"wrappers.crop=[]: random play of {env.id} failed ({first_line(error)}).") from error
-    if changed is None:
-        return None
-    (top, bottom), (left, right) = (_extent(np.any(changed, axis=axis), wrappers.resize or 1) for axis in (1, 0))
-    return top, bottom, left, right
+    part = None
+    if changed is not None:
+        (top, bottom), (left, right) = (_extent(np.any(changed, axis=axis), wrappers.resize or 1) for axis in (1, 0))
+        part = top, bottom, left, right
+    return _FOUND.setdefault(played, part)
 
 
 def _changes(game: gymnasium.Env, steps: int) -> np.ndarray | None:

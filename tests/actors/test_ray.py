@@ -161,7 +161,7 @@ def test_the_pole_is_balanced_though_a_node_is_killed(ray_cluster: Any, tmp_path
     arguments = [
         "env=cartpole", "algo=ppo", "optimizer.lr=1e-3", "parallelism=ray", "parallelism.num_actors=3", "num_envs=2",
         f"parallelism.address={ray_cluster.address}", "parallelism.batch_steps=8", "tracking=local",
-        "tracking.progress=off", "tracking.report_every_s=0.3", "execution.threads=1", "stop.reward_bound=100",
+        "tracking.progress=off", "tracking.report_every_s=0.3", "execution.threads=1", "stop.reward_bound=60",
         "stop.max_minutes=2", f"hydra.run.dir={folder}",
     ]  # fmt: skip
 
