@@ -40,7 +40,7 @@ RUNGS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yam
 SUMMARY_KEYS = set(
     """experiment solved stopped_by time_to_solve_s startup_s wall_time_s agent_steps frames episodes updates
     steps_per_second updates_per_second replay_ratio return_mean_100 peak_rss_mib seed machine versions
-    git_commit busy peak_gpu_mib""".split()
+    git_commit busy peak_gpu_mib replay_device""".split()
 )
 METRICS = set(
     """episode/return episode/return_mean_100 episode/return_avg episode/length train/loss train/loss_avg
@@ -92,6 +92,7 @@ def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> 
     )  # fmt: skip
     summary = run_in(tmp_path, run)
     assert summary["stopped_by"] == "max_steps" and not summary["solved"]
+    assert (summary["execution"], summary["acting"]) == ("eager", "eager")
     assert summary["updates"] > 0 and summary["agent_steps"] >= 160
     if rung in SMALLER:
         logged = {name for line in lines_of(tmp_path) for name in line}

@@ -19,7 +19,14 @@ from dqnspeed.networks.base import Network
 
 
 class Actors(Protocol):
-    """The interface that the training loop uses."""
+    """The interface that the training loop uses.
+
+    Attributes:
+        how: actions are chosen: ``graph``, or ``eager``, one operation after another.
+    """
+
+    @property
+    def how(self) -> str: ...
 
     @property
     def seconds(self) -> Mapping[str, float]:

@@ -36,6 +36,10 @@ class LocalActor:
         self._agent_steps = agent_steps
 
     @property
+    def how(self) -> str:
+        return self._groups[0].how
+
+    @property
     def seconds(self) -> dict[str, float]:
         """Seconds of all groups together."""
         return {name: sum(group.seconds[name] for group in self._groups) for name in self._groups[0].seconds}

@@ -15,9 +15,10 @@ from dqnspeed.memory import Rows
 
 @dataclass(frozen=True)
 class Ready:
-    """The actor's environments are made; ``games_restored``: with their saved games."""
+    """The actor's environments are made; ``games_restored``: with their saved games. ``how`` it acts."""
 
     games_restored: bool
+    how: str
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Channel(Protocol):
 
 def act(run: RunConfig, stepper: EnvStepper, channel: Channel) -> None:
     """Act until the learner says stop."""
-    channel.send(Ready(stepper.games_restored))
+    channel.send(Ready(stepper.games_restored, stepper.how))
     paused = 0
     while not (orders := channel.orders()).stop:
         if orders.pause not in (0, paused):  # the next pause may start before this actor looks again

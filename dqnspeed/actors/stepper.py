@@ -42,7 +42,7 @@ class EnvStepper:
     """Acts in N environments and turns steps into rows of a memory.
 
     :meth:`start` chooses actions and starts a step, :meth:`finish` waits for it. ``seconds`` holds the time spent in
-    ``acting`` and ``stepping``, on the host.
+    ``acting`` and ``stepping``, on the host; ``how`` says how actions are chosen.
 
     ``epsilons`` gives that of each environment, where it is given the run's. ``timer`` measures the device's time.
 
@@ -67,6 +67,7 @@ class EnvStepper:
         self._env, self._policy, self._epsilons = env, policy, epsilons
         self._timed = timer.running if timer else contextlib.nullcontext
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
+        self.how = policy.how
         self._begin(seeds)
         self.games_restored = False
         if state is not None:

@@ -32,6 +32,8 @@ class GraphedPolicy:
         capture_graph: makes the graph.
     """
 
+    how = "graph"
+
     def __init__(
         self,
         policy: NetworkPolicy,

@@ -16,9 +16,12 @@ class FramePolicy(Protocol):
     """Chooses actions for N environments from the frames that it was shown.
 
     Attributes:
+        how: ``graph``, or ``eager``: one operation after another.
         chosen: ``(N,)``, the actions of the last call where a device is still choosing them; ``None``: they are known
             when it returns. The next call writes into it.
     """
+
+    how: str
 
     @property
     def chosen(self) -> Tensor | None: ...
@@ -44,6 +47,7 @@ class FramePolicy(Protocol):
 class StackedPolicy:
     """Stacks where frames are, one operation after another."""
 
+    how = "eager"
     chosen = None
 
     def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int):

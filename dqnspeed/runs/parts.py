@@ -126,6 +126,7 @@ class Acting:
         self.memory: Memory = self._parts.memory
         progress.replay_device = str(self.memory.device)
         self.actors: Actors = self._parts.actors
+        progress.acting = self.actors.how
         progress.warn_busy(learning.threads.warning())
         self.schedule: UpdateSchedule = make_schedule(run, self.memory, learning.start, progress.agent_steps)
 

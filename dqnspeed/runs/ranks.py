@@ -153,6 +153,7 @@ class AllActors:
     def __init__(self, world: World, rank: Rank, dispatches: bool):
         self._world, self._rank, self._dispatches = world, rank, dispatches
         self._own = rank.hands.actors
+        self.how = self._own.how
 
     @property
     def seconds(self) -> dict[str, float]:

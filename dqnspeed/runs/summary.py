@@ -30,7 +30,8 @@ class Progress:
     def __init__(self, run: RunConfig, benchmark: bool = True):
         self.benchmark = benchmark  # whether it had the machine for itself, so that its times can be compared
         self.clock, self.timer = Clock(), Timer(("sampling", "updating"))
-        self.execution, self.replay_device = "", ""  # how updates really ran, and where experience was held
+        # How updates really ran, how actions were chosen, and where experience was held.
+        self.execution, self.acting, self.replay_device = "", "", ""
         self.returns = Returns(run.stop.window)
         self.startup_s = 0.0
         self.busy: str | None = None  # why other load on this machine slows the run down
@@ -197,6 +198,7 @@ def summarize(
         "time_to_solve_s": _rounded(progress.time_to_solve_s),
         "time_to_solve_avg_s": _rounded(progress.time_to_solve_avg_s),
         "execution": progress.execution,
+        "acting": progress.acting,
         "replay_device": progress.replay_device,
         "startup_s": _rounded(progress.startup_s),
         "wall_time_s": _rounded(progress.clock.now()),

@@ -174,7 +174,7 @@ def test_the_pole_is_balanced_though_a_node_is_killed(ray_cluster: Any, tmp_path
     ):
         said = "".join(process.communicate(timeout=180))
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary["solved"] and summary["lost_actors"] >= 1, said
+    assert summary["solved"] and summary["acting"] == "eager" and summary["lost_actors"] >= 1, said
     assert "was lost (" in said and "It is replaced, and the run goes on." in said
     actors = [json.loads(line)["perf/actors"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert min(actors) < 3

@@ -433,6 +433,7 @@ def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: 
         return EnvStepper(env, GraphedPolicy(policy, spec, 3, where, [1], at_once), [1, 2, 3], state)
 
     steppers, rewards, ends = [stepper(there) for there in (False, True)], 0.0, 0
+    assert {one.how for one in steppers} == {"graph"}
     for step in range(300):
         found = []
         for one in steppers:
