@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -23,6 +24,7 @@ from dqnspeed.emulator.translation import NONE, translated
 WIDTH = 160
 BLOCK = 32  # consoles in a block of a GPU: some thousands are spread over all of it
 CONSOLE = 1024  # bytes of a console, about
+CGROUPS = Path("/sys/fs/cgroup")
 MEMORY = 256  # bytes of a console, the cartridge's among them, with which its state begins
 TRACED, TRACED_STEPS, TRACED_SKIP = 8, 300, 4  # consoles that are watched, for how many steps of how many frames
 FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", "y", "s")  # integers that follow
@@ -295,10 +297,19 @@ def _device(name: str) -> Any:
 
 def _check_memory(num_envs: int, each: int, device: Any) -> None:
     needed = num_envs * each
-    free = device.free_memory if device.is_cuda else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free = device.free_memory if device.is_cuda else _memory()
     if needed > free:
         there = f"{device.alias}'s memory, which has {free / 1e9:.1f} GB"
         raise EmulatorError(f"num_envs={num_envs}: needs {needed / 1e9:.1f} GB of {there}.")
+
+
+def _memory() -> int:
+    """Bytes that this machine has, or its container may use."""
+    has = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of cgroups v2 and v1
+        with contextlib.suppress(OSError, ValueError):  # "max" is none
+            has.append(int((CGROUPS / limit).read_text()))
+    return min(has)
 
 
 @functools.cache

@@ -325,6 +325,20 @@ def test_what_cannot_be_played_is_one_sentence(make: Any, said: str, tmp_path: P
         make(tmp_path)
 
 
+@pytest.mark.parametrize("limit", ["memory.max", "memory/memory.limit_in_bytes"])
+def test_a_containers_memory_is_no_more_than_it_may_use(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dqnspeed.emulator.emulator.CGROUPS", tmp_path)
+    (tmp_path / limit).parent.mkdir(exist_ok=True)
+    (tmp_path / limit).write_text("max\n")
+    Emulator("pong", 2)
+    (tmp_path / limit).write_text("100000000\n")
+    Emulator("pong", 2)
+    with pytest.raises(EmulatorError, match=r"num_envs=1000: needs 0\.1 GB of cpu's memory, which has 0\.1 GB"):
+        Emulator("pong", 1000)
+
+
 def test_ctrl_c_and_a_reader_that_has_gone_are_no_traceback(tmp_path: Path) -> None:
     for how, status in (("raise KeyboardInterrupt", 130), ("print('x' * 10**6)", 141)):
         script = f"from dqnspeed.emulator.verify import ends\ndef main():\n    {how}\nends(main)"
