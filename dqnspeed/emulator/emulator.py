@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import itertools
 import json
 import os
@@ -77,8 +78,9 @@ class Emulator:
         )
         self._rom = wp.array(np.frombuffer(code, np.uint8), dtype=wp.uint8, device=self.device)
         self._trace = wp.zeros(self._traced(code), dtype=wp.uint8, device=self.device)
-        self._facts = ints(self.game.facts)
-        self._tables = wp.array(self.game.rules.tables(), dtype=int, device=self.device)
+        tables, facts = self.game.rules.tables(), np.array(self.game.facts, np.int32)
+        self._version = hashlib.sha256(kernels.source() + tables.tobytes() + facts.tobytes()).hexdigest()[:16]
+        self._facts, self._tables = ints(facts), wp.array(tables, dtype=int, device=self.device)
         self._script = ints(np.array(self.game.script, np.int32).reshape(-1))
         self._timers = ints(power_on["timers"])
         memory = np.concatenate([np.array(power_on["ram"], np.uint8), np.fromfile(FOLDER / "superchip.bin", np.uint8)])
@@ -148,6 +150,7 @@ class Emulator:
         """All that the games in progress are."""
         return {
             "game": np.array(self.game.label),
+            "version": np.array(self._version),
             "consoles": self._state.numpy().copy(),
             "screens": self.screens.numpy().copy(),
         }
@@ -156,13 +159,14 @@ class Emulator:
         """Go on from a :meth:`save_state`, also of another device.
 
         Raises:
-            EmulatorError: it is of another game or mode of it, or of more or fewer consoles.
+            EmulatorError: it is of another game or mode of it, of more or fewer consoles, or of another version of the
+                emulator or of the game's rules.
         """
         if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
             there = f"{len(state['consoles'])} consoles with {state['game']}"
             raise EmulatorError(f"the state is of {there}, and these are {self.num_envs} with {self.game.label}.")
-        if state["consoles"].shape != self._state.shape or state["screens"].shape != self.screens.shape:
-            raise EmulatorError("the state is of another version of the emulator.")
+        if str(state.get("version")) != self._version or state["screens"].shape != self.screens.shape:
+            raise EmulatorError("the state is of another version of the emulator, or of the game's rules.")
         self._state.assign(state["consoles"])
         self.screens.assign(state["screens"])
 

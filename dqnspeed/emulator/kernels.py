@@ -4,6 +4,7 @@
 # Annotations are what Warp compiles, so they are no strings.
 
 import functools
+import hashlib
 import os
 
 import warp as wp
@@ -39,6 +40,12 @@ POINTS, TERMINATED, TRUNCATED, LIVES, FIRST, SECOND, ANSWERS = range(7)
 # Observations are rounded as OpenCV rounds them, which multiplies and adds apart.
 OPTIONS = {"enable_backward": False, "fuse_fp": False}
 wp.set_module_options(OPTIONS)
+
+
+@functools.cache
+def source() -> bytes:
+    """The hash of what a console is made of."""
+    return hashlib.sha256(b"".join((NATIVE / f"{part}.h").read_bytes() for part in PARTS)).digest()
 
 
 @functools.cache

@@ -14,6 +14,8 @@ import warp as wp
 from dqnspeed.emulator import EmulatorError, Games
 from dqnspeed.envs.backends import AnyArray, RawStep
 
+COMMON = ("game", "version")  # of a saved state, for all consoles
+
 
 class EmulatorBackend:
     """:class:`dqnspeed.emulator.Games`: many consoles on threads of a CPU, or on a GPU.
@@ -74,14 +76,15 @@ class EmulatorBackend:
     def games(self) -> list[dict[str, Any]]:
         self._wait()
         state = self._games.save_state()
-        game = state.pop("game")
-        return [{"game": str(game), **{name: array[i] for name, array in state.items()}} for i in range(self.num_envs)]
+        common = {name: str(state.pop(name)) for name in COMMON}
+        return [{**common, **{name: array[i] for name, array in state.items()}} for i in range(self.num_envs)]
 
     def set_games(self, games: list[dict[str, Any]]) -> bool:
         try:
-            arrays = {name: np.stack([game[name] for game in games]) for name in games[0] if name != "game"}
+            common = {name: np.array(games[0][name]) for name in COMMON}
+            arrays = {name: np.stack([game[name] for game in games]) for name in games[0] if name not in COMMON}
             self._wait()
-            self._games.load_state({"game": np.array(games[0]["game"]), **arrays})
+            self._games.load_state({**common, **arrays})
             wp.synchronize_device(self._games.device)
         except (EmulatorError, KeyError, ValueError):  # of another backend, or version of the emulator
             return False

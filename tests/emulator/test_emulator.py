@@ -387,6 +387,10 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
             lambda emulator: emulator.load_state(Emulator(find("pong").at(mode=1), 2).save_state()),
             "the state is of 2 consoles with pong, mode 1, and these are 2 with pong",
         ),
+        (
+            lambda emulator: emulator.load_state({**emulator.save_state(), "version": np.array("0")}),
+            "the state is of another version of the emulator, or of the game's rules",
+        ),
         (lambda emulator: Games("pong", 2).act([0, 0]), r"act: begin\(\) comes first, or load_state\(\)"),
         (lambda emulator: Games("pong", 2).load_state(emulator.save_state()), "the state is of an Emulator, or of"),
         (lambda emulator: Preprocessing(crop=(34, 94, 0, 160)), r"crop=\(34, 94, 0, 160\): is smaller than size=84"),

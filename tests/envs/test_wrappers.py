@@ -162,6 +162,10 @@ def test_games_of_the_emulator_are_saved_whole() -> None:
     assert len({each.render().shape for each in (env, other)}) == 1
     other_game = make_vector_env(make_run("wrappers=emulator", "env=pong", "num_envs=3"))
     assert not other_game.load_state_dict(env.state_dict())
+    state = env.state_dict()
+    for game in state["games"].values():
+        game["version"] = "that of before"
+    assert not other.load_state_dict(state)
     for each in (env, other, other_game):
         each.close()
 
