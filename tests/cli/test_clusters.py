@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,25 @@ SWEEP = [
 ]  # fmt: skip
 
 
-def started(folder: Path, *overrides: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def started(folder: Path, *overrides: str) -> Iterator[subprocess.Popen[str]]:
+    """A sweep, of which nothing runs after the block."""
+    process = subprocess.Popen(
         command(*SWEEP, f"hydra.sweep.dir={folder}", *overrides), cwd=folder.parent, env=environment(), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for one in (*psutil.Process(process.pid).children(recursive=True), process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
 
 
 def reports(folder: Path, count: int = 3) -> Callable[[], bool]:
@@ -39,7 +54,9 @@ def reports(folder: Path, count: int = 3) -> Callable[[], bool]:
 def wait_for(holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 150
     while not holds():
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate(timeout=10)
+        if process.poll() is not None or time.monotonic() > deadline:
+            kill(process)
+            raise AssertionError(process.communicate())
         time.sleep(0.1)
 
 
@@ -60,12 +77,12 @@ def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(
     folder = tmp_path / "sweep"
     monkeypatch.setenv("TOY_SLEEP_S", "0.02")  # they run for a while, and need not keep the cores busy
     slow = ["env.id=toy_envs:Elsewhere-v0", "stop.max_minutes=0.25"]
-    process = started(folder, "hydra/launcher=submitit_local", *slow)
-    wait_for(reports(folder / "0"), process)
-    wait_for(reports(folder / "1"), process)
-    for task in tasks_of(process, "submitit.core._submit"):
-        task.send_signal(signal.SIGUSR2)
-    out, errors = process.communicate(timeout=120)
+    with started(folder, "hydra/launcher=submitit_local", *slow) as process:
+        wait_for(reports(folder / "0"), process)
+        wait_for(reports(folder / "1"), process)
+        for task in tasks_of(process, "submitit.core._submit"):
+            task.send_signal(signal.SIGUSR2)
+        out, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     for summary in summaries(folder):
         assert summary["stopped_by"] == "max_minutes" and len(summary["resumed_at"]) == 1
@@ -78,15 +95,14 @@ def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(
 def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     folder = tmp_path / "sweep"
-    process = started(
-        folder, "hydra/launcher=ray", "hydra.launcher.cpus_per_job=1", "stop.max_steps=1500,10000000", "seed=1"
-    )
-    wait_for((folder / "0" / "summary.json").exists, process)
-    wait_for(reports(folder / "1"), process)
-    tasks = tasks_of(process, "ray::_run")
-    assert tasks
-    process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    ray = ["hydra/launcher=ray", "hydra.launcher.cpus_per_job=1", "stop.max_steps=1500,10000000", "seed=1"]
+    with started(folder, *ray) as process:
+        wait_for((folder / "0" / "summary.json").exists, process)
+        wait_for(reports(folder / "1"), process)
+        tasks = tasks_of(process, "ray::_run")
+        assert tasks
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert [summary["stopped_by"] for summary in summaries(folder)] == ["max_steps", "SIGINT"]
     assert (folder / "1" / "checkpoints" / "final.safetensors").exists()
