@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from dqnspeed.emulator.games import EmulatorError, find
+from dqnspeed.emulator.games import EmulatorError, check, find
 from dqnspeed.emulator.oracle import Agreed, Image, Oracle, Play, Pool, relevant, swept, tested, ways_of
 from dqnspeed.emulator.rules import BOUND, KINDS, OVER, SCORE, Rules, say_set, say_table
 from dqnspeed.emulator.verify import ends, names_of, options_of
@@ -314,6 +314,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = options_of(arguments, OPTIONS, __doc__)
         names = names_of(options)
+        for name in names:
+            check(name)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2

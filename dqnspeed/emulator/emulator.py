@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,10 +35,12 @@ FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", 
 class Emulator:
     """``num_envs`` Atari 2600 consoles with one game, frame by frame equal to ALE's.
 
-    :meth:`ram` and ``screens`` are Warp arrays on ``device``, which :func:`warp.to_torch` shares with torch without a
-    copy; the next step writes into them. All else is given as NumPy's arrays, for which the host waits for the device.
+    :meth:`ram`, ``screens`` and ``outcomes`` are Warp arrays on ``device``, which :func:`warp.to_torch` shares with
+    torch without a copy; the next step writes into them. All else is given as NumPy's arrays, for which the host waits
+    for the device.
 
     Attributes:
+        outcomes: ``(N, 4) int32``, of the last step: points, end and truncation (0 or 1), and the lives that are left.
         screens: ``(N, 3, rows, 160) uint8``, the two pictures that frames are drawn to in turn, and one that is kept
             at times; :meth:`screen` gives the newest ones.
 
@@ -70,21 +73,21 @@ class Emulator:
                 raise EmulatorError(f"{name}={count}: takes a whole number, at least 1.")
         self.num_envs, self.device = num_envs, _device(device)
         _check_memory(num_envs, self._bytes_each(), self.device)
-        power_on = _power_on()
         ints = functools.partial(wp.array, dtype=int, device=self.device)
         code = rom_of(self.game, rom)
         self._kernel = kernels.run_with(
             _translation(self.game, rom, code) if translate and self.device.is_cpu else NONE
         )
-        self._rom = wp.array(np.frombuffer(code, np.uint8), dtype=wp.uint8, device=self.device)
+        cartridge, memory, tables = np.frombuffer(code, np.uint8), _memory_at_first(), self.game.rules.tables()
+        facts, script, timers = (
+            np.array(numbers, np.int32).reshape(-1)
+            for numbers in (self.game.facts, self.game.script, _power_on()["timers"])
+        )
+        made_of = (cartridge, memory, tables, facts, script, timers)
+        self._version = hashlib.sha256(b"".join([kernels.source(), *map(bytes, made_of)])).hexdigest()[:16]
+        self._rom, self._memory = (wp.array(given, dtype=wp.uint8, device=self.device) for given in (cartridge, memory))
+        self._facts, self._script, self._timers, self._tables = map(ints, (facts, script, timers, tables))
         self._trace = wp.zeros(self._traced(code), dtype=wp.uint8, device=self.device)
-        tables, facts = self.game.rules.tables(), np.array(self.game.facts, np.int32)
-        self._version = hashlib.sha256(kernels.source() + tables.tobytes() + facts.tobytes()).hexdigest()[:16]
-        self._facts, self._tables = ints(facts), wp.array(tables, dtype=int, device=self.device)
-        self._script = ints(np.array(self.game.script, np.int32).reshape(-1))
-        self._timers = ints(power_on["timers"])
-        memory = np.concatenate([np.array(power_on["ram"], np.uint8), np.fromfile(FOLDER / "superchip.bin", np.uint8)])
-        self._memory = wp.array(memory, dtype=wp.uint8, device=self.device)
         zeros = functools.partial(wp.zeros, device=self.device)
         self._mask = zeros(num_envs, dtype=wp.bool)
         self._actions = zeros(num_envs, dtype=int)
@@ -96,6 +99,7 @@ class Emulator:
         compiled(self._kernel, lambda: self._prepared(slice(0, 1))).launch()
         self._state = zeros((num_envs, int(self._answers.numpy()[0, 0])), dtype=wp.uint8)
         self._answers.zero_()
+        self.outcomes = self._answers[:, : kernels.FIRST]
         self._threads = _Threads(num_envs, 1 if self.device.is_cuda else threads)
         self._launches = [self._prepared(these) for these in self._threads.parts]
         self._given = dict[str, int]()
@@ -110,8 +114,8 @@ class Emulator:
         """Play ``frames`` frames, of which the last ``seen`` are drawn; a game that is over stands still.
 
         Args:
-            actions: ``(N,)`` of ALE's numbers, as a Warp array of ``int32`` on the device or anything like an array;
-                what is no action is NOOP.
+            actions: ``(N,)`` of ALE's numbers, as a Warp array of ``int32`` or a tensor of torch, on the device, or
+                anything like an array; what is no action is NOOP.
 
         Raises:
             EmulatorError: an argument cannot be used.
@@ -201,6 +205,8 @@ class Emulator:
 
     def _give(self, name: str, to: Any, values: Any) -> None:
         """Copy an argument to where launches read it."""
+        if type(values).__module__ == "torch" and to.dtype in (wp.int32, wp.bool):
+            values = wp.from_torch(values.int() if to.dtype is wp.int32 else values.bool())
         if isinstance(values, wp.array):
             if values.shape != to.shape or values.device != self.device or values.dtype != to.dtype:
                 there = f"of shape {values.shape} on {values.device} of {values.dtype.__name__}"
@@ -303,17 +309,25 @@ def _check_memory(num_envs: int, each: int, device: Any) -> None:
     needed = num_envs * each
     free = device.free_memory if device.is_cuda else _memory()
     if needed > free:
-        there = f"{device.alias}'s memory, which has {free / 1e9:.1f} GB"
+        there = f"{device.alias}'s memory, of which {free / 1e9:.1f} GB can be had"
         raise EmulatorError(f"num_envs={num_envs}: needs {needed / 1e9:.1f} GB of {there}.")
 
 
 def _memory() -> int:
-    """Bytes that this machine has, or its container may use."""
-    has = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    """Bytes that are free on this machine, where it says so, and no more than it has or its container may use."""
+    known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError):
+        said = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+        known += [1024 * int(said[1])] if said else []
     for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of cgroups v2 and v1
         with contextlib.suppress(OSError, ValueError):  # "max" is none
-            has.append(int((CGROUPS / limit).read_text()))
-    return min(has)
+            known.append(int((CGROUPS / limit).read_text()))
+    return min(known)
+
+
+def _memory_at_first() -> np.ndarray:
+    """A console's, and behind it a Superchip's."""
+    return np.concatenate([np.array(_power_on()["ram"], np.uint8), np.fromfile(FOLDER / "superchip.bin", np.uint8)])
 
 
 @functools.cache

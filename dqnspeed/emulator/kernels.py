@@ -44,8 +44,8 @@ wp.set_module_options(OPTIONS)
 
 @functools.cache
 def source() -> bytes:
-    """The hash of what a console is made of."""
-    return hashlib.sha256(b"".join((NATIVE / f"{part}.h").read_bytes() for part in PARTS)).digest()
+    """The hash of what a console and an agent are made of."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(NATIVE.glob("*.h")))).digest()
 
 
 @functools.cache

@@ -53,12 +53,14 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         for name, least, most in (
-            ("frame_skip", 1, 2**20), ("tap", 0, self.frame_skip - 1),
-            ("noop_max", 0, 2**20), ("max_episode_frames", 1, 2**31 - 1), ("size", 8, WIDTH),
+            ("frame_skip", 1, 2**20), ("noop_max", 0, 2**20), ("max_episode_frames", 1, 2**31 - 1), ("size", 8, WIDTH),
         ):  # fmt: skip
             value = getattr(self, name)
-            if value is not None and not least <= value <= most:
+            given = value is not None or name != "size"
+            if given and not (isinstance(value, (int, np.integer)) and least <= value <= most):
                 raise EmulatorError(f"{name}={value}: takes a whole number from {least:,} to {most:,}.")
+        if self.tap not in range(self.frame_skip):
+            raise EmulatorError(f"tap={self.tap}: takes a whole number from 0 to {self.frame_skip - 1}.")
         if self.crop is not None:
             top, bottom, left, right = self.crop
             if self.size is None or not (0 <= top < bottom and 0 <= left < right <= WIDTH):
@@ -68,6 +70,8 @@ class Preprocessing:
                 )
             if min(bottom - top, right - left) < self.size:
                 raise EmulatorError(f"crop={self.crop}: is smaller than size={self.size}, and none is made larger.")
+        if not self.actions or not all(action in range(len(ACTIONS)) for action in self.actions):
+            raise EmulatorError(f"actions={self.actions}: takes numbers of actions, from 0 to {len(ACTIONS) - 1}.")
         if not 0 <= self.sticky_actions < 1:
             raise EmulatorError(f"sticky_actions={self.sticky_actions}: takes a number from 0, and less than 1.")
 

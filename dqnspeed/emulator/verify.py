@@ -24,7 +24,7 @@ import numpy as np
 
 from dqnspeed.emulator.colors import palette
 from dqnspeed.emulator.emulator import Emulator
-from dqnspeed.emulator.games import EmulatorError, Game, find, known_games
+from dqnspeed.emulator.games import EmulatorError, Game, check, find, known_games
 
 HOLD = 4  # frames that an action is held
 SAID_EVERY_S = 20
@@ -188,7 +188,7 @@ def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
     now = emulator.registers()
     ours, theirs = int(now["frames"][0]), ale.getEpisodeFrameNumber()
     if ours != theirs:
-        return f"number of the frame: ALE's {theirs} for {ours}"
+        return f"number of the frame: ALE's {theirs} for {ours}; {_registers(emulator)}"
     over = bool(now["over"][0])
     for what, theirs, ours in (
         ("the game is over", ale.game_over(), over),
@@ -196,7 +196,7 @@ def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
         ("lives", None if over else ale.lives(), None if over else int(now["lives"][0])),
     ):
         if theirs != ours:
-            return f"{what}: ALE's {theirs} for {ours}"
+            return f"{what}: ALE's {theirs} for {ours}; {_registers(emulator)}"
     return ""
 
 
@@ -235,7 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     try:
         options = options_of(arguments, OPTIONS, __doc__)
-        names = names_of(options)
+        names, asks_ale = names_of(options), "all" in (options["mode"], options["difficulty"])
+        for name in names if asks_ale else ():
+            check(name)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2
@@ -277,6 +279,7 @@ def options_of(
     """Options ``name=value`` of a command, by default of the command line, over its ``usual`` ones; ``--help`` prints
     ``doc`` and ends. Raises :class:`EmulatorError`."""
     options, arguments = dict(usual), sys.argv[1:] if arguments is None else arguments
+    said = {argument.partition("=")[0] for argument in arguments}
     if {"-h", "--help"} & set(arguments):
         print(doc)
         raise SystemExit(0)
@@ -292,7 +295,9 @@ def options_of(
             raise EmulatorError(f"{argument}: takes yes or no.")
         options[name] = int(value) if isinstance(usual[name], int) else value
     if options.get("translate") == "yes" and options["device"] != "cpu":
-        raise EmulatorError("translate=yes: game code is compiled for device=cpu alone.")
+        if "translate" in said:
+            raise EmulatorError("translate=yes: game code is compiled for device=cpu alone.")
+        options["translate"] = "no"
     if not Path(str(options.get("out", "."))).is_dir():
         raise EmulatorError(f"out={options['out']}: no such folder.")
     return options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,9 @@ class EmulatorBackend:
         self._games.close()
 
     def _wait(self) -> None:
-        """Until a step under way is done, of which no other stream knows."""
+        """Until a step under way is done, of which no other stream or thread knows."""
+        if self._step is not None:
+            wait([self._step])
         if self._stream is not None:
             wp.synchronize_stream(self._stream)
 

@@ -12,13 +12,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("warp")
 
-from dqnspeed.emulator import Emulator, EmulatorError, Games, Preprocessing, emulator, find, kernels, known_games
+from dqnspeed.emulator import (
+    Emulator,
+    EmulatorError,
+    Games,
+    Preprocessing,
+    derive,
+    emulator,
+    find,
+    kernels,
+    known_games,
+)
+from dqnspeed.emulator import __main__ as bench
 from dqnspeed.emulator.games import rom_of
 from dqnspeed.emulator.translation import NONE
-from dqnspeed.emulator.verify import main, verify
+from dqnspeed.emulator.verify import ale_action, ale_of, main, options_of, verify
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 
@@ -268,6 +280,61 @@ def test_a_saved_state_goes_on_bit_for_bit() -> None:
     np.testing.assert_array_equal(played(other, rest), expected)
 
 
+@pytest.mark.parametrize(("game", "fire"), [("breakout", True), ("skiing", False)])  # where nothing costs points
+def test_frames_of_nothing_at_a_start_are_ales_and_what_they_bring_is_not_lost(game: str, fire: bool) -> None:
+    counts = set[int]()
+    for seed in range(4):
+        games, ale = Games(game, 1, preprocessing=Preprocessing(noop_max=30, fire=fire)), ale_of(game)
+        first = ale.getEpisodeFrameNumber()
+        games.begin([seed])
+        noops = int(games.registers()["frames"][0]) - first - fire
+        counts.add(noops)
+        pressed = [0] * noops + [1] * fire
+        owed = sum(ale.act(ale_action(action)) for action in pressed)
+        np.testing.assert_array_equal(games.ram().numpy()[0], ale.getRAM())
+        np.testing.assert_array_equal(games.screen()[0], ale.getScreen())
+        games.act([3])
+        assert games.rewards().tolist() == [owed + sum(ale.act(ale_action(3)) for _ in range(4))]
+        np.testing.assert_array_equal(games.ram().numpy()[0], ale.getRAM())
+        assert game != "skiing" or owed < 0
+    assert len(counts) > 2 and counts <= set(range(1, 31))
+
+
+def test_a_state_is_of_one_cartridge_one_start_and_one_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pong = known_games()["pong"]
+    saved = Emulator(pong).save_state()
+    (tmp_path / "other.bin").write_bytes(bytes(2048))
+    others = {
+        "start": lambda: Emulator(dataclasses.replace(pong, start=((3, 63), *pong.start[1:]))),
+        "rules": lambda: Emulator(dataclasses.replace(pong, rules=known_games()["breakout"].rules)),
+        "cartridge": lambda: Emulator(pong, rom=tmp_path / "other.bin"),
+    }
+    for other in others.values():
+        with pytest.raises(EmulatorError, match="the state is of another version of the emulator, or of the game's"):
+            other().load_state(saved)
+    Emulator(pong).load_state(saved)
+    monkeypatch.setattr(kernels, "source", lambda: b"of a newer version")
+    with pytest.raises(EmulatorError, match="the state is of another version"):
+        Emulator(pong).load_state(saved)
+
+
+def test_what_a_step_brought_stays_on_the_device_for_torch() -> None:
+    import warp as wp
+
+    emulator, draws = Emulator("breakout", 3), np.random.default_rng(2)
+    found, points = wp.to_torch(emulator.outcomes), 0
+    for _ in range(300):
+        emulator.step(torch.from_numpy(draws.integers(0, 4, 3)), frames=4)
+        over = emulator.over()
+        expected = [emulator.rewards(), over, np.zeros(3, int), emulator.lives()]
+        np.testing.assert_array_equal(found.numpy().T, expected)
+        points += int(found[:, 0].sum())
+        if over.any():
+            emulator.reset(torch.from_numpy(over))
+            assert not found[torch.from_numpy(over), 1].any()
+    assert points > 0
+
+
 def test_only_the_games_of_a_mask_start_anew() -> None:
     import warp as wp
 
@@ -315,7 +382,10 @@ def test_a_game_that_is_over_stands_still() -> None:
         (lambda folder: find("breakout").at(mode=3), "mode=3: of breakout these are known: 0, 4, 8"),
         (lambda folder: find("breakout").at(difficulty=2), r"difficulty=2: of breakout these are known: 0, 1\."),
         (lambda folder: Emulator("pong", device="tpu"), "device=tpu: is not here; there is cpu"),
-        (lambda folder: Emulator("pong", 10**9), r"num_envs=1000000000: needs [\d.]+ GB of cpu's memory, which has"),
+        (
+            lambda folder: Emulator("pong", 10**9),
+            r"num_envs=1000000000: needs [\d.]+ GB of cpu's memory, of which [\d.]+ GB can",
+        ),
         (lambda folder: Emulator("pong", rom=folder / "none"), "none: cannot be read"),
         (lambda folder: Emulator("pong", rom=odd(folder)), "has 3,000 bytes, and the cartridge of pong 2,048 or 4,096"),
     ],
@@ -335,7 +405,7 @@ def test_a_containers_memory_is_no_more_than_it_may_use(
     Emulator("pong", 2)
     (tmp_path / limit).write_text("100000000\n")
     Emulator("pong", 2)
-    with pytest.raises(EmulatorError, match=r"num_envs=1000: needs 0\.1 GB of cpu's memory, which has 0\.1 GB"):
+    with pytest.raises(EmulatorError, match=r"num_envs=1000: needs 0\.1 GB of cpu's memory, of which 0\.1 GB can"):
         Emulator("pong", 1000)
 
 
@@ -352,9 +422,10 @@ def test_a_rom_that_is_not_ale_pys_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path / "none"))
-    assert (
-        main(["game=pong", "frames=10"]) == 1 and "rom=pong: cannot be read (ROM directory " in capsys.readouterr().out
-    )
+    missing = "rom=pong: cannot be read (ROM directory "
+    assert main(["game=pong", "frames=10"]) == 1 and missing in capsys.readouterr().out
+    for command, more in ((main, ["mode=all"]), (derive.main, [])):
+        assert command(["game=pong", *more]) == 2 and capsys.readouterr().err.startswith(missing)
     (tmp_path / "pong.bin").write_bytes(bytes(2048))
     monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
     assert main(["game=pong", "frames=10"]) == 1 and "rom=pong: cannot be read (The hash of" in capsys.readouterr().out
@@ -397,6 +468,9 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         (lambda emulator: Games("pong", 2).begin([1]), r"seeds: has the shape \(1,\), and takes \(2,\)\."),
         (lambda emulator: Games("pong", 2).reset(), "reset: games with an agent start with begin"),
         (lambda emulator: Preprocessing(size=200), "size=200: takes a whole number from 8 to 160"),
+        (lambda emulator: Preprocessing(frame_skip=2.5), r"frame_skip=2\.5: takes a whole number from 1 to 1,048,576"),
+        (lambda emulator: Preprocessing(tap=4), "tap=4: takes a whole number from 0 to 3"),
+        (lambda emulator: Preprocessing(actions=(99,)), r"actions=\(99,\): takes numbers of actions, from 0 to 17"),
         (lambda emulator: Preprocessing(sticky_actions=1), "sticky_actions=1: takes a number from 0, and less than 1"),
         (lambda emulator: Emulator("pong", 0), "num_envs=0: takes a whole number, at least 1"),
     ],
@@ -440,6 +514,8 @@ def test_the_command_prints_a_table_and_draws_what_differs(
         ("device=cuda translate=yes", "translate=yes: game code is compiled for device=cpu alone."),
     ):
         assert main(argument.split()) == 2 and said in capsys.readouterr().err
+    # Of a GPU the bench's usual translate=yes is not asked for.
+    assert options_of(["device=cuda"], bench.OPTIONS, None)["translate"] == "no"
 
 
 @pytest.mark.parametrize(
