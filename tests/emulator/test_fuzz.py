@@ -31,7 +31,9 @@ UNSTABLE = {
 }  # what they store depends on the chip; where they store to memory test_cpu.py tries
 LINEAR = [op for op in OPCODES if op.name not in FLOWING | UNSTABLE and op.mode != "r"]
 
-OTHER_PICTURES = {3, 29, 31, 36}  # seeds whose memory is equal, and some pixels are not: why is not known
+# Seeds whose memory is equal, and some pixels are not. They write to VSYNC at any time, and of 29, 31 and 36 every other
+# frame is black in ALE and not here; what 3 lacks is not known.
+OTHER_PICTURES = {3, 29, 31, 36}
 
 
 def instructions(draws: random.Random, number: int = 400) -> bytes:
@@ -68,7 +70,7 @@ def writes(draws: random.Random) -> bytes:
 def test_programs_drawn_at_random_are_equal_to_ales(
     draw: Callable[[random.Random], bytes], programs: int, device: str, tmp_path: Path
 ) -> None:
-    wrong, played = [], 0
+    wrong, others, played = [], set[int](), 0
     for seed in range(programs):
         pair = Pair(draw(random.Random(seed)), tmp_path, device)
         for frame in range(4):
@@ -77,9 +79,12 @@ def test_programs_drawn_at_random_are_equal_to_ales(
             pair.frame()
             played += 1
             said = pair.difference()
-            if said and not (draw is instructions and seed in OTHER_PICTURES and "pixels" in said):
+            if said and draw is instructions and seed in OTHER_PICTURES and "pixels" in said:
+                others.add(seed)
+            elif said:
                 wrong.append(f"seed {seed}, frame {frame}: {said}")
                 break
+    assert others == (OTHER_PICTURES if draw is instructions else set()), "some are equal now"
     assert not wrong, f"{len(wrong)} of {programs} differ\n" + "\n".join(wrong)
     assert played > 2 * programs
 
