@@ -31,8 +31,8 @@ UNSTABLE = {
 }  # what they store depends on the chip; where they store to memory test_cpu.py tries
 LINEAR = [op for op in OPCODES if op.name not in FLOWING | UNSTABLE and op.mode != "r"]
 
-# Seeds whose memory is equal, and some pixels are not. They write to VSYNC at any time, and of 29, 31 and 36 every other
-# frame is black in ALE and not here; what 3 lacks is not known.
+# Seeds whose memory is equal, and some pixels are not: why is not known. Of 29, 31 and 36 every other frame is black in
+# ALE, and not here.
 OTHER_PICTURES = {3, 29, 31, 36}
 
 
