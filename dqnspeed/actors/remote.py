@@ -61,7 +61,7 @@ class RemoteActors:
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self._links = dict[int, Link]()
         self._ready, self._steps_at_start = dict[int, float](), dict[int, int]()  # since when; agent steps
-        self.how = ""  # of the actor that was ready last
+        self.how = ""  # "eager" once one actor says so
         self._begun: float | None = None
         self._lost = 0
         self._started_at, self._gone = dict[int, float](), ""  # when each was started; why the run cannot go on
@@ -204,7 +204,8 @@ class RemoteActors:
             end_row = message.end_row or self._memory.rows(message.env)
             collected.episodes.append(replace(message, end_row=end_row))
         elif isinstance(message, Ready):
-            self._ready[index], self.how = time.monotonic(), message.how
+            self._ready[index] = time.monotonic()
+            self.how = message.how if self.how in ("", message.how) else "eager"
             if not message.games_restored and self._begun is None:  # else they were cut when it was lost
                 self._memory.cut(lane, self._num_envs)
         elif isinstance(message, Paused) and message.number == self._pauses:

@@ -40,7 +40,7 @@ class Emulator:
     for the device.
 
     Attributes:
-        outcomes: ``(N, 4) int32``, of the last step: points, end and truncation (0 or 1), and the lives that are left.
+        outcomes: ``(N, 4) int32``: points of the last step, end and truncation (0 or 1), and the lives that are left.
         screens: ``(N, 3, rows, 160) uint8``, the two pictures that frames are drawn to in turn, and one that is kept
             at times; :meth:`screen` gives the newest ones.
 
@@ -84,7 +84,7 @@ class Emulator:
             for numbers in (self.game.facts, self.game.script, _power_on()["timers"])
         )
         made_of = (cartridge, memory, tables, facts, script, timers)
-        self._version = hashlib.sha256(b"".join([kernels.source(), *map(bytes, made_of)])).hexdigest()[:16]
+        self._version = hashlib.sha256(b"".join([kernels.hash_of_sources(), *map(bytes, made_of)])).hexdigest()[:16]
         self._rom, self._memory = (wp.array(given, dtype=wp.uint8, device=self.device) for given in (cartridge, memory))
         self._facts, self._script, self._timers, self._tables = map(ints, (facts, script, timers, tables))
         self._trace = wp.zeros(self._traced(code), dtype=wp.uint8, device=self.device)
@@ -102,7 +102,7 @@ class Emulator:
         self.outcomes = self._answers[:, : kernels.FIRST]
         self._threads = _Threads(num_envs, 1 if self.device.is_cuda else threads)
         self._launches = [self._prepared(these) for these in self._threads.parts]
-        self._given = dict[str, int]()
+        self._given, self._tensors = dict[str, int](), dict[str, Any]()
         self._load()
 
     def reset(self, mask: Any = None) -> None:
@@ -114,8 +114,8 @@ class Emulator:
         """Play ``frames`` frames, of which the last ``seen`` are drawn; a game that is over stands still.
 
         Args:
-            actions: ``(N,)`` of ALE's numbers, as a Warp array of ``int32`` or a tensor of torch, on the device, or
-                anything like an array; what is no action is NOOP.
+            actions: ``(N,)`` of ALE's numbers, as a Warp array of ``int32`` or a tensor of torch's usual stream, on the
+                device, or anything like an array; what is no action is NOOP.
 
         Raises:
             EmulatorError: an argument cannot be used.
@@ -163,16 +163,19 @@ class Emulator:
         """Go on from a :meth:`save_state`, also of another device.
 
         Raises:
-            EmulatorError: it is of another game or mode of it, of more or fewer consoles, or of another version of the
-                emulator or of the game's rules.
+            EmulatorError: it is of another game or mode of it, of more or fewer consoles, of another ROM, or of another
+                version of the emulator or of the game's rules.
         """
         if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
             there = f"{len(state['consoles'])} consoles with {state['game']}"
             raise EmulatorError(f"the state is of {there}, and these are {self.num_envs} with {self.game.label}.")
         if str(state.get("version")) != self._version or state["screens"].shape != self.screens.shape:
-            raise EmulatorError("the state is of another version of the emulator, or of the game's rules.")
+            raise EmulatorError("the state is of another ROM, or another version of the emulator or the game's rules.")
         self._state.assign(state["consoles"])
         self.screens.assign(state["screens"])
+        answers = np.zeros(self._answers.shape, np.int32)
+        answers[:, kernels.TERMINATED], answers[:, kernels.LIVES] = self.over(), self.lives()
+        self._answers.assign(answers)
 
     def registers(self) -> dict[str, np.ndarray]:
         """The processors' registers, cycles of the frame, and of the game frames, score, lives and end, ``(N,) int32``
@@ -205,8 +208,9 @@ class Emulator:
 
     def _give(self, name: str, to: Any, values: Any) -> None:
         """Copy an argument to where launches read it."""
-        if type(values).__module__ == "torch" and to.dtype in (wp.int32, wp.bool):
-            values = wp.from_torch(values.int() if to.dtype is wp.int32 else values.bool())
+        if type(values).__module__ == "torch" and values.is_cuda:
+            self._tensors[name] = values.int() if to.dtype is wp.int32 else values.bool()  # until the next is copied
+            values = wp.from_torch(self._tensors[name])
         if isinstance(values, wp.array):
             if values.shape != to.shape or values.device != self.device or values.dtype != to.dtype:
                 there = f"of shape {values.shape} on {values.device} of {values.dtype.__name__}"
@@ -307,13 +311,13 @@ def _device(name: str) -> Any:
 
 def _check_memory(num_envs: int, each: int, device: Any) -> None:
     needed = num_envs * each
-    free = device.free_memory if device.is_cuda else _memory()
+    free = device.free_memory if device.is_cuda else _free_memory()
     if needed > free:
-        there = f"{device.alias}'s memory, of which {free / 1e9:.1f} GB can be had"
+        there = f"{device.alias}'s memory, of which {free / 1e9:.1f} GB may be used"
         raise EmulatorError(f"num_envs={num_envs}: needs {needed / 1e9:.1f} GB of {there}.")
 
 
-def _memory() -> int:
+def _free_memory() -> int:
     """Bytes that are free on this machine, where it says so, and no more than it has or its container may use."""
     known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with contextlib.suppress(OSError):

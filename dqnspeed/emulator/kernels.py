@@ -43,8 +43,8 @@ wp.set_module_options(OPTIONS)
 
 
 @functools.cache
-def source() -> bytes:
-    """The hash of what a console and an agent are made of."""
+def hash_of_sources() -> bytes:
+    """Of what a console and an agent are made of."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(NATIVE.glob("*.h")))).digest()
 
 

@@ -59,7 +59,7 @@ class Preprocessing:
             given = value is not None or name != "size"
             if given and not (isinstance(value, (int, np.integer)) and least <= value <= most):
                 raise EmulatorError(f"{name}={value}: takes a whole number from {least:,} to {most:,}.")
-        if self.tap not in range(self.frame_skip):
+        if not isinstance(self.tap, (int, np.integer)) or self.tap not in range(self.frame_skip):
             raise EmulatorError(f"tap={self.tap}: takes a whole number from 0 to {self.frame_skip - 1}.")
         if self.crop is not None:
             top, bottom, left, right = self.crop
@@ -70,7 +70,8 @@ class Preprocessing:
                 )
             if min(bottom - top, right - left) < self.size:
                 raise EmulatorError(f"crop={self.crop}: is smaller than size={self.size}, and none is made larger.")
-        if not self.actions or not all(action in range(len(ACTIONS)) for action in self.actions):
+        known = [isinstance(action, (int, np.integer)) and 0 <= action < len(ACTIONS) for action in self.actions]
+        if not known or not all(known):
             raise EmulatorError(f"actions={self.actions}: takes numbers of actions, from 0 to {len(ACTIONS) - 1}.")
         if not 0 <= self.sticky_actions < 1:
             raise EmulatorError(f"sticky_actions={self.sticky_actions}: takes a number from 0, and less than 1.")

@@ -15,7 +15,7 @@ from dqnspeed.envs.spec import check_stages
 
 FRAMES = 4000  # of random play
 QUIET = 3  # steps without a reward or an end, after which what changes is no score that follows it
-_FOUND = dict[str, tuple[int, int, int, int] | None]()  # the jobs of a sweep, in one process, look at most games once
+_FOUND = dict[str, tuple[int, int, int, int] | None]()  # for the other jobs of a sweep in this process
 
 
 def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, int, int] | None:
@@ -31,9 +31,9 @@ def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, i
         wrappers, backend="gymnasium", grayscale=False, crop=None, resize=None, max_pool=False, tap=0
     )
     check_stages(env, whole)
-    played = repr((env, whole, wrappers.resize))
-    if played in _FOUND:
-        return _FOUND[played]
+    key = repr((env, whole, wrappers.resize))
+    if key in _FOUND:
+        return _FOUND[key]
     try:
         game = make_env(env, whole)
         try:
@@ -48,7 +48,7 @@ def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, i
     if changed is not None:
         (top, bottom), (left, right) = (_extent(np.any(changed, axis=axis), wrappers.resize or 1) for axis in (1, 0))
         part = top, bottom, left, right
-    return _FOUND.setdefault(played, part)
+    return _FOUND.setdefault(key, part)
 
 
 def _changes(game: gymnasium.Env, steps: int) -> np.ndarray | None:

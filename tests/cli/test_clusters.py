@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -27,10 +28,10 @@ SWEEP = [
 
 @contextlib.contextmanager
 def started(folder: Path, *overrides: str) -> Iterator[subprocess.Popen[str]]:
-    """A sweep, of which nothing runs after the block."""
+    """A sweep, of whose group nothing runs after the block."""
     process = subprocess.Popen(
         command(*SWEEP, f"hydra.sweep.dir={folder}", *overrides), cwd=folder.parent, env=environment(), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     with process:
         try:
@@ -40,10 +41,9 @@ def started(folder: Path, *overrides: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for one in (*psutil.Process(process.pid).children(recursive=True), process):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
+    """With all of its group, which outlive it if it broke off."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def reports(folder: Path, count: int = 3) -> Callable[[], bool]:
@@ -56,7 +56,7 @@ def wait_for(holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     while not holds():
         if process.poll() is not None or time.monotonic() > deadline:
             kill(process)
-            raise AssertionError(process.communicate())
+            raise AssertionError(process.communicate(timeout=10))
         time.sleep(0.1)
 
 

@@ -589,6 +589,12 @@ def test_cropping_by_the_rule_keeps_the_field_of_play_and_nothing_that_follows_t
     assert make_run("wrappers.crop=[]", "env=cartpole", "wrappers=none", "model=mlp").wrappers.crop is None
 
 
+def test_the_part_that_changes_is_looked_for_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = make_run("wrappers.crop=[]").wrappers.crop
+    monkeypatch.setattr("dqnspeed.envs.crop.make_env", None)
+    assert dqnspeed.compose(["wrappers.crop=[]", "seed=7"]).wrappers.crop == found
+
+
 def test_what_a_rule_chooses_by_the_game_is_no_change_of_the_rung() -> None:
     run = make_run("experiment=speedrun", "env=breakout", "num_envs=8")
     assert run.wrappers.crop and changed(run, []) == {"env.id", "env.reward_bound", "num_envs", "stop.reward_bound"}
