@@ -29,6 +29,7 @@ from dqnspeed.system.signals import children_ignore_signals, handlers_kept
 CONNECT_S, JOIN_S = 15.0, 45.0  # until somebody answers, and until Ray has joined
 WAIT_S = 0.01
 LOCAL, LOCAL_STORE = "127.0.0.1", 256 * 2**20  # address and bytes of the object store of a local cluster
+TRIES, TOO_SLOW = 2, "timed out during startup"  # what Ray says when a busy machine has not started one within 30 s
 # At 0 a cluster has no other machines and listens on 127.0.0.1 alone, as on macOS. Else Ray listens to everybody, also
 # where it is given that address.
 LOOPBACK_ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -242,20 +243,20 @@ def connected(address: str | None, own_cpus: float) -> Any:
     import ray as module
 
     ray: Any = module
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
-    try:
-        with children_ignore_signals(), handlers_kept():
-            if address is None:
-                ray.init(
-                    address="local", num_cpus=math.ceil(own_cpus), include_dashboard=False,
-                    object_store_memory=LOCAL_STORE, **quiet,
-                )  # fmt: skip
-            else:
-                ray.init(address=address, **quiet)
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise ActorError(
-            f"the Ray cluster at {address or LOCAL} cannot be joined ({_first_sentence(error)})."
-        ) from error
+    how: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
+    if address is None:
+        how |= {"num_cpus": math.ceil(own_cpus), "include_dashboard": False, "object_store_memory": LOCAL_STORE}
+    for left in reversed(range(TRIES)):
+        try:
+            with children_ignore_signals(), handlers_kept():
+                ray.init(address=address or "local", **how)
+            break
+        except Exception as error:  # Ray's own kinds, and bare ones
+            if left and address is None and TOO_SLOW in str(error):
+                continue
+            raise ActorError(
+                f"the Ray cluster at {address or LOCAL} cannot be joined ({_first_sentence(error)})."
+            ) from error
     return ray
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -25,6 +26,7 @@ from forked import Forked
 from test_actors import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses
 
 from dqnspeed.actors import ActorArguments, ActorError, make_actors
+from dqnspeed.actors.ray import connected
 from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.options import ConfigError
@@ -54,6 +56,29 @@ def ray_cluster() -> Iterator[Any]:
     yield cluster
     del os.environ["RAY_ADDRESS"]
     cluster.shutdown()
+
+
+def test_a_local_cluster_that_a_busy_machine_starts_too_slowly_is_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = list[str]()
+
+    def init(fails: int, address: str, **_: Any) -> None:
+        tried.append(address)
+        if len(tried) <= fails:
+            raise Exception("The current node timed out during startup. This could happen because of anything.")
+
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(ray, "init", functools.partial(init, 1))
+    connected(None, 1.0)
+    assert tried == ["local", "local"]
+    monkeypatch.setattr(ray, "init", functools.partial(init, 100))
+    sentence = r"the Ray cluster at \S+ cannot be joined \(The current node timed out during startup"
+    for address, times in ((None, 2), ("10.0.0.1:1", 1)):
+        tried.clear()
+        with pytest.raises(ActorError, match=sentence):
+            connected(address, 1.0)
+        assert len(tried) == times
 
 
 def rows(number: int) -> Rows:
