@@ -145,8 +145,8 @@ def _emulator(game: str, count: int, how: How) -> Callable[[], int]:
 
     def play() -> int:
         emulator.step(draws.choice(actions, count), SKIP, 0)
-        if (over := emulator.over()).any():  # which would stand still
-            emulator.reset(over)
+        if emulator.terminated.numpy().any():  # which would stand still
+            emulator.reset(emulator.terminated)
         wp.synchronize_device(emulator.device)
         return SKIP * count
 

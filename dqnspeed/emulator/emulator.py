@@ -35,12 +35,13 @@ FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", 
 class Emulator:
     """``num_envs`` Atari 2600 consoles with one game, frame by frame equal to ALE's.
 
-    :meth:`ram`, ``screens`` and ``outcomes`` are Warp arrays on ``device``, which :func:`warp.to_torch` shares with
-    torch without a copy; the next step writes into them. All else is given as NumPy's arrays, for which the host waits
-    for the device.
+    :meth:`ram` and the attributes are Warp arrays on ``device``, which :func:`warp.to_torch` shares with torch without
+    a copy; the next step writes into them. All else is given as NumPy's arrays, for which the host waits for the
+    device.
 
     Attributes:
         outcomes: ``(N, 4) int32``: points of the last step, end and truncation (0 or 1), and the lives that are left.
+        reward, terminated, truncated, lives: the same, ``(N,) int32`` each. A game that has ended stands still.
         screens: ``(N, 3, rows, 160) uint8``, the two pictures that frames are drawn to in turn, and one that is kept
             at times; :meth:`screen` gives the newest ones.
 
@@ -89,8 +90,7 @@ class Emulator:
         self._facts, self._script, self._timers, self._tables = map(ints, (facts, script, timers, tables))
         self._trace = wp.zeros(self._traced(code), dtype=wp.uint8, device=self.device)
         zeros = functools.partial(wp.zeros, device=self.device)
-        self._mask = zeros(num_envs, dtype=wp.bool)
-        self._actions = zeros(num_envs, dtype=int)
+        self._mask, self._actions = (zeros(num_envs, dtype=int) for _ in range(2))
         self._seeds = zeros(num_envs, dtype=wp.uint64)
         self._stages = ints(stages)
         self._answers = zeros((num_envs, kernels.ANSWERS), dtype=int)
@@ -99,15 +99,20 @@ class Emulator:
         compiled(self._kernel, lambda: self._prepared(slice(0, 1))).launch()
         self._state = zeros((num_envs, int(self._answers.numpy()[0, 0])), dtype=wp.uint8)
         self._answers.zero_()
-        self.outcomes = self._answers[:, : kernels.FIRST]
+        self.outcomes = self._answers[:, : kernels.REWARD]
+        self.reward, self.terminated, self.truncated, self.lives = (
+            self._answers[:, column]
+            for column in (kernels.REWARD, kernels.TERMINATED, kernels.TRUNCATED, kernels.LIVES)
+        )
         self._threads = _Threads(num_envs, 1 if self.device.is_cuda else threads)
         self._launches = [self._prepared(these) for these in self._threads.parts]
         self._given, self._tensors = dict[str, int](), dict[str, Any]()
         self._load()
 
     def reset(self, mask: Any = None) -> None:
-        """Start the game anew, on all consoles or on those of ``mask`` ``(N,) bool``."""
-        self._give("mask", self._mask, np.ones(self.num_envs, bool) if mask is None else mask)
+        """Start the game anew, on all consoles or where ``mask`` ``(N,)`` is not 0, as ``terminated`` is; of its types
+        see :meth:`step`."""
+        self._give("mask", self._mask, np.ones(self.num_envs) if mask is None else mask)
         self._run(kernels.START)
 
     def step(self, actions: Any, frames: int = 1, seen: int = 1) -> None:
@@ -124,18 +129,6 @@ class Emulator:
             raise EmulatorError(f"frames={frames}, seen={seen}: of at least one frame as many are seen, or fewer.")
         self._give("actions", self._actions, actions)
         self._run(kernels.PLAY, frames, seen)
-
-    def rewards(self) -> np.ndarray:
-        """Points of the last step, ``(N,) int32``."""
-        return np.array(self._answers.numpy()[:, kernels.POINTS])
-
-    def lives(self) -> np.ndarray:
-        """Lives left, as ALE counts them, ``(N,) int32``."""
-        return self._field("lives")
-
-    def over(self) -> np.ndarray:
-        """Games that have ended, ``(N,) bool``; steps change them no more."""
-        return self._field("over").astype(bool)
 
     def ram(self) -> Any:
         """The consoles' memory, ``(N, 128) uint8``."""
@@ -174,7 +167,9 @@ class Emulator:
         self._state.assign(state["consoles"])
         self.screens.assign(state["screens"])
         answers = np.zeros(self._answers.shape, np.int32)
-        answers[:, kernels.TERMINATED], answers[:, kernels.LIVES] = self.over(), self.lives()
+        over, lives = self._field("over"), self._field("lives")
+        for column, values in ((kernels.GAME_OVER, over), (kernels.TERMINATED, over), (kernels.LIVES, lives)):
+            answers[:, column] = values
         self._answers.assign(answers)
 
     def registers(self) -> dict[str, np.ndarray]:
@@ -201,7 +196,7 @@ class Emulator:
         return 3 * self.game.rows * WIDTH + CONSOLE
 
     def _load(self) -> None:
-        self._give("mask", self._mask, np.ones(self.num_envs, bool))
+        self._give("mask", self._mask, np.ones(self.num_envs))
         self._run(kernels.LOAD)  # with the game's usual start, as ALE does
         if self.game.mode is not None or self.game.difficulty is not None:
             self._run(kernels.START)
@@ -209,7 +204,7 @@ class Emulator:
     def _give(self, name: str, to: Any, values: Any) -> None:
         """Copy an argument to where launches read it."""
         if type(values).__module__ == "torch" and values.is_cuda:
-            self._tensors[name] = values.int() if to.dtype is wp.int32 else values.bool()  # until the next is copied
+            self._tensors[name] = values.int()  # until the next is copied
             values = wp.from_torch(self._tensors[name])
         if isinstance(values, wp.array):
             if values.shape != to.shape or values.device != self.device or values.dtype != to.dtype:
@@ -276,8 +271,8 @@ def _translation(game: Game, rom: Path | None, code: bytes) -> str:
     traced = _Traced(game, TRACED, rom=rom)
     for _ in range(TRACED_STEPS):
         traced.step(draws.integers(len(ACTIONS), size=TRACED), TRACED_SKIP, 0)
-        if (over := traced.over()).any():
-            traced.reset(over)
+        if traced.terminated.numpy().any():
+            traced.reset(traced.terminated)
     return translated(game, code, traced.trace())
 
 

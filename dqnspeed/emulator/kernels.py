@@ -35,7 +35,7 @@ _init_quietly()
 
 PARTS = ("bits", "tia", "dpc", "console", "cpu", "fast", "game", "agent", "entry")
 SIZE, LOAD, START, PLAY, BEGIN, STEP = range(6)
-POINTS, TERMINATED, TRUNCATED, LIVES, FIRST, SECOND, ANSWERS = range(7)
+POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, STARTS, FIRST, SECOND, ANSWERS = range(11)
 
 # Observations are rounded as OpenCV rounds them, which multiplies and adds apart.
 OPTIONS = {"enable_backward": False, "fuse_fp": False}
@@ -67,7 +67,7 @@ def run_with(translation: str) -> wp.Kernel:
         memory: wp.array(dtype=wp.uint8),
         stages: wp.array(dtype=int),
         seeds: wp.array(dtype=wp.uint64),
-        mask: wp.array(dtype=wp.bool),
+        mask: wp.array(dtype=int),
         actions: wp.array(dtype=int),
         count: int,
         seen: int,
@@ -91,7 +91,7 @@ def run_with(translation: str) -> wp.Kernel:
         memory: wp.array(dtype=wp.uint8),
         stages: wp.array(dtype=int),
         seeds: wp.array(dtype=wp.uint64),
-        mask: wp.array(dtype=wp.bool),
+        mask: wp.array(dtype=int),
         actions: wp.array(dtype=int),
         count: int,
         seen: int,

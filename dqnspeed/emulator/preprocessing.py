@@ -32,6 +32,10 @@ class Preprocessing:
         size: side of the square that a picture is resized to, by area as OpenCV does it; ``None``: as it is.
         noop_max: a game starts with 1 to as many frames of NOOP, or with none.
         fire: then FIRE is pressed for a frame. What this brings belongs to the first step.
+        stack: frames of an observation, the newest of which comes last; an episode starts with as many of its first.
+        episodic_life: a lost life ends the episode, and the next step starts another of the same game: instead of its
+            action FIRE is pressed with ``fire``, and else nothing.
+        clip_reward: a reward is the sign of its points.
         sticky_actions: probability that a frame repeats the action of the one before.
         max_episode_frames: after which a game is truncated.
         actions: those that an agent has, as ALE numbers them.
@@ -46,6 +50,9 @@ class Preprocessing:
     size: int | None = 84
     noop_max: int = 30
     fire: bool = False
+    stack: int = 1
+    episodic_life: bool = False
+    clip_reward: bool = False
     sticky_actions: float = 0.0
     max_episode_frames: int = 108_000
     actions: tuple[int, ...] = tuple(range(len(ACTIONS)))
@@ -54,6 +61,7 @@ class Preprocessing:
     def __post_init__(self) -> None:
         for name, least, most in (
             ("frame_skip", 1, 2**20), ("noop_max", 0, 2**20), ("max_episode_frames", 1, 2**31 - 1), ("size", 8, WIDTH),
+            ("stack", 1, 2**10),
         ):  # fmt: skip
             value = getattr(self, name)
             given = value is not None or name != "size"
@@ -84,7 +92,7 @@ class Preprocessing:
         rows = (0, 2**30) if self.crop is None or self.whole else self.crop[:2]
         stages = [
             self.frame_skip, pool, self.noop_max, self.fire, sticky, self.max_episode_frames, self.tap, *rows,
-            len(self.actions), len(self.actions) + len(taps),
+            self.episodic_life, self.clip_reward, len(self.actions), len(self.actions) + len(taps),
         ]  # fmt: skip
         return [*map(int, stages), *self.actions, *taps]
 
@@ -95,8 +103,11 @@ class Games(Emulator):
     The step after a game's end ignores its action and starts another game (Gymnasium's NEXT_STEP autoreset).
 
     Attributes:
-        observations: ``(N, C, size, size) uint8``, a Warp array on the device; C is 1, or 3 for red, green and blue.
-            The next step writes into it.
+        observations: ``(N, stack * C, size, size) uint8``, a Warp array on the device; C is 1, or 3 for red, green and
+            blue. The next step writes into it.
+        reward, terminated, truncated, starts: of an episode as the agent has it: its reward, whether it ended or was
+            cut, and whether this step started another, without a transition, ``(N,) int32`` each, Warp arrays on the
+            device; ``outcomes`` are the game's.
 
     Raises:
         EmulatorError: as :class:`Emulator`.
@@ -120,10 +131,11 @@ class Games(Emulator):
         shape = (num_envs, len(of_channels), self.game.rows, WIDTH)
         self._pooled = wp.zeros(shape, dtype=wp.uint8, device=self.device)
         self._size = stages.size or 0
-        if stages.size is None:
-            self.observations = self._pooled
-        else:
-            shape = (num_envs, len(of_channels), stages.size, stages.size)
+        self.starts = self._answers[:, kernels.STARTS]
+        self.observations = self._pooled
+        if stages.size is not None or stages.stack > 1:
+            sides = shape[2:] if stages.size is None else (stages.size, stages.size)
+            shape = (num_envs, stages.stack * len(of_channels), *sides)
             self.observations = wp.zeros(shape, dtype=wp.uint8, device=self.device)
         top, bottom, left, right = stages.crop or (0, self.game.rows, 0, WIDTH)
         if bottom > self.game.rows:
@@ -180,22 +192,31 @@ class Games(Emulator):
             wp.copy(self._answers_here, answers)
             wp.synchronize_stream(wp.get_stream(self.device))
             answers = self._answers_here
-        return np.array(answers.numpy()[:, : kernels.FIRST])
+        return np.array(answers.numpy()[:, : kernels.REWARD])
 
     def save_state(self) -> dict[str, np.ndarray]:
-        return {**super().save_state(), "pooled": self._pooled.numpy().copy()}
+        return {**super().save_state(), **{name: of.numpy().copy() for name, of in self._pictures().items()}}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """As :meth:`Emulator.load_state`; what the next step answers and observes is as it would have been."""
-        if "pooled" not in state or state["pooled"].shape != self._pooled.shape:
+        pictures = self._pictures()
+        if any(name not in state or state[name].shape != of.shape for name, of in pictures.items()):
             raise EmulatorError("the state is of an Emulator, or of games with other observations.")
         super().load_state(state)
-        self._pooled.assign(state["pooled"])
+        for name, of in pictures.items():
+            of.assign(state[name])
         self._begun = True
 
+    def _pictures(self) -> dict[str, Any]:
+        """What the next observations are made of, beside the screens."""
+        stacked = {"observations": self.observations} if self._preprocessing.stack > 1 else {}
+        return {"pooled": self._pooled, **stacked}
+
     def _bytes_each(self) -> int:
-        channels, size = 1 if self._preprocessing.grayscale else 3, self._preprocessing.size or 0
-        return super()._bytes_each() + channels * (self.game.rows * WIDTH + size * size)
+        stages, picture = self._preprocessing, self.game.rows * WIDTH
+        frame = picture if stages.size is None else stages.size**2
+        stacked = 0 if stages.size is None and stages.stack == 1 else stages.stack * frame
+        return super()._bytes_each() + (1 if stages.grayscale else 3) * (picture + stacked)
 
     def _load(self) -> None:
         """:meth:`begin` does."""

@@ -154,8 +154,8 @@ def sought(
         left = np.where(left > 0, left, draws.integers(1, longest + 1)) - 1
         played[step] = action
         emulator.step(action, HOLD, seen=0)
-        points += emulator.rewards() != 0
-        if emulator.over().all():
+        points += emulator.reward.numpy() != 0
+        if emulator.terminated.numpy().all():
             break
     return [played[:, console] for console in np.argsort(-points, kind="stable")[:sequences]]
 
@@ -192,7 +192,7 @@ def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
     over = bool(now["over"][0])
     for what, theirs, ours in (
         ("the game is over", ale.game_over(), over),
-        ("reward", reward, None if reward is None else int(emulator.rewards()[0])),
+        ("reward", reward, None if reward is None else int(emulator.reward.numpy()[0])),
         ("lives", None if over else ale.lives(), None if over else int(now["lives"][0])),
     ):
         if theirs != ours:

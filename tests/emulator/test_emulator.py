@@ -31,6 +31,9 @@ from dqnspeed.emulator import __main__ as bench
 from dqnspeed.emulator.games import rom_of
 from dqnspeed.emulator.translation import NONE
 from dqnspeed.emulator.verify import ale_action, ale_of, main, options_of, verify
+from dqnspeed.envs.emulated import EmulatorBackend
+from dqnspeed.envs.frame_stack import FrameStack
+from dqnspeed.envs.vector import VectorEnv
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 
@@ -82,7 +85,9 @@ def test_every_game_starts_and_plays_by_its_rules() -> None:
         emulator.step([0, 1], frames=4)
         assert (emulator.registers()["frames"] == game.frames + 4).all(), game.name
         assert emulator.screen().shape == (2, game.rows, 160) and emulator.ram().numpy().any(), game.name
-        assert game.rules.terms and not emulator.over().any() and (emulator.lives() >= 0).all(), game.name
+        assert game.rules.terms and not emulator.terminated.numpy().any() and (emulator.lives.numpy() >= 0).all(), (
+            game.name
+        )
 
 
 FRAME = bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 A9 00 85 00")  # the code of a VSYNC
@@ -251,6 +256,53 @@ def test_games_start_and_stick_at_random_but_by_their_seeds(device: str) -> None
     assert len({frame.tobytes() for frame in frames[0]}) > 2
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "stages",
+    [
+        {"episodic_life": True, "clip_reward": True, "stack": 4, "fire": True},
+        {"stack": 3, "grayscale": False, "size": None, "clip_reward": True, "sticky_actions": 0.25},
+        {"episodic_life": True, "stack": 2, "frame_skip": 3, "grayscale": False, "tap": 1},
+    ],
+)
+def test_lives_rewards_and_stacks_of_the_device_are_those_of_the_environments(
+    device: str, stages: dict[str, Any]
+) -> None:
+    agents, backend = (
+        Games("breakout", 5, device, Preprocessing(**of, actions=(0, 1, 3, 4), max_episode_frames=650))
+        for of in (stages, {k: v for k, v in stages.items() if k not in ("episodic_life", "clip_reward", "stack")})
+    )
+    env = VectorEnv(
+        EmulatorBackend(backend, ["NOOP", "FIRE", "RIGHT", "LEFT"], overlap=False),
+        clip_reward=stages.get("clip_reward", False),
+        episodic_life=stages.get("episodic_life", False),
+        life_action=int(stages.get("fire", False)),
+    )
+    draws, seeds = np.random.default_rng(2), list(range(5))
+    frames = np.array(torch.as_tensor(env.reset(seeds)).cpu())
+    stack = FrameStack(5, stages["stack"], frames.shape[1:], frames.dtype)
+    stack.push(frames, np.ones(5, bool))
+    agents.begin(seeds)
+    np.testing.assert_array_equal(agents.observations.numpy(), stack.observations)
+    assert agents.starts.numpy().all()
+    seen = {"reward": 0, "terminated": 0, "truncated": 0, "starts": 0}
+    for k in range(500):
+        actions = draws.integers(0, 4, 5)
+        env.send(actions)
+        step = env.recv()
+        stack.push(torch.as_tensor(step.frames).cpu().numpy(), step.first)
+        agents.act(actions)
+        for name, expected in (("reward", step.rewards), ("starts", step.first), ("lives", step.raw.lives),
+                               ("terminated", step.terminated), ("truncated", step.truncated)):  # fmt: skip
+            np.testing.assert_array_equal(getattr(agents, name).numpy(), expected, name)
+            seen[name] = seen.get(name, 0) + int(np.count_nonzero(expected))
+        np.testing.assert_array_equal(agents.observations.numpy(), stack.observations)
+        if k == 250:
+            saved, agents = agents.save_state(), Games("breakout", 5, device, agents._preprocessing)
+            agents.load_state(saved)
+    assert all(seen.values()), seen
+
+
 def test_rows_that_a_crop_leaves_out_are_drawn_only_for_who_asks() -> None:
     crop = (34, 194, 0, 160)
     games = [Games("pong", 2, preprocessing=Preprocessing(crop=crop, size=48, whole=whole)) for whole in (False, True)]
@@ -294,7 +346,7 @@ def test_frames_of_nothing_at_a_start_are_ales_and_what_they_bring_is_not_lost(g
         np.testing.assert_array_equal(games.ram().numpy()[0], ale.getRAM())
         np.testing.assert_array_equal(games.screen()[0], ale.getScreen())
         games.act([3])
-        assert games.rewards().tolist() == [owed + sum(ale.act(ale_action(3)) for _ in range(4))]
+        assert games.reward.numpy().tolist() == [owed + sum(ale.act(ale_action(3)) for _ in range(4))]
         np.testing.assert_array_equal(games.ram().numpy()[0], ale.getRAM())
         assert game != "skiing" or owed < 0
     assert len(counts) > 2 and counts <= set(range(1, 31))
@@ -326,8 +378,8 @@ def test_what_a_step_brought_stays_on_the_device_for_torch(device: str) -> None:
     found, points = wp.to_torch(emulator.outcomes), 0
     for _ in range(300):
         emulator.step(torch.from_numpy(draws.integers(0, 4, 3)).to(device), frames=4)
-        over = emulator.over()
-        expected = [emulator.rewards(), over, np.zeros(3, int), emulator.lives()]
+        over = emulator.terminated.numpy()
+        expected = [emulator.reward.numpy(), over, np.zeros(3, int), emulator.lives.numpy()]
         np.testing.assert_array_equal(found.cpu().numpy().T, expected)
         points += int(found[:, 0].sum())
         if over.any():
@@ -346,16 +398,16 @@ def test_only_the_games_of_a_mask_start_anew() -> None:
     emulator = Emulator("breakout", 2)
     played(emulator, [[1, 1]] * 20)
     before = emulator.ram().numpy().copy()
-    emulator.reset(wp.array([True, False], dtype=wp.bool, device="cpu"))
+    emulator.reset(wp.array([1, 0], dtype=int, device="cpu"))
     after = emulator.ram().numpy()
     np.testing.assert_array_equal(after[1], before[1])
     assert (after[0] != before[0]).any()
-    assert emulator.lives().tolist()[0] == 5
+    assert emulator.lives.numpy().tolist()[0] == 5
 
 
 def test_a_game_at_another_mode_is_that_from_its_first_frame_on() -> None:
     emulator, again = (Emulator(find("pong").at(mode=1, difficulty=1)) for _ in range(2))
-    assert emulator.screen().any() and emulator.rewards().tolist() == [0]
+    assert emulator.screen().any() and emulator.reward.numpy().tolist() == [0]
     usual = Emulator("pong")
     usual.step([0])
     emulator.step([0])
@@ -368,12 +420,12 @@ def test_a_game_that_is_over_stands_still() -> None:
     emulator = Emulator("breakout")
     for _ in range(2000):
         emulator.step([1], frames=4)
-        if emulator.over()[0]:
+        if emulator.terminated.numpy()[0]:
             break
     over = emulator.ram().numpy().copy()
     emulator.step([1], frames=4)
     np.testing.assert_array_equal(emulator.ram().numpy(), over)
-    assert emulator.lives().tolist() == [0] and emulator.rewards().tolist() == [0]
+    assert emulator.lives.numpy().tolist() == [0] and emulator.reward.numpy().tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -474,6 +526,7 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         (lambda emulator: Games("pong", 2).reset(), "reset: games with an agent start with begin"),
         (lambda emulator: Preprocessing(size=200), "size=200: takes a whole number from 8 to 160"),
         (lambda emulator: Preprocessing(frame_skip=2.5), r"frame_skip=2\.5: takes a whole number from 1 to 1,048,576"),
+        (lambda emulator: Preprocessing(stack=0), "stack=0: takes a whole number from 1 to 1,024"),
         (lambda emulator: Preprocessing(tap=4), "tap=4: takes a whole number from 0 to 3"),
         (lambda emulator: Preprocessing(actions=np.array([0.5])), r"actions=\[0\.5\]: takes numbers of actions"),
         (lambda emulator: Preprocessing(actions=(99,)), r"actions=\(99,\): takes numbers of actions, from 0 to 17"),
@@ -491,10 +544,10 @@ def test_what_cannot_be_done_is_refused_before_anything_is_read(act: Any, said: 
 
 def test_rewards_of_others_stay_when_some_start_anew() -> None:
     emulator = Emulator("pong", 2)
-    while not (rewards := emulator.rewards()).all():
+    while not (rewards := emulator.reward.numpy().copy()).all():
         emulator.step([0, 0], frames=4)
     emulator.reset([True, False])
-    np.testing.assert_array_equal(emulator.rewards(), rewards)
+    np.testing.assert_array_equal(emulator.reward.numpy(), rewards)
 
 
 def odd(folder: Path) -> Path:

@@ -134,7 +134,7 @@ def test_what_is_written_brings_what_ale_makes_of_it(
             reward = ale.act(ale_action(action))
             emulator.step([action])
             points.add(reward)
-            ours = int(emulator.rewards()[0]), int(emulator.lives()[0]), bool(emulator.over()[0])
+            ours = int(emulator.reward.numpy()[0]), int(emulator.lives.numpy()[0]), bool(emulator.terminated.numpy()[0])
             assert ours == (reward, ale.lives(), ale.game_over()), frame
             np.testing.assert_array_equal(emulator.ram().numpy()[0], ale.getRAM())
             if ale.game_over():

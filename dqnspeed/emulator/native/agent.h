@@ -2,9 +2,10 @@
 
 // What is asked for, as the host gives it: `stages` of Preprocessing in preprocessing.py, in the same order. ALE's
 // numbers of the actions follow.
-enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, TAP, TOP, BOTTOM, HELD, ACTIONS, STAGES };
-// What is answered. An observation is the maximum of two pictures, of which either may be the observation before it.
-enum { POINTS, TERMINATED, TRUNCATED, LEFT, FIRST, SECOND };
+enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, TAP, TOP, BOTTOM, EPISODIC, CLIP, HELD, ACTIONS, STAGES };
+// What is answered: of the game; of an episode, which may be a life, with the reward as the agent has it; and of which
+// two pictures an observation is the maximum, either of which may be the observation before it.
+enum { POINTS, GAME_OVER, OUT_OF_TIME, LEFT, REWARD, TERMINATED, TRUNCATED, STARTS, FIRST, SECOND };
 enum { KEPT = 2, BEFORE = -1 };
 
 struct Agent {
@@ -12,6 +13,8 @@ struct Agent {
     u32 drawn;
     i32 pressed;  // the action of the last frame, as ALE numbers it
     i32 ended;    // the next step starts another game
+    i32 lost;     // a life: the next step starts another episode of this game
+    i32 lives;    // after the last step
     i32 owed;     // points that presses at the game's start brought, which belong to the first step
 
     // Random by counter; Steele, Lea and Flood 2014, figure 16.
@@ -58,14 +61,14 @@ struct Hands {
     CUDA_CALLABLE void begin(bool thorough, i32* answer) {
         i32 first = noops();
         player.unseen = thorough ? 0 : player.frames_of_start() + first + stages[PRESS_FIRE] - 2;
-        agent.ended = 0;
         start_with(first);
         if (stages[PRESS_FIRE]) {
             agent.owed += frame(1);
             if (stopped()) start_with(noops());
         }
         answer[FIRST] = answer[SECOND] = console.turn;
-        tell(0, answer);
+        agent.lives = console.lives;
+        tell(0, true, answer);
     }
 
     // Whether no frame of a step goes unseen.
@@ -73,9 +76,11 @@ struct Hands {
 
     CUDA_CALLABLE void step(i32 action, bool thorough, i32* answer) {
         if (agent.ended) return begin(thorough, answer);
+        const bool starts = agent.lost;
         i32 number = action < 0 || action >= stages[ACTIONS] ? 0 : stages[STAGES + action];
         i32 points = agent.owed, last = stages[SKIP] - 1, k = 0, before = BEFORE;
-        i32 lets_go = action < stages[HELD] ? last + 1 : stages[TAP];
+        i32 lets_go = action < stages[HELD] || starts ? last + 1 : stages[TAP];
+        if (starts) number = stages[PRESS_FIRE];  // ALE's number of FIRE is 1
         // Steps of an odd number of frames end in either picture, so the newest of both are drawn.
         player.unseen = thorough ? 0 : last - (stages[POOL] || stages[SKIP] & 1);
         agent.owed = 0;
@@ -87,8 +92,7 @@ struct Hands {
         answer[FIRST] = answer[SECOND] = stages[POOL] ? BEFORE : console.turn;
         if (before != BEFORE) answer[FIRST] = before;
         if (k > last) answer[SECOND] = console.turn;
-        tell(points, answer);
-        agent.ended = stopped();
+        tell(points, starts, answer);
     }
 
     // The next frame is drawn over the newest picture: goes on with it, below where it was given up.
@@ -99,9 +103,14 @@ struct Hands {
         return KEPT;
     }
 
-    CUDA_CALLABLE void tell(i32 points, i32* answer) const {
-        answer[POINTS] = points;
-        answer[TERMINATED] = console.over, answer[TRUNCATED] = truncated();
+    CUDA_CALLABLE void tell(i32 points, bool starts, i32* answer) {
+        agent.ended = stopped();
+        agent.lost = stages[EPISODIC] && console.lives < agent.lives && !agent.ended;
+        agent.lives = console.lives;
+        answer[POINTS] = points, answer[GAME_OVER] = console.over, answer[OUT_OF_TIME] = truncated();
         answer[LEFT] = console.lives;
+        answer[REWARD] = starts ? 0 : stages[CLIP] ? (points > 0) - (points < 0) : points;
+        answer[TERMINATED] = !starts && (console.over || agent.lost), answer[TRUNCATED] = !starts && truncated();
+        answer[STARTS] = starts;
     }
 };

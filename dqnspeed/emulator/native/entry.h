@@ -59,7 +59,12 @@ for (bool thorough = before.thorough || (order == STEP && hands.sees_all());; th
     console.rom = &wp::index(rom, 0);
     console.trace = nullptr;
 }
-if (!plays) answer[TERMINATED] = console.over, answer[TRUNCATED] = 0, answer[LEFT] = console.lives;
+if (!plays) {
+    answer[REWARD] = answer[POINTS], answer[LEFT] = console.lives;
+    answer[GAME_OVER] = answer[TERMINATED] = console.over;
+    answer[OUT_OF_TIME] = answer[TRUNCATED] = 0;
+    answer[STARTS] = order != PLAY;
+}
 // A game that showed what was around a frame is likely to again. A start says nothing of it, if its frames drew both
 // pictures anew.
 if (starts && player.whole == 3) seat.thorough = 0;

@@ -4,7 +4,7 @@
 // rounding is the same: of each row of the picture first the columns, then rows by their weights. A half it rounds to the
 // even number, but upwards where both sides are `halved`.
 
-enum { WIDTH = 160, FIRST = 4, SECOND = 5, BEFORE = -1, MOST = 160, FEW = 5 };
+enum { WIDTH = 160, STARTS = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160, FEW = 5 };
 
 // A row of the two pictures, each of them shown in shades of a colour or the maximum before.
 struct Row {
@@ -30,18 +30,46 @@ struct Row {
     }
 };
 
+// A row of a stack of frames, of which the newest is the last; at an episode's start all are the first.
+struct Stacked {
+    u8* oldest;
+    const i32 frames, width;
+    const size_t apart;
+    const bool starts;
+
+    CUDA_CALLABLE u8* newest() const { return oldest + apart * (frames - 1); }
+
+    CUDA_CALLABLE void move_up() const {
+        for (u8* frame = oldest; frame != newest() && !starts; frame += apart)
+            for (i32 x = 0; x < width; x++) frame[x] = frame[apart + x];
+    }
+
+    CUDA_CALLABLE void spread() const {
+        for (u8* frame = oldest; frame != newest() && starts; frame += apart)
+            for (i32 x = 0; x < width; x++) frame[x] = newest()[x];
+    }
+};
+
 const i32 height = screens.shape.dims[2], of_shades = shades.shape.dims[0], side = observations.shape.dims[2];
 const i32 across = columns.shape.dims[0], down = rows.shape.dims[1];
+const i32 frames = observations.shape.dims[1] / of_shades, wide = observations.shape.dims[3];
+const bool starts = wp::index(answers, i, STARTS);
 const i32 first = wp::index(answers, i, FIRST), second = wp::index(answers, i, SECOND);
 for (i32 channel = 0; channel < of_shades; channel++) {
     const u8* shade = &wp::index(shades, channel, 0);
     u8* kept = &wp::index(pooled, i, channel, 0, 0);
     const u8* a = first == BEFORE ? kept : &wp::index(screens, i, first, 0, 0);
     const u8* b = second == BEFORE ? kept : &wp::index(screens, i, second, 0, 0);
-    if (!resized_to) {  // what is kept is the observation
+    const size_t apart = (size_t)of_shades * side * wide;
+    if (!resized_to) {  // what is kept is the newest frame
         for (i32 y = height * part / parts; y < height * (part + 1) / parts; y++) {
             Row row = {a + WIDTH * y, b + WIDTH * y, first == BEFORE, second == BEFORE};
             row.shade(shade, kept + WIDTH * y, 0, WIDTH);
+            if (frames == 1) continue;  // it is where it is kept
+            Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts};
+            stacked.move_up();
+            for (i32 x = 0; x < WIDTH; x++) stacked.newest()[x] = kept[WIDTH * y + x];
+            stacked.spread();
         }
         continue;
     }
@@ -83,8 +111,11 @@ for (i32 channel = 0; channel < of_shades; channel++) {
             }
             for (i32 x = 0; x < side; x++) sum[x] = (k ? sum[x] : 0.0f) + weight * across_row[x];
         }
-        u8* to = &wp::index(observations, i, channel, y, 0);
+        Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts};
+        stacked.move_up();
+        u8* to = stacked.newest();
         const float whole = 12582912.0f;  // added and taken away rounds to the nearest whole number, or the even one
         for (i32 x = 0; x < side; x++) to[x] = (u8)(i32)(halved ? sum[x] + 0.5f : (sum[x] + whole) - whole);
+        stacked.spread();
     }
 }
