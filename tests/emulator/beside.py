@@ -11,6 +11,7 @@ import numpy as np
 
 from dqnspeed.emulator import Emulator, known_games
 from dqnspeed.emulator.rules import Rules
+from dqnspeed.emulator.verify import ale_action
 
 # A name that ALE knows; under it, it plays any file, and the game is never over while the first byte of the memory is
 # not below 16.
@@ -48,11 +49,11 @@ class Pair:
         self.emulator, self.ale = consoles(device), ale_with(image, folder)
         load(self.emulator, image)
 
-    def frame(self) -> None:
+    def frame(self, action: int = 0) -> None:
         """Play a frame in both; ALE must play it, which it does not once it believes that its game is over."""
         before = self.ale.getEpisodeFrameNumber()
-        self.ale.act(0)
-        self.emulator.step([0])
+        self.ale.act(ale_action(action))
+        self.emulator.step([action])
         assert self.ale.getEpisodeFrameNumber() == before + 1
 
     def set_ram(self, cells: dict[int, int]) -> None:

@@ -2,11 +2,13 @@
 // The parts of this folder are put together, in order, into the body of one native function of Warp, which compiles
 // them for a CPU and for CUDA alike. So they hold local structs, whose member functions are inline, and no includes.
 
-// What is called from many places is compiled once: compilers would copy it into each of them.
+// What is called from many places is compiled once: compilers would copy it into each of them; or HERE, in each of them.
 #ifdef __CUDA_ARCH__
 #define APART __noinline__
+#define HERE __forceinline__
 #else
 #define APART __attribute__((noinline))
+#define HERE __attribute__((always_inline))
 #endif
 
 typedef unsigned char u8;
@@ -64,7 +66,7 @@ struct Pixels {
     CUDA_CALLABLE void put(u64 pattern, i32 x) {
         if (x >= 160) x -= 160;
         i32 shift = x & 63;
-        u64 low = pattern << shift, high = shift > 32 ? pattern >> (64 - shift) : 0;
+        u64 low = pattern << shift, high = pattern >> 1 >> (63 - shift);
         if (x < 64) {
             w0 |= low;
             w1 |= high;

@@ -194,10 +194,8 @@ struct Console {
             tia.write(reg, (u8)value, 3 * t);
         } else {  // VSYNC
             if (value & 2) armed = 1, armed_at = now();
-            else {
-                if (armed && now() - armed_at >= CYCLES) ended = 1;
-                armed = 0;
-            }
+            else if (armed && now() - armed_at >= CYCLES)
+                ended = 1, armed = 0;
         }
     }
 

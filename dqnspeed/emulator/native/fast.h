@@ -23,6 +23,9 @@
 
     static CUDA_CALLABLE bool in_ram(i32 address) { return (address & 0x1280) == 0x80; }
 
+    // Of an address in the cartridge; no bank is switched there.
+    CUDA_CALLABLE bool in_dpc(i32 address) const { return scheme == DPC && (address & 0xfff) < Dpc::REGISTERS; }
+
     // Write to the TIA at the end of the cycle `end`; the cycle at which the processor goes on.
     CUDA_CALLABLE APART i32 written(i32 reg, i32 value, i32 end) {
         t = end;
@@ -31,11 +34,21 @@
     }
 
     // The same where the register is known, of which most is compiled away.
-    CUDA_CALLABLE i32 written_here(i32 reg, i32 value, i32 end) {
-        if (reg != 2 && !tia.is_there(reg & 0x3f, (u8)value)) return written(reg, value, end);
+    CUDA_CALLABLE HERE i32 written_here(i32 reg, i32 value, i32 end) {
+        reg &= 0x3f;
+        if (reg < 4 && reg != 2) return written(reg, value, end);
+        if (reg >= 4 && !tia.is_there(reg, (u8)value)) return changed(reg, value, end);
         touched = 3 * end;
         if (end >= CYCLES * (limit + 1)) ended = 1;
         return reg == 2 ? (end + CYCLES - 1) / CYCLES * CYCLES : end;
+    }
+
+    CUDA_CALLABLE APART i32 changed(i32 reg, i32 value, i32 end) {
+        touched = 3 * end;
+        if (end >= CYCLES * (limit + 1)) ended = 1;
+        tia.last[reg] = (u8)value;
+        tia.change(reg, (u8)value, 3 * end);
+        return end;
     }
 
     CUDA_CALLABLE APART i32 read_at(i32 address, i32 bus, i32 end) {
@@ -100,12 +113,14 @@
     if (base < 0x80 || base == 0xff) goto other; \
     bus = ram[base - 0x7f], base = ram[base - 0x80] | bus << 8, at = (base + y) & 0xffff;
 
-// Do `action` with what is read at the end of the instruction. A read by the way of zero page is seen by the TIA only.
-#define READ(bytes, cycles, action)                                       \
+// Do `action` with what is read at the end of the instruction. A read by the way of zero page is seen by the TIA only, and
+// one where the index has not reached the page yet by a display processor, too.
+#define READ(bytes, cycles, action) READ_AFTER(false, bytes, cycles, action)
+#define READ_AFTER(another, bytes, cycles, action)                        \
     {                                                                     \
         if ((u32)(at & 0x1fff) - rom_first < rom_size) m = cartridge(at); \
         else if (in_ram(at)) m = ram[at & 0x7f];                          \
-        else if (at & 0x1000) goto other;                                 \
+        else if ((at & 0x1000) && (another || !in_dpc(at))) goto other;   \
         else m = read_at(at, bus, t + cycles);                            \
         action;                                                           \
         NEXT(bytes, cycles)                                               \
@@ -124,7 +139,8 @@
         action;                                   \
         NEXT(2, 4)                                \
     }
-#define READ_INDEXED(bytes, cycles, action) READ(bytes, cycles + !same_page(base, at), action)
+#define READ_INDEXED(bytes, cycles, action) \
+    READ_AFTER(!same_page(base, at), bytes, cycles + !same_page(base, at), action)
 #define WRITE(bytes, cycles, value)                          \
     {                                                        \
         if (in_ram(at)) ram[at & 0x7f] = (u8)(value);        \
@@ -134,6 +150,14 @@
             WROTE(bytes)                                     \
         }                                                    \
         NEXT(bytes, cycles)                                  \
+    }
+#define WRITE_ABSOLUTE(value)                         \
+    {                                                 \
+        if (at & 0x1000 && in_dpc(at)) {              \
+            write(at, value);                         \
+            NEXT(3, 4)                                \
+        }                                             \
+        WRITE(3, 4, value)                            \
     }
 #define WRITE_ZERO_PAGE_INDEXED(value)          \
     {                                           \
@@ -346,8 +370,10 @@
 #undef READ
 #undef READ_ZERO_PAGE
 #undef READ_ZERO_PAGE_INDEXED
+#undef READ_AFTER
 #undef READ_INDEXED
 #undef WRITE
+#undef WRITE_ABSOLUTE
 #undef WRITE_ZERO_PAGE_INDEXED
 #undef PUSH
 #undef PULL

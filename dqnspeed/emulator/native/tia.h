@@ -114,9 +114,10 @@ struct Tia {
 
     // --- what is where -------------------------------------------------------------------------------------------
 
-    static CUDA_CALLABLE i32 copies(i32 nusiz) { return nusiz == 3 || nusiz == 6 ? 3 : nusiz == 1 || nusiz == 2 || nusiz == 4 ? 2 : 1; }
-    static CUDA_CALLABLE i32 spacing(i32 nusiz) { return nusiz == 4 ? 64 : nusiz == 2 || nusiz == 6 ? 32 : 16; }
-    static CUDA_CALLABLE i32 scale(i32 nusiz) { return nusiz == 5 ? 2 : nusiz == 7 ? 4 : 1; }
+    // By the lower three bits of NUSIZ, a digit each.
+    static CUDA_CALLABLE i32 copies(i32 nusiz) { return (i32)(0x13123221u >> 4 * nusiz & 15); }
+    static CUDA_CALLABLE i32 spacing(i32 nusiz) { return (i32)(0x12141211u >> 4 * nusiz & 15) << 4; }
+    static CUDA_CALLABLE i32 scale(i32 nusiz) { return (i32)(0x41211111u >> 4 * nusiz & 15); }
 
     CUDA_CALLABLE void player(i32 k, i32 at, bool first_too, Pixels& pixels) const {
         u32 graphic = vdel[k] ? grp_old[k] : grp[k];
@@ -141,49 +142,52 @@ struct Tia {
         return objects;
     }
 
+    CUDA_CALLABLE void missile(i32 k, Pixels& pixels) const {
+        if (!enam[k] || resmp[k] || (k == 0 && star_drawn == 3)) return;
+        i32 size = nusiz[k] & 7, wide = 1 << (nusiz[k] >> 4 & 3);
+        if (k == 0 && star_drawn == 2) wide = wide < 4 ? 2 : 8;
+        for (i32 c = 0; c < copies(size); c++)
+            pixels.put((1ull << wide) - 1, (position[M0 + k] + c * spacing(size)) % WIDTH);
+    }
+
+    CUDA_CALLABLE void playfield(Pixels& pixels) const {
+        if (!(pf[0] >> 4 | pf[1] | pf[2])) return;
+        u32 a = Bits::fourfold(pf[0] >> 4), b = Bits::fourfold(Bits::reversed(pf[1])), c = Bits::fourfold(pf[2]);
+        pixels.put(a, 0);
+        pixels.put(b, 16);
+        pixels.put(c, 48);
+        if (reflected) {
+            pixels.put(Bits::fourfold(Bits::reversed(pf[2])), 80);
+            pixels.put(Bits::fourfold(pf[1]), 112);
+            pixels.put(Bits::fourfold(Bits::reversed(pf[0] & 0xf0)), 144);
+        } else {
+            pixels.put(a, 80);
+            pixels.put(b, 96);
+            pixels.put(c, 128);
+        }
+    }
+
+    CUDA_CALLABLE bool begins_anew(i32 object) {
+        if (!(stale >> object & 1)) return false;
+        seen[object].clear();
+        return true;
+    }
+
+    CUDA_CALLABLE void look_at(i32 object) {
+        present = (u8)((present & ~(1 << object)) | seen[object].any() << object);
+    }
+
     CUDA_CALLABLE void renew() {
-        for (i32 k = 0; k < 2; k++) {
-            if (stale >> k & 1) {
-                seen[k].clear();
-                player(k, position[k], !hidden[k], seen[k]);
-            }
-            i32 m = M0 + k;
-            if (stale >> m & 1) {
-                seen[m].clear();
-                if (enam[k] && !resmp[k]) {
-                    i32 size = nusiz[k] & 7, wide = 1 << (nusiz[k] >> 4 & 3);
-                    if (k == 0 && star_drawn == 2) wide = wide < 4 ? 2 : 8;
-                    if (k || star_drawn != 3)
-                        for (i32 c = 0; c < copies(size); c++)
-                            seen[m].put((1ull << wide) - 1, (position[m] + c * spacing(size)) % WIDTH);
-                }
-            }
-        }
-        if (stale >> BL & 1) {
-            seen[BL].clear();
-            if (vdelbl ? enabl_old : enabl) seen[BL].put((1ull << (1 << (ctrlpf >> 4 & 3))) - 1, position[BL]);
-        }
-        if (stale >> PF & 1) {
-            seen[PF].clear();
-            if (pf[0] >> 4 | pf[1] | pf[2]) {
-                u32 a = Bits::fourfold(pf[0] >> 4), b = Bits::fourfold(Bits::reversed(pf[1])), c = Bits::fourfold(pf[2]);
-                seen[PF].put(a, 0);
-                seen[PF].put(b, 16);
-                seen[PF].put(c, 48);
-                if (reflected) {
-                    seen[PF].put(Bits::fourfold(Bits::reversed(pf[2])), 80);
-                    seen[PF].put(Bits::fourfold(pf[1]), 112);
-                    seen[PF].put(Bits::fourfold(Bits::reversed(pf[0] & 0xf0)), 144);
-                } else {
-                    seen[PF].put(a, 80);
-                    seen[PF].put(b, 96);
-                    seen[PF].put(c, 128);
-                }
-            }
-        }
-        for (i32 k = 0; k <= PF; k++)
-            if (stale >> k & 1) present = (u8)((present & ~(1 << k)) | seen[k].any() << k);
         u32 as_before = pairs(~stale & EACH);
+        for (i32 k = 0; k < 2; k++) {
+            if (begins_anew(k)) player(k, position[k], !hidden[k], seen[k]), look_at(k);
+            if (begins_anew(M0 + k)) missile(k, seen[M0 + k]), look_at(M0 + k);
+        }
+        if (begins_anew(BL)) {
+            if (vdelbl ? enabl_old : enabl) seen[BL].put((1ull << (1 << (ctrlpf >> 4 & 3))) - 1, position[BL]);
+            look_at(BL);
+        }
+        if (begins_anew(PF)) playfield(seen[PF]), look_at(PF);
         stale = 0;
         meet &= as_before;
         for (u32 rest = pairs(present) & ~hits & ~as_before; rest; rest &= rest - 1) {
