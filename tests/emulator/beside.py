@@ -26,7 +26,6 @@ def consoles(device: str, number: int = 1) -> Emulator:
 
 def load(emulator: Emulator, image: bytes) -> None:
     emulator._rom.assign(np.frombuffer(image, np.uint8))
-    emulator.screens.zero_()
     emulator._load()
 
 

@@ -224,6 +224,7 @@ struct Player {
         i32 boot = console.boots % made.number_of_timers;
         for (i32 k = 0; k < 128; k++) console.more_ram[k] = made.more_ram[128 * boot + k];
         console.reset(made.timers[boot]);
+        for (i32 k = 0; k < 2 * facts[ROWS] * Tia::WIDTH; k++) screens[k] = 0;  // both pictures
         console.boots++;
         console.resistance = in_the_middle();
         for (i32 k = 0; k < IDLE_FRAMES; k++) frame(0, 0x3f);

@@ -294,7 +294,7 @@ struct Tia {
         if (!present) return;
         Pixels here = Pixels::range(begin, end);
         // Where nothing else is switched on, the playfield is not in front, and has the players' colours.
-        bool alone = !(shown() & ~(1 << PF)) && !grp[0] && !grp[1];
+        bool alone = !(shown() & ~(1 << PF));
         bool in_front = ctrlpf & 4 && !alone, as_players = ctrlpf & 2 && !in_front;
         if (!in_front) paint_object(BL, here, color(2));
         if (as_players) paint_object(PF, here.both(Pixels::range(WIDTH / 2, WIDTH)), color(1));
