@@ -29,10 +29,10 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.threads import by_rule
 from dqnspeed.system import machine
 
-COUNTS = ("num_envs", "parallelism.num_actors")
 # What is left to a rule, or to what is found on this machine, as it is said.
 BY_RULE = {
-    **dict.fromkeys(COUNTS, 0), "wrappers.backend": "auto", "execution.precision": "auto", "wrappers.crop": []
+    "num_envs": 0, "parallelism.num_actors": 0,
+    "wrappers.backend": "auto", "execution.precision": "auto", "wrappers.crop": [],
 }  # fmt: skip
 
 _HYDRA = threading.RLock()  # Hydra's state is that of the whole process
@@ -60,8 +60,7 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
     Raises:
         ConfigError: an option is unknown, or a value missing, out of range, or at odds with another.
     """
-    _choose_by_rule(cfg)
-    run = _typed(cfg)
+    run = _chosen_by_rule(cfg)
     check(run)
     return run
 
@@ -85,23 +84,30 @@ def _typed(cfg: DictConfig) -> RunConfig:
     return run
 
 
-def _choose_by_rule(cfg: DictConfig) -> None:
+def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
     """Replace what is said of ``BY_RULE`` by numbers, which others may be computed from, who plays and in which
-    precision by names, and what of a picture is kept by its bounds."""
-    if OmegaConf.select(cfg, "wrappers.backend") == "auto":
-        run = _typed(cfg)
+    precision by names, and what of a picture is kept by its bounds; returns what they make."""
+    run = _typed(cfg)
+    begun = run.wrappers.backend, run.execution.precision
+    if run.wrappers.backend == "auto":
         cfg.wrappers.backend = envs.fastest_backend(run.env, run.wrappers)
-    if OmegaConf.select(cfg, "execution.precision") == "auto":
-        cfg.execution.precision = machine.precision(_typed(cfg).device)
-    if 0 in (OmegaConf.select(cfg, key) for key in COUNTS):
-        ruled = by_rule(_typed(cfg), machine.cores())
+    if run.execution.precision == "auto":
+        cfg.execution.precision = machine.precision(run.device)
+    if "auto" in begun:
+        run = _typed(cfg)
+    if 0 in (run.num_envs, run.parallelism.num_actors):
+        ruled = by_rule(run, machine.cores())
         cfg.num_envs, cfg.parallelism.num_actors = ruled.num_envs, ruled.parallelism.num_actors
-    if OmegaConf.select(cfg, "wrappers.crop") == []:
+        run = _typed(cfg)
+    if run.wrappers.crop == []:
         cfg.wrappers.crop = None
         run = _typed(cfg)
         check(run)  # before it is played
         part = envs.changing_part(run.env, run.wrappers)
-        cfg.wrappers.crop = None if part is None else list(part)
+        if part is not None:
+            cfg.wrappers.crop = list(part)
+            run = _typed(cfg)
+    return run
 
 
 def _refused(key: str, plain: dict[str, Any]) -> str:

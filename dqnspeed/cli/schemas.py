@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -27,14 +28,23 @@ def schema(chosen: DictConfig | None = None) -> DictConfig:
     Raises:
         ConfigError: a name is nobody's.
     """
+    kinds = {name: kind for name, kind in get_type_hints(RunConfig).items() if is_dataclass(kind)}
+    if chosen is not None:
+        kinds |= {name: class_of(name, (chosen.get(name) or {}).get("name")) for name in kinds if name in GROUPS}
+    return copy.deepcopy(_of_kinds(tuple(kinds.items()), chosen is None))
+
+
+@cache
+def _of_kinds(kinds: tuple[tuple[str, Any], ...], shared: bool) -> DictConfig:
+    """The schema with these of its groups.
+
+    Args:
+        shared: each is what all options of the group have in common.
+    """
     root = writable(RunConfig)
-    for name, kind in get_type_hints(RunConfig).items():
-        if not is_dataclass(kind):
-            continue
-        if chosen is not None and name in GROUPS:
-            kind = class_of(name, (chosen.get(name) or {}).get("name"))
+    for name, kind in kinds:
         root[name] = writable(kind)
-        if chosen is None and name in GROUPS:
+        if shared and name in GROUPS:
             # A file of the user's own need not name its schema, and what no option has is refused once all is composed.
             OmegaConf.set_struct(root[name], False)
     root.env.kwargs = {}
