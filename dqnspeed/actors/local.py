@@ -163,6 +163,7 @@ class Serial(Parallelism):
                         segment,
                         count,
                         timer,
+                        memory.device,
                     )
                 )
                 if not groups[i].games_restored:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from dqnspeed.algorithms import algorithm_of, make_policy
 from dqnspeed.config.schema import RunConfig
@@ -45,6 +46,7 @@ class EnvStepper:
     ``acting`` and ``stepping``, on the host; ``how`` says how actions are chosen.
 
     ``epsilons`` gives that of each environment, where it is given the run's. ``timer`` measures the device's time.
+    ``kept_on`` is where rows are kept, which are given their frames there if the policy had them go there.
 
     It continues from ``state``, a :meth:`state_dict`. ``games_restored`` is False if the games could not be restored
     and new ones were started with ``seeds``.
@@ -63,8 +65,9 @@ class EnvStepper:
         state: Mapping[str, Any] | None = None,
         epsilons: Callable[[float], float | np.ndarray] = float,
         timer: DeviceTimer | None = None,
+        kept_on: torch.device | None = None,
     ):
-        self._env, self._policy, self._epsilons = env, policy, epsilons
+        self._env, self._policy, self._epsilons, self._kept_on = env, policy, epsilons, kept_on
         self._timed = timer.running if timer else contextlib.nullcontext
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self.how = policy.how
@@ -128,7 +131,7 @@ class EnvStepper:
         step = self._env.recv()
         self._learn_actions()  # for which the environments have waited, if they were given them elsewhere
         rows = Rows(
-            frames=self._frames,
+            frames=self._acted_on(),
             actions=self._actions,
             rewards=step.rewards,
             terminated=step.terminated,
@@ -141,6 +144,13 @@ class EnvStepper:
         self._policy.push(self._frames, self._first)
         self.seconds["stepping"] += time.perf_counter() - begin
         return rows, step.episodes
+
+    def _acted_on(self) -> AnyArray:
+        """The frames of this step; where rows are kept on the device that chose, its own: each crosses once."""
+        seen, kept_on = self._policy.seen, self._kept_on
+        if seen is None or kept_on is None or seen.device.type != kept_on.type or isinstance(self._frames, Tensor):
+            return self._frames
+        return seen
 
     def state_dict(self) -> dict[str, Any]:
         """Everything between two steps; not between :meth:`start` and :meth:`finish`."""
@@ -172,9 +182,10 @@ def make_stepper(
     segment: int,
     actors: int = 1,
     timer: DeviceTimer | None = None,
+    kept_on: torch.device | None = None,
 ) -> EnvStepper:
-    """The stepper of the ``actor``-th of ``actors``, which owns ``env``, continues from ``state`` and is measured by
-    ``timer``."""
+    """The stepper of the ``actor``-th of ``actors``, which owns ``env``, continues from ``state``, is measured by
+    ``timer`` and has its rows kept on ``kept_on``."""
     lanes = range(actor * env.num_envs, (actor + 1) * env.num_envs)
     epsilons = functools.partial(algorithm_of(run).epsilons, run, lanes=lanes, total=actors * env.num_envs)
     try:
@@ -183,7 +194,8 @@ def make_stepper(
         say = log.warning if actor == 0 else log.debug  # once
         graphed = _graphed(run, spec, policy, env.num_envs, device, seed, say)
         acting = graphed or StackedPolicy(policy, spec, env.num_envs)
-        return EnvStepper(env, acting, env_seeds(run.seed, actor, env.num_envs, segment), state, epsilons, timer)
+        seeds = env_seeds(run.seed, actor, env.num_envs, segment)
+        return EnvStepper(env, acting, seeds, state, epsilons, timer, kept_on)
     except BaseException:
         env.close()
         raise

@@ -87,6 +87,10 @@ class GraphedPolicy:
     def chosen(self) -> Tensor:
         return self._chosen[0]
 
+    @property
+    def seen(self) -> Tensor:
+        return self._given["frames"]
+
     def _acted(self, copied: torch.cuda.Event | None, version: int) -> Acted:
         if copied is not None:
             copied.synchronize()

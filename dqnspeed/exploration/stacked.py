@@ -19,12 +19,17 @@ class FramePolicy(Protocol):
         how: ``graph``, or ``eager``: one operation after another.
         chosen: ``(N,)``, the actions of the last call where a device is still choosing them; ``None``: they are known
             when it returns. The next call writes into it.
+        seen: ``(N, C, ...)``, the frames that it acted on in the last call, where a device has them; ``None``: as
+            shown. The next call writes into it.
     """
 
     how: str
 
     @property
     def chosen(self) -> Tensor | None: ...
+
+    @property
+    def seen(self) -> Tensor | None: ...
 
     def push(self, frames: AnyArray, first: np.ndarray) -> None:
         """Show the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` they start an episode. An action is
@@ -48,7 +53,7 @@ class StackedPolicy:
     """Stacks where frames are, one operation after another."""
 
     how = "eager"
-    chosen = None
+    chosen = seen = None
 
     def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int):
         self._policy = policy

@@ -15,7 +15,7 @@ from conftest import make_run, make_toy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from dqnspeed.actors.local import OverlapActor
+from dqnspeed.actors.local import OverlapActor, SerialActor
 from dqnspeed.actors.stepper import EnvStepper
 from dqnspeed.algorithms import make_learner, make_memory, make_policy
 from dqnspeed.algorithms.gradient import GradientLearner
@@ -29,6 +29,10 @@ from dqnspeed.exploration.graphed import GraphedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.exploration.stacked import StackedPolicy
 from dqnspeed.memory import Rows
+from dqnspeed.memory.base import ReplayArguments
+from dqnspeed.memory.buffers import LocalBuffers
+from dqnspeed.memory.rings import ring_layout
+from dqnspeed.memory.uniform import UniformReplay
 from dqnspeed.runs.updates import GraphedUpdates, PlainUpdates, make_updates
 from dqnspeed.tracking.metrics import Timer
 
@@ -52,6 +56,7 @@ ALGORITHMS = {
     "dqn, images in bf16": [*IMAGES, "algo.target_sync=6"],
     "ppo, images in bf16": [*IMAGES, "algo=ppo"],
 }  # fmt: skip
+ONLINE = ("ppo", "pqn")  # which learn from a rollout for some epochs
 OPTIMIZERS = ["adam", "adamw", "radam", "rmsprop"]
 
 
@@ -167,7 +172,8 @@ def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
 @pytest.mark.parametrize("algo", [name for name in ALGORITHMS if not name.endswith(("compiled", "bf16"))])
 def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
     """On torch's meta device, which has no numbers: what would wait for a GPU, or leave it, raises there."""
-    run, meta = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16"), torch.device("meta")
+    given = [*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16", *(["algo.epochs=1"] if algo[:3] in ONLINE else [])]
+    run, meta = make_toy(*given), torch.device("meta")
     spec, memory = describe(run), make_memory(run, describe(run), device=meta)
     memory.check_drawable = lambda: None  # type: ignore[attr-defined]
     learner: Any = make_learner(run, spec, meta)
@@ -176,9 +182,9 @@ def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
     if algo in ("dqn, clipped and annealed", "ppo, steered"):  # a rate that is a tensor is read, but on a GPU
         learner.optimizer.step = lambda: None
     does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 2, on_one_device)  # type: ignore[arg-type]
-    for seed in range(3):
+    for seed in range(2):
         play(run, spec, memory, rows(run), seed)
-        does.do(12 if run.has_replay else memory.due(16))  # type: ignore[attr-defined]
+        does.do(6 if run.has_replay else memory.due(16))  # type: ignore[attr-defined]
     assert_graphed(does)
 
 
@@ -414,6 +420,26 @@ def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(fo
     for shown, actions in zip(frames[:3], sent, strict=False):  # no game ends so soon
         again.push(shown, np.full(4, shown is frames[0]))
         np.testing.assert_array_equal(again(0.0)()[0], actions)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["dqn", "ppo"])
+def test_frames_cross_once_to_a_memory_where_the_graph_is(name: str, device: str) -> None:
+    run, spec, policy, _, _ = policies(name, device)
+    where, kept = torch.device(device), list[Any]()
+    for kept_on in (None, where):
+        graphed = GraphedPolicy(policy, spec, 4, where, [1], at_once)
+        stepper = EnvStepper(make_vector_env(replace(run, num_envs=4)), graphed, [0, 1, 2, 3], kept_on=kept_on)
+        staged = LocalBuffers(ring_layout(4, 60, spec.frame_shape, spec.frame_dtype, name == "ppo", frames=3))
+        memory = UniformReplay(ReplayArguments(staged, 3, 1, 0.99, device=where))
+        actors = SerialActor([stepper], memory, lambda steps: 0.5, DeviceTimer(where, "acting"))
+        for _ in range(80):
+            actors.collect(math.inf, wait=True)
+        assert staged.arrays["frames"].any() == (kept_on is None)  # by the host, or not by it
+        kept.append(memory.state_dict())
+        actors.close()
+    assert kept[0]["columns"]["frames"].any()
+    np.testing.assert_equal(*kept)
 
 
 @pytest.mark.parametrize("device", DEVICES)
