@@ -5,7 +5,7 @@
 # make report  a page with the newest run or sweep (ARGS="outputs multirun watch=true")
 # make gpu     try everything that a GPU can do (PART=tests|train|resume|timings|bench; INSTALL=no PYTHON=python3)
 # make test    set everything up, then lint, type-check, hold imports to their contract and run all tests
-# make quick   the same with the quick tests alone, about a minute, for every change
+# make quick   the same with the quick tests alone, a few minutes, for every change
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -26,7 +26,7 @@ help:
 	@echo 'make gpu        try everything a GPU can do, at most 24 minutes (PART=tests|train|resume|timings|bench;'
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
-	@echo 'make quick      the same with the quick tests alone: about a minute'
+	@echo 'make quick      the same with the quick tests alone: a few minutes'
 	@echo 'make install    the shared first step: $(VENV) with dqnspeed in it'
 	@echo 'make ladder     every rung for 75 seconds, then the table (ARGS as above)'
 	@echo 'make docs       the documentation as a site, in site/; make docs-serve shows it while it is written'

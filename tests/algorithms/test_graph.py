@@ -442,6 +442,7 @@ def test_frames_cross_once_to_a_memory_where_the_graph_is(name: str, device: str
     np.testing.assert_equal(*kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: str) -> None:
     """Over lost lives, and a resume of the one in the other."""

@@ -39,6 +39,7 @@ def test_peers_are_refused_at_once_where_there_are_none(nothing_installed: None)
         peers.check(Plan(TOY, 0))
 
 
+@pytest.mark.slow
 def test_what_would_change_our_side_alone_is_refused() -> None:
     for override, sentence in {
         "model=small": r"model would change our side alone", "num_envs=4": r"num_envs would change our side alone",
@@ -52,6 +53,7 @@ def test_what_would_change_our_side_alone_is_refused() -> None:
 LINE = ["wrappers=native", "num_envs=8", "parallelism=overlap", "execution.threads=1"]
 
 
+@pytest.mark.slow
 def test_a_line_beside_other_libraries_may_be_faster_at_the_same_work_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda package: "1.0")
     peers.check(Plan(LINE, 0), alone=True)

@@ -15,6 +15,7 @@ from dqnspeed.emulator.rules import Rules, say_set, say_table
 from dqnspeed.emulator.verify import ale_of
 
 
+@pytest.mark.slow
 def test_the_rules_of_a_game_are_found_anew_and_tested(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["game=pong", "frames=2000", "images=100"])
     printed = capsys.readouterr().out

@@ -92,6 +92,7 @@ def test_every_game_starts_and_plays_by_its_rules() -> None:
 FRAME = bytes.fromhex("A9 02 85 02 85 00 85 02 85 02 A9 00 85 00")  # the code of a VSYNC
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "mode", "difficulty"),
     [
@@ -184,6 +185,7 @@ def test_consoles_side_by_side_do_what_each_does_alone(device: str) -> None:
             np.testing.assert_array_equal(all_of_them[i], one[0])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "darwin", reason="Warp has no compiler for CUDA here")
 def test_the_same_source_compiles_for_cuda_also_without_a_gpu(tmp_path: Path) -> None:
     import warp as wp
@@ -255,6 +257,7 @@ def test_games_start_and_stick_at_random_but_by_their_seeds(device: str) -> None
     assert len({frame.tobytes() for frame in frames[0]}) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     "stages",

@@ -61,6 +61,7 @@ def writes(draws: random.Random) -> bytes:
     return assemble(frames("".join(code)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("draw", "programs"), [(instructions, 40), (writes, 40)])
 def test_programs_drawn_at_random_are_equal_to_ales(

@@ -36,6 +36,7 @@ def test_what_is_damaged_of_it_is_compiled_anew(tmp_path: Path) -> None:
         assert all(len(path.read_bytes()) > len(content) // 2 for path, content in whole.items())
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_one_sentence_and_ale_plays(tmp_path: Path) -> None:
     taken = tmp_path / "file"
     taken.touch()

@@ -157,6 +157,7 @@ SWEEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_write_at_each_cycle_of_a_line(name: str, device: str, tmp_path: Path) -> None:

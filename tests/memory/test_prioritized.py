@@ -122,6 +122,7 @@ def test_the_number_found_is_the_first_whose_running_sum_exceeds_the_value(
 # what is drawn
 
 
+@pytest.mark.slow
 @as_arrays_or_tensors
 @settings(max_examples=100, deadline=None)
 @given(lanes(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 3), st.data())
