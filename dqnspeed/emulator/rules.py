@@ -30,7 +30,7 @@ KINDS: dict[str, Callable[[int], int]] = {  # what a byte may mean
     "bits3": lambda byte: bin(byte & 7).count("1"),
     "sides": lambda byte: byte if byte < 128 else 10000 * (256 - byte),  # men of two sides, summed by themselves
 }
-SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, UNTIL = range(13)
+SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, UNTIL, STILL = range(14)
 ANY = -1  # way to end
 EARLIER = 128  # stands for the byte that is watched, as it was a frame ago
 SCORED, FELL = 129, 130  # and for the score, and whether it fell
@@ -87,6 +87,7 @@ class Rules:
         instead: Mapping[int, Any] | None = None,
         final: Mapping[int, Any] | None = None,
         again: Mapping[int, Any] | None = None,
+        still: Mapping[int, Any] | None = None,
         lasting: int = 1,
         total: tuple[int, Mapping[Any, Any]] = (0, {}),
         same: Sequence[str] = (),
@@ -99,11 +100,12 @@ class Rules:
         of one is not seen then, and with ``until`` nothing is before all its bytes had their values once. ``instead``
         is a second score, whose changes count in place of the first's, and ``final`` what the frame of the end brings
         in place of all else, as does ``pays`` of a way to end, and ``adds`` of one what it brings beside that. A frame
-        in which all of ``again`` have their values brings what the frame before brought. ``"0-7, 9"`` stands for each
-        of these bytes, in ways to end and in ``total``, which is a sum and what is summed up. Each of ``same`` is a set
-        of bytes that makes a point while all of them are equal. ``holes`` of golf name the bytes of a hole's number, of
-        its par, and of the strokes that all holes took, which is shown while no par is. ``score`` in a way to end is
-        the score, ``fell`` 1 where it fell, and bytes from 256 on are those of a Superchip.
+        in which all of ``again`` have their values brings what the frame before brought, and so does one of ``still``,
+        after which score and lives are what they were, too. ``"0-7, 9"`` stands for each of these bytes, in ways to end
+        and in ``total``, which is a sum and what is summed up. Each of ``same`` is a set of bytes that makes a point
+        while all of them are equal. ``holes`` of golf name the bytes of a hole's number, of its par, and of the strokes
+        that all holes took, which is shown while no par is. ``score`` in a way to end is the score, ``fell`` 1 where it
+        fell, and bytes from 256 on are those of a Superchip.
         """
         numbers = dict(lives or {})
         first, watched, falling = numbers.pop("first", 0), numbers.pop("falling", -1), "falling" in (lives or {})
@@ -115,6 +117,7 @@ class Rules:
         terms += [Term(INSTEAD, byte, _table(said)) for byte, said in (instead or {}).items()]
         terms += [Term(FINAL, byte, _table(said), ANY) for byte, said in (final or {}).items()]
         terms += [Term(AGAIN, byte, _set(said)) for byte, said in (again or {}).items()]
+        terms += [Term(STILL, byte, _set(said)) for byte, said in (still or {}).items()]
         terms += [Term(SAME, byte, _table("binary"), k) for k, bytes_ in enumerate(same) for byte in _bytes(bytes_)]
         terms += [Term(TOTAL, byte, _table(said)) for bytes_, said in total[1].items() for byte in _bytes(bytes_)]
         if holes:
@@ -142,12 +145,12 @@ class Rules:
         of ``instead``, the third that of ``final``, or ``BOUND`` where it does not count, the fourth what an end adds.
 
         What the native part does at every frame; here for what is asked beside the play, which is one frame, so that
-        nothing of it is ``lasting`` or comes ``again``, lives wait for nothing, and no strokes of a hole are counted.
+        nothing is ``lasting``, ``still`` or ``again``, lives wait for nothing, and no strokes of a hole are counted.
         ``before``: the memories a frame ago, and ``lives`` ``(N,)`` then; for rules that need them. Memories of ``(N,
         384)`` have a Superchip's from 256 on.
         """
         before = memories if before is None else before
-        sums = np.zeros((13, len(memories)), np.int64)
+        sums = np.zeros((14, len(memories)), np.int64)
         for k in {term.way for term in self.terms if term.purpose == SAME}:
             bytes_ = memories[:, [term.byte for term in self.terms if (term.purpose, term.way) == (SAME, k)]]
             sums[SCORE] += (bytes_ == bytes_[:, :1]).all(axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,8 @@ SILENT = f"""
     low: INC $83
         DEX
         BNE wait
+        LDX #$90
+        {{access}}
         DEY
         BNE more
         LDA $82
@@ -134,12 +137,78 @@ SILENT = f"""
 """
 
 
+# Of what reads the TIA, also by the way, and of what does not: an index of zero page is added without a read before.
+@pytest.mark.parametrize("access", ["", "LDA CXM0P", "LDA $7F", "LDA $3F,X", "INC 2,X", "LDA (2,X)", "STA 9,X"])
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_frame_is_given_up_after_as_many_instructions_and_goes_on_in_the_next(device: str, tmp_path: Path) -> None:
-    pair, draws = Pair(assemble(SILENT), tmp_path, device), random.Random(3)
+def test_a_frame_is_given_up_after_as_many_instructions_and_goes_on_in_the_next(
+    access: str, device: str, tmp_path: Path
+) -> None:
+    pair, draws = Pair(assemble(SILENT.format(access=access)), tmp_path, device), random.Random(3)
     for _ in range(30):
         pair.set_ram({GO: 0x5A, HEIGHT: draws.choice([1, 5, 19, 20, 21, 60, 200])})
         goes_on_alike(pair, 5)
+
+
+# VSYNC ends a frame in the midst of a line after WAIT, with the objects drawn that {{extra}} switches on.
+IN_A_LINE = f"""
+    {START}
+    frame: INC $81
+        STA WSYNC
+        LDA #2
+        STA VSYNC
+        STA WSYNC
+        STA WSYNC
+        LDA #$46
+        STA COLUBK
+        LDA #0
+        JMP ({WAIT})
+        {slide("first", 90)}
+        {{end}}
+        LDX #$FF
+        TXS
+        {{extra}}
+        LDX #120
+    line: STA WSYNC
+        STX COLUP0
+        STX COLUP1
+        STX COLUPF
+        DEX
+        BNE line
+        JMP frame
+"""
+SWITCHED_ON = {"PF0": 0xF0, "PF1": 0x55, "GRP0": 0xFF, "GRP1": 0x81, "ENAM0": 2, "ENAM1": 2, "ENABL": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("control", [0, 2, 4, 0x17])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_frame_that_ends_in_a_line_ends_as_in_ale(control: int, device: str, tmp_path: Path) -> None:
+    """ALE draws up to three pixels more, if some objects are switched on together."""
+    draws = random.Random(control)
+    for count in (0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 4):
+        objects = draws.sample(list(SWITCHED_ON), count)
+        places = "\n".join(
+            f"STA {name}\nNOP" for name in draws.sample(["RESP0", "RESP1", "RESM0", "RESM1", "RESBL"], 4)
+        )
+        on = "\n".join(f"LDA #{SWITCHED_ON[name]}\nSTA {name}" for name in objects)
+        program = IN_A_LINE.format(end="STA VSYNC", extra=f"STA WSYNC\n{places}\n{on}\nLDA #{control}\nSTA CTRLPF")
+        pair, first = Pair(assemble(program), tmp_path, device), where(program, "first")
+        for wait in draws.sample(range(2, 60), 12):
+            pair.set_ram({GO: 0x5A, WAIT: first - wait & 0xFF, WAIT + 1: first - wait >> 8})
+            goes_on_alike(pair, 2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_calls_and_interruptions_end_a_frame_when_they_end(device: str, tmp_path: Path) -> None:
+    """They push all at once, to VBLANK and VSYNC here."""
+    for stack, call in product((0, 1, 2), ("NOP\nJSR after", "JSR after", "NOP\nBRK\nNOP", "BRK\nNOP")):
+        program = IN_A_LINE.format(end=f"LDX #{stack}\nTXS\n{call}\nafter: STA VSYNC", extra="STX PF1")
+        image = bytearray(assemble(program))
+        image[-2:] = where(program, "after").to_bytes(2, "little")
+        pair, first = Pair(bytes(image), tmp_path, device), where(program, "first")
+        for wait in range(2, 60, 7):
+            pair.set_ram({GO: 0x5A, WAIT: first - wait & 0xFF, WAIT + 1: first - wait >> 8})
+            goes_on_alike(pair, 2)
 
 
 # All that can be read of what is pressed.

@@ -134,6 +134,11 @@ SWEEPS = {
     "WSYNC in a call": Sweep("TSX\nSTX $8C\nLDX #3\nTXS\nJSR called\ncalled: LDA #$5A\nSTA COLUBK\nLDX $8C\nTXS"),
     "WSYNC in an interruption": Sweep("TSX\nSTX $8C\nLDX #3\nTXS\nBRK\ninterrupt: LDA #$5A\nSTA COLUBK\nLDX $8C\nTXS"),
     **{
+        f"{what} in {call[0]}": Sweep(f"TSX\nSTX $8C\nLDX #{stack}\nTXS\n{call[1]}: LDX $8C\nTXS")
+        for what, stack in (("colours", 9), ("playfield", 14), ("motions", 34))
+        for call in (("a call", "JSR called\ncalled"), ("an interruption", "BRK\ninterrupt"))
+    },
+    **{
         f"{name} changed": Sweep(f"{how} {name}")
         for how, name in (
             ("INC", "COLUBK"),

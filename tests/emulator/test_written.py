@@ -100,6 +100,13 @@ def miniature_golf(memory: np.ndarray, frame: int, draws: np.random.Generator) -
         memory[47] = draws.choice([memory[47], (memory[47] + 1) % 10, 0], p=[0.7, 0.28, 0.02])
 
 
+def word_zapper(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
+    """Words that are left to spell; the time stands still at its end, while some are spelt or not."""
+    if frame % 3 == 1:
+        memory[92] = draws.integers(4)
+        memory[79] = draws.choice([0, 0x25, 0x99])
+
+
 WRITTEN: dict[Callable[[np.ndarray, int, np.random.Generator], None], set[int]] = {  # and rewards that have to occur
     othello: set(),
     video_checkers: {1},
@@ -111,6 +118,7 @@ WRITTEN: dict[Callable[[np.ndarray, int, np.random.Generator], None], set[int]] 
     darkchambers: {0},
     star_gunner: {1000},
     miniature_golf: {-1, 1},
+    word_zapper: {-1, 1, 2},
 }
 
 

@@ -211,6 +211,7 @@ struct Console {
         tia.picture = picture;
         run();
         tia.draw_until(touched);
+        tia.fill_up();
         if (t > LONGEST) ended = 1;  // of a program that never writes to the TIA: before the clock overflows
         if (!ended) return;
         i32 gone = t - t % CYCLES;

@@ -61,11 +61,9 @@
     }
 
     CUDA_CALLABLE i32 zero_page_indexed(i32 index, i32& bus) {
-        i32 base = fetch();
+        bus = fetch();
         t += 3;
-        idle_read(base, base);
-        bus = base;  // as if nothing had answered
-        return (base + index) & 0xff;
+        return (bus + index) & 0xff;
     }
 
     CUDA_CALLABLE i32 absolute(i32& bus) {
@@ -77,7 +75,7 @@
 
     static CUDA_CALLABLE bool same_page(i32 one, i32 other) { return !((one ^ other) & 0xff00); }
 
-    // A 6502 reads by the way, at the page of the base; ALE does not.
+    // A 6502 reads by the way, before the index is added; ALE does not.
     CUDA_CALLABLE i32 indexed(i32 base, i32 index, i32 use) {
         i32 address = (base + index) & 0xffff;
         t += use != LOADS || !same_page(base, address);
@@ -91,9 +89,7 @@
 
     CUDA_CALLABLE i32 indirect_x(i32& bus) {
         i32 at = fetch();
-        t += 3;
-        idle_read(at, at);
-        t += 1;
+        t += 4;
         i32 low = read((at + x) & 0xff, at);
         t += 1;
         bus = read((at + x + 1) & 0xff, low);
@@ -310,11 +306,9 @@
                 break;
             case 0x20:  // JSR
                 m = fetch();
-                t += 4;
+                t += 6;
                 push(pc >> 8);
-                t += 1;
                 push_next(pc & 0xff);
-                t += 1;
                 address = fetch();
                 if (scheme == FE) choose(address & 0x20 ? 0 : 1);
                 pc = m | address << 8;
@@ -337,16 +331,12 @@
                 break;
             case 0x00:  // BRK
                 fetch();
-                t += 3;
+                t += 7;
                 push(pc >> 8);
-                t += 1;
                 push_next(pc & 0xff);
-                t += 1;
                 push_next(flags() | 0x10);
                 interrupt = 1;
-                t += 1;
                 m = read(0xfffe, 0);
-                t += 1;
                 pc = m | read(0xffff, 0) << 8;
                 break;
             case 0x48: t += 3; push(a); break;

@@ -64,14 +64,6 @@
         return (reg >= 14 ? 0 : reg >= 12 ? inpt[reg - 8] : charge(reg - 8, end)) | (bus & 0x3f);
     }
 
-    // Of zero page, before an index was added to the address and after.
-    CUDA_CALLABLE APART i32 read_at_both(i32 base, i32 address, i32 end) {
-        t = end;
-        read(base, base);
-        t = end + 1;
-        return read(address, base);
-    }
-
     // A pull where the stack ends or is none: at the end of the cycle `end` what its pointer is at is read by the way.
     CUDA_CALLABLE APART i32 pulled(i32 pointer, i32 opcode, i32 end) {
         t = end;
@@ -113,8 +105,8 @@
     if (base < 0x80 || base == 0xff) goto other; \
     bus = ram[base - 0x7f], base = ram[base - 0x80] | bus << 8, at = (base + y) & 0xffff;
 
-// Do `action` with what is read at the end of the instruction. A read by the way of zero page is seen by the TIA only, and
-// one where the index has not reached the page yet by a display processor, too.
+// Do `action` with what is read at the end of the instruction. A read by the way, where the index has not reached the page
+// yet, is seen by a display processor only.
 #define READ(bytes, cycles, action) READ_AFTER(false, bytes, cycles, action)
 #define READ_AFTER(another, bytes, cycles, action)                        \
     {                                                                     \
@@ -134,8 +126,8 @@
     }
 #define READ_ZERO_PAGE_INDEXED(action)            \
     {                                             \
-        if (base & at & 0x80) m = ram[at & 0x7f]; \
-        else m = read_at_both(base, at, t + 3);   \
+        if (at & 0x80) m = ram[at & 0x7f];        \
+        else m = read_here(at, base, t + 4);      \
         action;                                   \
         NEXT(2, 4)                                \
     }
@@ -158,11 +150,6 @@
             NEXT(3, 4)                                \
         }                                             \
         WRITE(3, 4, value)                            \
-    }
-#define WRITE_ZERO_PAGE_INDEXED(value)          \
-    {                                           \
-        if (base < 0x80) touched = 3 * (t + 3); \
-        WRITE(2, 4, value)                      \
     }
 #define PUSH(value)                         \
     {                                       \

@@ -7,12 +7,14 @@ enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OT
 // watched, as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the
 // loss of one is not seen; and so they do until all terms for UNTIL have agreed. Points of INSTEAD count in place of
 // others, at a frame that makes any, and those of FINAL at the end, of one way to it or of ANY; those of MORE are added
-// there. While all terms for AGAIN agree, a frame brings what the one before brought. An end has to hold for LASTS
-// frames, and counts only if the terms for TOTAL sum up to WHOLE. Each set of bytes for SAME, numbered as ways are,
-// makes a point while they are equal. With terms for STROKES, shown over all holes while none for PAR is, points are
-// par less the strokes of a hole, when the watched byte, which is its number, changes. Number SCORED stands for the
-// score, and FELL for 1 where it fell; a Superchip's bytes begin at CHIP.
-enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, UNTIL, TERM = 4, ANY = -1, NONE = -1 };
+// there. While all terms for AGAIN agree, a frame brings what the one before brought, and while those for STILL do,
+// that alone, and all else stays. An end has to hold for LASTS frames, and counts only if the terms for TOTAL sum up
+// to WHOLE. Each set of bytes for SAME, numbered as ways are, makes a point while they are equal. With terms for
+// STROKES, shown over all holes while none for PAR is, points are par less the strokes of a hole, when the watched
+// byte, which is its number, changes. Number SCORED stands for the score, and FELL for 1 where it fell; a
+// Superchip's bytes begin at CHIP.
+enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, UNTIL, STILL };
+enum { TERM = 4, ANY = -1, NONE = -1 };
 enum { EARLIER = 128, SCORED, FELL, CHIP = 256 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
@@ -185,6 +187,7 @@ struct Player {
 
     // Bring score, lives and end up to date; the points that were made since the last time. `first`: of a game.
     CUDA_CALLABLE APART i32 count(bool first = false) {
+        if (agree(STILL) && !first) return console.paid;
         i32 before = console.score, watched = facts[WATCHED] < 0 ? 0 : console.ram[facts[WATCHED]], points;
         if (first) {
             console.watched = watched;

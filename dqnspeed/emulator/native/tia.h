@@ -5,7 +5,8 @@ struct Tia {
     enum { P0, P1, M0, M1, BL, OBJECTS };
     enum { LINE = 228, BLANK = 68, WIDTH = 160 };
 
-    i32 done;        // clock of the frame up to which all is drawn,
+    i32 begun;       // clock of the frame where drawing began last,
+    i32 done;        // that up to which all is drawn,
     i32 line;        // and of the beginning of the line that it is in
     i32 row;         // of the picture, of the line that `done` is in; negative above it
     i32 height;      // rows of the picture
@@ -70,6 +71,7 @@ struct Tia {
     }
 
     CUDA_CALLABLE APART void draw(i32 clock) {
+        begun = done;
         while (done < clock) {
             i32 begin = done - line - BLANK, end = clock - line - BLANK;
             if (end > WIDTH) end = WIDTH;
@@ -310,6 +312,20 @@ struct Tia {
         }
     }
 
+    // Where drawing stops in the midst of a line, ALE, which draws by fours where no object is if one of these sets of
+    // objects is switched on, has drawn up to three pixels more.
+    CUDA_CALLABLE void fill_up() {
+        i32 x = done - line - BLANK, begin = x & ~3, end = begin + 4, on = shown();
+        if (x <= 0 || x == begin || line + BLANK + begin < begun || vblank & 2 || !watched()) return;
+        u32 without_pf = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 8 | 1 << 12 | 1 << 16 | 1 << 18 | 1 << 20 | 1 << 24;
+        u32 beside_pf = ctrlpf & 2 ? 1 : 1 | 1 << 1 | 1 << 2 | 1 << 16;
+        if (!((on & 1 << PF ? beside_pf : without_pf) >> (on & 31) & 1)) return;
+        if (stale) renew();
+        for (i32 k = 0; k < OBJECTS; k++)
+            if (seen[k].meets(Pixels::range(begin, end))) return;
+        paint(x, end);
+    }
+
     // --- registers -----------------------------------------------------------------------------------------------
 
     // The register `reg` gets `value` at `clock` of the frame (at the end of the writing cycle).
@@ -330,7 +346,6 @@ struct Tia {
         i32 h = clock % LINE, x = h - BLANK, k;
         switch (reg) {
             case 0x01:  // VBLANK
-                if (vblank == value) break;
                 draw_until(clock + 1);
                 vblank = value;
                 break;
