@@ -56,7 +56,6 @@ ALGORITHMS = {
     "dqn, images in bf16": [*IMAGES, "algo.target_sync=6"],
     "ppo, images in bf16": [*IMAGES, "algo=ppo"],
 }  # fmt: skip
-ONLINE = ("ppo", "pqn")  # which learn from a rollout for some epochs
 OPTIMIZERS = ["adam", "adamw", "radam", "rmsprop"]
 
 
@@ -172,8 +171,9 @@ def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
 @pytest.mark.parametrize("algo", [name for name in ALGORITHMS if not name.endswith(("compiled", "bf16"))])
 def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
     """On torch's meta device, which has no numbers: what would wait for a GPU, or leave it, raises there."""
-    given = [*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16", *(["algo.epochs=1"] if algo[:3] in ONLINE else [])]
-    run, meta = make_toy(*given), torch.device("meta")
+    once = ["algo.epochs=1"] if algo.startswith(("ppo", "pqn")) else []
+    run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16", *once)
+    meta = torch.device("meta")
     spec, memory = describe(run), make_memory(run, describe(run), device=meta)
     memory.check_drawable = lambda: None  # type: ignore[attr-defined]
     learner: Any = make_learner(run, spec, meta)
