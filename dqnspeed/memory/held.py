@@ -127,7 +127,7 @@ class HeldRings(Rings):
             changed += [last, before]
         if self._copies and changed:
             at = np.array(changed)
-            for name in set(self._held) & {"terminated", "truncated"}:
+            for name in set(self._held) & {"transition", "terminated", "truncated"}:
                 self._held[name][self.arrays.own(at)] = self.arrays.own(self._flat[name][at])
         return unmade
 

@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.execution.arrays import Array
+from dqnspeed.execution.arrays import Array, Arrays
+from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
+from dqnspeed.memory.gather import stack_places, windows
 from dqnspeed.memory.held import HeldRings
 
 
@@ -29,13 +31,8 @@ class RolloutBatch:
 
 
 def lambda_returns(
-    rewards: np.ndarray,
-    values: np.ndarray,
-    terminated: np.ndarray,
-    truncated: np.ndarray,
-    gamma: float,
-    lam: float,
-) -> np.ndarray:
+    arrays: Arrays, rewards: Array, values: Array, terminated: Array, truncated: Array, gamma: float, lam: float
+) -> Array:
     """λ-returns ``(N, T) float32`` (Sutton and Barto, equation 12.18; less the values they are the advantages of
     Schulman et al. 2016, equation 16).
 
@@ -46,25 +43,23 @@ def lambda_returns(
         rewards, terminated, truncated: ``(N, T)``.
         values: ``(N, T + 1)``, of each observation and of the one after the last.
     """
-    returns = np.empty_like(rewards, np.float32)
-    following = values[:, -1]
-    for t in range(rewards.shape[1] - 1, -1, -1):
-        value = values[:, t + 1]
-        following = np.where(truncated[:, t], value, (1 - lam) * value + lam * following)
-        returns[:, t] = following = rewards[:, t] + gamma * np.where(terminated[:, t], 0, following)
-    return returns
+    xp, following = arrays.xp, values[:, 1:]
+    known = xp.where(terminated, 0, xp.where(truncated, following, (1 - lam) * following))
+    traces = xp.where(terminated | truncated, 0, xp.full_like(rewards, gamma * lam))
+    return _accumulated(arrays, rewards + gamma * known, traces, values[:, -1])[:, :-1]
 
 
 def vtrace(
-    rewards: np.ndarray,
-    values: np.ndarray,
-    terminated: np.ndarray,
-    truncated: np.ndarray,
-    log_ratios: np.ndarray,
+    arrays: Arrays,
+    rewards: Array,
+    values: Array,
+    terminated: Array,
+    truncated: Array,
+    log_ratios: Array,
     gamma: float,
     lam: float,
     most: float = 1.0,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Array, Array]:
     """Targets of the values, and advantages, of V-trace (Espeholt et al. 2018, section 4.1, equation 1, with the lambda
     of remark 2), each ``(N, T) float32``.
 
@@ -76,18 +71,22 @@ def vtrace(
         log_ratios: ``(N, T)``: log-probability of each action now, less that when it was taken.
         values: ``(N, T + 1)``, by the network as it is now; the rest as of :func:`lambda_returns`.
     """
-    ratios = np.exp(log_ratios)
-    rho, c = np.minimum(most, ratios), lam * np.minimum(1.0, ratios)
-    targets, advantages = np.empty_like(rewards, np.float32), np.empty_like(rewards, np.float32)
-    correction = np.zeros_like(values[:, -1])  # v[t+1] - V[t+1]
-    for t in range(rewards.shape[1] - 1, -1, -1):
-        correction = np.where(truncated[:, t] | terminated[:, t], 0, correction)
-        following = np.where(terminated[:, t], 0, values[:, t + 1])
-        advantages[:, t] = rewards[:, t] + gamma * (following + correction) - values[:, t]
-        delta = rho[:, t] * (rewards[:, t] + gamma * following - values[:, t])
-        correction = delta + gamma * c[:, t] * correction
-        targets[:, t] = values[:, t] + correction
-    return targets, advantages
+    xp, ended, before = arrays.xp, terminated | truncated, values[:, :-1]
+    ratios = xp.exp(log_ratios)
+    rho, c = xp.clip(ratios, None, most), lam * xp.clip(ratios, None, 1.0)
+    following = xp.where(terminated, 0, values[:, 1:])
+    errors, traces = rho * (rewards + gamma * following - before), xp.where(ended, 0, gamma * c)
+    corrections = _accumulated(arrays, errors, traces, xp.zeros_like(values[:, -1]))  # v - V
+    next_corrections = xp.where(ended, 0, corrections[:, 1:])
+    return before + corrections[:, :-1], rewards + gamma * (following + next_corrections) - before
+
+
+def _accumulated(arrays: Arrays, added: Array, factors: Array, last: Array) -> Array:
+    """``x[t] = added[t] + factors[t] x[t+1]`` and ``last``, ``(N, T + 1)``, of ``(N, T)`` and ``(N,)``."""
+    found = [last]
+    for t in range(added.shape[1] - 1, -1, -1):
+        found.append(added[:, t] + factors[:, t] * found[-1])
+    return arrays.xp.stack(found[::-1], 1)
 
 
 # Values (K,) of observations, and log-probabilities (K,) of actions taken there, by the network as it is now.
@@ -99,7 +98,7 @@ class Rollouts(HeldRings):
 
     A rollout is complete with its T rows and one more of each lane, whose value is bootstrapped from. All batches have
     the same size: since final frames are no transitions, the last batch is filled up from the start of the shuffle.
-    Returns and shuffles are computed on the host, and sent to the device once for all epochs.
+    Returns and shuffles are computed once for all epochs, where the rings are held; nothing waits for a device.
 
     Args:
         steps: T, rows of a rollout in each lane.
@@ -121,10 +120,10 @@ class Rollouts(HeldRings):
         seed: int = 0,
         device: torch.device | None = None,
     ):
-        super().__init__(buffers, stack, device)
+        super().__init__(buffers, stack, device, tuple(buffers.arrays.keys() - {"written"}))
         self._steps, self._epochs, self._gamma, self._lam = steps, epochs, gamma, lam
         self._begin: np.ndarray = np.zeros(len(self._written), np.int64)  # first row of the rollout, or of the next
-        self._rng = np.random.default_rng([seed, 2])
+        self._random = CounterGenerator([seed, 2], self.arrays)
         self._planned = dict[str, Array]()  # (N * T, ...) each, of the rollout's rows by lane; and the batches
         self._next = self.arrays.own(np.zeros(1, np.int64))  # the batch that is drawn next
         self._left = 0  # batches of the rollout
@@ -197,20 +196,22 @@ class Rollouts(HeldRings):
 
     def blank(self, batch_size: int) -> RolloutBatch:
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
-        nowhere = np.zeros(batch_size, np.int64)
-        return self._batch(self._sent(self._read(nowhere, nowhere, np.zeros((3, batch_size), np.float32))))
+        nowhere = 0 * self.arrays.arange(batch_size)
+        columns = self._read(nowhere, nowhere)
+        return self._batch(columns | dict.fromkeys(("values", "returns", "advantages"), columns["log_probs"]))
 
     def state_dict(self) -> dict[str, Any]:
         """Only between two rollouts. Before the first batch it holds every row, from which the learner measures its
         background."""
         rings = self._unlearnt(self._begin) if self._sampled else super().state_dict()
-        rng = self._rng.bit_generator.state
-        return {**rings, "begin": self._begin.copy(), "rng": rng, "sampled": self._sampled}
+        random = self._random.state_dict()
+        return {**rings, "begin": self._begin.copy(), "random": random, "sampled": self._sampled}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self._begin, self._sampled = state["begin"].copy(), state.get("sampled", False)
-        self._rng.bit_generator.state = state["rng"]
+        if "random" in state:  # an older checkpoint has a generator of another kind: the shuffles begin anew
+            self._random.load_state_dict(state["random"])
 
     def close(self) -> None:
         self._planned = {}
@@ -220,18 +221,14 @@ class Rollouts(HeldRings):
         tensors = {name: self.arrays.tensor(column) for name, column in columns.items() if name != "places"}
         return RolloutBatch(self._stacks_at(columns["places"]), **tensors)
 
-    def _read(self, lane: np.ndarray, row: np.ndarray, computed: np.ndarray) -> dict[str, np.ndarray]:
-        """What batches have of the transitions at ``row`` of ``lane``; of the frames where they stand."""
-        at, flat = self._index(lane, row), self._flat
-        values, returns, advantages = computed
+    def _read(self, lane: Array, row: Array) -> dict[str, Array]:
+        """What is stored of the transitions at ``row`` of ``lane``, ``(K,)`` each; of the frames where they stand."""
+        at, held, take = self._index(lane, row), self._held, self.arrays.take
         return {
-            "places": self._stack_places(lane, row),
-            "actions": flat["actions"][at].astype(np.int64),
-            "log_probs": flat["log_probs"][at],
-            "values": values,
-            "returns": returns,
-            "advantages": advantages,
-            "versions": flat["versions"][at],
+            "places": stack_places(self.arrays, held["age"], lane, row, self.stack, self._rows),
+            "actions": self.arrays.xp.asarray(take(held["actions"], at), dtype=self.arrays.xp.int64),
+            "log_probs": take(held["log_probs"], at),
+            "versions": take(held["versions"], at),
         }
 
     def _per_epoch(self, batch_size: int) -> int:
@@ -240,40 +237,50 @@ class Rollouts(HeldRings):
     def _plan(self, batch_size: int) -> None:
         """Compute the returns of a complete rollout, and shuffle its transitions for every epoch."""
         self.receive()
-        lanes, flat = np.arange(len(self._begin))[:, None], self._flat
-        rows = self._begin[:, None] + np.arange(self._steps + 1)
-        at = self._index(lanes, rows)
-        inside = at[:, :-1]
-        rewards, ends = flat["rewards"][inside], (flat["terminated"][inside], flat["truncated"][inside])
+        here, xp, lanes = self.arrays, self.arrays.xp, len(self._begin)
+        begin = self._sent({"begin": self._begin})["begin"]
+        places = windows(here, here.arange(lanes), begin, self._steps + 1, self._rows)
+
+        def column(name: str) -> Array:
+            return here.take(self._held[name], places.reshape(-1)).reshape(places.shape)
+
+        rewards, terminated, truncated = (column(name)[:, :-1] for name in ("rewards", "terminated", "truncated"))
         if self.judge is None:
-            values = flat["values"][at]
-            returns = lambda_returns(rewards, values, *ends, self._gamma, self._lam)
+            values = column("values")
+            returns = lambda_returns(here, rewards, values, terminated, truncated, self._gamma, self._lam)
             advantages = returns - values[:, :-1]
         else:
-            values, log_probs = self._judged(self.judge)
-            log_ratios = log_probs[:, :-1] - flat["log_probs"][inside]
-            returns, advantages = vtrace(rewards, values, *ends, log_ratios, self._gamma, self._lam)
-        computed = np.stack([values[:, :-1].ravel(), returns.ravel(), advantages.ravel()])
-        transitions = np.flatnonzero(flat["transition"][inside])
-        count = self._per_epoch(batch_size)
-        shuffles = [np.resize(self._rng.permutation(transitions), count * batch_size) for _ in range(self._epochs)]
-        plan = self._read(np.repeat(lanes[:, 0], self._steps), rows[:, :-1].ravel(), computed)
-        plan["batches"] = np.concatenate(shuffles).reshape(-1, batch_size)
-        for name, column in self._sent(plan).items():  # into the same tensors, which a captured graph reads
-            if name in self._planned and self._planned[name].shape == column.shape:
-                self._planned[name][:] = column
+            values, log_probs = self._judged(self.judge, begin)
+            log_ratios = (log_probs - column("log_probs"))[:, :-1]
+            returns, advantages = vtrace(
+                here, rewards, values, terminated, truncated, log_ratios, self._gamma, self._lam
+            )
+        lane, row = self._each_row(begin, self._steps)
+        computed = {"values": values[:, :-1], "returns": returns, "advantages": advantages}
+        plan = self._read(lane, row) | {name: of.reshape(-1) for name, of in computed.items()}
+        count, transitions = self._per_epoch(batch_size), self._transitions(self._begin, self._begin + self._steps)
+        keys = self._random.uniform(self._epochs * len(lane)).reshape(self._epochs, -1)
+        order = xp.where(column("transition")[:, :-1].reshape(-1), keys, 1.0).argsort(-1)  # transitions come first
+        plan["batches"] = order[:, here.arange(count * batch_size) % transitions].reshape(-1, batch_size)
+        for name, planned in plan.items():  # into the same tensors, which a captured graph reads
+            if name in self._planned and self._planned[name].shape == planned.shape:
+                self._planned[name][:] = planned
             else:
-                self._planned[name] = column
+                self._planned[name] = planned
         self._next[:] = 0
         self._left = len(plan["batches"])
 
-    def _judged(self, judge: Judge) -> tuple[np.ndarray, np.ndarray]:
-        """Values and log-probabilities ``(N, T + 1)``; those of final frames, and of the last, mean nothing."""
-        found = list[Tensor]()
-        for number, begin in enumerate(self._begin):  # lane by lane: their stacks would take much memory
-            lane = np.full(self._steps + 1, number)
-            row = begin + np.arange(self._steps + 1)
-            actions = self._flat["actions"][self._index(lane, row)].astype(np.int64)
-            found.append(judge(self._stacks(lane, row), torch.from_numpy(actions)))
-        values, log_probs = torch.stack(found, dim=1).cpu().numpy()
-        return values, log_probs
+    def _each_row(self, begin: Array, count: int) -> tuple[Array, Array]:
+        """Lane and number of the rows ``begin .. begin + count - 1`` of every lane, ``(lanes * count,) int64``."""
+        rows = begin[:, None] + self.arrays.arange(count)
+        return (self.arrays.arange(len(begin))[:, None] + 0 * rows).reshape(-1), rows.reshape(-1)
+
+    def _judged(self, judge: Judge, begin: Array) -> Array:
+        """Values and log-probabilities ``(2, N, T + 1)``; those of final frames, and of the last, mean nothing."""
+        lanes, count = len(self._begin), self._steps + 1
+        columns = self._read(*self._each_row(begin, count))
+        actions = self.arrays.tensor(columns["actions"]).reshape(lanes, count)
+        places = columns["places"].reshape(lanes, count, -1)
+        # Lane by lane: their stacks would take much memory.
+        found = [judge(self._stacks_at(at), of) for at, of in zip(places, actions, strict=True)]
+        return self.arrays.taken(torch.stack(found, 1))

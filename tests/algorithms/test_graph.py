@@ -52,6 +52,7 @@ ALGORITHMS = {
     "sac_discrete": ["algo=sac_discrete"],
     "ppo": ["algo=ppo", "algo.entropy_final=0"],
     "ppo, steered": ["algo=ppo", "algo.target_kl=0.02", "algo.target_kl_final=0.001"],
+    "ppo, corrected": ["algo=ppo", "algo.correction=vtrace"],
     "pqn": ["algo=pqn"],
     "dqn, images in bf16": [*IMAGES, "algo.target_sync=6"],
     "ppo, images in bf16": [*IMAGES, "algo=ppo"],
@@ -163,8 +164,7 @@ def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
             assert one == pytest.approx(other, rel=1e-3, abs=1e-5, nan_ok=True)
         for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-        if run.has_replay:  # the draws are the same to the last bit
-            assert same._random.state_dict() == memory._random.state_dict()
+        assert same._random.state_dict() == memory._random.state_dict()  # the draws are the same to the last bit
 
 
 @pytest.mark.slow
