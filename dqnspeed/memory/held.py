@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,12 @@ from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.gather import stack_places, take_stacks
 from dqnspeed.memory.rings import OLDEST, Rings, Rows, each
 
-ON_HOST = Arrays(None)
 CHUNK = 4096  # frames of a checkpoint that cross at once
 PARCEL = 2**20  # bytes of frames that are sent at once, if the learner does not ask for what there is
 
 
 class HeldRings(Rings):
-    """Rings whose frames, and what else is named, are held where the learner wants them.
+    """Rings that are held where the learner wants them.
 
     On the host they are the very arrays that actors write, if those have room for all frames. Else they are copies,
     which rows join in batches as they come (:meth:`receive`): each frame crosses once. Actors may then write as many
@@ -34,7 +33,6 @@ class HeldRings(Rings):
 
     Args:
         device: of tensors that hold them; ``None``: NumPy's arrays on the host.
-        held: the columns; all others are read on the host.
         apart: hold copies, also where these arrays have room for all: others write while they are read.
     """
 
@@ -43,7 +41,6 @@ class HeldRings(Rings):
         buffers: LocalBuffers | SharedBuffers,
         stack: int,
         device: torch.device | None = None,
-        held: Sequence[str] = ("frames",),
         apart: bool = False,
     ):
         super().__init__(buffers)
@@ -58,8 +55,7 @@ class HeldRings(Rings):
         lanes, frames = len(self._written), self._columns["frames"]
         self._together = max(1, min(self._staged // 2, PARCEL * self._staged // frames.nbytes))  # rows of every lane
         self._held = dict[str, Array]()
-        for name in held:
-            flat = self._flat[name]
+        for name, flat in self._flat.items():
             if self._copies:
                 self._held[name] = self.arrays.zeros((lanes * self._rows, *flat.shape[1:]), flat.dtype)
             else:
@@ -127,7 +123,7 @@ class HeldRings(Rings):
             changed += [last, before]
         if self._copies and changed:
             at = np.array(changed)
-            for name in set(self._held) & {"transition", "terminated", "truncated"}:
+            for name in ("transition", "terminated", "truncated"):
                 self._held[name][self.arrays.own(at)] = self.arrays.own(self._flat[name][at])
         return unmade
 
@@ -248,16 +244,11 @@ class HeldRings(Rings):
         """Transitions in the rows ``begin[lane] .. end[lane] - 1`` of all lanes."""
         return int(self._flat["transition"][self._index(*each(begin, end))].sum())
 
-    def _stacks(self, lane: np.ndarray, row: np.ndarray) -> Tensor:
-        """Stacks ``(B, stack * C, ...)`` that end with ``row``, chosen on the host."""
-        return self._stacks_at(self._sent({"places": self._stack_places(lane, row)})["places"])
-
     def _stacks_at(self, places: Array) -> Tensor:
         return self.arrays.tensor(take_stacks(self.arrays, self._held["frames"], places))
 
-    def _stack_places(self, lane: np.ndarray, row: np.ndarray) -> np.ndarray:
-        places: np.ndarray = stack_places(ON_HOST, self._flat["age"], lane, row, self.stack, self._rows)
-        return places
+    def _stack_places(self, lane: Array, row: Array) -> Array:
+        return stack_places(self.arrays, self._held["age"], lane, row, self.stack, self._rows)
 
 
 def _with_ages(columns: Mapping[str, np.ndarray], written: np.ndarray, rows: int) -> dict[str, np.ndarray]:

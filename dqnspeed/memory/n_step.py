@@ -12,10 +12,8 @@ from torch import Tensor
 
 from dqnspeed.execution.arrays import Array, compiled
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
-from dqnspeed.memory.gather import stack_places, sum_rewards, windows
-from dqnspeed.memory.held import ON_HOST, HeldRings
-
-TRANSITION = ("actions", "rewards", "terminated", "truncated", "age")  # columns, beside the frames
+from dqnspeed.memory.gather import sum_rewards, windows
+from dqnspeed.memory.held import HeldRings
 
 
 @dataclass(slots=True)
@@ -44,7 +42,7 @@ class NStepRings(HeldRings):
 
     Args:
         n_step: number of rewards summed; ``gamma``: their discount.
-        draws: rows are chosen where all that makes a transition is held; else on the host.
+        apart: as of :class:`~dqnspeed.memory.held.HeldRings`.
         compiles: what gathers a batch of tensors, into as few kernels as the compiler makes of it.
     """
 
@@ -55,43 +53,34 @@ class NStepRings(HeldRings):
         n_step: int,
         gamma: float,
         device: torch.device | None = None,
-        draws: bool = False,
+        apart: bool = False,
         compiles: bool = False,
     ):
-        held = ("frames", *TRANSITION) if draws else ("frames",)
-        super().__init__(buffers, stack, device, held, apart=draws and isinstance(buffers, SharedBuffers))
+        super().__init__(buffers, stack, device, apart)
         self.n_step = n_step
-        self._reads = self.arrays if draws else ON_HOST  # where what is small is read
-        small = self._held if draws else self._flat
-        self._small = {name: column for name, column in small.items() if name != "frames"}
-        self._gammas = self._reads.own((gamma ** np.arange(n_step + 1)).astype(np.float32))
-        self._compiled = compiled if compiles and self._reads.device is not None else lambda function: function
+        self._gammas = self.arrays.own((gamma ** np.arange(n_step + 1)).astype(np.float32))
+        self._compiled = compiled if compiles and device is not None else lambda function: function
         self._gathered = self._compiled(self._gather_arrays)
 
     def blank(self, batch_size: int) -> Batch:
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
-        nowhere = 0 * self._reads.arange(batch_size)
+        nowhere = 0 * self.arrays.arange(batch_size)
         return self._gather(nowhere, nowhere)
-
-    def close(self) -> None:
-        self._small = {}
-        super().close()
 
     def _gather(self, lane: Array, row: Array) -> Batch:
         """The batch that starts at the rows ``row`` ``(B,) int64`` of lanes ``(B,) int64``."""
         observations, actions, rewards, following, discounts, versions = self._gathered(lane, row)
-        tensor = self._reads.tensor
+        tensor = self.arrays.tensor
         versions = None if versions is None else tensor(versions)
         return Batch(observations, tensor(actions), tensor(rewards), following, tensor(discounts), versions)
 
     def _gather_arrays(self, lane: Array, row: Array) -> tuple[Any, ...]:
-        reads, xp, small = self._reads, self._reads.xp, self._small
-        steps = windows(reads, lane, row, self.n_step, self._rows)
+        arrays, xp, held = self.arrays, self.arrays.xp, self._held
+        steps = windows(arrays, lane, row, self.n_step, self._rows)
         start = steps[:, 0]
-        rewards, discounts, count = sum_rewards(reads, small, steps, self._gammas)
+        rewards, discounts, count = sum_rewards(arrays, held, steps, self._gammas)
         both = xp.concatenate([lane, lane]), xp.concatenate([row, row + count])
-        places = stack_places(reads, small["age"], *both, self.stack, self._rows)
-        stacks = self._stacks_at(places if reads is self.arrays else self._sent({"places": places})["places"])
-        actions = xp.asarray(reads.take(small["actions"], start), dtype=xp.int64)
-        versions = reads.take(small["versions"], start) if "versions" in small else None
+        stacks = self._stacks_at(self._stack_places(*both))
+        actions = xp.asarray(arrays.take(held["actions"], start), dtype=xp.int64)
+        versions = arrays.take(held["versions"], start) if "versions" in held else None
         return stacks[: len(row)], actions, rewards, stacks[len(row) :], discounts, versions

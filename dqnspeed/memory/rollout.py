@@ -13,7 +13,7 @@ from torch import Tensor
 from dqnspeed.execution.arrays import Array, Arrays
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
-from dqnspeed.memory.gather import stack_places, windows
+from dqnspeed.memory.gather import windows
 from dqnspeed.memory.held import HeldRings
 
 
@@ -120,7 +120,7 @@ class Rollouts(HeldRings):
         seed: int = 0,
         device: torch.device | None = None,
     ):
-        super().__init__(buffers, stack, device, tuple(buffers.arrays.keys() - {"written"}))
+        super().__init__(buffers, stack, device)
         self._steps, self._epochs, self._gamma, self._lam = steps, epochs, gamma, lam
         self._begin: np.ndarray = np.zeros(len(self._written), np.int64)  # first row of the rollout, or of the next
         self._random = CounterGenerator([seed, 2], self.arrays)
@@ -225,7 +225,7 @@ class Rollouts(HeldRings):
         """What is stored of the transitions at ``row`` of ``lane``, ``(K,)`` each; of the frames where they stand."""
         at, held, take = self._index(lane, row), self._held, self.arrays.take
         return {
-            "places": stack_places(self.arrays, held["age"], lane, row, self.stack, self._rows),
+            "places": self._stack_places(lane, row),
             "actions": self.arrays.xp.asarray(take(held["actions"], at), dtype=self.arrays.xp.int64),
             "log_probs": take(held["log_probs"], at),
             "versions": take(held["versions"], at),

@@ -69,7 +69,8 @@ class Stream(NStepRings):
         np.maximum.at(self._read, lane, row + 1)
         self.taken += batch_size
         self.receive()
-        return self._gather(lane, row)
+        chosen = self._sent({"lane": lane, "row": row})
+        return self._gather(chosen["lane"], chosen["row"])
 
     def state_dict(self) -> dict[str, Any]:
         """Before the first batch it holds every row, from which the learner measures its background."""

@@ -13,6 +13,7 @@ from dqnspeed.config.registry import register
 from dqnspeed.execution.arrays import Array
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.memory.base import Memory, Replay, ReplayArguments
+from dqnspeed.memory.buffers import SharedBuffers
 from dqnspeed.memory.gather import place
 from dqnspeed.memory.n_step import Batch, NStepRings
 from dqnspeed.memory.rings import each
@@ -27,7 +28,8 @@ class NStepReplay(NStepRings):
 
     def __init__(self, arguments: ReplayArguments):
         given = arguments
-        super().__init__(given.buffers, given.stack, given.n_step, given.gamma, given.device, True, given.compiles)
+        apart = isinstance(given.buffers, SharedBuffers)
+        super().__init__(given.buffers, given.stack, given.n_step, given.gamma, given.device, apart, given.compiles)
         self._drawn = self._compiled(self.draw)
         self._random = CounterGenerator([given.seed, 4], self.arrays)
         lanes = len(self._written)
