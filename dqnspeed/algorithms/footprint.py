@@ -22,6 +22,7 @@ from dqnspeed.system import machine, seeding
 FLOAT = 4  # bytes
 LARGE = 30_000_000  # parameters
 CUDA_CONTEXT = 500_000_000  # bytes that a process takes of a GPU before it has any tensor, roughly
+CONSOLE = 250_000  # bytes that a game of the emulator takes of a GPU, with its screens, roughly
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,19 @@ def needs(run: RunConfig, spec: EnvSpec) -> dict[str, int]:
     required = {
         f"model={run.model.name} (model.hidden={run.model.hidden})": network_bytes(run, size),
         f"algo.batch_size={run.algo.batch_size}": batches * run.algo.batch_size * batch_bytes(run, spec, size),
-        f"num_envs={run.num_envs}": run.num_lanes * acting_bytes(spec, size),
+        f"num_envs={run.num_envs}": run.num_lanes * (acting_bytes(spec, size) + on_gpu * _game_bytes(run, spec)),
     }
     if on_gpu and run.parallelism.shares_memory:
         required[f"parallelism.num_actors={run.parallelism.num_actors}"] = run.parallelism.num_actors * CUDA_CONTEXT
     return required
+
+
+def _game_bytes(run: RunConfig, spec: EnvSpec) -> int:
+    """One environment where the learner's GPU is, if it is played there: by the emulator."""
+    wrappers, there = run.wrappers, "cuda" if run.parallelism.processes else "auto"
+    if wrappers.backend != "emulator" or wrappers.device not in ("cuda", there):
+        return 0
+    return CONSOLE + math.prod(spec.observation_shape) * spec.frame_dtype.itemsize
 
 
 def memory_device(run: RunConfig, spec: EnvSpec) -> torch.device | None:

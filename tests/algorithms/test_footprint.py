@@ -9,7 +9,15 @@ import torch
 from conftest import make_run
 
 from dqnspeed.algorithms import make_network
-from dqnspeed.algorithms.footprint import Size, batch_bytes, check_footprint, memory_device, network_bytes, network_size
+from dqnspeed.algorithms.footprint import (
+    Size,
+    batch_bytes,
+    check_footprint,
+    memory_device,
+    needs,
+    network_bytes,
+    network_size,
+)
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe
 from dqnspeed.execution.optimizers import make_optimizer
@@ -34,6 +42,19 @@ def test_experience_goes_to_a_gpu_if_it_fits_beside_the_rest(monkeypatch: pytest
         check_footprint(there, spec)
     most = int(str(refused.value).split("at most ")[1].split()[0])
     check_footprint(make_run(f"replay.capacity={most}", "replay.device=cuda"), spec)
+
+
+def test_games_that_are_played_on_the_gpu_take_room_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "pick_device", lambda name: GPU)
+    spec = describe(make_run())
+
+    def taken(*overrides: str) -> int:
+        return needs(make_run("num_envs=1000", *overrides), spec)["num_envs=1000"]
+
+    there = ["wrappers=emulator", "parallelism=overlap"]
+    on_host = taken("wrappers=native")
+    assert taken(*there) - on_host > 1000 * 3 * 210 * 160
+    assert taken(*there, "wrappers.device=cpu") == taken("wrappers=emulator", "parallelism=process") == on_host
 
 
 def test_what_an_algorithm_has_between_layers_counts() -> None:
