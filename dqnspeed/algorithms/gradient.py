@@ -24,7 +24,7 @@ CAUSES = (
     "Likely causes: optimizer.lr too high, large rewards (try wrappers.clip_reward=true, algo.max_grad_norm=10 or, "
     "where the algorithm has it, algo.loss=huber), or an environment that returns NaN."
 )
-HISTORY = 4096  # losses kept on the device between two calls of stats()
+HISTORY = 2**15  # updates whose numbers are kept on the device between two calls of stats()
 
 
 class NotFiniteError(RuntimeError):

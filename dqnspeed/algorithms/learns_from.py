@@ -142,7 +142,7 @@ class FromRollouts(Algorithm):
     def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
         return Rollouts(
             _buffers(self.layout(run, spec), run), run.wrappers.stack, self.rollout_steps, self.epochs, self.gamma,
-            self.lam, run.seed, device,
+            self.lam, run.seed, device, run.execution.compile,
         )  # fmt: skip
 
     def check(self, run: RunConfig) -> None:

@@ -194,9 +194,9 @@ def update(work: Work, counter: Counter) -> None:
                 learner.update(batch)
                 counter.event({UPDATES: count, FLOP: count * flop})
             else:
-                updates.do(16)
-                learner.stats()  # waits for the device
-                counter.event({UPDATES: 16 * count, FLOP: 16 * count * flop})
+                updates.do(64)
+                learner.stats()  # waits for the device, and looks at every weight
+                counter.event({UPDATES: 64 * count, FLOP: 64 * count * flop})
 
 
 def transfer(work: Work, counter: Counter) -> None:

@@ -69,5 +69,11 @@ def copied(array: Array) -> Array:
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` of tensors and numbers as one graph of the compiler's, which joins its operations in few kernels."""
-    return torch.compile(function, fullgraph=True, dynamic=False)
+    """``function`` of tensors and numbers as one graph of the compiler's, which joins its operations in few kernels.
+
+    It rounds as they do: a GPU's compiler would make one rounding of a product and a sum.
+    """
+    from torch._inductor import config
+
+    options: dict[str, Any] = {name: True for name in ("emulate_precision_casts",) if hasattr(config, name)}
+    return torch.compile(function, fullgraph=True, dynamic=False, options=options)

@@ -39,13 +39,14 @@ class Capturing:
         try:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 function()
-        except BaseException:  # torch leaves the stream, the allocator and the generator as they are within a capture
-            torch.cuda.set_stream(before)
-            with contextlib.suppress(Exception):
-                torch._C._cuda_endAllocateToPool(before.device_index, self._pool)
-            with contextlib.suppress(Exception):
-                generator = torch.cuda.default_generators[before.device_index]
-                generator.graphsafe_set_state(generator.clone_state())
+        except BaseException:
+            if torch.cuda.current_stream(device) != before:  # the capture could not be ended, and torch leaves the
+                torch.cuda.set_stream(before)  # stream, the allocator and the generator as they are within one
+                with contextlib.suppress(Exception):
+                    torch._C._cuda_endAllocateToPool(before.device_index, self._pool)
+                with contextlib.suppress(Exception):
+                    generator = torch.cuda.default_generators[before.device_index]
+                    generator.graphsafe_set_state(generator.clone_state())
             raise
         return graph.replay
 
@@ -91,15 +92,16 @@ def _beside(device: torch.device) -> torch.cuda.Stream:
 
 
 class Pace:
-    """Keeps the host from running ahead of the device by more than a launch: else actors would act with weights that
-    are much older than those counted, and rows that came in would wait behind hundreds of launches."""
+    """Keeps the host from running ahead of the device by more than a launch, or a round of them: else actors would act
+    with weights that are much older than those counted, and rows that came in would wait behind hundreds of launches.
+    """
 
     def __init__(self, device: torch.device):
         self._cuda = device.type == "cuda"
         self._events: list[torch.cuda.Event] = []
 
     def launched(self) -> None:
-        """Called after each launch; waits for the one before the last."""
+        """Called after each launch, or each round; waits for the one before the last."""
         if not self._cuda:
             return
         event = torch.cuda.Event()

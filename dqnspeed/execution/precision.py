@@ -35,8 +35,9 @@ def check_learner(run: RunConfig) -> None:
     if run.execution.precision == "tf32" and on.type != "cuda":
         raise ConfigError("execution.precision=tf32: is arithmetic of a CUDA device; use fp32 or bf16.")
     if run.replay.device == "cuda" and on.type != "cuda":
+        why = " for want of a CUDA device" if run.device == "auto" else ""
         raise ConfigError(
-            f"replay.device=cuda: device={run.device} is {on} here, and experience is "
+            f"replay.device=cuda: device={run.device} is {on} here{why}, and experience is "
             f"kept on the learner's device or on the CPU; use auto."
         )
 

@@ -37,6 +37,8 @@ class ToDevice:
         return tensors | (self._moved(here) if here else {})
 
     def _moved(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self._device.type == "cuda" and torch.cuda.is_current_stream_capturing():  # it would send the same for ever
+            raise RuntimeError(f"{next(iter(tensors))} comes from the host at each update")
         if not self._pinned:
             return {name: tensor.to(self._device) for name, tensor in tensors.items()}
         self._turn ^= 1

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.execution.arrays import Array, compiled
+from dqnspeed.execution.arrays import Array
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.gather import sum_rewards, windows
 from dqnspeed.memory.held import HeldRings
@@ -43,7 +43,6 @@ class NStepRings(HeldRings):
     Args:
         n_step: number of rewards summed; ``gamma``: their discount.
         apart: as of :class:`~dqnspeed.memory.held.HeldRings`.
-        compiles: what gathers a batch of tensors, into as few kernels as the compiler makes of it.
     """
 
     def __init__(
@@ -54,13 +53,10 @@ class NStepRings(HeldRings):
         gamma: float,
         device: torch.device | None = None,
         apart: bool = False,
-        compiles: bool = False,
     ):
         super().__init__(buffers, stack, device, apart)
         self.n_step = n_step
         self._gammas = self.arrays.own((gamma ** np.arange(n_step + 1)).astype(np.float32))
-        self._compiled = compiled if compiles and device is not None else lambda function: function
-        self._gathered = self._compiled(self._gather_arrays)
 
     def blank(self, batch_size: int) -> Batch:
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
@@ -69,7 +65,11 @@ class NStepRings(HeldRings):
 
     def _gather(self, lane: Array, row: Array) -> Batch:
         """The batch that starts at the rows ``row`` ``(B,) int64`` of lanes ``(B,) int64``."""
-        observations, actions, rewards, following, discounts, versions = self._gathered(lane, row)
+        return self._batch(*self._gather_arrays(lane, row))
+
+    def _batch(
+        self, observations: Tensor, actions: Array, rewards: Array, following: Tensor, discounts: Array, versions: Array
+    ) -> Batch:
         tensor = self.arrays.tensor
         versions = None if versions is None else tensor(versions)
         return Batch(observations, tensor(actions), tensor(rewards), following, tensor(discounts), versions)

@@ -68,13 +68,10 @@ class PrioritizedReplay(NStepReplay):
 
     def draw_batch(self, batch_size: int) -> Batch:
         """One transition from each of as many equal shares of the priorities."""
-        index = self._find(batch_size)
-        batch = self._gather(index // self._rows, index % self._rows)
-        xp, chances = self.arrays.xp, self.arrays.take(self._tree.values, index)
-        weights = xp.asarray((chances / chances.min()) ** -self.beta, dtype=xp.float32)
+        *arrays, index, weights = self._drawn(batch_size)
+        batch = self._batch(*arrays)
         batch.weights = self.arrays.tensor(weights)
         batch.reprioritize = partial(self._reprioritize, index, int(self._received.sum()))
-        self._batches += 1
         return batch
 
     def check_drawable(self) -> None:
@@ -109,10 +106,14 @@ class PrioritizedReplay(NStepReplay):
     def resume_empty(self, updates: int) -> None:
         self._batches[:] = updates
 
-    def _find(self, count: int) -> Array:
-        """Where ``count`` transitions stand, drawn in proportion to their priorities."""
+    def _draw_arrays(self, count: int) -> tuple[Any, ...]:
+        """With where the transitions stand, and their weights."""
         shares = self.arrays.arange(count) + self._random.uniform(count)
-        return self._tree.find(shares * (self._tree.total / count))
+        index = self._tree.find(shares * (self._tree.total / count))
+        xp, chances = self.arrays.xp, self.arrays.take(self._tree.values, index)
+        weights = xp.asarray((chances / chances.min()) ** -self.beta, dtype=xp.float32)
+        self._batches += 1
+        return *self._gather_arrays(index // self._rows, index % self._rows), index, weights
 
     def _news(self, before: np.ndarray) -> dict[str, np.ndarray]:
         """With the rows that can be drawn from now on, as what they lead to is there, and those that cannot any more.

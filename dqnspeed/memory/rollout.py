@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.execution.arrays import Array, Arrays
+from dqnspeed.execution.arrays import Array, Arrays, compiled
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.gather import windows
@@ -28,6 +28,9 @@ class RolloutBatch:
     returns: Tensor  # (B,) float32, what ``values`` are to become: lambda-returns, or the targets of V-trace
     advantages: Tensor  # (B,) float32, of the actions
     versions: Tensor  # (B,) int64, updates done to the weights that acted
+
+
+COLUMNS = tuple(f.name for f in fields(RolloutBatch))[1:]  # all but the observations
 
 
 def lambda_returns(
@@ -102,6 +105,7 @@ class Rollouts(HeldRings):
 
     Args:
         steps: T, rows of a rollout in each lane.
+        compiles: what gathers a batch of tensors.
 
     Attributes:
         judge: the learner's network, if returns are to be corrected for the policy that acted (V-trace).
@@ -119,8 +123,10 @@ class Rollouts(HeldRings):
         lam: float,
         seed: int = 0,
         device: torch.device | None = None,
+        compiles: bool = False,
     ):
         super().__init__(buffers, stack, device)
+        self._drawn = compiled(self._draw_arrays) if compiles and device else self._draw_arrays
         self._steps, self._epochs, self._gamma, self._lam = steps, epochs, gamma, lam
         self._begin: np.ndarray = np.zeros(len(self._written), np.int64)  # first row of the rollout, or of the next
         self._random = CounterGenerator([seed, 2], self.arrays)
@@ -180,10 +186,7 @@ class Rollouts(HeldRings):
         return self._left
 
     def draw_batch(self, batch_size: int) -> RolloutBatch:
-        take = self.arrays.take
-        chosen = take(self._planned["batches"], self._next)[0]
-        self._next += 1
-        return self._batch({name: take(self._planned[name], chosen) for name in self._planned if name != "batches"})
+        return RolloutBatch(*self._drawn())
 
     def drawn(self, count: int) -> None:
         self._left -= count
@@ -198,7 +201,8 @@ class Rollouts(HeldRings):
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
         nowhere = 0 * self.arrays.arange(batch_size)
         columns = self._read(nowhere, nowhere)
-        return self._batch(columns | dict.fromkeys(("values", "returns", "advantages"), columns["log_probs"]))
+        columns |= dict.fromkeys(("values", "returns", "advantages"), columns["log_probs"])
+        return RolloutBatch(*self._tensors(columns))
 
     def state_dict(self) -> dict[str, Any]:
         """Only between two rollouts. Before the first batch it holds every row, from which the learner measures its
@@ -217,9 +221,15 @@ class Rollouts(HeldRings):
         self._planned = {}
         super().close()
 
-    def _batch(self, columns: Mapping[str, Array]) -> RolloutBatch:
-        tensors = {name: self.arrays.tensor(column) for name, column in columns.items() if name != "places"}
-        return RolloutBatch(self._stacks_at(columns["places"]), **tensors)
+    def _draw_arrays(self) -> list[Tensor]:
+        take = self.arrays.take
+        chosen = take(self._planned["batches"], self._next)[0]
+        self._next += 1
+        return self._tensors({name: take(self._planned[name], chosen) for name in ("places", *COLUMNS)})
+
+    def _tensors(self, columns: Mapping[str, Array]) -> list[Tensor]:
+        """What a batch consists of, in its order."""
+        return [self._stacks_at(columns["places"]), *(self.arrays.tensor(columns[name]) for name in COLUMNS)]
 
     def _read(self, lane: Array, row: Array) -> dict[str, Array]:
         """What is stored of the transitions at ``row`` of ``lane``, ``(K,)`` each; of the frames where they stand."""

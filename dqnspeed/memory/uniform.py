@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.config.registry import register
-from dqnspeed.execution.arrays import Array
+from dqnspeed.execution.arrays import Array, compiled
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.memory.base import Memory, Replay, ReplayArguments
 from dqnspeed.memory.buffers import SharedBuffers
@@ -29,8 +29,8 @@ class NStepReplay(NStepRings):
     def __init__(self, arguments: ReplayArguments):
         given = arguments
         apart = isinstance(given.buffers, SharedBuffers)
-        super().__init__(given.buffers, given.stack, given.n_step, given.gamma, given.device, apart, given.compiles)
-        self._drawn = self._compiled(self.draw)
+        super().__init__(given.buffers, given.stack, given.n_step, given.gamma, given.device, apart)
+        self._drawn = compiled(self._draw_arrays) if given.compiles and given.device else self._draw_arrays
         self._random = CounterGenerator([given.seed, 4], self.arrays)
         lanes = len(self._written)
         self._begin = np.zeros(lanes, np.int64)  # rows of each lane before these are not drawn any more, and
@@ -55,7 +55,7 @@ class NStepReplay(NStepRings):
 
     def draw_batch(self, batch_size: int) -> Batch:
         """Draw from what is on the device."""
-        return self._gather(*self._drawn(batch_size))
+        return self._batch(*self._drawn(batch_size))
 
     def drawn(self, count: int) -> None:
         """Nothing: batches are drawn with replacement."""
@@ -70,6 +70,10 @@ class NStepReplay(NStepRings):
     def check_drawable(self) -> None:
         """Raise :class:`LookupError` if there is nothing to draw."""
         raise NotImplementedError
+
+    def _draw_arrays(self, count: int) -> tuple[Any, ...]:
+        """Draw and gather: all that a batch is made of, which the compiler joins in a few kernels."""
+        return self._gather_arrays(*self.draw(count))
 
     def state_dict(self) -> dict[str, Any]:
         """All stored rows, and the state of the draw."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
 from typing import Protocol, cast
 
@@ -51,6 +52,8 @@ class GraphedUpdates:
     Args:
         together: updates in one launch, where as many are due.
         capture_graph: makes the graph; ``compiled``: of what the compiler has joined.
+        in_rounds: all updates that are due are launched before anybody waits, so that this process can go on with what
+            it has to do beside them; else no more than two launches are, of which actors in others may count on.
     """
 
     def __init__(
@@ -62,17 +65,18 @@ class GraphedUpdates:
         together: int,
         capture_graph: Capture | None = None,
         compiled: bool = False,
+        in_rounds: bool = False,
     ):
         self._learner, self._memory, self._batch_size, self._timer = learner, memory, batch_size, timer
         self._together, self._capture = together, capture_graph or Capturing()
         self._graphs = dict[tuple[int, bool], Launch]()
-        self._prepared, self._pace = 0, Pace(learner.device)
+        self._prepared, self._pace, self._in_rounds = 0, Pace(learner.device), in_rounds
         self._plain: PlainUpdates | None = None  # if capture was refused
         self.how = ("graph" if together == 1 else f"graph of {together} updates") + (", compiled" if compiled else "")
 
     def do(self, count: int) -> None:
         while count and self._plain is None:
-            with self._timer("sampling"):
+            with self._timer("sampling"), self._learner.timed():
                 ready = self._memory.prepare(self._batch_size)
             updates, settles = self._next(min(count, ready))
             with self._timer("updating"):
@@ -81,6 +85,8 @@ class GraphedUpdates:
             self._learner.count(updates)
             self._memory.drawn(updates)
             count -= updates
+        if self._in_rounds:
+            self._pace.launched()
         if self._plain is not None:
             self._plain.do(count)
 
@@ -100,8 +106,9 @@ class GraphedUpdates:
                 self._prepared += 1
                 prepared(work, device, last=self._prepared == PREPARED)
                 return True
-            if (updates, settles) not in self._graphs:
-                self._graphs[updates, settles] = self._capture(work, device)
+            if not self._graphs:  # all at once: a capture waits for the device
+                for kind in itertools.product({1, self._together}, (False, True)):
+                    self._graphs[kind] = self._capture(functools.partial(self._work, *kind), device)
         except RuntimeError as error:
             self._learner.recount()
             self._memory.recount()
@@ -110,7 +117,8 @@ class GraphedUpdates:
             return False
         with self._learner.timed():
             self._graphs[updates, settles]()
-        self._pace.launched()
+        if not self._in_rounds:
+            self._pace.launched()
         return True
 
     def _work(self, updates: int, settles: bool) -> None:
@@ -133,7 +141,7 @@ def make_updates(run: RunConfig, learner: Learner, memory: Memory, timer: Timer)
             return _plainly(learner, memory, run.algo.batch_size, timer, own)
         return GraphedUpdates(
             cast("GradientLearner", learner), cast("DeviceMemory", memory), run.algo.batch_size, timer,
-            execution.updates_per_graph, compiled=execution.compile,
+            execution.updates_per_graph, compiled=execution.compile, in_rounds=not run.parallelism.processes,
         )  # fmt: skip
     return PlainUpdates(learner, memory, run.algo.batch_size, timer, "compiled" if execution.compile else "eager")
 

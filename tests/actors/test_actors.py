@@ -81,15 +81,18 @@ class Started:
 
 
 @pytest.mark.parametrize(
-    ("kind", "replay"),
+    ("kind", "replay", "holds"),
     [
-        *((kind, "uniform") for kind in KINDS),
-        ("process, two actors", "prioritized"),
-        ("process, queue", "prioritized"),
+        *((kind, "uniform", None) for kind in KINDS),
+        ("process, two actors", "prioritized", None),
+        ("process, queue", "prioritized", None),
+        ("process, two actors", "uniform", "cpu"),
+        pytest.param("process, two actors", "prioritized", "cuda", marks=pytest.mark.cuda),
     ],
 )
-def test_contract(kind: str, replay: str) -> None:
-    with Started(make_toy(*CONTRACT, f"replay={replay}", *KINDS[kind])) as started:
+def test_contract(kind: str, replay: str, holds: str | None) -> None:
+    run = make_toy(*CONTRACT, f"replay={replay}", *KINDS[kind])
+    with Started(run, holds=torch.device(holds) if holds else None) as started:
         assert_contract(started)
 
 
@@ -186,6 +189,16 @@ def test_actors_act_with_the_learners_newest_weights(kind: str, device: str) -> 
 def test_actors_with_copies_act_with_the_newest_too(device: str) -> None:
     kind = [*KINDS["process, two actors"], "parallelism.weights=copied"]
     with Started(make_toy(*GREEDY, f"device={device}", *kind)) as started:
+        assert_newest_weights(started)
+
+
+@pytest.mark.cuda
+def test_actors_open_weights_where_they_are_on_the_gpu() -> None:
+    try:
+        started = Started(make_toy(*GREEDY, "device=cuda", *KINDS["process"], "parallelism.weights=shared"))
+    except ActorError as error:
+        pytest.skip(str(error))
+    with started:
         assert_newest_weights(started)
 
 
@@ -476,6 +489,22 @@ def test_killing_an_actor_from_outside_is_noticed() -> None:
         os.kill(started.actors._links[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
         with pytest.raises(ActorError, match="SIGKILL"):
             started.collect(10**9)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("weights", ["auto", "copied"])
+def test_an_actor_that_is_killed_gives_its_memory_of_the_gpu_back(weights: str) -> None:
+    with Started(make_toy("device=cuda", "parallelism=process", f"parallelism.weights={weights}")) as started:
+        started.collect(50)
+        free = torch.cuda.mem_get_info()[0]
+        os.kill(started.actors._links[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        with pytest.raises(ActorError, match="SIGKILL"):
+            started.collect(10**9)
+        deadline = time.monotonic() + 30
+        while torch.cuda.mem_get_info()[0] < free + 10**8:  # its context alone takes more
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert all(torch.isfinite(parameter).all() for parameter in started.learner.network.parameters())
 
 
 def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from dqnspeed.actors.local import OverlapActor, SerialActor
-from dqnspeed.actors.stepper import EnvStepper
+from dqnspeed.actors.stepper import EnvStepper, _graphed
 from dqnspeed.algorithms import make_learner, make_memory, make_policy
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.config.schema import RunConfig
@@ -24,7 +25,7 @@ from dqnspeed.envs import EnvSpec, describe, make_vector_env
 from dqnspeed.execution.arrays import host
 from dqnspeed.execution.graph import Capturing, Launch, prepared
 from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
-from dqnspeed.execution.transfer import DeviceTimer
+from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.exploration.graphed import GraphedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.exploration.stacked import StackedPolicy
@@ -33,7 +34,7 @@ from dqnspeed.memory.base import ReplayArguments
 from dqnspeed.memory.buffers import LocalBuffers
 from dqnspeed.memory.rings import ring_layout
 from dqnspeed.memory.uniform import UniformReplay
-from dqnspeed.runs.updates import GraphedUpdates, PlainUpdates, make_updates
+from dqnspeed.runs.updates import PREPARED, GraphedUpdates, PlainUpdates, make_updates
 from dqnspeed.tracking.metrics import Timer
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -124,7 +125,8 @@ def learnt(run: RunConfig, together: int | None, updates: int, device: str) -> t
     batch = run.algo.batch_size
     does: Any = PlainUpdates(learner, memory, batch, timer, "eager")
     if together is not None:
-        does = GraphedUpdates(learner, memory, batch, timer, together, at_once)
+        capture = at_once if device == "cpu" else None  # else as in a training, where all graphs share their memory
+        does = GraphedUpdates(learner, memory, batch, timer, together, capture)
     done = seed = 0
     while done < updates:
         play(run, spec, memory, 16, seed)
@@ -239,6 +241,24 @@ def test_targets_are_copied_when_they_are_due_however_many_updates_are_launched(
 
     for together in (1, 3, 6):
         assert do(together) == [6, 12, 18, 24, 30]
+
+
+@pytest.mark.parametrize(("in_rounds", "waits"), [(True, [1, 1, 1]), (False, [3, 1, 5])])
+def test_nobody_waits_within_a_round_of_updates_but_for_actors_elsewhere(in_rounds: bool, waits: list[int]) -> None:
+    run = make_toy("algo.batch_size=16")
+    spec = describe(run)
+    learner = make_learner(run, spec, torch.device("cpu"))
+    assert isinstance(learner, GradientLearner)
+    memory: Any = make_memory(run, spec, device=torch.device("cpu"))
+    play(run, spec, memory, 30)
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1, at_once, in_rounds=in_rounds)
+    does.do(PREPARED)
+    found = list[int]()
+    for due in (3, 1, 5):
+        found.append(0)
+        does._pace.launched = lambda: found.append(found.pop() + 1)  # type: ignore[method-assign]
+        does.do(due)
+    assert found == waits
 
 
 def test_what_cannot_be_captured_is_said_once_and_done_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -551,22 +571,56 @@ def test_acting_as_a_graph_waits_for_its_copy_alone(name: str) -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
+def looks_at_a_number(batch: Any) -> None:
+    float(batch.rewards.sum())
+
+
+def waits_for_all(batch: Any) -> None:
+    torch.cuda.synchronize()  # which is seen only when it is captured
+
+
 @pytest.mark.cuda
-def test_what_waits_for_the_device_is_refused_and_training_goes_on() -> None:
-    """A plugin's loss that looks at a number, say; the allocator and the streams are as they were."""
+@pytest.mark.parametrize("wait", [looks_at_a_number, waits_for_all])
+def test_what_waits_for_the_device_is_refused_and_training_goes_on(wait: Callable[[Any], None]) -> None:
+    """A plugin's loss, say; the allocator, the streams and the random numbers are as they were."""
     run = with_graph(make_toy("algo.batch_size=16", "num_envs=2"))
     spec = describe(run)
     learner: Any = make_learner(run, spec, torch.device("cuda"))
     memory: Any = make_memory(run, spec, device=torch.device("cuda"))
     play(run, spec, memory, 40)
     step, stream = learner.step, torch.cuda.current_stream()
-    learner.step = lambda batch: (float(batch.rewards.sum()), step(batch))[1]
+    learner.step = lambda batch: (wait(batch), step(batch))[1]  # type: ignore[func-returns-value]
     does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1)
     for _ in range(5):
         does.do(4)
     assert does.how.startswith("eager: no graph") and learner.updates == int(learner._count) == 20
-    assert torch.cuda.current_stream() == stream
+    assert torch.cuda.current_stream() == stream and torch.rand(9, device="cuda").isfinite().all()
     learner.stats()
+
+
+def test_what_comes_from_the_host_is_refused_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    to_device = ToDevice(torch.device("cuda"), pin_memory=False)
+    with pytest.raises(RuntimeError, match="rewards comes from the host at each update"):
+        to_device({"rewards": torch.zeros(3)})
+
+
+def test_acting_that_cannot_be_captured_is_said_and_done_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, spec, policy, _, _ = policies("dqn", "cpu")
+
+    class Refused:
+        def __init__(self, *_: object): ...
+
+        def warm_up(self) -> None:
+            raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    monkeypatch.setattr("dqnspeed.actors.stepper.GraphedPolicy", Refused)
+    with caplog.at_level("WARNING"):
+        made = _graphed(with_graph(run), spec, policy, 4, torch.device("cuda"), [1], logging.getLogger().warning)
+    assert made is None
+    assert caplog.text.count("acting cannot be captured (operation not permitted when stream is capturing)") == 1
 
 
 @pytest.mark.cuda

@@ -19,6 +19,7 @@ from dqnspeed.execution.transfer import pack, packed_size, unpack
 from dqnspeed.memory import LocalBuffers, Rings, Rollouts, Rows, SharedBuffers, Stream, UniformReplay, ring_layout
 from dqnspeed.memory.base import ReplayArguments
 from dqnspeed.memory.prioritized import PrioritizedReplay
+from dqnspeed.memory.rings import ACTING
 
 # Where rows are held: in the arrays that are written, or in copies that they join through arrays which are shorter,
 # or as long but written by others.
@@ -113,33 +114,41 @@ def test_batches_are_those_of_numpy_to_the_last_bit(
     replay.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_what_is_compiled_draws_the_same(device: str) -> None:
-    events = [Event(i + 1, i % 3, float(i % 5), i % 9 == 7, False, i % 9 == 0, i % 9 != 8) for i in range(60)]
-    replays = []
-    for compiles in (False, True):
-        buffers = LocalBuffers(ring_layout(1, 40, (2, 3), np.dtype(np.uint8)))
-        where = torch.device(device)
-        replays.append(UniformReplay(ReplayArguments(buffers, 3, 3, GAMMA, 1, where, compiles)))
-    for event in events:
-        for replay in replays:
-            append(replay, [event])
-    for _ in range(3):
-        assert_equal(*(replay.sample(16) for replay in replays))
-    for replay in replays:
-        replay.close()
-
-
+PRIORITIES = {"alpha": 0.6, "beta": 0.4, "beta_final": 1.0, "beta_updates": 9, "priority_eps": 1e-6}
 MEMORIES: dict[str, Any] = {
-    "uniform": lambda buffers, where: UniformReplay(ReplayArguments(buffers, 2, 3, GAMMA, 1, where)),
-    "prioritized": lambda buffers, where: PrioritizedReplay(
-        ReplayArguments(buffers, 2, 3, GAMMA, 1, where),
-        alpha=0.6, beta=0.4, beta_final=1.0, beta_updates=9, priority_eps=1e-6,
+    "uniform": lambda buffers, where, *compiles: UniformReplay(
+        ReplayArguments(buffers, 2, 3, GAMMA, 1, where, *compiles)
+    ),
+    "prioritized": lambda buffers, where, *compiles: PrioritizedReplay(
+        ReplayArguments(buffers, 2, 3, GAMMA, 1, where, *compiles), **PRIORITIES
     ),
     "stream": lambda buffers, where: Stream(buffers, 2, 3, GAMMA, 30, where),
-    "rollouts": lambda buffers, where: Rollouts(buffers, 2, 4, 2, GAMMA, 0.8, 0, where),
-}  # fmt: skip
+    "rollouts": lambda buffers, where, *compiles: Rollouts(buffers, 2, 4, 2, GAMMA, 0.8, 0, where, *compiles),
+}
+KERNELS = {"uniform": 10, "prioritized": 12, "rollouts": 4}  # one by one they are 70, 92 and 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", KERNELS)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_what_is_compiled_draws_the_same_by_few_kernels(device: str, memory: str) -> None:
+    from torch._inductor import metrics
+
+    numbers = np.random.default_rng(0).normal(size=60).astype(np.float32)  # whose sums are rounded
+    layout = ring_layout(1, 64, (2, 3), np.dtype(np.uint8), acting=memory == "rollouts")
+    plain, joined = (MEMORIES[memory](LocalBuffers(layout), torch.device(device), how) for how in (False, True))
+    for i, number in enumerate(numbers.tolist()):
+        event = Event(i + 1, i % 3, number, i % 9 == 7, False, i % 9 == 0, i % 9 != 8)
+        for one in (plain, joined):
+            append(one, [event], **(dict.fromkeys(ACTING, np.full(1, number)) if memory == "rollouts" else {}))
+    metrics.reset()
+    for _ in range(3):
+        batches = [one.sample(4) for one in (plain, joined)]
+        for name in (f.name for f in fields(batches[0]) if isinstance(getattr(batches[0], f.name), torch.Tensor)):
+            assert torch.equal(*(getattr(batch, name) for batch in batches)), name
+    assert 0 < metrics.generated_kernel_count <= KERNELS[memory]
+    for one in (plain, joined):
+        one.close()
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
