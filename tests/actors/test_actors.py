@@ -27,6 +27,8 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
 from dqnspeed.envs.backends import RawStep
 from dqnspeed.networks.base import Network
+from dqnspeed.runs.updates import make_updates
+from dqnspeed.tracking.metrics import Timer
 
 KINDS = {
     "serial": ["num_envs=2"],
@@ -217,6 +219,27 @@ def assert_newest_weights(started: Started) -> None:
             np.testing.assert_array_equal(actions[begin[lane] : end[lane]], action)
         with torch.no_grad():
             started.learner.network.q[-1].bias[action] -= 1000  # type: ignore[index, union-attr]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("kind", ["serial", "overlap"])
+@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
+def test_a_step_of_training_waits_for_its_actions_alone(kind: str, replay: str) -> None:
+    run = make_toy("device=cuda", "execution=graph", "algo.batch_size=16", f"replay={replay}", *KINDS[kind])
+    with Started(run, holds=torch.device("cuda")) as started:
+        started.collect(60)
+        started.learner.attach(started.replay)
+        updates = make_updates(run, started.learner, started.replay, Timer(("sampling", "updating")))
+        try:
+            for step in range(20):
+                if step == 10:  # by then all is captured
+                    torch.cuda.set_sync_debug_mode("error")  # a wait for an event is none for the device
+                started.actors.dispatch()
+                updates.do(2)
+                started.actors.collect(math.inf, wait=True)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert updates.how == started.actors.how == "graph"
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
