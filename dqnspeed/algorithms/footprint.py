@@ -95,8 +95,8 @@ def needs(run: RunConfig, spec: EnvSpec) -> dict[str, int]:
 
 def _game_bytes(run: RunConfig, spec: EnvSpec) -> int:
     """One environment where the learner's GPU is, if it is played there: by the emulator."""
-    wrappers, there = run.wrappers, "cuda" if run.parallelism.processes else "auto"
-    if wrappers.backend != "emulator" or wrappers.device not in ("cuda", there):
+    where, here = run.wrappers.device, not run.parallelism.processes
+    if run.wrappers.backend != "emulator" or not (where == "cuda" or (where == "auto" and here)):
         return 0
     return CONSOLE + math.prod(spec.observation_shape) * spec.frame_dtype.itemsize
 

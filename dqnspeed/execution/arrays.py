@@ -71,9 +71,9 @@ def copied(array: Array) -> Array:
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` of tensors and numbers as one graph of the compiler's, which joins its operations in few kernels.
 
-    It rounds as they do: a GPU's compiler would make one rounding of a product and a sum.
+    It rounds as they do, where torch has a way: else a GPU's compiler makes one rounding of a product and a sum.
     """
     from torch._inductor import config
 
-    options: dict[str, Any] = {name: True for name in ("emulate_precision_casts",) if hasattr(config, name)}
+    options: dict[str, Any] = {"emulate_precision_casts": True} if hasattr(config, "emulate_precision_casts") else {}
     return torch.compile(function, fullgraph=True, dynamic=False, options=options)

@@ -40,8 +40,9 @@ class Capturing:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 function()
         except BaseException:
-            if torch.cuda.current_stream(device) != before:  # the capture could not be ended, and torch leaves the
-                torch.cuda.set_stream(before)  # stream, the allocator and the generator as they are within one
+            # If the capture could not be ended, torch leaves the stream, the allocator and the generator as within it.
+            if torch.cuda.current_stream(device) != before:
+                torch.cuda.set_stream(before)
                 with contextlib.suppress(Exception):
                     torch._C._cuda_endAllocateToPool(before.device_index, self._pool)
                 with contextlib.suppress(Exception):
@@ -92,9 +93,9 @@ def _beside(device: torch.device) -> torch.cuda.Stream:
 
 
 class Pace:
-    """Keeps the host from running ahead of the device by more than a launch, or a round of them: else actors would act
-    with weights that are much older than those counted, and rows that came in would wait behind hundreds of launches.
-    """
+    """Keeps the host from running ahead of the device by more than two launches, or two rounds of them: else actors
+    would act with weights that are much older than those counted, and rows that came in would wait behind hundreds of
+    launches."""
 
     def __init__(self, device: torch.device):
         self._cuda = device.type == "cuda"

@@ -188,7 +188,7 @@ class HeldRings(Rings):
     def _news(self, before: np.ndarray) -> dict[str, np.ndarray]:
         """What is to be stored where rings are held, by name, of the rows that were received since ``before``."""
         names = [name for name in self._held if not (name == "frames" and self._placed)]
-        if not self._copies or not names:
+        if not self._copies:
             return {}
         lane, row = each(before, self._received)
         staged, at = lane * self._staged + row % self._staged, self._index(lane, row)

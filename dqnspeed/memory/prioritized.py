@@ -68,7 +68,7 @@ class PrioritizedReplay(NStepReplay):
 
     def draw_batch(self, batch_size: int) -> Batch:
         """One transition from each of as many equal shares of the priorities."""
-        *arrays, index, weights = self._drawn(batch_size)
+        *arrays, index, weights = (self._joined or self._draw_arrays)(batch_size)
         batch = self._batch(*arrays)
         batch.weights = self.arrays.tensor(weights)
         batch.reprioritize = partial(self._reprioritize, index, int(self._received.sum()))

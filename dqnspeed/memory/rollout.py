@@ -13,7 +13,6 @@ from torch import Tensor
 from dqnspeed.execution.arrays import Array, Arrays, compiled
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
-from dqnspeed.memory.gather import windows
 from dqnspeed.memory.held import HeldRings
 
 
@@ -48,8 +47,8 @@ def lambda_returns(
     """
     xp, following = arrays.xp, values[:, 1:]
     known = xp.where(terminated, 0, xp.where(truncated, following, (1 - lam) * following))
-    traces = xp.where(terminated | truncated, 0, xp.full_like(rewards, gamma * lam))
-    return _accumulated(arrays, rewards + gamma * known, traces, values[:, -1])[:, :-1]
+    traces = xp.full_like(rewards, gamma * lam)
+    return _accumulated(arrays, rewards + gamma * known, traces, terminated | truncated, values[:, -1])[:, :-1]
 
 
 def vtrace(
@@ -78,18 +77,19 @@ def vtrace(
     ratios = xp.exp(log_ratios)
     rho, c = xp.clip(ratios, None, most), lam * xp.clip(ratios, None, 1.0)
     following = xp.where(terminated, 0, values[:, 1:])
-    errors, traces = rho * (rewards + gamma * following - before), xp.where(ended, 0, gamma * c)
-    corrections = _accumulated(arrays, errors, traces, xp.zeros_like(values[:, -1]))  # v - V
+    errors = rho * (rewards + gamma * following - before)
+    corrections = _accumulated(arrays, errors, gamma * c, ended, xp.zeros_like(values[:, -1]))  # v - V
     next_corrections = xp.where(ended, 0, corrections[:, 1:])
     return before + corrections[:, :-1], rewards + gamma * (following + next_corrections) - before
 
 
-def _accumulated(arrays: Arrays, added: Array, factors: Array, last: Array) -> Array:
-    """``x[t] = added[t] + factors[t] x[t+1]`` and ``last``, ``(N, T + 1)``, of ``(N, T)`` and ``(N,)``."""
-    found = [last]
+def _accumulated(arrays: Arrays, added: Array, factors: Array, ended: Array, last: Array) -> Array:
+    """``x[t] = added[t] + factors[t] x[t+1]``, without the second where ``ended``, and ``last``: ``(N, T + 1)``, of
+    ``(N, T)`` and ``(N,)``."""
+    xp, found = arrays.xp, [last]
     for t in range(added.shape[1] - 1, -1, -1):
-        found.append(added[:, t] + factors[:, t] * found[-1])
-    return arrays.xp.stack(found[::-1], 1)
+        found.append(added[:, t] + xp.where(ended[:, t], 0, factors[:, t] * found[-1]))  # which may be NaN there
+    return xp.stack(found[::-1], 1)
 
 
 # Values (K,) of observations, and log-probabilities (K,) of actions taken there, by the network as it is now.
@@ -101,7 +101,7 @@ class Rollouts(HeldRings):
 
     A rollout is complete with its T rows and one more of each lane, whose value is bootstrapped from. All batches have
     the same size: since final frames are no transitions, the last batch is filled up from the start of the shuffle.
-    Returns and shuffles are computed once for all epochs, where the rings are held; nothing waits for a device.
+    Returns and shuffles are computed once for all epochs, where the rings are held.
 
     Args:
         steps: T, rows of a rollout in each lane.
@@ -126,7 +126,7 @@ class Rollouts(HeldRings):
         compiles: bool = False,
     ):
         super().__init__(buffers, stack, device)
-        self._drawn = compiled(self._draw_arrays) if compiles and device else self._draw_arrays
+        self._joined = compiled(self._draw_arrays) if compiles and device else None
         self._steps, self._epochs, self._gamma, self._lam = steps, epochs, gamma, lam
         self._begin: np.ndarray = np.zeros(len(self._written), np.int64)  # first row of the rollout, or of the next
         self._random = CounterGenerator([seed, 2], self.arrays)
@@ -186,7 +186,7 @@ class Rollouts(HeldRings):
         return self._left
 
     def draw_batch(self, batch_size: int) -> RolloutBatch:
-        return RolloutBatch(*self._drawn())
+        return RolloutBatch(*(self._joined or self._draw_arrays)())
 
     def drawn(self, count: int) -> None:
         self._left -= count
@@ -218,7 +218,7 @@ class Rollouts(HeldRings):
             self._random.load_state_dict(state["random"])
 
     def close(self) -> None:
-        self._planned = {}
+        self._planned, self._joined, self.judge = {}, None, None
         super().close()
 
     def _draw_arrays(self) -> list[Tensor]:
@@ -232,14 +232,11 @@ class Rollouts(HeldRings):
         return [self._stacks_at(columns["places"]), *(self.arrays.tensor(columns[name]) for name in COLUMNS)]
 
     def _read(self, lane: Array, row: Array) -> dict[str, Array]:
-        """What is stored of the transitions at ``row`` of ``lane``, ``(K,)`` each; of the frames where they stand."""
-        at, held, take = self._index(lane, row), self._held, self.arrays.take
-        return {
-            "places": self._stack_places(lane, row),
-            "actions": self.arrays.xp.asarray(take(held["actions"], at), dtype=self.arrays.xp.int64),
-            "log_probs": take(held["log_probs"], at),
-            "versions": take(held["versions"], at),
-        }
+        """What is stored of the rows ``row`` of ``lane``, ``(K,)`` each; of the frames where those of stacks stand."""
+        at, take = self._index(lane, row), self.arrays.take
+        columns = {name: take(of, at) for name, of in self._held.items() if name != "frames"}
+        columns["actions"] = self.arrays.xp.asarray(columns["actions"], dtype=self.arrays.xp.int64)
+        return columns | {"places": self._stack_places(lane, row)}
 
     def _per_epoch(self, batch_size: int) -> int:
         return len(self._begin) * self._steps // batch_size
@@ -247,31 +244,28 @@ class Rollouts(HeldRings):
     def _plan(self, batch_size: int) -> None:
         """Compute the returns of a complete rollout, and shuffle its transitions for every epoch."""
         self.receive()
-        here, xp, lanes = self.arrays, self.arrays.xp, len(self._begin)
-        begin = self._sent({"begin": self._begin})["begin"]
-        places = windows(here, here.arange(lanes), begin, self._steps + 1, self._rows)
-
-        def column(name: str) -> Array:
-            return here.take(self._held[name], places.reshape(-1)).reshape(places.shape)
-
-        rewards, terminated, truncated = (column(name)[:, :-1] for name in ("rewards", "terminated", "truncated"))
+        xp, lanes, count = self.arrays.xp, len(self._begin), self._steps + 1
+        row = self._sent({"begin": self._begin})["begin"][:, None] + self.arrays.arange(count)
+        lane = xp.broadcast_to(self.arrays.arange(lanes)[:, None], row.shape)
+        known = self._read(lane.reshape(-1), row.reshape(-1))
+        known = {name: of.reshape(lanes, count, *of.shape[1:]) for name, of in known.items()}
+        inside = {name: of[:, :-1] for name, of in known.items()}
+        given = self.arrays, inside["rewards"], known["values"], inside["terminated"], inside["truncated"]
         if self.judge is None:
-            values = column("values")
-            returns = lambda_returns(here, rewards, values, terminated, truncated, self._gamma, self._lam)
-            advantages = returns - values[:, :-1]
+            returns = lambda_returns(*given, self._gamma, self._lam)
+            advantages = returns - inside["values"]
         else:
-            values, log_probs = self._judged(self.judge, begin)
-            log_ratios = (log_probs - column("log_probs"))[:, :-1]
-            returns, advantages = vtrace(
-                here, rewards, values, terminated, truncated, log_ratios, self._gamma, self._lam
-            )
-        lane, row = self._each_row(begin, self._steps)
-        computed = {"values": values[:, :-1], "returns": returns, "advantages": advantages}
-        plan = self._read(lane, row) | {name: of.reshape(-1) for name, of in computed.items()}
-        count, transitions = self._per_epoch(batch_size), self._transitions(self._begin, self._begin + self._steps)
-        keys = self._random.uniform(self._epochs * len(lane)).reshape(self._epochs, -1)
-        order = xp.where(column("transition")[:, :-1].reshape(-1), keys, 1.0).argsort(-1)  # transitions come first
-        plan["batches"] = order[:, here.arange(count * batch_size) % transitions].reshape(-1, batch_size)
+            values, log_probs = self._judged(self.judge, known["places"], known["actions"])
+            inside["values"] = values[:, :-1]
+            log_ratios = log_probs[:, :-1] - inside["log_probs"]
+            returns, advantages = vtrace(*given[:2], values, *given[3:], log_ratios, self._gamma, self._lam)
+        inside |= {"returns": returns, "advantages": advantages}
+        plan = {name: inside[name].reshape(-1, *inside[name].shape[2:]) for name in ("places", *COLUMNS)}
+        keys = self._random.uniform(self._epochs * lanes * self._steps).reshape(self._epochs, -1)
+        order = xp.where(inside["transition"].reshape(-1), keys, 1.0).argsort(-1)  # transitions come first
+        each_epoch = self.arrays.arange(self._per_epoch(batch_size) * batch_size)
+        transitions = self._transitions(self._begin, self._begin + self._steps)
+        plan["batches"] = order[:, each_epoch % transitions].reshape(-1, batch_size)
         for name, planned in plan.items():  # into the same tensors, which a captured graph reads
             if name in self._planned and self._planned[name].shape == planned.shape:
                 self._planned[name][:] = planned
@@ -280,17 +274,10 @@ class Rollouts(HeldRings):
         self._next[:] = 0
         self._left = len(plan["batches"])
 
-    def _each_row(self, begin: Array, count: int) -> tuple[Array, Array]:
-        """Lane and number of the rows ``begin .. begin + count - 1`` of every lane, ``(lanes * count,) int64``."""
-        rows = begin[:, None] + self.arrays.arange(count)
-        return (self.arrays.arange(len(begin))[:, None] + 0 * rows).reshape(-1), rows.reshape(-1)
+    def _judged(self, judge: Judge, places: Array, actions: Array) -> Array:
+        """Values and log-probabilities ``(2, N, T + 1)``; the latter of final frames, and of the last, mean nothing.
 
-    def _judged(self, judge: Judge, begin: Array) -> Array:
-        """Values and log-probabilities ``(2, N, T + 1)``; those of final frames, and of the last, mean nothing."""
-        lanes, count = len(self._begin), self._steps + 1
-        columns = self._read(*self._each_row(begin, count))
-        actions = self.arrays.tensor(columns["actions"]).reshape(lanes, count)
-        places = columns["places"].reshape(lanes, count, -1)
-        # Lane by lane: their stacks would take much memory.
-        found = [judge(self._stacks_at(at), of) for at, of in zip(places, actions, strict=True)]
+        Lane by lane: their stacks would take much memory.
+        """
+        found = [judge(self._stacks_at(at), self.arrays.tensor(of)) for at, of in zip(places, actions, strict=True)]
         return self.arrays.taken(torch.stack(found, 1))

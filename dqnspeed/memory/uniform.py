@@ -30,7 +30,7 @@ class NStepReplay(NStepRings):
         given = arguments
         apart = isinstance(given.buffers, SharedBuffers)
         super().__init__(given.buffers, given.stack, given.n_step, given.gamma, given.device, apart)
-        self._drawn = compiled(self._draw_arrays) if given.compiles and given.device else self._draw_arrays
+        self._joined = compiled(self._draw_arrays) if given.compiles and given.device else None
         self._random = CounterGenerator([given.seed, 4], self.arrays)
         lanes = len(self._written)
         self._begin = np.zeros(lanes, np.int64)  # rows of each lane before these are not drawn any more, and
@@ -55,7 +55,7 @@ class NStepReplay(NStepRings):
 
     def draw_batch(self, batch_size: int) -> Batch:
         """Draw from what is on the device."""
-        return self._batch(*self._drawn(batch_size))
+        return self._batch(*(self._joined or self._draw_arrays)(batch_size))
 
     def drawn(self, count: int) -> None:
         """Nothing: batches are drawn with replacement."""
@@ -63,9 +63,9 @@ class NStepReplay(NStepRings):
     def recount(self) -> None:
         """Nothing is counted."""
 
-    def draw(self, count: int) -> tuple[Array, Array]:
-        """Lanes and absolute row numbers of ``count`` transitions, ``(count,) int64``, where they are held."""
-        raise NotImplementedError
+    def close(self) -> None:
+        self._joined = None
+        super().close()
 
     def check_drawable(self) -> None:
         """Raise :class:`LookupError` if there is nothing to draw."""
@@ -73,7 +73,7 @@ class NStepReplay(NStepRings):
 
     def _draw_arrays(self, count: int) -> tuple[Any, ...]:
         """Draw and gather: all that a batch is made of, which the compiler joins in a few kernels."""
-        return self._gather_arrays(*self.draw(count))
+        raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
         """All stored rows, and the state of the draw."""
@@ -117,6 +117,7 @@ class UniformReplay(NStepReplay):
         return self._chances_there[2]
 
     def draw(self, count: int) -> tuple[Array, Array]:
+        """Lanes and absolute row numbers of ``count`` transitions, ``(count,) int64``, where they are held."""
         ends, offsets, _ = self._chances_there
         drawn = self._random.below(ends[-1], count)
         lane = self.arrays.xp.searchsorted(ends, drawn, side="right")
@@ -135,6 +136,9 @@ class UniformReplay(NStepReplay):
         if self.device.type != "cpu":
             self._row_of_there[:] = self.arrays.own(self._row_of)
             self._chances_there[:] = self.arrays.own(self._chances)
+
+    def _draw_arrays(self, count: int) -> tuple[Any, ...]:
+        return self._gather_arrays(*self.draw(count))
 
     def _news(self, before: np.ndarray) -> dict[str, np.ndarray]:
         news, at = super()._news(before), self._note()

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dqnspeed.actors import Actors
 from dqnspeed.algorithms import Learner, make_learner
 from dqnspeed.config.schema import RunConfig
@@ -166,3 +168,5 @@ def prepare_process(run: RunConfig) -> None:
     set_threads(run)
     set_precision(run.execution)
     keep_memory(run.execution)
+    if run.execution.compile:
+        torch.compiler.reset()  # after some runs in one process, its limit of versions of a function would be reached

@@ -47,13 +47,15 @@ class PlainUpdates:
 
 
 class GraphedUpdates:
-    """Drawing a batch, the update and what settles after it, captured once for each number of updates at a time.
+    """Drawing a batch, the update and what settles after it, captured once for each number of updates at a time, with
+    and without what settles.
 
     Args:
         together: updates in one launch, where as many are due.
         capture_graph: makes the graph; ``compiled``: of what the compiler has joined.
-        in_rounds: all updates that are due are launched before anybody waits, so that this process can go on with what
-            it has to do beside them; else no more than two launches are, of which actors in others may count on.
+        in_rounds: all updates that are due are launched before this process waits, so that it can send off the games
+            that step beside them; else no more than two launches, as actors in other processes take those that are
+            counted for done.
     """
 
     def __init__(
@@ -75,8 +77,9 @@ class GraphedUpdates:
         self.how = ("graph" if together == 1 else f"graph of {together} updates") + (", compiled" if compiled else "")
 
     def do(self, count: int) -> None:
+        begun = count > 0
         while count and self._plain is None:
-            with self._timer("sampling"), self._learner.timed():
+            with self._timer("sampling"):
                 ready = self._memory.prepare(self._batch_size)
             updates, settles = self._next(min(count, ready))
             with self._timer("updating"):
@@ -85,10 +88,10 @@ class GraphedUpdates:
             self._learner.count(updates)
             self._memory.drawn(updates)
             count -= updates
-        if self._in_rounds:
-            self._pace.launched()
         if self._plain is not None:
             self._plain.do(count)
+        elif self._in_rounds and begun:
+            self._pace.launched()
 
     def _next(self, ready: int) -> tuple[int, bool]:
         """How many updates the next launch does, and whether the learner settles after the last of them."""
@@ -106,12 +109,16 @@ class GraphedUpdates:
                 self._prepared += 1
                 prepared(work, device, last=self._prepared == PREPARED)
                 return True
+            kinds = {(updates, settles)}
             if not self._graphs:  # all at once: a capture waits for the device
-                for kind in itertools.product({1, self._together}, (False, True)):
-                    self._graphs[kind] = self._capture(functools.partial(self._work, *kind), device)
+                settling = type(self._learner).settle is not GradientLearner.settle
+                kinds |= set(itertools.product({1, self._together}, {False, settling}))
+            for kind in kinds - self._graphs.keys():
+                self._graphs[kind] = self._capture(functools.partial(self._work, *kind), device)
         except RuntimeError as error:
             self._learner.recount()
             self._memory.recount()
+            self._graphs.clear()
             self._plain = _plainly(self._learner, self._memory, self._batch_size, self._timer, reason_of(error))
             self.how = self._plain.how
             return False

@@ -199,6 +199,8 @@ def test_actors_open_weights_where_they_are_on_the_gpu() -> None:
     try:
         started = Started(make_toy(*GREEDY, "device=cuda", *KINDS["process"], "parallelism.weights=shared"))
     except ActorError as error:
+        if "a GPU in a container" not in str(error):
+            raise
         pytest.skip(str(error))
     with started:
         assert_newest_weights(started)

@@ -166,7 +166,7 @@ def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
             assert one == pytest.approx(other, rel=1e-3, abs=1e-5, nan_ok=True)
         for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-        assert same._random.state_dict() == memory._random.state_dict()  # the draws are the same to the last bit
+        assert same._random.state_dict() == memory._random.state_dict()  # and the next draws are too
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -216,9 +217,73 @@ def test_a_rollout_that_is_held_on_a_device_gives_the_same_batches(device: str, 
         for name in RolloutBatch.__slots__:  # type: ignore[attr-defined]
             assert getattr(theirs, name).device.type == device
             # But for the exponential of V-trace, which libraries round differently, they are equal to the last bit.
-            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name).cpu(), rtol=1e-5 if judge else 0)
+            near = {"rtol": 1e-5, "atol": 1e-5} if judge else {"rtol": 0}
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name).cpu(), **near)
     blank = there.blank(4)
     assert [getattr(blank, n).shape for n in ("observations", "returns")] == [(4, 3), (4,)]
+
+
+@as_arrays_or_tensors
+def test_a_judge_is_shown_the_stack_and_the_action_of_every_row(tensors: str | None) -> None:
+    """In lanes whose games end at different rows, round the ring."""
+    lanes, steps = 3, 5
+    rollouts = Rollouts(
+        LocalBuffers(ring_layout(lanes, 4 * steps + 9, (1,), np.dtype(np.float32), acting=True)), 2, steps, 1, GAMMA,
+        LAM, device=on(tensors),
+    )  # fmt: skip
+    shown = list[tuple[list[float], list[int]]]()
+
+    def judge(observations: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        shown.append((observations[:, 1].tolist(), actions.tolist()))
+        return torch.stack([observations[:, 1], actions.float()])
+
+    rollouts.judge = judge
+    lane, learnt = np.arange(lanes), 0
+    for step in range(80):
+        first, last = (step % 7 == lane) | (step == 0), (step % 7 == (lane - 1) % 7) & (step > 0)
+        terminated = (step % 7 == (lane - 2) % 7) & (step > 1)
+        frames, ones = (1000 * lane + step)[:, None].astype(np.float32), np.ones(lanes, np.float32)
+        rollouts.append(Rows(frames, (lane + step) % 4, ones, terminated, ~ones.astype(bool), first, ~last))
+        if due := rollouts.due(3):
+            rows = rollouts._begin[0] + np.arange(steps + 1)
+            for _ in range(due):
+                batch = rollouts.sample(3)
+                assert torch.equal(batch.values, batch.observations[:, 1])
+            learnt += 1
+            expected = [((1000 * i + rows).tolist(), ((i + rows) % 4).tolist()) for i in lane]
+            assert shown == expected
+            shown.clear()
+    assert learnt == 15
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_what_a_network_says_of_a_games_last_frame_is_not_seen_before_it(judged: bool) -> None:
+    """Not a number, say."""
+
+    def column(*of: float) -> np.ndarray:
+        return np.array([of], np.float32)
+
+    rewards, values = column(1, 2, 0, 3), column(0.5, 0.25, math.nan, 0.125, math.nan)
+    terminated, truncated = column(0, 1, 0, 1).astype(bool), column(0, 0, 0, 0).astype(bool)
+    found = lambda_returns(Arrays(None), rewards, values, terminated, truncated, GAMMA, LAM)
+    if judged:
+        log_ratios = column(0, 0, math.nan, 0)
+        found, advantages = vtrace(Arrays(None), rewards, values, terminated, truncated, log_ratios, GAMMA, LAM)
+        assert np.isfinite(advantages[0, [0, 1, 3]]).all()
+    expected = 1 + GAMMA * ((1 - LAM) * 0.25 + LAM * 2)
+    np.testing.assert_allclose(found[0, [0, 1, 3]], [expected, 2, 3], rtol=1e-6)
+
+
+def test_a_rollout_that_was_saved_with_another_kind_of_generator_goes_on() -> None:
+    def rollouts() -> Rollouts:
+        return Rollouts(LocalBuffers(ring_layout(1, 40, (1,), np.dtype(np.float32), acting=True)), 1, 4, 1, GAMMA, LAM)
+
+    before, after = rollouts(), rollouts()
+    state = before.state_dict()
+    state["rng"] = np.random.default_rng(0).bit_generator.state
+    del state["random"]
+    after.load_state_dict(state)
+    assert after._random.state_dict() == before._random.state_dict()
 
 
 def test_a_blank_batch_looks_like_those_that_are_learnt_from() -> None:
