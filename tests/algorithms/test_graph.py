@@ -243,14 +243,19 @@ def test_targets_are_copied_when_they_are_due_however_many_updates_are_launched(
         assert do(together) == [6, 12, 18, 24, 30]
 
 
+def before_learning() -> tuple[GradientLearner, Any]:
+    """A learner that has not learnt yet, and a memory of some games."""
+    run = make_toy("algo.batch_size=16")
+    spec, where = describe(run), torch.device("cpu")
+    learner, memory = make_learner(run, spec, where), make_memory(run, spec, device=where)
+    assert isinstance(learner, GradientLearner)
+    play(run, spec, memory, 30)
+    return learner, memory
+
+
 @pytest.mark.parametrize(("in_rounds", "waits"), [(True, [1, 1, 1]), (False, [3, 1, 5])])
 def test_nobody_waits_within_a_round_of_updates_but_for_actors_elsewhere(in_rounds: bool, waits: list[int]) -> None:
-    run = make_toy("algo.batch_size=16")
-    spec = describe(run)
-    learner = make_learner(run, spec, torch.device("cpu"))
-    assert isinstance(learner, GradientLearner)
-    memory: Any = make_memory(run, spec, device=torch.device("cpu"))
-    play(run, spec, memory, 30)
+    learner, memory = before_learning()
     does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1, at_once, in_rounds=in_rounds)
     does.do(PREPARED)
     found = list[int]()
@@ -265,12 +270,7 @@ def test_what_cannot_be_captured_is_said_once_and_done_one_by_one(caplog: pytest
     def refuse(function: Callable[[], object], device: torch.device) -> Launch:
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
-    run = make_toy("algo.batch_size=16")
-    spec = describe(run)
-    learner = make_learner(run, spec, torch.device("cpu"))
-    assert isinstance(learner, GradientLearner)
-    memory: Any = make_memory(run, spec, device=torch.device("cpu"))
-    play(run, spec, memory, 30)
+    learner, memory = before_learning()
     does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1, refuse)
     with caplog.at_level("WARNING"):
         for _ in range(5):
