@@ -19,7 +19,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import AnyArray, EnvSpec, Episode, VectorEnv
 from dqnspeed.execution.arrays import copied, host
 from dqnspeed.execution.graph import reason_of
-from dqnspeed.execution.transfer import DeviceTimer
+from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.exploration.graphed import GraphedPolicy
 from dqnspeed.exploration.policy import Acted, NetworkPolicy, Policy
 from dqnspeed.exploration.stacked import FramePolicy, StackedPolicy
@@ -193,7 +193,9 @@ def make_stepper(
         policy = make_policy(run, spec, network, device, np.random.default_rng(seed))
         say = log.warning if actor == 0 else log.debug  # once
         graphed = _graphed(run, spec, policy, env.num_envs, device, seed, say)
-        acting = graphed or StackedPolicy(policy, spec, env.num_envs)
+        moves = device.type != "cpu" and isinstance(policy, NetworkPolicy)  # a plugin's may want NumPy's
+        to_device = ToDevice(device, run.execution.pin_memory) if moves else None
+        acting = graphed or StackedPolicy(policy, spec, env.num_envs, to_device)
         seeds = env_seeds(run.seed, actor, env.num_envs, segment)
         return EnvStepper(env, acting, seeds, state, epsilons, timer, kept_on)
     except BaseException:

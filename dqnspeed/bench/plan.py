@@ -201,7 +201,9 @@ class Plan:
         threads = [f"execution.threads={count}" for count in _powers_of_two_below(machine.cores())]
         compiled = ["execution=compiled"] if self.full and shutil.which("c++") else []
         if self.on_cuda:
-            compiled += ["execution=graph", "execution=graph execution.precision=bf16 execution.channels_last=true"]
+            joined = ["execution=graph execution.compile=true"] if compiled else []
+            low = "execution=graph execution.precision=bf16 execution.channels_last=true"
+            compiled += ["execution=graph", *joined, low]
         axes = {
             "wrappers": ["wrappers=native", *self._emulated] if self.is_atari else [],
             "execution": ["execution=lean", "execution.precision=bf16", "execution.channels_last=true", *compiled],

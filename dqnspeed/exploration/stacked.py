@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from dqnspeed.envs import AnyArray, EnvSpec, FrameStack
+from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.exploration.policy import Acted, Policy
 
 
@@ -50,16 +51,23 @@ class FramePolicy(Protocol):
 
 
 class StackedPolicy:
-    """Stacks where frames are, one operation after another."""
+    """Stacks where frames are, one operation after another.
+
+    Args:
+        to_device: where to stack them instead: each frame goes there once, and not again with each stack.
+    """
 
     how = "eager"
-    chosen = seen = None
+    chosen = None
+    seen: Tensor | None = None
 
-    def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int):
-        self._policy = policy
+    def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int, to_device: ToDevice | None = None):
+        self._policy, self._to_device = policy, to_device
         self._stack = FrameStack(num_envs, spec.stack, spec.frame_shape, spec.frame_dtype)
 
     def push(self, frames: AnyArray, first: np.ndarray) -> None:
+        if self._to_device is not None:
+            frames = self.seen = self._to_device({"frames": frames})["frames"]
         self._stack.push(frames, first)
 
     def __call__(self, epsilon: float | np.ndarray) -> Callable[[], Acted]:
@@ -75,5 +83,6 @@ class StackedPolicy:
     def load_state_dict(self, state: Mapping[str, Any], stacks: bool = True) -> None:
         if stacks:
             self._stack.load_state_dict(state["stack"])
+            self.seen = None
         if "rng" in state["policy"]:  # else it was saved by one whose numbers are drawn on a device
             self._policy.load_state_dict(state["policy"])

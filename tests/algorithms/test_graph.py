@@ -443,13 +443,17 @@ def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(fo
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("form", ["one by one", "graph"])
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
-def test_frames_cross_once_to_a_memory_where_the_graph_is(name: str, device: str) -> None:
-    run, spec, policy, _, _ = policies(name, device)
+def test_frames_cross_once_to_a_memory_where_actions_are_chosen(name: str, form: str, device: str) -> None:
     where, kept = torch.device(device), list[Any]()
     for kept_on in (None, where):
-        graphed = GraphedPolicy(policy, spec, 4, where, [1], at_once)
-        stepper = EnvStepper(make_vector_env(replace(run, num_envs=4)), graphed, [0, 1, 2, 3], kept_on=kept_on)
+        run, spec, policy, acting, graphed = policies(name, device)
+        if form == "graph":
+            acting = graphed
+        elif kept_on:
+            acting = StackedPolicy(policy, spec, 4, ToDevice(where, pin_memory=True))
+        stepper = EnvStepper(make_vector_env(replace(run, num_envs=4)), acting, [0, 1, 2, 3], kept_on=kept_on)
         staged = LocalBuffers(ring_layout(4, 60, spec.frame_shape, spec.frame_dtype, name == "ppo", frames=3))
         memory = UniformReplay(ReplayArguments(staged, 3, 1, 0.99, device=where))
         actors = SerialActor([stepper], memory, lambda steps: 0.5, DeviceTimer(where, "acting"))
