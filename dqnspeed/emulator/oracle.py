@@ -101,21 +101,33 @@ class Play:
     @classmethod
     def of(cls, game: str, frames: int, seed: int) -> Play:
         """Play at random, for ten seconds at a time with one action more often than the others, and actions that last
-        for a moment or for longer."""
+        for a moment or for longer; from half of the frames on with foresight: of eight ways to play the next two
+        seconds the one is played that ends no game, keeps most lives and makes most points."""
         ale, draws = ale_of(game), random.Random(seed)
         actions, rows = list(ale.getMinimalActionSet()), list[tuple[Any, ...]]()
-        liked, action, longest, until = None, actions[0], 4, 0
-        for frame in range(frames):
-            if frame % 600 == 0:
+        for turn in itertools.count():
+            if turn % 5 == 0:
                 liked, longest = draws.choice([None, *actions]), draws.choice((4, 15, 40, 90))
-            if frame == until:
-                action = liked if liked is not None and draws.random() < 0.6 else draws.choice(actions)
-                until += draws.randint(4, longest)
-            before, reward = ale.getRAM(), ale.act(action)
-            rows.append((before, ale.getRAM(), reward, ale.lives(), ale.game_over()))
+            begin, ways = ale.cloneState(), list[tuple[Any, ...]]()
+            for way in range(1 if len(rows) < frames / 2 else 8):
+                ale.restoreState(begin)
+                played, until = list[tuple[Any, ...]](), 0
+                while len(played) < 120 and not ale.game_over():
+                    if len(played) == until:
+                        action = liked if liked is not None and draws.random() < 0.6 else draws.choice(actions)
+                        until += draws.randint(4, longest)
+                    before, reward = ale.getRAM(), ale.act(action)
+                    played.append((before, ale.getRAM(), reward, ale.lives(), ale.game_over()))
+                points = sum(reward for _, _, reward, _, _ in played)
+                ways.append((not ale.game_over(), ale.lives(), points, way, played, ale.cloneState()))
+            *_, played, end = max(ways)
+            ale.restoreState(end)
+            rows += played
             if ale.game_over():
                 ale.reset_game()
-        return cls(*map(np.array, zip(*rows, strict=True)))
+            if len(rows) >= frames:
+                return cls(*map(np.array, zip(*rows[:frames], strict=True)))
+        raise AssertionError("unreachable")
 
 
 class Pool:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("warp")
 
 from dqnspeed.emulator.derive import main
-from dqnspeed.emulator.oracle import Oracle
+from dqnspeed.emulator.oracle import Oracle, Play
 from dqnspeed.emulator.rules import Rules, say_set, say_table
 from dqnspeed.emulator.verify import ale_of
 
@@ -31,6 +31,13 @@ def test_ale_is_asked_of_a_game_for_which_it_gives_some_cartridges_up() -> None:
     scored = oracle.first.copy()
     scored[97] += 1
     assert oracle.ask(oracle.first) == (0, 3, False) and oracle.ask(scored) == (1, 3, False)
+
+
+def test_a_game_is_played_better_with_foresight_and_without_a_gap() -> None:
+    play = Play.of("seaquest", 3600, seed=1)
+    assert 0 < play.rewards[:1800].sum() < play.rewards[1800:].sum()
+    begun = np.append(True, play.over[:-1])
+    np.testing.assert_array_equal(play.before[~begun], play.after[np.flatnonzero(~begun) - 1])
 
 
 @pytest.mark.parametrize(
