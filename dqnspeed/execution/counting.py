@@ -24,6 +24,8 @@ class CounterGenerator:
         begin = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
         self._arrays = arrays
         self._place = arrays.own(np.array([_signed(begin)]))
+        # A tensor: of a number, the compiler makes an index of its own, which on a GPU has 32 bits.
+        self._step = arrays.own(np.array([_signed(GOLDEN)]))
 
     def state_dict(self) -> dict[str, int]:
         return {"place": int(self._place[0])}
@@ -43,7 +45,7 @@ class CounterGenerator:
 
     def _draw(self, count: int) -> Array:
         """``(count,) int64``, 64 random bits each."""
-        mixed = self._place + self._arrays.arange(1, count + 1) * _signed(GOLDEN)
+        mixed = self._place + self._arrays.arange(1, count + 1) * self._step
         self._place += _signed(GOLDEN * count)
         for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
             mixed = (mixed ^ _shifted(mixed, shift)) * _signed(multiplier)

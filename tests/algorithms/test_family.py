@@ -14,7 +14,7 @@ from conftest import make_run, on_cpu
 from test_dqn import CPU, VECTOR, make_batch
 from torch import Tensor, nn
 
-from dqnspeed.algorithms import make_learner, make_policy
+from dqnspeed.algorithms import make_learner, make_memory, make_policy
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.algorithms.q_learning import TableLearner
 from dqnspeed.config.schema import RunConfig
@@ -257,9 +257,10 @@ def test_a_warm_up_leaves_no_trace_in_the_learner(algo: str) -> None:
 def test_a_warm_up_compiles_what_the_updates_then_use() -> None:
     from torch._dynamo.utils import counters
 
-    learner = make_learner(mlp("algo=ppo", "execution.compile=true"), VECTOR, CPU)
+    run = mlp("algo=ppo", "execution.compile=true")
+    learner = make_learner(run, VECTOR, CPU)
     counters.clear()
-    learner.warm_up(rollout())
+    learner.warm_up(make_memory(run, VECTOR).blank(SIZE))
     graphs = counters["stats"]["unique_graphs"]
     assert graphs > 0
     learner.update(rollout())

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uniform import GAMMA, Event, append, lanes
 
-from dqnspeed.execution.arrays import Arrays, host
-from dqnspeed.execution.counting import CounterGenerator
+from dqnspeed.execution.arrays import Arrays, compiled, host
+from dqnspeed.execution.counting import GOLDEN, CounterGenerator
 from dqnspeed.execution.transfer import pack, packed_size, unpack
 from dqnspeed.memory import LocalBuffers, Rings, Rollouts, Rows, SharedBuffers, Stream, UniformReplay, ring_layout
 from dqnspeed.memory.base import ReplayArguments
@@ -125,6 +125,19 @@ MEMORIES: dict[str, Any] = {
     "stream": lambda buffers, where: Stream(buffers, 2, 3, GAMMA, 30, where),
     "rollouts": lambda buffers, where, *compiles: Rollouts(buffers, 2, 4, 2, GAMMA, 0.8, 0, where, *compiles),
 }
+
+
+@pytest.mark.slow
+def test_a_compiled_draw_multiplies_no_index_by_what_takes_64_bits() -> None:
+    """A GPU's compiler counts indices in 32."""
+    from torch._inductor.utils import run_and_get_code
+
+    plain, joined = (CounterGenerator(1, Arrays(torch.device("cpu"))) for _ in range(2))
+    drawn, sources = run_and_get_code(compiled(joined.below), 7, 100)
+    assert torch.equal(drawn, plain.below(7, 100))
+    assert sources and str(2**64 - GOLDEN) not in "".join(sources)
+
+
 KERNELS = {"uniform": 10, "prioritized": 12, "rollouts": 4}  # one by one they are 70, 92 and 10
 
 
