@@ -101,10 +101,8 @@ class Part:
         folder = resume or self.path(name)
         arguments = [f"resume={folder}"] if resume else [f"hydra.run.dir='{folder}'", "tracking=local"]
         code, end = self.call(name, "dqnspeed.train", *arguments, *overrides, "tracking.progress=off")
-        if code is None and left < ENOUGH:
-            return Result(name, SKIPPED, f"not finished: {left:.0f} s were left for it")
         if code != 0:
-            return Result(name, FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
+            return broken_off(name, code, end, left)
         reports, damage = read_metrics(folder)
         try:
             summary = read_summary(folder)
@@ -123,6 +121,13 @@ class Part:
         return Result(name, PASSED, figures=figures)
 
 
+def broken_off(name: str, code: int | None, end: str, had: float) -> Result:
+    """Of what did not end as it should, and had ``had`` seconds."""
+    if code is None and had < ENOUGH:
+        return Result(name, SKIPPED, f"not finished: {had:.0f} s were left for it")
+    return Result(name, FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
+
+
 def try_tests(part: Part) -> Iterator[Result]:
     """Every test marked cuda, by file; files without one are not imported, as they may need other packages."""
     files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.cuda" in path.read_text()]
@@ -134,6 +139,9 @@ def try_tests(part: Part) -> Iterator[Result]:
 
 
 def _try_file(part: Part, path: Path, seconds: float) -> Iterator[Result]:
+    if seconds < 1:
+        yield Result(path.name, SKIPPED, "not run: no time was left for it")
+        return
     report = part.path(f"{path.stem}.xml")
     code, end = part.call(
         path.stem, "pytest", "-m", "cuda", "-v", "-W", "ignore::pytest.PytestConfigWarning", "-p", "no:cacheprovider",
@@ -141,7 +149,7 @@ def _try_file(part: Part, path: Path, seconds: float) -> Iterator[Result]:
     )  # fmt: skip
     if not report.exists():
         yield from _ended_before(part.path(f"{path.stem}.log").read_text(errors="replace"))
-        yield Result(path.name, FAILED, "took too long" if code is None else f"exit code {code}: {end}")
+        yield broken_off(path.name, code, end, seconds)
         return
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}".strip(".")
@@ -158,6 +166,7 @@ def _ended_before(log: str) -> Iterator[Result]:
         yield Result(name, {"PASSED": PASSED, "SKIPPED": SKIPPED}.get(verdict, FAILED), "see its log")
 
 
+EMULATED = "16,256,4096,16384"  # games at once
 RECIPES = "baseline speedrun speedrun_dqn a3c pqn".split()  # of conf/experiment
 
 
@@ -236,14 +245,26 @@ def try_timings(part: Part) -> Iterator[Result]:
 
 
 def try_bench(part: Part) -> Iterator[Result]:
-    """The pieces of a training, updates in every kind of execution among them, against what the GPU could do."""
-    out = part.path("bench")
-    code, end = part.call("bench", "dqnspeed.bench", "suite=micro", f"out={out}", f"device={part.options.device}")
+    """The pieces of a training, updates in every kind of execution among them, against what the GPU could do; and the
+    emulator there, beside ALE."""
+    out, device, left = part.path("bench"), f"device={part.options.device}", part.left()
+    code, end = part.call("bench", "dqnspeed.bench", "suite=micro", f"out={out}", device)
     found = out / "bench.md"
-    if not found.exists():
-        yield Result("suite=micro", FAILED, f"{'took too long' if code is None else f'exit code {code}'}: {end}")
+    if found.exists():
+        figures = {"text": found.read_text()}
+        yield Result("suite=micro", PASSED if code == 0 else FAILED, "" if code == 0 else end, figures)
+    else:
+        yield broken_off("suite=micro", code, end, left)
+    left = part.left()
+    if left < 1:
+        yield Result("emulator", SKIPPED, "not run: no time was left for it")
         return
-    yield Result("suite=micro", PASSED if code == 0 else FAILED, "" if code == 0 else end, {"text": found.read_text()})
+    code, end = part.call("emulator", "dqnspeed.emulator", "game=pong", f"num_envs={EMULATED}", device)
+    if code != 0:
+        yield broken_off("emulator", code, end, left)
+        return
+    table = [line for line in part.path("emulator.log").read_text().splitlines() if line.startswith("|")]
+    yield Result("emulator", PASSED, figures={"text": "\n".join(["# The emulator, Pong", "", *table])})
 
 
 PARTS: dict[str, Callable[[Part], Iterator[Result]]] = {

@@ -26,6 +26,7 @@ from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
 from dqnspeed.envs.backends import RawStep
+from dqnspeed.execution.arrays import host
 from dqnspeed.networks.base import Network
 from dqnspeed.runs.updates import make_updates
 from dqnspeed.tracking.metrics import Timer
@@ -110,16 +111,16 @@ def assert_contract(started: Started) -> None:
     games = list(started.episodes)
 
     seeds = {s % 1000 for actor in range(run.parallelism.num_actors) for s in env_seeds(run.seed, actor, run.num_envs)}
-    before, after = batch.observations.numpy(), batch.next_observations.numpy()
+    before, after = host(batch.observations), host(batch.next_observations)
     assert len(seeds) == lanes and set(before[:, 0].astype(int)) == seeds
     np.testing.assert_array_equal(before[:, :2], after[:, :2])  # no transition crosses an episode's end
     taken = (after[:, 2] - before[:, 2]).astype(int)
     left = 7 - before[:, 2].astype(int)
     np.testing.assert_array_equal(taken, np.minimum(3, left))
     terminated = (left <= 3) & (before[:, 1] % 2 == 0)
-    np.testing.assert_allclose(batch.discounts.numpy(), np.where(terminated, 0, 0.99**taken), rtol=1e-5)
+    np.testing.assert_allclose(host(batch.discounts), np.where(terminated, 0, 0.99**taken), rtol=1e-5)
     # The first reward is 10 * action + step, and later rewards lie within what any action gives.
-    rest = batch.rewards.numpy() - (10 * batch.actions.numpy() + before[:, 2] + 1)
+    rest = host(batch.rewards) - (10 * host(batch.actions) + before[:, 2] + 1)
     lowest = sum(0.99**k * (before[:, 2] + k + 1) * (taken > k) for k in (1, 2))
     assert (rest >= lowest - 1e-3).all() and (rest <= lowest + 20 * 2).all()
 

@@ -427,7 +427,7 @@ def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(fo
         send(sent[-1])
 
     stepper._env.send = send_and_note  # type: ignore[method-assign]
-    stepper._env.device = torch.device(device) if there else None
+    stepper._env.device = graphed.chosen.device if there else None
     for step in range(6):
         frames.append(stepper._frames)
         actors.dispatch()
