@@ -14,7 +14,7 @@ import torch
 from dqnspeed.algorithms import algorithm_of, make_network, with_size
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
-from dqnspeed.envs import EnvSpec
+from dqnspeed.envs import EnvSpec, emulator_device
 from dqnspeed.execution.optimizers import Optimizer
 from dqnspeed.memory.buffers import SHARE_OF_FREE_MEMORY, layout_bytes
 from dqnspeed.system import machine, seeding
@@ -95,8 +95,8 @@ def needs(run: RunConfig, spec: EnvSpec) -> dict[str, int]:
 
 def _game_bytes(run: RunConfig, spec: EnvSpec) -> int:
     """One environment where the learner's GPU is, if it is played there: by the emulator."""
-    where, here = run.wrappers.device, not run.parallelism.processes
-    if run.wrappers.backend != "emulator" or not (where == "cuda" or (where == "auto" and here)):
+    here = not run.parallelism.processes
+    if run.wrappers.backend != "emulator" or emulator_device(run, on_gpu=here) != "cuda":
         return 0
     return CONSOLE + math.prod(spec.observation_shape) * spec.frame_dtype.itemsize
 

@@ -1,7 +1,7 @@
 """Environments: wrappers, their stacks, and vectors of them behind one interface."""
 
 from dqnspeed.envs.backends import ActorError, AnyArray
-from dqnspeed.envs.build import fastest_backend, make_env, make_registered, make_vector_env
+from dqnspeed.envs.build import emulator_device, fastest_backend, make_env, make_registered, make_vector_env
 from dqnspeed.envs.crop import changing_part
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.probe import Watchdog
@@ -19,6 +19,7 @@ __all__ = [
     "Watchdog",
     "changing_part",
     "describe",
+    "emulator_device",
     "fastest_backend",
     "make_env",
     "make_registered",

@@ -41,6 +41,8 @@ from dqnspeed.system import machine
 if TYPE_CHECKING:
     from dqnspeed.emulator import Preprocessing  # brought by an extra
 
+MANY = 1024  # games: fewer are slower as threads of a GPU than on CPUs; by arithmetic, it has not been measured
+
 
 def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None = None) -> gymnasium.Env:
     """One environment with every stage that works on one environment; its observations are single frames."""
@@ -79,7 +81,7 @@ def make_vector_env(
 
     Args:
         seeds: of the global generators in the worker processes of an ``overlap``, one for each environment.
-        on_gpu: the emulator plays where the learner is, unless it is told otherwise.
+        on_gpu: the learner is on one, where the emulator may play.
     """
     game = atari_game(run.env)
     backend: Backend
@@ -262,12 +264,19 @@ def _one_sentence() -> Iterator[None]:
         raise ConfigError(f"wrappers=emulator: {error}") from error
 
 
+def emulator_device(run: RunConfig, on_gpu: bool) -> str:
+    """Where the emulator plays, ``cpu`` or ``cuda``; ``on_gpu``: the learner is on one, in this process."""
+    if run.wrappers.device != "auto":
+        return run.wrappers.device
+    return "cuda" if on_gpu and run.num_envs >= MANY else "cpu"
+
+
 def _emulated(game: AtariGame, run: RunConfig, overlap: bool, on_gpu: bool, whole: bool) -> Backend:
     with _one_sentence():
         from dqnspeed.emulator import Games, find
         from dqnspeed.envs.emulated import EmulatorBackend
 
-        where = run.wrappers.device if run.wrappers.device != "auto" else "cuda" if on_gpu else "cpu"
+        where = emulator_device(run, on_gpu)
         # Actors set their share of the cores; an evaluation runs alone and may use all.
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
         stages = dataclasses.replace(_preprocessing(game, run.wrappers), whole=whole)

@@ -49,11 +49,11 @@ def test_games_that_are_played_on_the_gpu_take_room_of_it(monkeypatch: pytest.Mo
     spec = describe(make_run())
 
     def taken(*overrides: str) -> int:
-        return needs(make_run("num_envs=1000", *overrides), spec)["num_envs=1000"]
+        return needs(make_run("num_envs=1024", *overrides), spec)["num_envs=1024"]
 
     there = ["wrappers=emulator", "parallelism=overlap"]
     on_host = taken("wrappers=native")
-    assert taken(*there) - on_host > 1000 * 3 * 210 * 160
+    assert taken(*there) - on_host > 1024 * 3 * 210 * 160
     assert taken(*there, "wrappers.device=cpu") == taken("wrappers=emulator", "parallelism=process") == on_host
 
 
