@@ -105,14 +105,15 @@ class Play:
         seconds the one is played that ends no game, keeps most lives and makes most points."""
         ale, draws = ale_of(game), random.Random(seed)
         actions, rows = list(ale.getMinimalActionSet()), list[tuple[Any, ...]]()
-        for turn in itertools.count():
+        turn = 0
+        while len(rows) < frames:
             if turn % 5 == 0:
                 liked, longest = draws.choice([None, *actions]), draws.choice((4, 15, 40, 90))
             begin, ways = ale.cloneState(), list[tuple[Any, ...]]()
             for way in range(1 if len(rows) < frames / 2 else 8):
                 ale.restoreState(begin)
                 played, until = list[tuple[Any, ...]](), 0
-                while len(played) < 120 and not ale.game_over():
+                while len(played) < 120 and not (played and ale.game_over()):
                     if len(played) == until:
                         action = liked if liked is not None and draws.random() < 0.6 else draws.choice(actions)
                         until += draws.randint(4, longest)
@@ -123,11 +124,10 @@ class Play:
             *_, played, end = max(ways)
             ale.restoreState(end)
             rows += played
+            turn += 1
             if ale.game_over():
                 ale.reset_game()
-            if len(rows) >= frames:
-                return cls(*map(np.array, zip(*rows[:frames], strict=True)))
-        raise AssertionError("unreachable")
+        return cls(*map(np.array, zip(*rows[:frames], strict=True)))
 
 
 class Pool:
