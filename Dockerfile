@@ -1,6 +1,6 @@
 # dqnspeed in a container, as a user without rights, on a CPU or a GPU:
 #   docker build -t dqnspeed .
-#   docker build --build-arg TORCH=cu128 -t dqnspeed:cuda .
+#   docker build --build-arg TORCH=cu130 -t dqnspeed:cuda .
 #   mkdir -p outputs
 #   docker run --rm --shm-size=1g --user "$(id -u)" -e HOME=/tmp -v "$PWD/outputs:/home/agent/outputs" dqnspeed experiment=speedrun
 FROM python:3.12-slim-bookworm

@@ -36,9 +36,9 @@ help:
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	  { echo 'dqnspeed needs Python 3.10 or newer; name one with PYTHON=python3.x'; exit 1; }
-	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' || \
+	  { echo 'dqnspeed needs Python 3.10 to 3.13; name one with PYTHON=python3.x'; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[emulator]'
 	@touch $@
 
@@ -99,7 +99,7 @@ CUDA_HERE := { command -v nvidia-smi || test -e /dev/nvidiactl || test -e /dev/d
 
 $(GPU_VENV)/.installed: pyproject.toml constraints.txt
 	@$(CUDA_HERE) || { echo 'dqnspeed: make gpu needs a CUDA device, and this machine has no NVIDIA driver.' >&2; exit 2; }
-	@test -d $(GPU_VENV) || $(PYTHON) -m venv $(GPU_VENV)
+	@$(GPU_VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^torch==' constraints.txt > $(GPU_VENV)/constraints.txt
 	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \
 	  -e '.[bench,emulator,gpu]' hypothesis pytest pytest-timeout

@@ -211,15 +211,13 @@ class Mine(Replay):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["python -m", "console script"])
-def test_a_module_of_the_working_folder_is_a_plugin_if_it_is_named(command: str, tmp_path: Path) -> None:
+def test_a_module_of_the_working_folder_is_a_plugin_if_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "my_options.py").write_text(HEAD + MINE)
     script = tmp_path / "bin" / "dqnspeed-train"  # as pip writes it
     script.parent.mkdir()
     script.write_text("from dqnspeed.train import main\nif __name__ == '__main__':\n    main()\n")
-    words = ["-m", "dqnspeed.train"] if command == "python -m" else [str(script)]
     given = ["model=mlp", "replay=mine", "parallelism=process", "hydra.run.dir=run"]
-    done = call(*words, *FEW, *given, cwd=tmp_path, plugins="my_options", forks=False)
+    done = call(str(script), *FEW, *given, cwd=tmp_path, plugins="my_options", forks=False)
     assert done.returncode == 0 and "dqnspeed:" not in done.stderr, done.stderr
     replay = json.loads((tmp_path / "run" / "config.json").read_text())["replay"]
     assert replay == {"name": "mine", "capacity": 100_000, "device": "auto", "extra": 3}

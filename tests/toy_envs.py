@@ -83,6 +83,10 @@ class Broken(Counter):
                 reward = float("nan")
         return frame, reward, terminated, truncated, info
 
+    def close(self) -> None:
+        if self.how == "close":
+            raise RuntimeError("the toy broke")
+
 
 class Talkative(Counter):
     """Its ``info`` is of no use to anybody, and its random numbers are of the old sort."""

@@ -144,7 +144,7 @@ def _network(job: ActorJob) -> Network | None:
         return job.weights.network
     network = make_network(job.run, job.spec)
     network.place(job.device, job.run.execution.channels_last)
-    network.version.fill_(-1)
+    network.version.fill_(-2)  # that of none
     job.weights.load_into(network)
     return network
 

@@ -58,7 +58,7 @@ class ProcessActors(RemoteActors):
 
     def __init__(self, arguments: ActorArguments):
         super().__init__(arguments)
-        self._last_look = self._reading_since = 0.0
+        self._last_look, self._excused = 0.0, [0.0] * self._count
         self._dumps = tempfile.TemporaryDirectory(prefix="dqnspeed-actors-")
         self._context = torch.multiprocessing.get_context("spawn")
         self._controls = Controls(self._context, self._count)
@@ -124,8 +124,8 @@ class ProcessActors(RemoteActors):
         return ProcessLink(self, self._context, job)
 
     def seen(self, index: int) -> float:
-        """When an actor gave its last sign of life, or the learner began to read what it sends, if that was later."""
-        return max(float(self._controls.heartbeat[index]), self._reading_since)
+        """When an actor gave its last sign of life, or is taken to have given one."""
+        return max(float(self._controls.heartbeat[index]), self._excused[index])
 
     def _steps(self, index: int) -> int:
         return int(self._controls.agent_steps[index])
@@ -150,7 +150,12 @@ class ProcessActors(RemoteActors):
     def _receive(self, collected: Collected) -> None:
         now = time.monotonic()
         if now - self._last_look > 1.0:
-            self._reading_since = now  # the learner was busy: actors may have waited for their pipe to be read
+            # The learner was busy, or this machine asleep: whoever has lived since the last excuse, or sent something,
+            # may have waited for the pipe to be read.
+            for index, link in self._links.items():
+                lived = self._controls.heartbeat[index] > self._excused[index]
+                if lived or (isinstance(link, ProcessLink) and link.pipe.poll()):
+                    self._excused[index] = now
         self._last_look = now
         super()._receive(collected)
 

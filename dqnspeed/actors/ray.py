@@ -56,6 +56,8 @@ class RayActors(RemoteActors):
     learner. Weights are put into the object store once a version, when an actor asks that has older ones.
     """
 
+    waits_for_room = True
+
     def __init__(self, arguments: ActorArguments):
         super().__init__(arguments)
         options: Any = self._run.parallelism
@@ -112,8 +114,10 @@ class RayActors(RemoteActors):
         return self._published
 
     def weights_after(self, version: int) -> tuple[int, list[Any]] | None:
-        """The same, to be sent, if they are so much newer than ``version`` that they are worth it."""
-        if int(self._arguments.network.version) < version + self._weights_every:
+        """The same, to be sent, if they are so much newer than ``version`` that they are worth it, or have what was
+        measured before the first update and it (-1) has not."""
+        now = int(self._arguments.network.version)
+        if now == version or 0 <= version < now < version + self._weights_every:
             return None
         newest = self.weights()
         self._moved[1] += self._weights_bytes

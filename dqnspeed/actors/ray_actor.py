@@ -145,7 +145,7 @@ class _Collected:
 class RayChannel:
     """What the actor's thread and the learner's calls share."""
 
-    def __init__(self, job: RayJob):
+    def __init__(self, job: RayJob, version: int):
         parallelism: Any = job.run.parallelism
         self.network: Network | None = None
         self._batch, self._compress = parallelism.batch_steps, parallelism.compress
@@ -154,7 +154,7 @@ class RayChannel:
         self._steps, self._rows = job.steps, job.rows
         self._collected, self._seconds = _Collected(), (0.0, 0.0)
         self._newest: tuple[int, Weights] | None = None
-        self._version, self._beat, self._waits = 0, time.monotonic(), False
+        self._version, self._beat, self._waits = version, time.monotonic(), False
         self._failure: str | None = None
 
     # Called by the actor.
@@ -244,8 +244,8 @@ class RayActor:
     def __init__(self, job: RayJob, weights: tuple[int, Sequence[Any]]):
         import ray
 
-        self._channel = RayChannel(job)
         version, boxed = weights
+        self._channel = RayChannel(job, version)
         newest = version, ray.get(boxed[0])
         self._thread = threading.Thread(target=self._act, args=(job, [newest]), daemon=True)
         self._thread.start()

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dqnspeed.actors.base import ActorArguments
 from dqnspeed.actors.loop import Paused, Ready
@@ -52,6 +52,8 @@ class RemoteActors:
 
     A replaced actor begins new games: the memory's open episodes are cut, so that no transition crosses the gap.
     """
+
+    waits_for_room: ClassVar[bool] = False  # a new actor may take long to find a machine
 
     def __init__(self, arguments: ActorArguments):
         run = arguments.run
@@ -190,10 +192,13 @@ class RemoteActors:
             self._last_ready = now
         elif self._lost and now - self._last_ready > timeout:
             self._gone = f"no actor was left for {now - self._last_ready:.0f} s"
-        if self._lost and not self._run.has_replay:  # which learns from all lanes alike
-            for index in set(self._links) - set(self._ready):
-                if now - self._started_at[index] > max(timeout, START_TIMEOUT_S):
-                    self._gone = f"actor {index} could not be replaced within {now - self._started_at[index]:.0f} s"
+        for index in set(self._links) - set(self._ready) if self._lost else ():
+            silent = now - self._started_at[index]
+            if silent > max(timeout, START_TIMEOUT_S):
+                if not self._run.has_replay:  # what learns from all lanes alike
+                    self._gone = f"actor {index} could not be replaced within {silent:.0f} s"
+                elif not self.waits_for_room:
+                    self._lose(index, f"actor {index} did not start within {silent:.0f} s.", collected)
 
     def _take(self, index: int, message: Any, collected: Collected) -> None:
         lane = index * self._num_envs

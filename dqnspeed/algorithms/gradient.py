@@ -61,6 +61,8 @@ class GradientLearner:
         self.updates, self.started = 0, False
         self.network: Network = make_network(run, spec)
         self.network.place(device, run.execution.channels_last)
+        self._measures = run.model.background
+        self.network.version.fill_(self._version)
         self.optimizer = self._make_optimizer(self.network)
         self._to_device = ToDevice(device, run.execution.pin_memory)
         self._timer = DeviceTimer(device, "updating")
@@ -70,6 +72,11 @@ class GradientLearner:
         self._reported = 0
         self._world: World | None = None
         self.on_device = run.execution.graph
+
+    @property
+    def _version(self) -> int:
+        """Of the weights: the updates so far, or -1 before what :meth:`begin` measures, which copies of them lack."""
+        return -1 if self._measures and not self.started else self.updates
 
     @property
     def now(self) -> int | Tensor:
@@ -98,12 +105,13 @@ class GradientLearner:
         self.updates = self._reported = state["updates"]
         self._count.fill_(self.updates)
         self.started = state.get("begun", self.updates > 0)
-        self.network.version.fill_(self.updates)
+        self.network.version.fill_(self._version)
 
     def begin(self, frames: np.ndarray) -> None:
         """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
         self.network.preprocess.measure(torch.from_numpy(frames))
         self.started = True
+        self.network.version.fill_(self._version)
 
     def warm_up(self, batch: Any) -> None:
         """Compile, choose kernels and touch memory as an update on ``batch`` would; the learner is unchanged."""

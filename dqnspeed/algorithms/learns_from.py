@@ -65,14 +65,17 @@ class FromReplay(Algorithm):
             )
         )
 
+    def least_start(self, run: RunConfig) -> int:
+        """Agent steps after which every lane holds a stack and an n-step window; before it nothing can be learnt."""
+        return run.num_lanes * (run.wrappers.stack + self.n_step + 2)
+
     def check(self, run: RunConfig) -> None:
         super().check(run)
         capacity = run.replay.capacity
         for key, value in (("batch_size", self.batch_size), ("learning_starts", self.learning_starts)):
             if value > capacity:
                 raise ConfigError(f"algo.{key}={value}: must be at most replay.capacity={capacity}.")
-        # A lane needs room for a stack and an n-step window, and must hold them before the first update.
-        needed = run.num_lanes * (run.wrappers.stack + self.n_step + 2)
+        needed = self.least_start(run)
         of = f"for {run.num_lanes} environments, {run.wrappers.stack} frames and {self.n_step} steps."
         if capacity < 2 * needed:
             raise ConfigError(f"replay.capacity={capacity}: must be at least {2 * needed} {of}")

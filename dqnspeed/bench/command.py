@@ -177,6 +177,8 @@ def _new_folder(named: str | None) -> Path:
         folder = Path(named)
         folder.mkdir(parents=True)
     except FileExistsError as error:
+        if named is None:
+            raise ConfigError(f"{BENCH}: is a file, where the folder of results goes; name one, out=FOLDER.") from error
         raise ConfigError(f"out={named}: is there already; name a new folder, or resume={named} goes on.") from error
     except OSError as error:
         raise ConfigError(f"out={named or BENCH}: cannot be made ({error.strerror}).") from error

@@ -102,7 +102,8 @@ class Sheet:
         bars = [Bar(one, section.is_ranked) for one in shown]
         scales = {unit: Scale([bar for bar in bars if bar.one.unit == unit], room) for unit in units}
         logarithmic = any(scale.logarithmic for scale in scales.values())
-        unit = ", ".join(filter(None, [section.unit, "logarithmic" if logarithmic else ""]))
+        lengths = "the bars are ratios" if section.is_ranked else ""
+        unit = ", ".join(filter(None, [section.unit, lengths, "logarithmic" if logarithmic else ""]))
         self._write(f"{section.title}{unit and f' ({unit})'}", size=10, weight="bold")
         for bar, figure in zip(bars, figures, strict=True):
             self._bar(bar, left, scales[bar.one.unit], figure, remark(bar.one, result))

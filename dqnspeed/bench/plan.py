@@ -28,7 +28,7 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.system import machine
 
-STARTS = "algo.learning_starts=500"  # of trainings whose warm-up is not measured
+STARTS = 500  # agent steps before the first update of trainings, whose warm-up is not measured
 ALONE = (
     "tracking=local", "tracking.progress=off", "checkpoint=none", "stop.on=train", "stop.reward_bound=null",
     "stop.max_steps=null", "stop.max_minutes=null", "eval.every_steps=null",
@@ -113,14 +113,22 @@ class Plan:
             )
         algo, start = cast("Any", run.algo), getattr(typed(run.exploration, Exploration).settled(), "start", None)
         self.ratio = algo.batch_size / algo.steps_per_update
+        needs = getattr(algo, "least_start", lambda _: 0)  # a plugin's may have none
+        self._starts = max(STARTS, needs(self._composed_of(self.overrides)))
         self._work = [*_work_of(run), *self._held(run)]
         self._pinned = [*self._work, *([] if start is None else [f"exploration.start={start:g}"])]
         self.reference, self.spec = self.compose()
 
     def lines(self, *overrides: str) -> list[str]:
         """All overrides of a training at equal work; of one key the last counts."""
-        starts = [] if changes.keys_of([STARTS]) & changes.keys_of(self.overrides) else [STARTS]
-        every = [*self.overrides, *starts, *self._pinned, f"seed={self.seed}", *ALONE, *overrides]
+        every = [
+            f"algo.learning_starts={self._starts}",
+            *self.overrides,
+            *self._pinned,
+            f"seed={self.seed}",
+            *ALONE,
+            *overrides,
+        ]
         return list({line.partition("=")[0]: line for line in every}.values())
 
     def to_paste(self, *overrides: str) -> list[str]:

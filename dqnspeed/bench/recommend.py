@@ -149,13 +149,16 @@ def train(overrides: Sequence[str], seconds: float, limit_s: float) -> float:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         try:
-            speed = read_summary(folder)["steps_per_second"]
+            summary = read_summary(folder)
+            speed, updates = summary["steps_per_second"], summary["updates"]
         except (DamagedError, KeyError) as error:
             log.seek(0)
             last = [line.strip() for line in log if line.strip()][-1:] or [f"exit code {process.returncode}"]
             raise TrainingError(f"a training left no result ({last[0][:200].rstrip('.')})") from error
         if process.returncode or not speed:
             raise TrainingError(f"a training ended with exit code {process.returncode} and {speed} steps/s")
+        if not updates:
+            raise TrainingError(f"a training of {seconds:g} s came to no update")
         return float(speed)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from hydra._internal.utils import get_args_parser
 
-from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
+from dqnspeed.cli.errors import ASKED_FOR, FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config.options import ConfigError
@@ -28,6 +28,10 @@ def run_app(job: Callable[..., Any]) -> None:
     if "--version" in sys.argv[1:]:
         print(about())
         return
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal need not have every sign that is printed
+    os.environ.setdefault(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR", ""))  # of jobs in other processes, too
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them
     find_modules_here()
     gc.freeze()  # what was imported is never looked through again: a tenth of a start

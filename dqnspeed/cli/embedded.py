@@ -45,7 +45,7 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
         with own_hydra(), as_config_error(overrides):
             job = _resumed(overrides, folder) if resuming.asked_for(overrides) else _new(overrides, folder, resources)
         summary = train_and_tell(job)
-    if summary["stopped_by"] == signal.SIGTERM.name:
+    if summary.get("signal") == signal.SIGTERM.name:  # also one that came after the run had ended by itself
         signal.raise_signal(signal.SIGTERM)  # it asks this process to end, which it may now that the run is saved
     return read(job.folder)
 

@@ -15,7 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 from dqnspeed.cli import schemas
 from dqnspeed.config.options import ConfigError, nearest
 
-FULL_ERROR = os.environ.get("HYDRA_FULL_ERROR") == "1"  # as the user set it
+ASKED_FOR = "DQNSPEED_FULL_ERROR"  # what the user set of Hydra's, where a sweep that has set it started this process
+FULL_ERROR = os.environ.get(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR")) == "1"
 USER_ERRORS = (ConfigError, HydraException, OmegaConfBaseException)
 READERS = ("hydra", "omegaconf", "yaml")
 
@@ -62,7 +63,7 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     if isinstance(error, MissingConfigException):
         return _explain_missing_option(error, text)
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}."
+        return f"{error.filename or 'the output folder'}: {error.strerror}."
     if isinstance(error, UnicodeDecodeError):
         return f"a file of options is not UTF-8: {error}."
     if sweep := re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'", text):

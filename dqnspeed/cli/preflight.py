@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -55,7 +56,7 @@ class Preflight(Callback):
         return Preflight, ()  # a launcher's processes get a copy, without the locks
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
-        with one_sentence():
+        with _ended_by_any_error():
             HydraConfig.instance().cfg = cast("HydraConf", config)  # folder names may refer to it
             if is_set(config, "hydra.run.dir"):
                 check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
@@ -66,7 +67,7 @@ class Preflight(Callback):
             self._locks.enter_context(_output_folder(config, "run"))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        with one_sentence():
+        with _ended_by_any_error():
             if size_here() > 1:
                 raise ConfigError("-m: a sweep is started by itself; each of its jobs starts its processes.")
             check_launcher(config.hydra.launcher)
@@ -91,6 +92,17 @@ class Preflight(Callback):
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         self._locks.close()
+
+
+@contextlib.contextmanager
+def _ended_by_any_error() -> Iterator[None]:
+    """Hydra only warns of what its callbacks raise, and would train."""
+    try:
+        with one_sentence():
+            yield
+    except Exception:
+        traceback.print_exc()
+        sys.exit(1)
 
 
 def check_run(run: RunConfig) -> EnvSpec:
@@ -184,6 +196,11 @@ def _new_jobs(config: DictConfig) -> list[JobConfig]:
     """The jobs of a new sweep, but for those of a search, which come one after another."""
     if study.is_study(config.hydra):
         return []
+    size = config.hydra.sweeper.get("max_batch_size")
+    if size is not None and (not isinstance(size, int) or size < 1):
+        raise ConfigError(
+            f"hydra.sweeper.max_batch_size={size}: must be a whole number from 1 on, or null for all jobs."
+        )
     jobs, folders = list[JobConfig](), set[str]()
     for number, overrides in enumerate(sweep_jobs(config, _loader())):
         job = _composed(config, overrides, number)
@@ -204,7 +221,9 @@ def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[JobConfig]:
     missing = []
     for number, job in enumerate(known):
         folder = Path(config.hydra.sweep.dir, job.folder)
-        if outcome(folder).is_finished:
+        found = outcome(folder)
+        given_up = found.state == "failed" and study.is_study(config.hydra)  # a search goes on to other trials
+        if found.is_finished or given_up:
             continue
         if folder.is_dir():
             with locked_folder(folder, resumed=True):  # else another process runs it still

@@ -96,7 +96,7 @@ def launch(
 def _results(ray: Any, started: Sequence[Any], first: int) -> list[JobReturn]:
     found, pending, cancelled = dict[Any, JobReturn](), list(started), False
     while pending:
-        if sweep.ended_by is not None and not cancelled:
+        if sweep.heard.received is not None and not cancelled:
             cancelled = True
             for one in pending:
                 ray.cancel(one, force=False, recursive=False)  # as Ctrl-C: it saves first

@@ -123,6 +123,13 @@ class _DamagedConfigError(Exception):
     """A file of Hydra's is empty, truncated or changed; the message names it."""
 
 
+def _fill_in(cfg: DictConfig, begun_with: Mapping[str, Any]) -> None:
+    """Where ``cfg`` leaves something to a rule, what the rule chose when the run began, or was resumed."""
+    for key, left in compose.BY_RULE.items():
+        if OmegaConf.select(cfg, key) == left and key in begun_with:
+            OmegaConf.update(cfg, key, begun_with[key])
+
+
 def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
     """The configuration in the files of ``.hydra``; where that of a sweep's job leaves something to a rule, what it was
     ``begun_with``.
@@ -140,13 +147,12 @@ def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
         cfg = upgraded(stored)
         if "noop_max" not in stored.get("eval", {}):
             cfg.eval.noop_max = 0  # started by a version without eval.noop_max
-        for key, left in compose.BY_RULE.items():
-            if OmegaConf.select(cfg, key) == left and key in begun_with:
-                OmegaConf.update(cfg, key, begun_with[key])
+        _fill_in(cfg, begun_with)
         OmegaConf.resolve(cfg.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
         name = RESUMED
         for override in OverridesParser.create().parse_overrides(_resumed_with(folder)):
             OmegaConf.update(cfg, override.key_or_group, override.value())
+        _fill_in(cfg, begun_with)
     except (_DamagedConfigError, ConfigError):
         raise
     except Exception as error:  # the libraries raise many errors at broken YAML
@@ -274,12 +280,20 @@ def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
     return [pair for pair in _differing(_as_here(theirs), plain) if not pair.startswith(CHANGEABLE)]
 
 
+def _is_judged_alike(run: RunConfig, folder: Path) -> bool:
+    """Whether the run in ``folder`` has counted as solved by the same mean, as far as is known."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        begun = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["stop"]
+        return bool((run.stop.on, run.stop.window) == (begun["on"], begun["window"]))
+    return True
+
+
 def _check_unfinished(run: RunConfig, folder: Path) -> None:
     try:
         summary, stop = read_summary(folder), run.stop
         reason = summary["stopped_by"]
         reached = {
-            "reward_bound": (stop.reward_bound, summary["reward_bound"]),
+            "reward_bound": (stop.reward_bound if _is_judged_alike(run, folder) else None, summary["reward_bound"]),
             "max_steps": (stop.max_steps, summary["agent_steps"]),
             "max_minutes": (stop.max_minutes, summary["wall_time_s"] / 60),
         }

@@ -169,7 +169,10 @@ def open_study(folder: Path, **options: Any) -> optuna.Study:
 
 
 def _storage(folder: Path) -> str:
-    return f"sqlite:///{folder.resolve() / STUDY}"
+    from sqlalchemy.engine import URL
+
+    url = URL.create("sqlite", database=str(folder.resolve() / STUDY)).render_as_string()
+    return url.replace("{", "{{").replace("}", "}}")  # Optuna formats it
 
 
 def _tell(study: optuna.Study, trial: optuna.Trial, folder: Path, options: StudyOptions) -> None:

@@ -23,7 +23,9 @@ from omegaconf import DictConfig, OmegaConf
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.cli.sweep_record import Job, Line, Outcome, Record, outcome, quoted
 from dqnspeed.config.options import ConfigError
+from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.system import atomic, shell
+from dqnspeed.system.signals import Remembering
 from dqnspeed.tracking.run_folder import STUDY, SUMMARY, SWEEP_JOBS, Row
 
 PREFIX = "sweep."
@@ -36,7 +38,7 @@ class Sweep:
     def __init__(self) -> None:
         self.dry_run = False
         self.resumes = False  # by sweep.resume=, what an older version may have recorded
-        self.ended_by: signal.Signals | None = None
+        self.heard = Remembering()
         self.folder: Path | None = None
         self.jobs: list[Job] = []
         self._line = Line([])
@@ -60,16 +62,22 @@ class Sweep:
     def launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
         """Run those of ``jobs`` that are not finished."""
         assert self.folder is not None
-        missing = [job for job in jobs if not outcome(self.folder / job.folder).is_finished]
-        if missing and not isinstance(launcher, BasicLauncher):
-            with self._waiting():
-                self._launch(launcher, missing)
+        if not isinstance(launcher, BasicLauncher):
+            missing = [job for job in jobs if not outcome(self.folder / job.folder).is_finished]
+            if missing:
+                with self._waiting():
+                    self._launch(launcher, missing)
             return
-        for job in missing:
+        for job in jobs:
+            folder = self.folder / job.folder
             try:
-                self._launch(launcher, [job])
+                if folder.is_dir():
+                    with locked_folder(folder, resumed=True):  # before Hydra writes into what another process runs
+                        pass
+                if not outcome(folder).is_finished:  # which it may have become since the sweep began
+                    self._launch(launcher, [job])
             except Exception as error:  # before the job could record it, as where its folder cannot be made
-                record_failure(self.folder / job.folder, error)
+                record_failure(folder, error)
 
     def _launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
         assert self.folder is not None
@@ -90,9 +98,9 @@ class Sweep:
         """
 
         def end(number: int, frame: FrameType | None) -> None:
-            if self.ended_by is not None:
+            if self.heard.received is not None:
                 raise KeyboardInterrupt
-            self.ended_by = signal.Signals(number)
+            self.heard(number, frame)
             for child in psutil.Process().children():
                 with contextlib.suppress(psutil.Error):
                     child.terminate()
@@ -101,14 +109,14 @@ class Sweep:
         try:
             yield
         except Exception as error:
-            if self.ended_by is None:
+            if self.heard.received is None:
                 reason = (str(error).splitlines() or [""])[0]
                 raise RunError(f"the launcher failed: {type(error).__name__}: {reason}") from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-        if self.ended_by is not None:
-            sys.exit(128 + self.ended_by.value)
+        if self.heard.received is not None:
+            sys.exit(128 + self.heard.received.value)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -116,13 +124,9 @@ class Sweep:
         return self.folder is None
 
     def remember_signals(self) -> None:
-        """In a process of a launcher's: a signal between two jobs ends the sweep too."""
-
-        def end(number: int, frame: FrameType | None) -> None:
-            self.ended_by = signal.Signals(number)
-
+        """In a process of a launcher's: a signal between two trainings ends the sweep too."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, end)
+            signal.signal(number, self.heard)
 
     def table(self) -> list[str]:
         """Lines for the end of a sweep: a table of all jobs, and how to go on with it if some are not finished."""
@@ -222,23 +226,31 @@ def failures_recorded(folder: Path, cfg: DictConfig) -> Iterator[None]:
 
 
 def record_failure(folder: Path, error: Exception, cfg: DictConfig | None = None) -> None:
-    """Print why the job in ``folder`` failed, and write it into its summary as one sentence."""
+    """Print why the job in ``folder`` failed, and write it into its summary as one sentence; not where another process
+    runs it, or has ended it well."""
     users = is_user_error(error)
     if FULL_ERROR or not (users or isinstance(error, RunError)):
         traceback.print_exception(error)
     sentence = explain(error) if users else str(error) or type(error).__name__
     print(f"dqnspeed: {sentence}", file=sys.stderr)
-    earlier = outcome(folder).summary or (_unstarted(cfg) if cfg is not None else {})
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        why = {"stopped_by": "error", "error": sentence.splitlines()[0]}
-        atomic.write_json(folder / SUMMARY, {**earlier, **why})
+        with locked_folder(folder, resumed=True):
+            found = outcome(folder)
+            if isinstance(error, RunError) or not found.is_finished:
+                why = {"stopped_by": "error", "error": sentence.splitlines()[0]}
+                atomic.write_json(folder / SUMMARY, {**_unstarted(cfg), **found.summary, **why})
     except OSError as refused:
         print(f"dqnspeed: {folder / SUMMARY}: cannot be written ({refused.strerror}).", file=sys.stderr)
+    except ConfigError as refused:  # which ``error`` may be already
+        if not isinstance(error, ConfigError):
+            print(f"dqnspeed: {refused}", file=sys.stderr)
 
 
-def _unstarted(cfg: DictConfig) -> Row:
-    """What a summary says of a job that failed before it started."""
+def _unstarted(cfg: DictConfig | None) -> Row:
+    """What a summary says of a job that failed before it started, or before it was composed."""
+    if cfg is None:
+        return {}
     name = OmegaConf.select(cfg, "experiment.name")
     known: dict[str, Any] = {"experiment": name, "label": name, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
     numbers = ("time_to_solve_s", "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100")

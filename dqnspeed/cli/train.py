@@ -33,6 +33,7 @@ from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.ray_jobs import has_a_machine, is_ray
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
+from dqnspeed.cli.sweep_record import outcome
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -82,7 +83,9 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
     """A job of a sweep: a new one, or one that was ended before."""
     if sweep.is_elsewhere:
         sweep.remember_signals()
-    if sweep.ended_by is not None:
+    if sweep.heard.received is not None:
+        return
+    if outcome(folder).is_finished:  # since it was launched, by another process
         return
     hydra_config = HydraConfig.get()
     if holds_run(folder):
@@ -127,7 +130,7 @@ def _train(job: Job, flags: Sequence[str] = ()) -> None:
     if summary["stopped_by"] in STOPPING or (job.group is not None and "signal" in summary):
         stopped_by = signal.Signals[summary["signal"]]
         if job.again and sweep.is_elsewhere:
-            sweep.ended_by = stopped_by
+            sweep.heard.received = stopped_by
             if stopped_by in PREEMPTING:
                 signal.raise_signal(stopped_by)  # the launcher, which listens again, queues the job anew
             return
@@ -202,7 +205,7 @@ def train_and_tell(job: Job) -> dict[str, Any]:
         raise RunError(f"{error}\n{resuming.advice(shown)}") from error
     except FolderGoneError as error:
         raise RunError(str(error)) from error
-    _print_result(summary, shown)
+    _print_result(summary, shown, run.stop.on == "eval")
     lost = f"{shown}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
     if summary["stopped_by"] in STOPPING:
         print(resuming.advice(shown))
@@ -236,9 +239,11 @@ def _shown(folder: Path) -> Path:
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
-def _print_result(summary: dict[str, Any], folder: Path) -> None:
+def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> None:
     mean = summary["return_mean_100"]
     games = "only game" if summary["return_mean_games"] == 1 else f"last {summary['return_mean_games']} games"
+    if evaluated and summary["eval_return_mean"] is not None:
+        mean, games = summary["eval_return_mean"], "games of the last evaluation"
     shown = "no game finished" if mean is None else f"mean return {mean:.2f} over the {games}"
     bound = "at least " if summary["time_is_lower_bound"] else ""
     how = f"stopped by {summary['stopped_by']}"

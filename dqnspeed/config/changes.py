@@ -17,6 +17,7 @@ KIND_OF = {
     "wrappers.name": None,
     "wrappers.backend": EQUIVALENT,
     "wrappers.device": EXACT,
+    "wrappers.translate": EXACT,
     "algo": ALGORITHM,
     "num_envs": ALGORITHM,
     "model": ALGORITHM,

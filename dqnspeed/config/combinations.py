@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from dqnspeed.config.options import ConfigError, check_values
 from dqnspeed.config.registry import GROUPS
@@ -85,6 +85,16 @@ def _able(flag: str) -> str:
     return ", ".join(sorted(name for name, kind in GROUPS["algo"].options.items() if getattr(kind, flag, False)))
 
 
+# Who reads an option, for some that few runs read.
+_READERS: dict[str, tuple[Callable[[RunConfig], bool], str]] = {
+    "parallelism.transport": (lambda run: run.parallelism.name == "process", "parallelism=process"),
+    "parallelism.weights": (lambda run: run.parallelism.name == "process", "parallelism=process"),
+    "parallelism.env_threads": (lambda run: run.wrappers.backend != "gymnasium", "wrappers=native and emulator"),
+    "wrappers.device": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
+    "wrappers.translate": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
+}
+
+
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, that does nothing."""
     if run.execution.updates_per_graph > 1 and not run.execution.graph:
@@ -102,6 +112,8 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
             continue
         if key == "algo.steps_per_update" and run.parallelism.replay_ratio is not None:
             yield f"{override}: does nothing with parallelism.replay_ratio={run.parallelism.replay_ratio}."
+        if key in _READERS and not _READERS[key][0](run):
+            yield f"{override}: does nothing here; it is for {_READERS[key][1]}."
         if group == "exploration" and key.rpartition(".")[2] in run.exploration.ignored:
             yield f"{override}: does nothing with exploration={run.exploration.name}."
 

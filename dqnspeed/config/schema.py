@@ -217,7 +217,7 @@ class TrackingConfig(GroupOption):
     wandb: str = option("Weights & Biases", choices=("offline", "online", "disabled"))
     video_every: int = option("training games between videos of what the agent saw, 0: none", ge=0)
     project: str = option("W&B project")
-    group: str | None = option("W&B group, null: the sweep's folder in a sweep, else none")
+    group: str | None = option("W&B group, null: the sweep's folder in a sweep, else the run's id")
     run_name: str | None = option("W&B run name, null: rung, overrides and seed")
 
 

@@ -81,7 +81,11 @@ def _play(
 
         played = play_at_random(env, spec, seconds, run.seed, on_progress)
     yield from examine(run, spec, played, limit)
-    draw(image, played.stack, spec)
+    try:
+        draw(image, played.stack, spec)
+    except OSError as error:
+        yield Finding(LOOK, "picture", f"picture={image}: cannot be written ({error.strerror or error})")
+        return
     yield Finding(OK, "picture", f"{image} shows one observation as the network gets it, oldest frame first")
 
 

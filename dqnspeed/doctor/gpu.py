@@ -24,6 +24,7 @@ from xml.etree import ElementTree
 import torch
 
 from dqnspeed.cli.app import fail, run_app
+from dqnspeed.cli.errors import ASKED_FOR
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.doctor.gpu_page import FAILED, PASSED, SKIPPED, Result, render
@@ -76,7 +77,7 @@ class Part:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.path(f"{log_name}.log")
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HYDRA_FULL_ERROR": "0"}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), ASKED_FOR: "0"}
         with path.open("w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command], cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT,

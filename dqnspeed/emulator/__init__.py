@@ -19,8 +19,11 @@ except (OSError, RuntimeError, AttributeError) as error:  # the last from a Warp
     ) from error
 
 from dqnspeed.emulator.colors import palette  # noqa: E402
-from dqnspeed.emulator.emulator import Emulator  # noqa: E402
+from dqnspeed.emulator.emulator import Emulator, has_cuda  # noqa: E402
 from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game, find, known_games  # noqa: E402
 from dqnspeed.emulator.preprocessing import Games, Preprocessing  # noqa: E402
 
-__all__ = ["ACTIONS", "Emulator", "EmulatorError", "Game", "Games", "Preprocessing", "find", "known_games", "palette"]
+__all__ = [
+    "ACTIONS", "Emulator", "EmulatorError", "Game", "Games", "Preprocessing", "find", "has_cuda", "known_games",
+    "palette",
+]  # fmt: skip

@@ -125,8 +125,11 @@ class Emulator:
         Raises:
             EmulatorError: an argument cannot be used.
         """
-        if not 0 <= seen <= frames or not frames:
-            raise EmulatorError(f"frames={frames}, seen={seen}: of at least one frame as many are seen, or fewer.")
+        whole = all(isinstance(number, (int, np.integer)) for number in (frames, seen))
+        if not whole or not 0 <= seen <= frames or not 0 < frames < 2**31:
+            raise EmulatorError(
+                f"frames={frames}, seen={seen}: whole numbers, and of at least one frame as many are seen, or fewer."
+            )
         self._give("actions", self._actions, actions)
         self._run(kernels.PLAY, frames, seen)
 
@@ -150,6 +153,7 @@ class Emulator:
             "version": np.array(self._version),
             "consoles": self._state.numpy().copy(),
             "screens": self.screens.numpy().copy(),
+            "answers": self._answers.numpy().copy(),
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -166,11 +170,7 @@ class Emulator:
             raise EmulatorError("the state is of another ROM, or another version of the emulator or the game's rules.")
         self._state.assign(state["consoles"])
         self.screens.assign(state["screens"])
-        answers = np.zeros(self._answers.shape, np.int32)
-        over, lives = self._field("over"), self._field("lives")
-        for column, values in ((kernels.GAME_OVER, over), (kernels.TERMINATED, over), (kernels.LIVES, lives)):
-            answers[:, column] = values
-        self._answers.assign(answers)
+        self._answers.assign(state["answers"])
 
     def registers(self) -> dict[str, np.ndarray]:
         """The processors' registers, cycles of the frame, and of the game frames, score, lives and end, ``(N,) int32``
@@ -204,7 +204,7 @@ class Emulator:
     def _give(self, name: str, to: Any, values: Any) -> None:
         """Copy an argument to where launches read it."""
         if type(values).__module__ == "torch" and values.is_cuda:
-            self._tensors[name] = values.int()  # until the next is copied
+            self._tensors[name] = (values != 0 if name == "mask" else values).int()  # until the next is copied
             values = wp.from_torch(self._tensors[name])
         if isinstance(values, wp.array):
             if values.shape != to.shape or values.device != self.device or values.dtype != to.dtype:
@@ -214,6 +214,8 @@ class Emulator:
             wp.copy(to, values)
             return
         given = np.asarray(values)
+        if name == "mask":
+            given = given != 0
         if given.shape != to.shape:
             raise EmulatorError(f"{name}: has the shape {given.shape}, and takes ({self.num_envs},).")
         if self.device.is_cpu:
@@ -294,6 +296,11 @@ class _Threads:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def has_cuda() -> bool:
+    """Whether Warp can use a GPU here, which may not be so where torch can."""
+    return bool(wp.is_cuda_available())
 
 
 def _device(name: str) -> Any:

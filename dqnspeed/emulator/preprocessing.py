@@ -159,8 +159,15 @@ class Games(Emulator):
         self._begun = False
 
     def begin(self, seeds: Any) -> None:
-        """Switch all consoles on and start the first games; ``seeds`` ``(N,)`` of what is random in them."""
-        given = seeds if isinstance(seeds, wp.array) else np.asarray(seeds, np.uint64)
+        """Switch all consoles on and start the first games; ``seeds`` ``(N,)`` of what is random in them.
+
+        Raises:
+            EmulatorError: ``seeds`` are no such numbers.
+        """
+        try:
+            given = seeds if isinstance(seeds, wp.array) else np.asarray(seeds, np.uint64)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise EmulatorError(f"seeds={seeds}: takes whole numbers from 0 to 2**64 - 1, on the host.") from error
         self._give("seeds", self._seeds, given)
         self._run(kernels.BEGIN)
         self._begun = True
@@ -175,6 +182,14 @@ class Games(Emulator):
             raise EmulatorError("act: begin() comes first, or load_state().")
         self._give("actions", self._actions, actions)
         self._run(kernels.STEP)
+
+    def step(self, actions: Any, frames: int = 1, seen: int = 1) -> None:
+        """Refused: games with an agent are played by :meth:`act`.
+
+        Raises:
+            EmulatorError: always.
+        """
+        raise EmulatorError("step: games with an agent are played by act().")
 
     def reset(self, mask: Any = None) -> None:
         """Refused: a game starts with its no-ops, by :meth:`begin`, and anew with the step after its end.
@@ -209,7 +224,7 @@ class Games(Emulator):
 
     def _pictures(self) -> dict[str, Any]:
         """What the next observations are made of, beside the screens."""
-        stacked = {"observations": self.observations} if self._preprocessing.stack > 1 else {}
+        stacked = {} if self.observations is self._pooled else {"observations": self.observations}
         return {"pooled": self._pooled, **stacked}
 
     def _bytes_each(self) -> int:

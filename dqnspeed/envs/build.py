@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
-import torch
 from ale_py.env import AtariEnv
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec as EnvSpecOfGymnasium
@@ -73,7 +72,6 @@ def make_vector_env(
     overlap: bool = False,
     render_mode: str | None = None,
     seeds: Sequence[int] | None = None,
-    on_gpu: bool = False,
 ) -> VectorEnv:
     """``num_envs`` environments; with ``overlap`` they step while the caller works.
 
@@ -81,7 +79,6 @@ def make_vector_env(
 
     Args:
         seeds: of the global generators in the worker processes of an ``overlap``, one for each environment.
-        on_gpu: the learner is on one, where the emulator may play.
     """
     game = atari_game(run.env)
     backend: Backend
@@ -91,7 +88,7 @@ def make_vector_env(
         backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism), rewards)
     elif run.wrappers.backend == "emulator":
         assert game is not None
-        backend = _emulated(game, run, overlap, on_gpu, whole=render_mode is not None)
+        backend = _emulated(game, run, overlap, whole=render_mode is not None)
     else:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
@@ -247,11 +244,11 @@ def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
 def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
     """Raise :class:`ConfigError` if ``wrappers=emulator`` cannot play this game as ``wrappers`` say."""
     with _one_sentence():
-        from dqnspeed.emulator import games
+        from dqnspeed.emulator import games, has_cuda
 
         games.check(game.rom, game.mode, game.difficulty)
         _preprocessing(game, wrappers)
-    if wrappers.device == "cuda" and not torch.cuda.is_available():
+    if wrappers.device == "cuda" and not has_cuda():
         raise ConfigError("wrappers.device=cuda: there is no CUDA device here.")
 
 
@@ -265,18 +262,24 @@ def _one_sentence() -> Iterator[None]:
 
 
 def emulator_device(run: RunConfig, on_gpu: bool) -> str:
-    """Where the emulator plays, ``cpu`` or ``cuda``; ``on_gpu``: the learner is on one, in this process."""
+    """Where a process plays all its games, ``cpu`` or ``cuda``; ``on_gpu``: it is the learner's, which is on one."""
+    if run.wrappers.backend != "emulator":
+        return "cpu"
     if run.wrappers.device != "auto":
         return run.wrappers.device
-    return "cuda" if on_gpu and run.num_envs >= MANY else "cpu"
+    if not on_gpu or run.num_envs < MANY:
+        return "cpu"
+    from dqnspeed.emulator import has_cuda
+
+    return "cuda" if has_cuda() else "cpu"
 
 
-def _emulated(game: AtariGame, run: RunConfig, overlap: bool, on_gpu: bool, whole: bool) -> Backend:
+def _emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Backend:
     with _one_sentence():
         from dqnspeed.emulator import Games, find
         from dqnspeed.envs.emulated import EmulatorBackend
 
-        where = emulator_device(run, on_gpu)
+        where = emulator_device(run, on_gpu=False)
         # Actors set their share of the cores; an evaluation runs alone and may use all.
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
         stages = dataclasses.replace(_preprocessing(game, run.wrappers), whole=whole)

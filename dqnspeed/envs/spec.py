@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import gymnasium
@@ -46,14 +48,13 @@ def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
     if atari_game(config) is not None:
         return []
     env = make_registered(config)
-    try:
-        return Probe(env, config, input_scale).run()
-    except ConfigError:
-        raise
-    except (Exception, SystemExit) as error:  # a user's environment may raise anything
-        raise ConfigError(f"env.id={config.id}: broke after a few steps ({first_line(error)}).") from error
-    finally:
-        env.close()
+    with _closing(env, config):
+        try:
+            return Probe(env, config, input_scale).run()
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:  # a user's environment may raise anything
+            raise ConfigError(f"env.id={config.id}: broke after a few steps ({first_line(error)}).") from error
 
 
 def describe(run: RunConfig) -> EnvSpec:
@@ -69,10 +70,23 @@ def describe(run: RunConfig) -> EnvSpec:
         raise
     except (Exception, SystemExit) as error:  # stages that do not fit each other or the observations
         raise ConfigError(f"wrappers: do not fit {run.env.id} ({first_line(error)}).") from error
-    try:
+    with _closing(env, run.env):
         return _spec(env, run)
-    finally:
+
+
+@contextlib.contextmanager
+def _closing(env: gymnasium.Env, config: EnvConfig) -> Iterator[None]:
+    """Close ``env`` at the end; that it cannot be is told if nothing else is."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception, SystemExit):
+            env.close()
+        raise
+    try:
         env.close()
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"env.id={config.id}: broke as it was closed ({first_line(error)}).") from error
 
 
 def check_stages(env: EnvConfig, wrappers: WrappersConfig) -> None:

@@ -124,7 +124,7 @@ class FrameSkip(gymnasium.Wrapper):
             if terminated or truncated:
                 break
             if self.max_pool and i >= self.skip - 2:
-                self.last_two[i - self.skip + 2] = frame
+                self.last_two[i - self.skip + 2] = np.array(frame)  # an environment may draw into one array
         if self.max_pool:
             frame = self.last_two[1] = np.maximum(*self.last_two)
         return frame, total, terminated, truncated, info

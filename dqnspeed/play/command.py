@@ -33,10 +33,12 @@ def _main() -> None:
         fail(str(error), code=1)
     print(
         f"{result['checkpoint']} after {result['agent_steps']:,} agent steps: mean return {result['return_mean']:.2f} "
-        f"± {result['return_std']:.2f} over {len(result['games'])} games\n"
+        f"± {result['return_std']:.2f} over {len(result['games'])} game{'' if len(result['games']) == 1 else 's'}\n"
         f"actions: {', '.join(f'{name} {count:,}' for name, count in result['actions'].items())}"
     )
     keep(Path(options.run), result)
+    if options.record and not all("video" in game for game in result["games"]):
+        sys.exit(1)  # which was told
 
 
 def main() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import importlib.util
 import itertools
 import statistics
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,10 +74,11 @@ def play(options: PlayConfig) -> dict[str, Any]:
             images = recorder.take() if recorder is not None else []
             if options.record:
                 video = f"{VIDEOS}/{films}_{video_name(number, episode)}"
-                write_mp4(player.folder / video, images, fps)
-                games[-1]["video"] = video
+                with told(player.folder / video):
+                    write_mp4(player.folder / video, images, fps)
+                    games[-1]["video"] = video
             print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
-                  + (f", {player.folder / games[-1]['video']}" if options.record else ""), flush=True)  # fmt: skip
+                  + (f", {player.folder / video}" if "video" in games[-1] else ""), flush=True)  # fmt: skip
             if walk is not None:
                 games[-1]["path"] = walk.end()
                 print(f"  {games[-1]['path']}", flush=True)
@@ -100,6 +105,16 @@ def play(options: PlayConfig) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """A file that cannot be written is a sentence, and play goes on."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition("\n")[0]
+        print(f"dqnspeed: {path}: cannot be written ({reason}).", file=sys.stderr, flush=True)
+
+
 def _films(player: Player, seed: int) -> str:
     """What the names of these games' films begin with; no earlier one's does."""
     start = f"{'play' if player.is_of_run else OTHER}_{player.path.stem}_seed{seed}"
@@ -124,8 +139,9 @@ def _draw_table(player: Player, world: World) -> None:
         print(f"{TABLE} needs matplotlib; pip install 'dqnspeed[report]' brings it.")
         return
     values = player.network.state_dict()["values"].cpu().numpy()
-    draw(values, world, path, f"{player.run.env.id} after {player.agent_steps:,} agent steps")
-    print(path)
+    with told(path):
+        draw(values, world, path, f"{player.run.env.id} after {player.agent_steps:,} agent steps")
+        print(path)
 
 
 def _result(number: int, episode: Episode) -> dict[str, Any]:

@@ -46,7 +46,9 @@ class Screen:
         try:
             pygame.display.init()
         except pygame.error as error:
-            raise ConfigError(f"window: cannot be opened ({error}); use window=false or record=true.") from error
+            raise ConfigError(
+                f"window: cannot be opened ({error}); use window=false, with record=true for videos."
+            ) from error
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -119,7 +119,10 @@ class Report:
         found = []
         for name, tell in kinds.items():
             counts = Counter(tell(run) for run in self.runs)
-            found += [(name, f"{text} ({n} runs)" if len(counts) > 1 else text) for text, n in counts.items()]
+            found += [
+                (name, f"{text} ({n} run{'' if n == 1 else 's'})" if len(counts) > 1 else text)
+                for text, n in counts.items()
+            ]
         return [*found, ("report", f"dqnspeed {__version__}, {time.strftime('%Y-%m-%d %H:%M')}")]
 
     @cached_property
@@ -210,7 +213,10 @@ class Report:
 
 def outcome(run: Run) -> str:
     """What became of a run."""
-    ended = f"solved in {duration(run.time_to_solve[0])}" if run.solved else f"not solved in {duration(run.seconds)}"
+    least = "at least " if run.summary.get("time_is_lower_bound") else ""
+    ended = (
+        f"solved in {least}{duration(run.time_to_solve[0])}" if run.solved else f"not solved in {duration(run.seconds)}"
+    )
     ended = f"trained for {duration(run.seconds)}" if run.bound is None else ended
     return "; ".join([*([ended] if run.ended_well else []), *run.marks])
 

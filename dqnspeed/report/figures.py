@@ -74,19 +74,20 @@ class Figure:
 def figures_of(rungs: Sequence[Rung]) -> list[Figure]:
     """The figures that these runs have numbers for."""
     seeds, minutes, steps = seeds_of(rungs), "minutes of training", "agent steps"
+    of_ended = "the bar is the median of those that came to their end"
     one_each = all(len(rung.runs) == 1 for rung in rungs)
     drawn = [
         *_returns(rungs),
         Figure("steps_per_second", "Agent steps a second", "", "agent steps/s",
-               f"Without the warm-up; {seeds}{'' if one_each else ', a dot each, the bar is their median'}.",
+               f"Without the warm-up; {seeds}{'' if one_each else f', a dot each, {of_ended}'}.",
                _speeds(rungs), from_zero=True),
         Figure("time_to_solve", "Time to solve", "", minutes,
-               f"{seeds.capitalize()}, a dot each; a triangle is a run that was ended unsolved, so its time is longer.",
+               f"{seeds.capitalize()}, a dot each; a triangle is a run that has not solved it, so its time is longer.",
                _times(rungs), from_zero=True),
         Figure("speed_by_num_envs", "Speed against the number of environments", "num_envs", "agent steps/s",
                f"Median of the seeds and a dot for each; {seeds}.", _by_num_envs(rungs, _speed), from_zero=True),
         Figure("time_by_num_envs", "Time to solve against the number of environments", "num_envs", minutes,
-               f"Median of the seeds (Kaplan and Meier's) and a dot for each, a triangle if it was ended unsolved; "
+               f"Median of the seeds (Kaplan and Meier's) and a dot for each, a triangle if it has not solved it; "
                f"{seeds}.", _by_num_envs(rungs, _minutes), from_zero=True),
         Figure("time_spent", "Where the time goes", "", "% of the wall clock",
                f"Mean of {seeds}. Acting and learning in several processes overlap, so parts may add up to more than "
@@ -186,7 +187,7 @@ def _mean(name: str, rung: int, curves: Sequence[Sequence[tuple[float, float]]],
         for curve, hold in zip(curves, held, strict=True)
     ]
     values = np.ma.masked_invalid(np.stack(columns))
-    text = [f"mean of {count} seeds" for count in values.count(axis=0)]
+    text = [f"mean of {count} seed{'' if count == 1 else 's'}" for count in values.count(axis=0)]
     low, high = values.min(axis=0), values.max(axis=0)
     return Series(name, "mean", rung, _short(grid), _short(values.mean(axis=0)), _short(low), _short(high), text)
 
@@ -291,6 +292,7 @@ def _shares(run: Run) -> dict[str, float]:
     if last["time"] <= 0:
         return {}
     times = {key.removeprefix("time/").replace("_", " "): value for key, value in last.items() if key[:5] == "time/"}
+    times = {part: value for part, value in times.items() if not part.startswith("gpu ")}  # while the host's pass
     return {part: 100 * value / last["time"] for part, value in times.items()}
 
 

@@ -86,12 +86,12 @@ def _trace(figure: Figure, series: Series, number: int, sideways: bool) -> dict[
         colour = GREY
     text = series.text if isinstance(series.text, list) else [series.text] * len(series.y)
     trace: dict[str, Any] = {
-        "name": html.escape(series.name),
+        "name": _escaped(series.name),
         "meta": series.rung,
         "x": [_wrapped(x) if isinstance(x, str) else x for x in series.x],
         "y": series.y,
         "hovertemplate": _hover(figure, series, sideways),
-        **({"text": [html.escape(one) for one in text]} if isinstance(series.text, list) else {}),
+        **({"text": [_escaped(one) for one in text]} if isinstance(series.text, list) else {}),
     }
     if series.kind == "bar":
         trace |= {"type": "bar", "marker": {"color": colour}, "opacity": 0.9}
@@ -104,7 +104,7 @@ def _trace(figure: Figure, series: Series, number: int, sideways: bool) -> dict[
     else:
         width, opacity = (1, 0.4) if series.kind == "seed" else (2.5, 1)
         line = {"color": colour, "width": width, "dash": dash}
-        mode = "lines+markers" if len(series.y) == 1 else "lines"
+        mode = "lines+markers" if len({*series.x}) == 1 else "lines"
         trace |= {"type": "scatter", "mode": mode, "line": line, "opacity": opacity}
     if sideways:
         trace["x"], trace["y"] = trace["y"], trace["x"]
@@ -117,7 +117,7 @@ def _band(series: Series) -> Iterator[dict[str, Any]]:
     if series.low:
         colour, _ = _look(series.rung or 0)
         yield {
-            "type": "scatter", "mode": "none", "name": html.escape(series.name), "meta": series.rung,
+            "type": "scatter", "mode": "none", "name": _escaped(series.name), "meta": series.rung,
             "x": [*series.x, *reversed(series.x)], "y": [*series.high, *reversed(series.low)],
             "fill": "toself", "fillcolor": f"{colour}26", "hoverinfo": "skip",
         }  # fmt: skip
@@ -129,9 +129,14 @@ def _hover(figure: Figure, series: Series, sideways: bool) -> str:
     at = f" at %{{{place}}} {figure.x}" if figure.x else ""
     if series.rung is None and series.kind == "bar":
         at = "<br>%{y}"
-    said = "<br>%{text}" if isinstance(series.text, list) else f"<br>{html.escape(series.text)}"
+    said = "<br>%{text}" if isinstance(series.text, list) else f"<br>{_escaped(series.text)}"
     said = "" if series.text == series.name else said
-    return f"<b>%{{fullData.name}}</b><br>%{{{value}:.4~g}} {figure.y}{at}{said}<extra></extra>"
+    return f"<b>%{{fullData.name}}</b><br>%{{{value}:,.5~r}} {figure.y}{at}{said}<extra></extra>"
+
+
+def _escaped(text: str) -> str:
+    """For Plotly, which knows no entity of a quotation mark."""
+    return html.escape(text, quote=False)
 
 
 def _look(rung: int) -> tuple[str, str]:
@@ -144,7 +149,7 @@ def _wrapped(name: str) -> str:
     for word in name.split(" "):
         longer = f"{lines[-1]} {word}".strip()
         lines = [*lines[:-1], longer] if len(longer) <= 22 or not lines[-1] else [*lines, word]
-    return "<br>".join(map(html.escape, lines))
+    return "<br>".join(map(_escaped, lines))
 
 
 def _videos(report: Report, folder: Path) -> Iterator[dict[str, str]]:

@@ -58,7 +58,9 @@ def _draw(axes: Any, series: Series, number: int, sideways: bool, filled: dict[s
     colour = COLOURS[place % len(COLOURS)]
     dash = MATPLOTLIB_DASHES[DASHES[place // len(COLOURS) % len(DASHES)]]
     said = [series.name] + ([series.text] if series.kind == "mean" and isinstance(series.text, str) else [])
+    said = list(dict.fromkeys(said))
     label = textwrap.fill(", ".join(said).replace("$", r"\$"), LEGEND_WIDTH)
+    point = "o" if len({*series.x}) == 1 else None  # a line through one point would not be seen
     if series.kind == "bar":
         names = [_wrapped(name) for name in series.x]
         left = [filled[name] for name in names]
@@ -72,10 +74,10 @@ def _draw(axes: Any, series: Series, number: int, sideways: bool, filled: dict[s
     elif series.kind == "games":
         axes.scatter(series.x, series.y, s=4, alpha=0.35, color=colour, linewidths=0)
     elif series.kind == "seed":
-        axes.plot(series.x, series.y, color=colour, linewidth=0.8, alpha=0.35, linestyle=dash)
+        axes.plot(series.x, series.y, color=colour, linewidth=0.8, alpha=0.35, linestyle=dash, marker=point)
     else:
         colour = "gray" if series.rung is None else colour
-        axes.plot(series.x, series.y, color=colour, label=label, linestyle=dash)
+        axes.plot(series.x, series.y, color=colour, label=label, linestyle=dash, marker=point)
         if series.low:
             axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, linewidth=0)
 
@@ -88,7 +90,7 @@ def _legend(canvas: Any, axes: Any, sideways: bool) -> None:
     handles, labels = axes.get_legend_handles_labels()
     lines = sum(label.count("\n") + 1 for label in labels)
     if lines > LEGEND_LINES:  # it would hide the curves
-        canvas.set_size_inches(8, 4.5 + 0.15 * lines)
+        canvas.set_size_inches(8, max(canvas.get_figheight(), 4.5 + 0.15 * lines))
         canvas.legend(handles, labels, loc="outside lower left", frameon=False, fontsize=7)
     elif lines and sideways:
         canvas.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,9 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from dqnspeed.cli.sweep_record import Record
-from dqnspeed.report.runs import Run, holding
+from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import duration
-from dqnspeed.tracking.run_folder import SWEEP
+from dqnspeed.tracking.run_folder import SWEEP, holding
 
 SILENT_S = 600  # after which runs that have not ended are taken for killed
 
@@ -52,9 +53,9 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
     The time left is that of a run like those that ended (or, before one did, its limit), for each that did not.
     """
     sweeps = {sweep: _jobs(sweep) for sweep in holding(folders, SWEEP)}
-    jobs = sum(not any(sweep in run.folder.parents for sweep in sweeps) for run in runs)
-    for sweep, number in sweeps.items():
-        jobs += max(number, sum(sweep in run.folder.parents for run in runs))
+    # A sweep may be in the folder of another.
+    of = Counter(next((parent for parent in run.folder.parents if parent in sweeps), None) for run in runs)
+    jobs = of[None] + sum(max(number, of[sweep]) for sweep, number in sweeps.items())
     begun = [run for run in runs if run.running]
     lately = [run.span[1] for run in runs if run.span] + [(sweep / SWEEP).stat().st_mtime for sweep in sweeps]
     ended = [run for run in runs if not run.running]
@@ -66,6 +67,7 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
     if usual:
         each = sum(usual) / len(usual)
         left = each * (jobs - len(ended) - len(begun)) + sum(max(0.0, each - run.seconds) for run in begun)
+        left /= max(1, sum(run.span is not None and time.time() - run.span[1] < SILENT_S for run in begun))  # together
     return Progress(jobs, len(ended), going_on, left)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -192,7 +193,11 @@ def _known(runs: Sequence[Run]) -> Run:
 
 
 def _name(run: Run, group_by: str | None) -> str:
-    return f"{group_by}={run.value(group_by)}" if group_by else run.label
+    if not group_by:
+        return run.label
+    value = run.value(group_by)
+    # Without blanks, which part a label into overrides.
+    return f"{group_by}={json.dumps(value, separators=(',', ':')) if isinstance(value, (list, dict)) else value}"
 
 
 def _keys(node: dict[str, Any], prefix: str = "") -> Iterable[str]:

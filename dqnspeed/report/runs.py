@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from dqnspeed.tracking.run_folder import (
     VIDEOS,
     DamagedError,
     Row,
+    holding,
     read_episodes,
     read_metrics,
     read_overrides,
@@ -160,7 +160,7 @@ class Run:
             for part in key.split("."):
                 found = found.get(part) if isinstance(found, dict) else None
             if found is not None:
-                return found.get("name", found) if isinstance(found, dict) else found
+                return found.get("name", found.get("id", found)) if isinstance(found, dict) else found
         return None
 
     @cached_property
@@ -199,12 +199,6 @@ def runs_below(folders: Iterable[Path]) -> list[Path]:
     return sorted(holding(folders, METRICS, SUMMARY))
 
 
-def holding(folders: Iterable[Path], *names: str) -> set[Path]:
-    """Folders at or below ``folders`` with a file of one of these names; one that vanishes meanwhile is left out."""
-    walks = (os.walk(folder) for folder in folders)
-    return {Path(at) for walk in walks for at, _, files in walk if not {*names}.isdisjoint(files)}
-
-
 def read_run(folder: Path) -> Run:
     """All that is reported of the run in ``folder``.
 
@@ -229,6 +223,8 @@ def load(folder: Path) -> Row:
         return _so_far(folder)
     summary = read_summary(folder)
     if summary.get("stopped_by") == FAILED:
+        if not {"experiment", "seed"} <= summary.keys():
+            raise DamagedError(f"{folder}: failed before it began ({str(summary.get('error')).rstrip('.')}).")
         summary = {**dict.fromkeys(NUMBERS), "kind": [], "solved": False, **summary}
     for key, kind in NEEDED.items():
         if key not in summary or not isinstance(summary[key], kind):

@@ -65,7 +65,7 @@ def _figures(study: optuna.Study) -> Iterator[Figure]:
             yield Figure(
                 f"search_{objective}", "The search", "trial", UNITS[objective],
                 "Trials that came to their end, and the best until then; those that were pruned or failed are marked "
-                "in the table of the runs.",
+                f"in the table of the runs.{'' if is_return else ' Unsolved ones stand at twice their limit.'}",
                 [Series("the best so far", "mean", None, numbers, best, text="the best so far"),
                  Series("a trial", "points", None, numbers, values, text=names)],
             )  # fmt: skip

@@ -160,7 +160,9 @@ def _of_game(rungs: list[Rung], baseline: Rung | None) -> Iterable[str]:
 
 def _against(rung: Rung, baseline: Rung | None) -> str:
     """How its time compares with that of the baseline, if that is another rung."""
-    if baseline is None or baseline is rung or baseline.env != rung.env or baseline.time_to_solve is None:
+    if baseline is None or baseline is rung or baseline.time_to_solve is None:
+        return ""
+    if (baseline.env, baseline.bound) != (rung.env, rung.bound):
         return ""
     _, change = rung.change(baseline)
     if change is None:

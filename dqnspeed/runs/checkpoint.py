@@ -14,6 +14,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import CheckpointConfig
 from dqnspeed.system import atomic
 from dqnspeed.tracking.files import time_logged
-from dqnspeed.tracking.run_folder import CHECKPOINTS, HYDRA_CONFIG, METRICS, DamagedError
+from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, HYDRA_CONFIG, METRICS, DamagedError
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +43,13 @@ class Checkpoints:
     ``best`` holds only the weights, to be played; the others hold all that a run needs to resume. If one cannot be
     written, a warning is logged once and older checkpoints stay whole. Periodic ones are due by wall clock, also while
     the training clock stands still for evaluations.
+
+    Args:
+        measure: what ``best`` is the best of, in words; a ``best`` by another is replaced by the first.
     """
 
-    def __init__(self, folder: Path, config: CheckpointConfig):
-        self._folder, self._config = folder, config
+    def __init__(self, folder: Path, config: CheckpointConfig, measure: str = ""):
+        self._folder, self._config, self._measure = folder, config, measure
         self._best, self._provisional = float("-inf"), True
         self._refused: dict[str, str] = {}  # why the newest of each kind could not be written
         self._schedule_next()
@@ -92,10 +96,12 @@ class Checkpoints:
         return [f"{CHECKPOINTS}/{name}{SUFFIX} ({why})" for name, why in self._refused.items() if name != "step"]
 
     def state_dict(self) -> State:
-        return {"best": None if self._best == float("-inf") else self._best, "provisional": self._provisional}
+        best = None if self._best == float("-inf") else self._best
+        return {"best": best, "provisional": self._provisional, "measure": self._measure}
 
     def load_state_dict(self, state: State) -> None:
-        self._best, self._provisional = float("-inf") if state["best"] is None else state["best"], state["provisional"]
+        self._best = float("-inf") if state["best"] is None else state["best"]
+        self._provisional = state["provisional"] or state.get("measure", self._measure) != self._measure
 
     def _schedule_next(self) -> None:
         self._due = time.monotonic() + self._config.every_minutes * 60
@@ -185,7 +191,8 @@ def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False)
     except DamagedError as error:
         raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
     if found is None:
-        if not again and (not config.every_minutes or _lasted_s(folder) > 60 * (config.every_minutes + 1)):
+        minutes = _begun_with(folder, config).every_minutes
+        if not again and (not minutes or _lasted_s(folder) > 60 * (minutes + 1)):
             raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to resume from.")
         log.warning("%s was ended before its first checkpoint, so it starts again from its first step.", folder)
         with contextlib.suppress(OSError):
@@ -195,6 +202,14 @@ def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False)
     discard_newer(folder / CHECKPOINTS, path)
     log.info("resuming from %s", path)
     return state
+
+
+def _begun_with(folder: Path, config: CheckpointConfig) -> CheckpointConfig:
+    """``config`` as the run in ``folder`` had it so far."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        stored = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["checkpoint"]
+        return replace(config, every_minutes=float(stored["every_minutes"]))
+    return config
 
 
 def _lasted_s(folder: Path) -> float:

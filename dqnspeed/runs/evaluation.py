@@ -160,11 +160,12 @@ class Evaluator:
         return episodes
 
     def state_dict(self) -> dict[str, Any]:
-        return {"next": self._next, "mean": self.mean, "count": self.count}
+        return {"next": self._next, "every": self._config.every_steps, "mean": self.mean, "count": self.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        if state["next"] is not None and self._next is not None:
-            self._next = state["next"]
+        if state["next"] is not None and self._config.every_steps is not None:
+            every = self._config.every_steps  # which another value may have been given in the meantime
+            self._next = state["next"] - state.get("every", every) + every
         self.mean, self.count = state["mean"], state["count"]
 
     def close(self) -> None:

@@ -37,6 +37,7 @@ def led_world(run: RunConfig, device: torch.device, config: Mapping[str, Any]) -
             folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="dqnspeed-world-"))
             store = store_in(Path(folder, "store"), size)
             resources.callback(_ended, children)
+            resources.callback(_set, {name: os.environ.get(name) for name in INTERFACES})
             _start(children, size, Path(folder, "store"))
         offer(store, json.dumps(config))
         world = World(0, size, store, device, patience_s(run), lambda: _gone(children))
@@ -58,6 +59,15 @@ def _start(children: dict[int, SpawnProcess], size: int, file: Path) -> None:
             own = {**here, FILE: str(file), SIZE: str(size), RANK: str(rank), LOCAL: str(rank)}
             children[rank] = context.Process(target=_begin, args=(own,), name=f"rank {rank}")
             children[rank].start()
+
+
+def _set(environment: Mapping[str, str | None]) -> None:
+    """Set variables of this process, or take them out."""
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _begin(environment: Mapping[str, str]) -> None:

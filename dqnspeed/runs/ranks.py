@@ -68,18 +68,23 @@ class Rank:
         self.hands, self._world, self._learner = hands, world, learner
         self._share = share_of(run, world.rank)
         self._batch, self._lanes = self._share.algo.batch_size, self._share.num_lanes
-        self._most = math.inf if run.stop.max_steps is None else run.stop.max_steps / world.size
+        self._most = math.inf if run.stop.max_steps is None else run.stop.max_steps
         self.agent_steps = agent_steps  # of this rank
         self._schedule = None
         if not run.has_replay:
             self._schedule = make_schedule(self._share, hands.memory, LearningStart(0, 0), agent_steps)
-        self.due = int(world.gather(np.array([self.own_due()])).min())  # batches that every rank has
+        due, steps = world.gather(np.array([self.own_due(), agent_steps])).T
+        self.due = int(due.min())  # batches that every rank has
+        self._total = int(steps.sum())  # agent steps of all
 
     def collect(self, limit: float, wait: bool) -> Collected:
         """Have the own actors collect their share until ``limit``; returns what came in everywhere."""
         own = limit / self._world.size
         if self._schedule is not None:
-            own = min(self._schedule.limit(self._learner.updates), self._most)
+            # Not a share of the most from the first on: of one rank's rows fewer may be agent steps than of another's,
+            # which would wait for it.
+            left = (self._most - self._total) / self._world.size
+            own = min(self._schedule.limit(self._learner.updates), self.agent_steps + left)
         return self._together(self.hands.actors.collect(own, wait))
 
     def pause(self) -> Collected:
@@ -101,6 +106,7 @@ class Rank:
         told = world.gather(np.array([own.agent_steps, len(own.episodes), len(own.lost), self.own_due()]))
         steps, games, lost, due = told.T
         self.due = int(due.min())
+        self._total += int(steps.sum())
         found = Collected(int(steps.sum()), list(own.episodes), own.epsilon, list(own.lost))
         found.lost += [
             f"an actor of rank {rank} was lost." for rank in range(world.size) if rank != world.rank

@@ -131,6 +131,7 @@ class Progress:
             "reward_bound": self._reward_bound,
             "lost_s": self.lost_s,
             "benchmark": self.benchmark,
+            "busy": self.busy,
             "time_is_lower_bound": self.time_is_lower_bound,
             "lost_actors": self.lost_actors,
         }
@@ -146,6 +147,7 @@ class Progress:
         self.lost_s, self.time_is_lower_bound = state.get("lost_s", 0.0), state.get("time_is_lower_bound", False)
         self.lost_actors = state.get("lost_actors", 0)
         self.benchmark &= state.get("benchmark", True)
+        self.busy = self.busy or state.get("busy")
         self._next_report = time.monotonic() + self._every
         self._begin_segment(updates)
 

@@ -32,7 +32,7 @@ PACKAGES = (
 
 
 OMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # set how torch's threads wait
-CGROUPS = Path("/sys/fs/cgroup")
+CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def cores() -> int:
@@ -40,26 +40,32 @@ def cores() -> int:
     return max(1, math.floor(min(len(allowed_cores()), cpu_quota())))
 
 
-def cpu_quota(own: Path = Path("/proc/self/cgroup"), mounted: Path = CGROUPS) -> float:
+def cpu_quota(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> float:
     """CPU quota of this process' cgroups, in cores (v2: cpu.max, v1: cpu.cfs_quota_us); infinite without one."""
     return min(_quotas(own, mounted), default=math.inf)
 
 
 def _quotas(own: Path, mounted: Path) -> Iterator[float]:
+    for folder, is_v1 in _groups("cpu", own, mounted):
+        files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_v1 else ("cpu.max",)
+        with contextlib.suppress(OSError, ValueError):  # "max", or -1 with v1: no limit
+            quota, period = map(float, " ".join((folder / file).read_text() for file in files).split())
+            if quota > 0 and period > 0:
+                yield quota / period
+
+
+def _groups(controller: str, own: Path, mounted: Path) -> Iterator[tuple[Path, bool]]:
+    """The folders of this process' cgroups that may limit what ``controller`` gives, and whether they are v1's."""
     with contextlib.suppress(OSError):
         for line in own.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            if controllers and "cpu" not in controllers.split(","):
+            if controllers and controller not in controllers.split(","):
                 continue
-            top = mounted / "cpu" if controllers else mounted
-            files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+            top = mounted / controller if controllers else mounted
             # In a container its own group may be mounted at the top, while the path is the host's.
             inner = top / path.lstrip("/")
             for folder in {top, inner, *(above for above in inner.parents if above.is_relative_to(top))}:
-                with contextlib.suppress(OSError, ValueError):  # "max", or -1 with v1: no limit
-                    quota, period = map(float, " ".join((folder / file).read_text() for file in files).split())
-                    if quota > 0 and period > 0:
-                        yield quota / period
+                yield folder, bool(controllers)
 
 
 def allowed_cores() -> set[int]:
@@ -87,20 +93,26 @@ def own_cpu_seconds() -> float:
     return total
 
 
-def available_memory() -> int:
-    """Bytes that can be allocated without swapping, within the container's limit if it has one."""
-    free = psutil.virtual_memory().available
-    limit, used = (_read_int(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
-    if limit is not None and used is not None:
-        free = min(free, limit - used + _cached_files())
-    return max(0, free)
+def available_memory(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> int:
+    """Bytes that can be allocated without swapping, within the limits of this process' cgroups if they have some."""
+    return max(0, min([psutil.virtual_memory().available, *_left_of_limits(own, mounted)]))
 
 
-def _cached_files() -> int:
-    """Bytes that a container is said to use, and that the system takes back when they are needed."""
+def _left_of_limits(own: Path, mounted: Path) -> Iterator[int]:
+    for folder, is_v1 in _groups("memory", own, mounted):
+        limit, usage = ("memory.limit_in_bytes", "memory.usage_in_bytes") if is_v1 else ("memory.max", "memory.current")
+        with contextlib.suppress(OSError, ValueError):  # "max": no limit
+            most, used = (int((folder / name).read_text()) for name in (limit, usage))
+            yield (
+                most - used + _cached_files(folder / "memory.stat", "total_inactive_file" if is_v1 else "inactive_file")
+            )
+
+
+def _cached_files(stat: Path, name: str) -> int:
+    """Bytes that are counted as used, and that the system takes back when they are needed."""
     with contextlib.suppress(OSError, ValueError):
-        for line in Path("/sys/fs/cgroup/memory.stat").read_text().splitlines():
-            if line.startswith("inactive_file "):
+        for line in stat.read_text().splitlines():
+            if line.startswith(f"{name} "):
                 return int(line.split()[1])
     return 0
 
@@ -244,10 +256,3 @@ def _cpu_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _read_int(path: str) -> int | None:
-    try:
-        return int(Path(path).read_text())
-    except (OSError, ValueError):
-        return None

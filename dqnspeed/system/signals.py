@@ -16,8 +16,18 @@ PREEMPTING = (signal.SIGUSR1, signal.SIGUSR2)
 STOPPING = {one.name: 128 + one for one in (signal.SIGINT, signal.SIGTERM, *PREEMPTING)}  # and their exit codes
 
 
+class Remembering:
+    """A handler that stores a signal in ``received``, as of a :class:`StopSignals` that is entered after it."""
+
+    received: signal.Signals | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number)
+
+
 class StopSignals:
-    """Stores the first SIGINT, SIGTERM or signal of a cluster in ``received``; restores the old handlers on exit.
+    """Stores the first SIGINT, SIGTERM or signal of a cluster in ``received``, or what a :class:`Remembering` heard
+    before it was entered; restores the old handlers on exit.
 
     A second Ctrl-C raises :class:`KeyboardInterrupt` at once.
     """
@@ -31,6 +41,9 @@ class StopSignals:
             for number in (signal.SIGINT, signal.SIGTERM, *filter(_is_heard, PREEMPTING)):
                 if signal.getsignal(number) is not None:  # else another language's, which could not be put back
                     self._before[number] = signal.signal(number, self._receive)
+        for handler in self._before.values():
+            if isinstance(handler, Remembering) and self.received is None:
+                self.received = handler.received
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.system import machine
 from dqnspeed.tracking.base import Tracker, Trackers, Tracking
-from dqnspeed.tracking.earlier import earlier_runs
+from dqnspeed.tracking.earlier import Earlier, earlier_runs
 from dqnspeed.tracking.files import (
     EpisodesCsv,
     EvaluationsCsv,
@@ -70,7 +70,12 @@ def make_trackers(
         except Exception as error:  # training continues without it
             log.warning("%s could not start and is off for this run: %s", service, error)
     here = machine.describe(machine.pick_device(run.device))
-    return Trackers([*trackers, make_progress(run, label, lambda: earlier_runs(config, here))])
+
+    def earlier() -> Earlier:
+        # Where evaluations decide, the mean of training games does not tell how far a run is.
+        return Earlier() if run.stop.on == "eval" else earlier_runs(config, here, but=folder)
+
+    return Trackers([*trackers, make_progress(run, label, earlier)])
 
 
 __all__ = ["FolderCheck", "FolderGoneError", "Tracker", "Trackers", "file_sizes", "make_trackers", "time_logged"]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.tracking.base import without_recording
-from dqnspeed.tracking.run_folder import CONFIG, RUNS, SUMMARY, DamagedError, read_metrics, read_summary
+from dqnspeed.tracking.run_folder import CONFIG, RUNS, SUMMARY, DamagedError, holding, read_metrics, read_summary
 
 NEWEST = 50  # runs that are looked at
 QUARTILES_FROM = 4  # as many solved runs; of fewer the whole range is told
@@ -57,15 +57,19 @@ class Earlier:
         return f"usually {_range(left)} left", float(np.median(left))
 
 
-def earlier_runs(config: Mapping[str, Any], machine: Mapping[str, Any], places: Iterable[str] = RUNS) -> Earlier:
+def earlier_runs(
+    config: Mapping[str, Any], machine: Mapping[str, Any], places: Iterable[str] = RUNS, but: Path | None = None
+) -> Earlier:
     """The newest runs below ``places`` that had this configuration on this machine to themselves, whatever their seed
     and what they recorded, and came to an end; those that cannot be read are passed over.
 
     Args:
         config: a configuration as plain data; ``machine``: as :func:`dqnspeed.system.machine.describe` has it.
+        but: the folder of this run, which may be one that is resumed.
     """
     wanted, solved, runs = _compared(config), [], 0
-    for folder in itertools.islice(_newest(places), NEWEST):
+    others = (folder for folder in _newest(places) if but is None or folder.resolve() != but.resolve())
+    for folder in itertools.islice(others, NEWEST):
         with contextlib.suppress(DamagedError, OSError, ValueError, AttributeError, KeyError, TypeError):
             summary = read_summary(folder)
             ended = summary["solved"] or summary["stopped_by"] in LIMITS
@@ -88,9 +92,9 @@ def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
 def _newest(places: Iterable[str]) -> list[Path]:
     """The folders of runs that have ended, the newest first."""
     ended = dict[Path, float]()
-    for summary in (file for place in places for file in Path(place).rglob(SUMMARY)):
+    for folder in holding(map(Path, places), SUMMARY):
         with contextlib.suppress(OSError):
-            ended[summary.parent] = summary.stat().st_mtime
+            ended[folder] = (folder / SUMMARY).stat().st_mtime
     return sorted(ended, key=lambda folder: ended[folder], reverse=True)
 
 

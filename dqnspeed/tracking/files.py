@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from dqnspeed.envs import Episode
 from dqnspeed.tracking.base import Tracker
-from dqnspeed.tracking.run_folder import EPISODE_COLUMNS, EPISODES, EVALUATIONS, METRICS
+from dqnspeed.tracking.run_folder import EPISODE_COLUMNS, EPISODES, EVALUATIONS, METRICS, VIDEOS
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,16 @@ def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> Non
                     end += file.write(_json_line({**last, "time": round(seconds, 3)}))
                     file.flush()
             file.truncate(end)
+            if name == EPISODES and end == sizes.get(name):
+                _remove_films(folder)
+
+
+def _remove_films(folder: Path) -> None:
+    """Of games that ``episodes.csv`` does not name any more."""
+    named = (folder / EPISODES).read_text(encoding="utf-8")
+    for film in (folder / VIDEOS).glob("episode_*.mp4"):
+        if f"{VIDEOS}/{film.name}" not in named:
+            film.unlink(missing_ok=True)
 
 
 def time_logged(folder: Path, size: int) -> float | None:
@@ -159,6 +169,11 @@ class Lines:
         self._file.close()
 
 
+def _short(value: float) -> float:
+    """A number with nine digits, whatever its size; a whole one as it is."""
+    return value if isinstance(value, int) else float(f"{value:.9g}")
+
+
 class JsonLines(Tracker):
     """``metrics.jsonl``: one line a report; later reports are made from it."""
 
@@ -166,7 +181,7 @@ class JsonLines(Tracker):
         self._lines = Lines(path)
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        numbers = {name: round(value, 6) for name, value in metrics.items() if math.isfinite(value)}
+        numbers = {name: _short(value) for name, value in metrics.items() if math.isfinite(value)}
         self._lines.add(json.dumps({"step": step, "time": round(seconds, 3), **numbers}))
 
     def close(self, summary: Mapping[str, Any]) -> None:
@@ -180,7 +195,7 @@ class EpisodesCsv(Tracker):
         self._lines = Lines(path, ",".join(EPISODE_COLUMNS))
 
     def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
-        shown = f"{episode.episode_return:g}"
+        shown = f"{episode.episode_return:.12g}"
         self._lines.add_row((number, shown, episode.length, episode.env, step, f"{seconds:.3f}", video))
 
     def close(self, summary: Mapping[str, Any]) -> None:
@@ -198,7 +213,7 @@ class EvaluationsCsv(Tracker):
         if self._lines is None:
             self._lines = Lines(self._path, "evaluation,return,length,agent_step,wall_time_s")
         for episode in episodes:
-            self._lines.add_row((number, f"{episode.episode_return:g}", episode.length, step, f"{seconds:.3f}"))
+            self._lines.add_row((number, f"{episode.episode_return:.12g}", episode.length, step, f"{seconds:.3f}"))
 
     def close(self, summary: Mapping[str, Any]) -> None:
         if self._lines is not None:

@@ -34,11 +34,13 @@ class Clock:
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
         """The clock stands still inside."""
-        begin = time.perf_counter()
+        has_started = self._started is not None
+        self._before, self._started = self.now(), None
         try:
             yield
         finally:
-            self._before -= time.perf_counter() - begin
+            if has_started:
+                self.start()
 
 
 class Timer:

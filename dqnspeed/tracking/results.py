@@ -16,6 +16,7 @@ from dqnspeed.tracking.run_folder import (
     SUMMARY,
     DamagedError,
     Row,
+    holding,
     holds_run,
     read_episodes,
     read_metrics,
@@ -77,10 +78,11 @@ def read(folder: Path) -> Results:
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder.")
-    below = [folder] if holds_run(folder) else [path.parent for path in folder.rglob(METRICS)]
+    is_run = holds_run(folder) or (folder / SUMMARY).exists()
+    below = [folder] if is_run else sorted(holding([folder], METRICS, SUMMARY), key=in_order)
     if not below:
         raise ConfigError(f"{folder}: holds no run (no {METRICS}).")
-    runs = {str(path.relative_to(folder)): _rows(path) for path in sorted(below, key=in_order)}
+    runs = {str(path.relative_to(folder)): _rows(path) for path in below}
     for run in runs.values():
         for damage in run.damages:
             warnings.warn(damage, stacklevel=3)  # at the caller of dqnspeed.read
@@ -104,6 +106,8 @@ def _rows(folder: Path) -> _Rows:
         summary = {} if unread else read_summary(folder)
     except DamagedError as error:
         unread = str(error)
+    if summary.get("stopped_by") == "error" and not holds_run(folder):
+        lost = also_lost = ""  # it failed before it reported
     return _Rows(folder, summary, metrics, episodes, [damage for damage in (unread, lost, also_lost) if damage])
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,17 @@ def group_of(sweep: Path) -> str:
     return "/".join(sweep.resolve().parts[-2:])
 
 
+def holding(folders: Iterable[Path], *names: str) -> set[Path]:
+    """Folders at or below ``folders`` with a file of one of these names, each once however it is named; one that
+    vanishes meanwhile is left out."""
+    found = dict[Path, Path]()
+    for folder in folders:
+        for at, _, files in os.walk(folder):
+            if not {*names}.isdisjoint(files):
+                found.setdefault(Path(at).resolve(), Path(at))
+    return {*found.values()}
+
+
 def wandb_ids(folder: Path) -> list[str]:
     """W&B's ids of a run: one, or if it was resumed offline one of each segment."""
     names = [path.name for path in (folder / WANDB).glob("*run-*") if path.is_dir()]
@@ -69,10 +81,10 @@ def newest_run(what: str, is_one: Callable[[Path], bool] = holds_run) -> Path:
         ConfigError: there is none.
     """
     reported = dict[Path, float]()
-    for metrics in (file for name in RUNS for file in Path(name).rglob(METRICS)):
+    for folder in holding(map(Path, RUNS), METRICS):
         with contextlib.suppress(OSError):  # it may be removed meanwhile, or not be ours to read
-            if metrics.is_file() and is_one(metrics.parent):
-                reported[metrics.parent] = metrics.stat().st_mtime
+            if is_one(folder):
+                reported[folder] = (folder / METRICS).stat().st_mtime
     if not reported:
         raise ConfigError(
             f"{' and '.join(f'{name}/' for name in RUNS)}: hold no {what}; "

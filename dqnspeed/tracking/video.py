@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import itertools
 import logging
+import struct
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -76,6 +78,23 @@ def write_mp4(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
             writer.send(None)
             for frame in itertools.chain([first], even):
                 writer.send(frame)
+        if not is_whole(partial):  # nobody asks ffmpeg how it ended
+            raise OSError(errno.EIO, "ffmpeg did not write all of it")
+
+
+def is_whole(path: Path) -> bool:
+    """Whether an MP4 has its index, and its boxes (ISO 14496-12, 4.2) end with it."""
+    boxes, size = set[bytes](), path.stat().st_size
+    with path.open("rb") as file:
+        while (at := file.tell()) < size:
+            length, name = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
+            if length == 1:  # a longer one
+                length = int.from_bytes(file.read(8), "big")
+            if length < 8 or at + length > size:
+                return False
+            boxes.add(name)
+            file.seek(at + length)
+    return b"moov" in boxes
 
 
 def picture(frame: np.ndarray, largest: float) -> np.ndarray:
@@ -137,7 +156,7 @@ class EpisodeVideos:
 
 def video_name(number: int, episode: Episode) -> str:
     """File name of a game's video: its number and its return."""
-    return f"episode_{number:06d}_return_{episode.episode_return:g}.mp4"
+    return f"episode_{number:06d}_return_{episode.episode_return:.12g}.mp4"
 
 
 def _warn(job: Future[None]) -> None:

@@ -28,6 +28,7 @@ from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
 from dqnspeed.envs.backends import RawStep
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.base import Network
+from dqnspeed.runs.checkpoint import dumps, loads
 from dqnspeed.runs.updates import make_updates
 from dqnspeed.tracking.metrics import Timer
 
@@ -371,11 +372,29 @@ def test_actors_stop_at_the_limit() -> None:
 def test_a_broken_actor_stops_the_run_within_seconds_and_says_why(how: str) -> None:
     run = make_toy(
         "env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}", "parallelism=process", "parallelism.num_actors=2",
-        "parallelism.timeout_s=1",
+        f"parallelism.timeout_s={1 if how == 'hang' else 60}",
     )  # fmt: skip
     expected = {"raise": "the toy broke", "hang": "hang_in_the_toy", "die": "was killed by SIGKILL"}[how]
     with Started(run) as started, pytest.raises(ActorError, match=expected):
         started.collect(10_000)
+
+
+def test_an_actor_that_hangs_is_noticed_by_a_learner_that_looks_seldom() -> None:
+    run = make_toy(
+        "env.id=toy_envs:Broken-v0", "env.kwargs={how: hang}", "parallelism=process", "parallelism.timeout_s=2"
+    )
+    with Started(run) as started, pytest.raises(ActorError, match="hang_in_the_toy"):
+        for _ in range(8):
+            time.sleep(1.1)  # an update
+            started.actors.collect(math.inf, wait=False)
+
+
+def test_a_learner_that_looks_seldom_takes_no_actor_that_waits_for_it_for_one_that_hangs() -> None:
+    run = make_toy("parallelism=process", "parallelism.transport=queue", "parallelism.timeout_s=1")
+    with Started(run) as started:
+        for _ in range(3):
+            time.sleep(1.5)
+            started.actors.collect(math.inf, wait=False)
 
 
 @pytest.mark.parametrize("kind", ["serial", "overlap", "process"])
@@ -461,6 +480,19 @@ def copied_weights(folder: Path) -> tuple[Network, Network, HostWeights]:
     run = make_toy()
     network, own = (make_learner(run, describe(run), torch.device("cpu")).network for _ in range(2))
     return network, own, HostWeights(network, folder / "weights.lock")
+
+
+def test_the_background_that_a_learner_measures_reaches_copies_before_the_first_update(tmp_path: Path) -> None:
+    run = make_toy("model.background=true")
+    learner, own = (make_learner(run, describe(run), torch.device("cpu")) for _ in range(2))
+    weights = HostWeights(learner.network, tmp_path / "weights.lock")
+    publisher = Publisher(learner.network, weights)
+    learner.begin(np.full((5, 1, 3), 7, np.float32))
+    publisher.publish()
+    weights.load_into(own.network)
+    assert (own.network.preprocess.background == 7).all() and int(own.network.version) == 0
+    own.load_state_dict(loads(dumps(learner.state_dict())))
+    assert int(own.network.version) == 0
 
 
 def test_copied_weights_are_never_of_two_versions(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def rows(number: int) -> Rows:
 @pytest.mark.parametrize("compress", [False, True])
 def test_steps_arrive_as_they_left(compress: bool) -> None:
     job = RayJob(make_toy(*RAY, f"parallelism.compress={compress}"), None, 0, None, 0, 0, 0)  # type: ignore[arg-type]
-    channel = RayChannel(job)
+    channel = RayChannel(job, version=0)
     sent = [rows(number) for number in range(5)]
     for one in sent:
         channel.deliver(one, [], {"acting": 1.0, "stepping": 2.0})

@@ -45,6 +45,8 @@ def test_experience_goes_to_a_gpu_if_it_fits_beside_the_rest(monkeypatch: pytest
 
 
 def test_games_that_are_played_on_the_gpu_take_room_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("warp")
+    monkeypatch.setattr("dqnspeed.emulator.has_cuda", lambda: True)
     monkeypatch.setattr(machine, "pick_device", lambda name: GPU)
     spec = describe(make_run())
 

@@ -479,7 +479,7 @@ def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: 
     policy = cast(NetworkPolicy, make_policy(run, spec, network, where, np.random.default_rng(0)))
 
     def stepper(there: bool, state: Any = None) -> EnvStepper:
-        env = make_vector_env(run, on_gpu=device == "cuda")
+        env = make_vector_env(run)
         env.device = env.device if there else None
         return EnvStepper(env, GraphedPolicy(policy, spec, 3, where, [1], at_once), [1, 2, 3], state)
 

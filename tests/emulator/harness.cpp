@@ -41,6 +41,7 @@ static void play(unsigned seed) {
     Player player = {*console, made, facts.data(), tables.data(), screens.data(), 0, 0, false};
     for (i32 k = 0; k < 128; k++) console->ram[k] = made.ram[k], console->more_ram[k] = made.more_ram[k];
     console->scheme = facts[CARTRIDGE], console->superchip = facts[SUPERCHIP];
+    console->tia.top = (i32)(draws() % 3) * 40, console->tia.bottom = seed & 1 ? 1 << 30 : 200;  // as a crop may be
     console->tia.no_comb = 0, console->pal = facts[PAL], console->tia.parity = 0, console->turn = 0;
     console->limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
     console->dpc.switch_on();

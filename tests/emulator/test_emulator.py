@@ -322,6 +322,28 @@ def test_rows_that_a_crop_leaves_out_are_drawn_only_for_who_asks() -> None:
     assert whole[:, :34].any() and whole[:, 194:].any()
 
 
+def test_whatever_is_not_0_in_a_mask_starts_a_game() -> None:
+    emulator = Emulator("pong", 2)
+    begun = emulator.registers()["frames"]
+    emulator.step([0, 0], frames=20)
+    emulator.reset([0.5, 0])
+    assert (emulator.registers()["frames"] - begun).tolist() == [0, 20]
+
+
+@pytest.mark.parametrize("stages", [Preprocessing(), Preprocessing(size=None), Preprocessing(max_episode_frames=200)])
+def test_a_saved_state_has_what_the_last_step_brought(stages: Preprocessing) -> None:
+    games, other = (Games("breakout", 2, preprocessing=stages) for _ in range(2))
+    games.begin([1, 2])
+    for _ in range(60):
+        games.act([1, 2])
+        if games.truncated.numpy().any():
+            break
+    other.load_state(games.save_state())
+    for name in ("observations", "reward", "terminated", "truncated", "starts", "outcomes"):
+        np.testing.assert_array_equal(getattr(other, name).numpy(), getattr(games, name).numpy(), name)
+    assert games.truncated.numpy().any() == (stages.max_episode_frames == 200)
+
+
 def test_a_saved_state_goes_on_bit_for_bit() -> None:
     draws = np.random.default_rng(0)
     begin, rest = draws.integers(0, 18, (2, 40, 2))
@@ -510,8 +532,8 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         (lambda emulator: emulator.step([0]), r"actions: has the shape \(1,\), and takes \(2,\)\."),
         (lambda emulator: emulator.step(0), r"actions: has the shape \(\), and takes \(2,\)\."),
         (lambda emulator: emulator.reset([True]), r"mask: has the shape \(1,\), and takes \(2,\)\."),
-        (lambda emulator: emulator.step([0, 0], frames=0), "frames=0, seen=1: of at least one frame"),
-        (lambda emulator: emulator.step([0, 0], frames=2, seen=3), "frames=2, seen=3: of at least one frame"),
+        (lambda emulator: emulator.step([0, 0], frames=0), "frames=0, seen=1: whole numbers, and of at least"),
+        (lambda emulator: emulator.step([0, 0], frames=2, seen=3), "frames=2, seen=3: whole numbers, and of at least"),
         (
             lambda emulator: emulator.load_state(Emulator("solaris", 2).save_state()),
             "the state is of 2 consoles with sol",
@@ -530,6 +552,13 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         (lambda emulator: Preprocessing(crop=(34, 94, 0, 160)), r"crop=\(34, 94, 0, 160\): is smaller than size=84"),
         (lambda emulator: Games("pong", 2).begin([1]), r"seeds: has the shape \(1,\), and takes \(2,\)\."),
         (lambda emulator: Games("pong", 2).reset(), "reset: games with an agent start with begin"),
+        (lambda emulator: Games("pong", 2).step([0, 0]), r"step: games with an agent are played by act\(\)"),
+        (lambda emulator: Games("pong", 2).begin([-1, 0]), r"seeds=\[-1, 0\]: takes whole numbers from 0 to"),
+        (lambda emulator: emulator.step([0, 0], frames=2.5), r"frames=2\.5, seen=1: whole numbers, and of at least"),
+        (
+            lambda emulator: emulator.step([0, 0], frames=2**31),
+            "frames=2147483648, seen=1: whole numbers, and of at least",
+        ),
         (lambda emulator: Preprocessing(size=200), "size=200: takes a whole number from 8 to 160"),
         (lambda emulator: Preprocessing(frame_skip=2.5), r"frame_skip=2\.5: takes a whole number from 1 to 1,048,576"),
         (lambda emulator: Preprocessing(stack=0), "stack=0: takes a whole number from 1 to 1,024"),

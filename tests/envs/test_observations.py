@@ -154,6 +154,14 @@ def test_an_environment_that_hangs_is_reported(capsys: pytest.CaptureFixture[str
     assert "toy_envs.py:" in error and error.endswith("Ctrl-C ends the wait.\n") and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("look", [describe, check_run])
+def test_an_environment_that_cannot_be_closed_is_one_sentence(look: Callable[[RunConfig], object]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^env.id=toy_envs:Broken-v0: broke as it was closed \(RuntimeError: the toy broke\)\.$"
+    ):
+        look(make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: close}"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
 def test_a_class_that_is_not_registered_can_be_named(parallelism: str, tmp_path: Path) -> None:

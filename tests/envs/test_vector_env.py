@@ -9,7 +9,7 @@ import pytest
 from conftest import make_run, make_toy
 
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import Step, VectorEnv, describe, make_vector_env
+from dqnspeed.envs import Step, VectorEnv, describe, emulator_device, make_vector_env
 
 ATARI = ["env=breakout", "env.max_episode_frames=600", "num_envs=3"]
 BACKENDS = {
@@ -74,7 +74,7 @@ def test_contract(made: tuple[RunConfig, VectorEnv]) -> None:
     episodes = [episode for step in steps for episode in step.episodes]
     assert episodes and {episode.env for episode in episodes} == {0, 1, 2}
 
-    # The same seeds give the same games, and each environment plays another one than its learner_threads.
+    # The same seeds give the same games.
     if "Counter" not in run.env.id:
         again = np.array(env.reset(SEEDS))
         np.testing.assert_array_equal(again, frames)
@@ -131,3 +131,21 @@ def test_a_lost_life_is_followed_by_fire() -> None:
             break
     env.close()
     assert step.episodes and lost == 5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "on_gpu", "where"),
+    [
+        ("wrappers=emulator num_envs=1024", True, "cuda"), ("wrappers=emulator num_envs=1023", True, "cpu"),
+        ("wrappers=emulator num_envs=1024", False, "cpu"), ("wrappers=native num_envs=1024", True, "cpu"),
+        ("wrappers=emulator num_envs=1024 wrappers.device=cpu", True, "cpu"),
+    ],
+)  # fmt: skip
+def test_many_games_are_played_on_the_learners_gpu_if_warp_can(
+    overrides: str, on_gpu: bool, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("warp")
+    run = make_run(*overrides.split(), "algo.learning_starts=20000", "replay.capacity=200000")
+    for has_cuda in (True, False):
+        monkeypatch.setattr("dqnspeed.emulator.has_cuda", lambda has=has_cuda: has)
+        assert emulator_device(run, on_gpu) == (where if has_cuda else "cpu")

@@ -246,6 +246,27 @@ def test_a_game_that_ends_mid_skip_shows_the_frames_before() -> None:
         assert (frame[0, 0], reward, terminated) == (last, 2.0, True)
 
 
+class DrawsIntoOne(EndsMidSkip):
+    """Every picture is in the same array."""
+
+    def reset(self, **_: object) -> tuple[np.ndarray, dict]:
+        self.number, self.picture = 0, np.zeros((2, 2), np.uint8)
+        return self.picture, {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.number += 1
+        self.picture[:] = [[self.number, 9 - self.number], [0, 0]]
+        return self.picture, 1.0, False, False, {}
+
+
+def test_the_maximum_is_of_two_frames_though_an_environment_draws_both_into_one_array() -> None:
+    from dqnspeed.envs.wrappers import FrameSkip
+
+    env = FrameSkip(DrawsIntoOne(), 4, max_pool=True)
+    env.reset()
+    assert env.step(0)[0][0].tolist() == [4, 6]
+
+
 class Pressed(gymnasium.Env):
     """Shows the action of each frame, and keeps all of them."""
 

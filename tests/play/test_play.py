@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import re
 import shutil
@@ -22,16 +23,17 @@ from dqnspeed import envs
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 from dqnspeed.play.command import COMMAND_LINE
-from dqnspeed.play.games import _films
+from dqnspeed.play.games import _films, told
 from dqnspeed.play.games import play as play_here
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.player import Player
 from dqnspeed.play.results import earlier, keep
+from dqnspeed.play.screen import Screen
 from dqnspeed.report.runs import read_run
 from dqnspeed.runs import checkpoint
 from dqnspeed.system import shell
-from dqnspeed.tracking.video import enlarge, frame_rate, picture, write_mp4
+from dqnspeed.tracking.video import enlarge, frame_rate, is_whole, picture, write_mp4
 from dqnspeed.trainer import train
 
 
@@ -118,6 +120,16 @@ def test_a_window_shows_the_games(atari: Path) -> None:
     result = play(atari, "run=run", "episodes=1", "window=true", "fps=1000", "checkpoint=final",
                   SDL_VIDEODRIVER="dummy")  # fmt: skip
     assert result.returncode == 0 and "game 1: return" in result.stdout, result.stderr
+
+
+def test_what_is_seen_in_a_window_is_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    pygame = pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    image = np.random.default_rng(0).integers(0, 256, (210, 160, 3)).astype(np.uint8)
+    with Screen(1000) as screen:
+        screen.show(image)
+        shown = pygame.surfarray.array3d(pygame.display.get_surface()).transpose(1, 0, 2)
+        np.testing.assert_array_equal(shown, image.repeat(2, axis=0).repeat(2, axis=1))
 
 
 def test_training_games_are_recorded_and_the_curve_points_to_them(atari: Path) -> None:
@@ -232,9 +244,24 @@ def test_pictures_of_frames() -> None:
 def test_an_mp4_holds_what_was_written(tmp_path: Path) -> None:
     frames = [np.full((31, 47, 3), 20 * i, np.uint8) for i in range(10)]
     write_mp4(tmp_path / "deep" / "a.mp4", frames, fps=15)
+    whole = (tmp_path / "deep" / "a.mp4").read_bytes()
+    for size in (0, 20, len(whole) // 2, len(whole) - 1):  # a disk was full
+        (tmp_path / "cut.mp4").write_bytes(whole[:size])
+        assert not is_whole(tmp_path / "cut.mp4")
     back = read_mp4(tmp_path / "deep" / "a.mp4")
     assert back.shape == (10, 30, 46, 3)
     assert abs(back.mean(axis=(1, 2, 3)) - np.arange(10) * 20).max() < 4
+
+
+def test_a_film_that_cannot_be_written_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with told(Path("a.mp4")):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with told(Path("b.mp4")):
+        raise OSError("broken pipe\n\nFFMPEG COMMAND: ...")
+    assert capsys.readouterr().err == (
+        "dqnspeed: a.mp4: cannot be written (No space left on device).\n"
+        "dqnspeed: b.mp4: cannot be written (broken pipe).\n"
+    )
 
 
 def test_the_overlay_marks_the_chosen_action_and_longer_bars_mean_higher_values() -> None:

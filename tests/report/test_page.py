@@ -198,6 +198,11 @@ def test_the_time_left_of_a_sweep_is_that_of_runs_like_those_that_ended(tmp_path
     write_run(tmp_path / "2", "baseline", 2, reports=10)
     progress = progress_of([tmp_path / "0", tmp_path / "2"], [read_run(tmp_path / name) for name in "02"])
     assert progress.done and progress.sentence() == ""
+    for name in "01":
+        write_run(tmp_path / "finer" / name, "baseline", 3, reports=10)
+    (tmp_path / "finer" / "multirun.yaml").touch()
+    folders = [*(tmp_path / name for name in "012"), *(tmp_path / "finer" / name for name in "01")]
+    assert progress_of([tmp_path], [read_run(folder) for folder in folders]).jobs == 4 + 2
 
 
 def get(address: str, path: str = "/", **headers: str) -> tuple[int, bytes]:
@@ -229,7 +234,7 @@ def test_a_sweep_is_watched_until_it_has_ended(
 ) -> None:
     half_done(tmp_path)
     ended = tmp_path.with_name("ended")
-    write_run(ended, "baseline", 1, reports=25)
+    write_run(ended, "later", 1, reports=25)
     (tmp_path / "multirun.yaml").unlink()
     monkeypatch.setattr(report, "EVERY_S", 0.05)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -242,11 +247,12 @@ def test_a_sweep_is_watched_until_it_has_ended(
 
     ending = threading.Thread(target=end)
     ending.start()
-    monkeypatch.setattr("sys.argv", ["dqnspeed-report", str(tmp_path), "watch=true"])
+    monkeypatch.setattr("sys.argv", ["dqnspeed-report", str(tmp_path), "watch=true", "baseline=later"])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     report.main()
     ending.join()
     out, errors = capsys.readouterr()
+    assert errors.count("dqnspeed: so far: baseline=later: there is no such rung") == 1, "one is to come"
     assert (
         "1 of 2 runs have ended; the others are running or to come, about" in errors and "http://127.0.0.1:" in errors
     )

@@ -191,6 +191,14 @@ def test_runs_are_put_together_by_any_option(
     for key, expected in {"algo": ["`algo=dqn`"], "algo.gamma": ["`algo.gamma=0`", "`algo.gamma=1`"]}.items():
         _, shown, _ = run_report(monkeypatch, capsys, runs, f"group_by={key}")
         assert [row["rung"] for row in rows_of(shown)[0]] == expected
+    for name, layers in {"a": [64, 64], "b": [128, 64]}.items():
+        (runs / name / "config.json").write_text(json.dumps({"env": {"id": f"{name}-v0"}, "model": {"hidden": layers}}))
+    lists = ["`model.hidden=[64,64]`", "`model.hidden=[128,64]`"]
+    for key, expected in {"env": ["`env=a-v0`", "`env=b-v0`"], "model.hidden": lists}.items():
+        _, shown, _ = run_report(monkeypatch, capsys, runs, f"group_by={key}")
+        assert [row["rung"] for row in rows_of(shown)[0]] == expected
+    for name in "ab":
+        (runs / name / "config.json").write_text(json.dumps({"num_envs": 2, "env": {}}))
     code, shown, errors = run_report(monkeypatch, capsys, runs, "group_by=num_env")
     assert (code, shown) == (2, "")
     assert errors == "dqnspeed: group_by=num_env: no run has such an option (nearest: num_envs, env).\n"
@@ -281,7 +289,7 @@ def test_a_run_without_a_summary_is_shown_as_far_as_it_came(
     code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert code == 0 and errors == ""
     (row,) = (row for row in rows_of(shown)[0] if row["rung"] == "`baseline num_envs=2`")
-    assert row["kind"] == "task, algorithm" if "task" in row["kind"] else "algorithm"
+    assert row["kind"] == "algorithm"
     assert row["seeds"] == "5" and row["remarks"] == "not finished: running still, or killed"
     assert row["mean return"] == f"{read_metrics(runs / 'b')[0][-1]['episode/return_mean_100']:.1f}"
     assert "1 of 2 runs have ended; the others are running or to come" in shown
@@ -401,6 +409,9 @@ def test_a_run_that_failed_before_it_trained_is_told_with_its_reason(
     ((row,), (*_, failed)) = rows_of(shown)
     assert row["seeds"] == "0, 3" and row["remarks"] == "failed: env.id=x: there is no such game. (1 of 2)"
     assert "Failed: 1 of 2 runs, for the reasons below." in shown
+    (runs / "b" / "summary.json").write_text(json.dumps({"stopped_by": "error", "error": "no space."}))
+    _, _, errors = run_report(monkeypatch, capsys, runs)  # before it was composed
+    assert errors == f"dqnspeed: {runs / 'b'}: failed before it began (no space).\n"
 
 
 def test_a_folder_that_cannot_be_written_is_named_and_the_table_shown(

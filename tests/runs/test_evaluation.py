@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import random
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -55,12 +55,18 @@ def test_training_goes_on_as_if_it_had_not_been_evaluated(tmp_path: Path) -> Non
     assert outcomes[0] == outcomes[1] and outcomes[0]
 
 
-def test_an_evaluation_takes_no_time_of_the_training_clock() -> None:
+def test_an_evaluation_takes_no_time_of_the_training_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [5.0]
+    monkeypatch.setattr("dqnspeed.tracking.metrics.time", SimpleNamespace(perf_counter=lambda: now[0]))
     clock = Clock()
     clock.start()
+    now[0] = 6.0
     with clock.stopped():
-        time.sleep(0.2)
-    assert clock.now() < 0.1
+        now[0] = 9.0
+        assert clock.now() == 1, "nor does a checkpoint that is written meanwhile say so"
+    assert clock.now() == 1
+    now[0] = 9.5
+    assert clock.now() == 1.5
 
 
 @pytest.mark.slow
@@ -125,6 +131,21 @@ def test_an_evaluation_of_copies_is_reported_once_and_counted(caplog: pytest.Log
     evaluator.close()
     assert [m["eval/distinct_games"] for m in metrics] == [1, 1]
     assert [r.getMessage().startswith("evaluation 1: Only 1 of 3 games differ") for r in caplog.records] == [True]
+
+
+def test_another_number_of_steps_between_evaluations_counts_from_the_last_one() -> None:
+    def evaluator(every: int) -> Evaluator:
+        run = make_toy(f"eval.every_steps={every}", "eval.episodes=1")
+        spec = describe(run)
+        return Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))
+
+    begun = evaluator(1000)
+    begun.play(1200, lambda: False)
+    begun.close()
+    for every, due in ((1000, 2200), (50, 1250), (5000, 6200)):
+        resumed = evaluator(every)
+        resumed.load_state_dict(begun.state_dict())
+        assert resumed.is_due(due) and not resumed.is_due(due - 1)
 
 
 def test_an_evaluations_global_generators_follow_the_seed_and_disturb_nothing() -> None:

@@ -35,11 +35,28 @@ def test_a_containers_quota_counts_whichever_cgroup_holds_it(tmp_path: Path) -> 
     assert cgroup(tmp_path / "free", "4:cpu:/", **{**v1, "cpu__cfs_quota_us": "-1"}) == math.inf
 
 
-def test_what_a_container_keeps_of_files_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    used = {"max": 1000, "current": 900}
-    monkeypatch.setattr(machine, "_read_int", lambda path: used[path.rpartition(".")[2]])
-    monkeypatch.setattr(machine, "_cached_files", lambda: 500)
-    assert machine.available_memory() == 600
+def test_the_memory_that_is_left_is_that_of_the_tightest_cgroup_without_what_files_keep(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+
+    def write(folder: Path, limit: str, usage: str, stat: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in zip(("max", "current", "stat"), (limit, usage, stat), strict=True):
+            (folder / f"memory.{name}").write_text(f"{text}\n")
+
+    own.write_text("0::/job/step\n")
+    write(tmp_path / "job", "1000", "900", "anon 1\ninactive_file 500")
+    assert machine.available_memory(own, tmp_path) == 600
+    write(tmp_path / "job" / "step", "max", "10", "")
+    assert machine.available_memory(own, tmp_path) == 600
+    write(tmp_path / "job" / "step", "50", "10", "")
+    assert machine.available_memory(own, tmp_path) == 40
+    own.write_text("4:cpu:/\n7:memory:/docker/of-the-host\n")
+    for name, text in (("limit_in_bytes", "700"), ("usage_in_bytes", "300"), ("stat", "total_inactive_file 100")):
+        (tmp_path / "memory").mkdir(exist_ok=True)
+        (tmp_path / "memory" / f"memory.{name}").write_text(text)
+    assert machine.available_memory(own, tmp_path) == 500
+    own.write_text("4:cpu:/\n")
+    assert machine.available_memory(own, tmp_path) > 1000
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(0.5, 1), (1.0, 1), (1.5, 1), (1000.0, None), (math.inf, None)])

@@ -39,6 +39,8 @@ def test_the_time_left_is_that_of_earlier_runs_from_the_same_mean_on(tmp_path: P
     write(tmp_path / "2026" / "a", 150.0, {10: -20, 50: -5, 60: -7, 100: 10, 150: 17})
     one = found(tmp_path)
     assert one.sentence() == "usually solved after 150 s here (the only earlier run)"
+    itself = tmp_path / "b" / ".." / "2026" / "a"
+    assert earlier_runs(CONFIG, MACHINE, [str(tmp_path)], but=itself) == Earlier(), "a run that is resumed"
     write(tmp_path / "b", 240.4, {10: -20, 100: -5, 200: 12})
     write(tmp_path / "c", None, {10: -20, 1800: 3})
     runs = found(tmp_path)

@@ -11,12 +11,13 @@ import pytest
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import Episode
 from dqnspeed.system import shell
-from dqnspeed.tracking.files import EpisodesCsv, JsonLines
+from dqnspeed.tracking.files import EpisodesCsv, JsonLines, file_sizes, shorten
 from dqnspeed.tracking.run_folder import (
     EPISODES,
     METRICS,
     SUMMARY,
     DamagedError,
+    holding,
     holds_run,
     newest_run,
     read_episodes,
@@ -46,6 +47,33 @@ def test_what_was_written_is_read_and_damaged_lines_are_counted(tmp_path: Path) 
     with (tmp_path / EPISODES).open("a") as file:
         file.write("\0" * 200_000)  # as a power cut may leave it
     assert read_episodes(tmp_path) == ([game], sentence.format(tmp_path / EPISODES, "2 of its 4"))
+
+
+def test_folders_are_found_once_however_they_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a" / "0").mkdir(parents=True)
+    (tmp_path / "a" / "0" / METRICS).touch()
+    (tmp_path / "b").symlink_to(tmp_path / "a" / "0")
+    found = holding([tmp_path, tmp_path / "a" / "0", tmp_path / "a" / ".." / "a", tmp_path / "b"], METRICS, SUMMARY)
+    assert found == {tmp_path / "a" / "0"}
+    assert holding([tmp_path / "gone"], METRICS) == holding([tmp_path], SUMMARY) == set()
+
+
+def test_numbers_keep_their_digits_and_films_of_games_that_are_played_anew_go(tmp_path: Path) -> None:
+    metrics, episodes = JsonLines(tmp_path / METRICS), EpisodesCsv(tmp_path / EPISODES)
+    metrics.report({"train/loss": 3e-7, "train/updates": 1_234_567_891}, step=3, seconds=1.5)
+    (tmp_path / "videos").mkdir()
+    sizes = dict[str, int]()
+    for number, points in ((1, 1_234_567.0), (2, 0.1)):
+        video = f"videos/episode_{number}.mp4"
+        (tmp_path / video).touch()
+        episodes.episode(number, Episode(env=0, episode_return=points, length=9, end_row=9), 3, 1.5, video)
+        sizes = sizes or file_sizes(tmp_path)
+    metrics.close({})
+    episodes.close({})
+    assert read_metrics(tmp_path)[0][0].items() >= {"train/loss": 3e-7, "train/updates": 1_234_567_891}.items()
+    assert [game["return"] for game in read_episodes(tmp_path)[0]] == [1_234_567, 0.1]
+    shorten(tmp_path, sizes)
+    assert [path.name for path in (tmp_path / "videos").iterdir()] == ["episode_1.mp4"]
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

@@ -307,7 +307,8 @@
 #define BYTE(k) ((k) == 1 ? FIRST : SECOND)
 #define CODE(address) (rom + (OFFSET + (address) - pc))
 #define IN_CODE(address) NEAR
-#define BE_CODE(address)
+#define BE_CODE(address) \
+    if ((u32)((address) & 0x1fff) - rom_first >= rom_size) goto other;
 #define NEXT(bytes, cycles)     \
     {                           \
         t += cycles, left--;    \

@@ -60,7 +60,7 @@ struct Tia {
     }
 
     CUDA_CALLABLE bool displayed() const { return row >= 0 && row < height; }
-    CUDA_CALLABLE bool watched() const { return picture && row >= top && row < bottom; }
+    CUDA_CALLABLE bool watched() const { return picture && row >= top && row < bottom && row < height; }
 
     // Draw everything before `clock`. Nothing is to be done in the blank part of a line, nor, if nobody sees it, in a
     // line where no objects meet.
