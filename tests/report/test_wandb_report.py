@@ -17,6 +17,7 @@ from conftest import environment, make_toy
 
 from dqnspeed import envs
 from dqnspeed.report import wandb as reports
+from dqnspeed.report.figures import COLOURS
 from dqnspeed.trainer import train
 
 pytest.importorskip("wandb_workspaces")
@@ -94,8 +95,8 @@ def check(spec: dict[str, Any]) -> None:
     grids = [block for block in blocks if isinstance(block, internal.PanelGrid)]
     runsets = grids[0].metadata.run_sets
     assert [runset.name for runset in runsets] == ["baseline num_envs=1", "baseline num_envs=2"]
-    colours = [{one.color for one in runset.run_settings.values()} for runset in runsets]
-    assert [len(one) for one in colours] == [1, 1] and colours[0] != colours[1]
+    colours = grids[0].metadata.custom_run_colors
+    assert {one for one in colours.values() if isinstance(one, str)} == {*COLOURS[:2]}, colours
     panels = grids[0].metadata.panel_bank_section_config.panels
     assert {(panel.config.metrics[0], panel.config.x_axis) for panel in panels} == {
         (metric, axis) for _, metric, axis in reports.CURVES

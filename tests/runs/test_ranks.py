@@ -258,9 +258,9 @@ def test_a_resumed_run_of_two_equals_an_uninterrupted_one(kind: list[str], tmp_p
 
 def test_ranks_whose_games_differ_in_length_come_to_the_last_step_together(tmp_path: Path) -> None:
     kind = ["algo=ppo", "env.id=FrozenLake-v1", "env.reward_bound=null", "num_envs=1", "algo.rollout_steps=2",
-            "algo.batch_size=4", "parallelism=process", "stop.max_steps=4000"]  # fmt: skip
+            "algo.batch_size=4", "parallelism=process", "stop.max_steps=1000", "seed=3"]  # fmt: skip
     assert ran(tmp_path / "run", *kind) == ""
-    assert 4000 <= summary_of(tmp_path / "run")["agent_steps"] < 4100
+    assert 1000 <= summary_of(tmp_path / "run")["agent_steps"] < 1010
 
 
 @pytest.mark.parametrize("victim", ["follower", "leader"])

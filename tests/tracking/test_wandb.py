@@ -98,7 +98,7 @@ def test_wandb_has_every_metric_with_its_axis_and_every_value_once(tracked: Path
     assert all({"agent_step", "time/wall_s"} <= set(row) for row in rows)
     for name in ("train/loss", "eval/return_mean", "perf/steps_per_second"):
         logged = [report[name] for report in reports if name in report]
-        assert [row[name] for row in rows if name in row] == [pytest.approx(value, abs=1e-6) for value in logged]
+        assert [row[name] for row in rows if name in row] == [pytest.approx(value, rel=1e-8) for value in logged]
     games = [row["episode/return"] for row in rows if "episode/return" in row]
     assert games == [episode["return"] for episode in read_episodes(tracked)[0]]
 
