@@ -36,7 +36,8 @@ help:
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' || \
+	@$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)) -c \
+	  'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' || \
 	  { echo 'dqnspeed needs Python 3.10 to 3.13; name one with PYTHON=python3.x'; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[emulator]'

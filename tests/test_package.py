@@ -57,4 +57,6 @@ def test_the_container_is_as_linters_want_it() -> None:
     assert done.returncode == 0, done.stdout
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     assert set(services) == {"head", "worker"} and services["worker"]["deploy"]["replicas"] == 2
+    assert all(service["image"] == "dqnspeed" for service in services.values())
+    assert ["build" in service for service in services.values()] == [True, False], "two would race for one image"
     assert all("ports" not in service for service in services.values())  # Ray's are nobody else's

@@ -257,6 +257,11 @@ class StopConfig:
     max_steps: int | None = option("agent steps at most, null: no limit", ge=1)
     max_minutes: float | None = option("minutes of training at most, evaluations apart, null: no limit", gt=0)
 
+    @property
+    def measure(self) -> str:
+        """Which mean counts, in words."""
+        return "eval" if self.on == "eval" else f"train, {self.window}"
+
 
 @dataclass(frozen=True)
 class RunConfig:

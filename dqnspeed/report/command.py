@@ -138,10 +138,13 @@ def _report(options: ReportConfig, folders: Sequence[Path], problems: Problems) 
     try:
         rungs = rungs_of(runs, options.group_by, options.baseline)
     except ConfigError as error:
-        if not options.watch or progress.done:
+        if not options.watch:
             raise
         rungs = rungs_of(runs, options.group_by)
-        problems.note(f"so far: {error}")
+        if progress.done:
+            problems.add(str(error))
+        else:
+            problems.note(f"so far: {error}")
     baseline = baseline_of(rungs, options.baseline)
     search = list(search_figures(runs, problems.note, problems.add))
     return Report(rungs, baseline, options.title, progress.sentence(), [*problems.said], search), progress

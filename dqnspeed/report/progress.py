@@ -52,9 +52,9 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
 
     The time left is that of a run like those that ended (or, before one did, its limit), for each that did not.
     """
-    sweeps = {sweep: _jobs(sweep) for sweep in holding(folders, SWEEP)}
+    sweeps = {sweep.resolve(): _jobs(sweep) for sweep in holding(folders, SWEEP)}
     # A sweep may be in the folder of another.
-    of = Counter(next((parent for parent in run.folder.parents if parent in sweeps), None) for run in runs)
+    of = Counter(next((at for at in run.folder.resolve().parents if at in sweeps), None) for run in runs)
     jobs = of[None] + sum(max(number, of[sweep]) for sweep, number in sweeps.items())
     begun = [run for run in runs if run.running]
     lately = [run.span[1] for run in runs if run.span] + [(sweep / SWEEP).stat().st_mtime for sweep in sweeps]
@@ -66,8 +66,9 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
     left = None
     if usual:
         each = sum(usual) / len(usual)
-        left = each * (jobs - len(ended) - len(begun)) + sum(max(0.0, each - run.seconds) for run in begun)
-        left /= max(1, sum(run.span is not None and time.time() - run.span[1] < SILENT_S for run in begun))  # together
+        rests = [max(0.0, each - run.seconds) for run in begun]
+        together = max(1, sum(run.span is not None and time.time() - run.span[1] < SILENT_S for run in begun))
+        left = max([(each * (jobs - len(ended) - len(begun)) + sum(rests)) / together, *rests])
     return Progress(jobs, len(ended), going_on, left)
 
 

@@ -72,7 +72,7 @@ class Learning:
         resources.callback(self.evaluator.close)
         self.videos = EpisodeVideos(folder, run, plan.spec)
         resources.callback(self.videos.close)
-        self.checkpoints = Checkpoints(folder / CHECKPOINTS, run.checkpoint, f"{run.stop.on}, {run.stop.window}")
+        self.checkpoints = Checkpoints(folder / CHECKPOINTS, run.checkpoint, run.stop.measure)
         self.start = LearningStart(run.algo.learning_starts, updates=0)
         if plan.state:
             self._load(plan.state)

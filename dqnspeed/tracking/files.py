@@ -51,15 +51,16 @@ def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> Non
                     end += file.write(_json_line({**last, "time": round(seconds, 3)}))
                     file.flush()
             file.truncate(end)
-            if name == EPISODES and end == sizes.get(name):
-                _remove_films(folder)
+            if name == EPISODES and end == sizes.get(name, 0):
+                with contextlib.suppress(OSError, ValueError):  # damaged, or not ours to change
+                    _remove_films(folder)
 
 
 def _remove_films(folder: Path) -> None:
-    """Of games that ``episodes.csv`` does not name any more."""
-    named = (folder / EPISODES).read_text(encoding="utf-8")
+    """Of games that are later than the last of ``episodes.csv``, and will be played anew."""
+    last = (folder / EPISODES).read_text(encoding="utf-8").rpartition("\n")[0].rpartition("\n")[2].partition(",")[0]
     for film in (folder / VIDEOS).glob("episode_*.mp4"):
-        if f"{VIDEOS}/{film.name}" not in named:
+        if int(film.name.split("_")[1]) > (int(last) if last.isdigit() else 0):
             film.unlink(missing_ok=True)
 
 

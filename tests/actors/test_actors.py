@@ -390,10 +390,10 @@ def test_an_actor_that_hangs_is_noticed_by_a_learner_that_looks_seldom() -> None
 
 
 def test_a_learner_that_looks_seldom_takes_no_actor_that_waits_for_it_for_one_that_hangs() -> None:
-    run = make_toy("parallelism=process", "parallelism.transport=queue", "parallelism.timeout_s=1")
+    run = make_toy("parallelism=process", "parallelism.transport=queue", "parallelism.timeout_s=2")
     with Started(run) as started:
         for _ in range(3):
-            time.sleep(1.5)
+            time.sleep(3)
             started.actors.collect(math.inf, wait=False)
 
 

@@ -64,7 +64,7 @@ def test_numbers_keep_their_digits_and_films_of_games_that_are_played_anew_go(tm
     (tmp_path / "videos").mkdir()
     sizes = dict[str, int]()
     for number, points in ((1, 1_234_567.0), (2, 0.1)):
-        video = f"videos/episode_{number}.mp4"
+        video = f"videos/episode_{number:06d}_return_{points:g}.mp4"
         (tmp_path / video).touch()
         episodes.episode(number, Episode(env=0, episode_return=points, length=9, end_row=9), 3, 1.5, video)
         sizes = sizes or file_sizes(tmp_path)
@@ -72,8 +72,12 @@ def test_numbers_keep_their_digits_and_films_of_games_that_are_played_anew_go(tm
     episodes.close({})
     assert read_metrics(tmp_path)[0][0].items() >= {"train/loss": 3e-7, "train/updates": 1_234_567_891}.items()
     assert [game["return"] for game in read_episodes(tmp_path)[0]] == [1_234_567, 0.1]
+    (tmp_path / "videos" / "episode_of_mine.mp4").touch()
     shorten(tmp_path, sizes)
-    assert [path.name for path in (tmp_path / "videos").iterdir()] == ["episode_1.mp4"]
+    left = {path.name for path in (tmp_path / "videos").iterdir()}
+    assert left == {"episode_000001_return_1.23457e+06.mp4", "episode_of_mine.mp4"}
+    shorten(tmp_path, {})
+    assert {path.name for path in (tmp_path / "videos").iterdir()} == {"episode_of_mine.mp4"}, "from the first step"
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
