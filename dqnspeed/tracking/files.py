@@ -60,7 +60,8 @@ def _remove_films(folder: Path) -> None:
     """Of games that are later than the last of ``episodes.csv``, and will be played anew."""
     last = (folder / EPISODES).read_text(encoding="utf-8").rpartition("\n")[0].rpartition("\n")[2].partition(",")[0]
     for film in (folder / VIDEOS).glob("episode_*.mp4"):
-        if int(film.name.split("_")[1]) > (int(last) if last.isdigit() else 0):
+        number = film.name.split("_")[1]
+        if number.isdigit() and int(number) > (int(last) if last.isdigit() else 0):
             film.unlink(missing_ok=True)
 
 
