@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import pty
@@ -19,8 +20,9 @@ from conftest import TOY, environment, make_run
 from omegaconf import OmegaConf
 
 from dqnspeed.cli import front_door
+from dqnspeed.cli.app import run_app
 from dqnspeed.cli.schemas import CONF_DIR
-from dqnspeed.cli.train import _next
+from dqnspeed.cli.train import _next, _print_result
 from dqnspeed.system import shell
 
 ROOT = Path(CONF_DIR).parent
@@ -83,6 +85,31 @@ def test_a_command_that_is_none_is_one_sentence(
 def test_a_command_gets_its_own_arguments(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, errors = run_here(monkeypatch, capsys, "play", "episode=3")
     assert code == 2 and errors.startswith("dqnspeed: episode=3: is no option (nearest: episodes); ")
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "told"),
+    [(False, "12.30 over the last 100 games"), (True, "18.00 over the games of the last evaluation")],
+)
+def test_the_mean_that_is_told_is_the_one_that_counts(
+    evaluated: bool, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = {"agent_steps": 5, "steps_per_second": 1.0, "updates_per_second": 1.0, "replay_ratio": 8.0}
+    means = {"return_mean_100": 12.3, "return_mean_games": 100, "eval_return_mean": 18.0}
+    ended = {"label": "a", "stopped_by": "reward_bound", "solved": True, "time_to_solve_s": 500.0}
+    summary = {**numbers, **means, **ended, "time_is_lower_bound": False, "steps_over_limit": 0}
+    _print_result(summary, Path("run"), evaluated)
+    assert f"mean return {told}" in capsys.readouterr().out
+
+
+def test_a_sign_that_a_terminal_does_not_have_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", shown)
+    monkeypatch.setattr("sys.argv", ["dqnspeed-play"])
+    run_app(lambda: print("1.5 – 1.7×"))
+    shown.seek(0)
+    assert shown.read() == "1.5 ? 1.7?\n"
 
 
 @pytest.fixture(scope="module")

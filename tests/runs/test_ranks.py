@@ -29,6 +29,7 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.execution import world as worlds
 from dqnspeed.execution.world import LostRankError, World, check_world
 from dqnspeed.memory import Batch, RolloutBatch
+from dqnspeed.runs import rank_processes
 from dqnspeed.runs.checkpoint import dumps, load, loads
 from dqnspeed.runs.ranks import share_of
 from dqnspeed.runs.schedule import schedule_sentence
@@ -261,6 +262,14 @@ def test_ranks_whose_games_differ_in_length_come_to_the_last_step_together(tmp_p
             "algo.batch_size=4", "parallelism=process", "stop.max_steps=1000", "seed=3"]  # fmt: skip
     assert ran(tmp_path / "run", *kind) == ""
     assert 1000 <= summary_of(tmp_path / "run")["agent_steps"] < 1010
+
+
+def test_variables_are_put_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "1")
+    rank_processes._set({"MINE": "2", "NOT_THERE": "3"})
+    assert (os.environ["MINE"], os.environ.pop("NOT_THERE")) == ("2", "3")
+    rank_processes._set({"MINE": None})
+    assert "MINE" not in os.environ
 
 
 @pytest.mark.parametrize("victim", ["follower", "leader"])

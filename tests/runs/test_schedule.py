@@ -124,6 +124,11 @@ def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
     play(resumed, 100)
     assert resumed.time_to_solve_avg_s == 10.0
 
+    progress.warn_busy("others are at work.")
+    resumed = Progress(run)
+    resumed.load_state_dict(progress.state_dict(), updates=0)
+    assert resumed.busy == "others are at work.", "it ran beside them for a while"
+
     lucky, without = Progress(run), Progress(make_toy())
     play(lucky, 8)
     play(without, 8)
