@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.compiling import compiled_with_gradients
 from dqnspeed.execution.optimizers import lr_at, make_capturable, make_optimizer, optimizer_of, set_lr
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.execution.world import World
@@ -66,7 +67,7 @@ class GradientLearner:
         self.optimizer = self._make_optimizer(self.network)
         self._to_device = ToDevice(device, run.execution.pin_memory)
         self._timer = DeviceTimer(device, "updating")
-        self._compute_loss = torch.compile(self.loss) if run.execution.compile else self.loss
+        self._backward = compiled_with_gradients(self.backward, device) if run.execution.compile else self.backward
         self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
         self._count = torch.zeros(1, dtype=torch.int64, device=device)
         self._reported = 0
@@ -115,7 +116,7 @@ class GradientLearner:
 
     def warm_up(self, batch: Any) -> None:
         """Compile, choose kernels and touch memory as an update on ``batch`` would; the learner is unchanged."""
-        self._compute_loss(**self._to_device(self.loss_inputs(batch))).numbers[0].backward()
+        self._backward(**self._to_device(self.loss_inputs(batch)))
         self.optimizer.zero_grad(set_to_none=True)
         scratch = copy.deepcopy(self.network)
         optimizer = self._make_optimizer(scratch)
@@ -141,10 +142,9 @@ class GradientLearner:
         """Change the weights, and count on the device."""
         now = self.now
         with self.timed():
-            loss = self._compute_loss(**self._to_device(self.loss_inputs(batch)))
             self.optimizer.zero_grad(set_to_none=True)
-            loss.numbers[0].backward()
-            numbers = torch.stack([number.detach().float() for number in (*loss.numbers, *self.measured(batch))])
+            loss = self._backward(**self._to_device(self.loss_inputs(batch)))
+            numbers = torch.stack([number.float() for number in (*loss.numbers, *self.measured(batch))])
             if self._world is not None:
                 gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
                 self._world.average([*gradients, numbers])
@@ -159,6 +159,13 @@ class GradientLearner:
                 self._history[now % HISTORY] = numbers
             self._count += 1
         return loss
+
+    def backward(self, **inputs: Tensor) -> Loss:
+        """The loss, whose gradients are added to those of the parameters."""
+        loss = self.loss(**inputs)
+        loss.numbers[0].backward()
+        errors = None if loss.errors is None else loss.errors.detach()
+        return Loss(tuple(number.detach() for number in loss.numbers), errors)
 
     def see(self, now: int | Tensor, numbers: Tensor) -> None:
         """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first, before its step."""

@@ -7,7 +7,6 @@ with them can be captured as a graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,14 +65,3 @@ def host(array: Array) -> np.ndarray:
 def copied(array: Array) -> Array:
     """A copy where it is."""
     return array.clone() if isinstance(array, torch.Tensor) else np.array(array)
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` of tensors and numbers as one graph of the compiler's, which joins its operations in few kernels.
-
-    It rounds as they do, where torch has a way: else a GPU's compiler makes one rounding of a product and a sum.
-    """
-    from torch._inductor import config
-
-    options: dict[str, Any] = {"emulate_precision_casts": True} if hasattr(config, "emulate_precision_casts") else {}
-    return torch.compile(function, fullgraph=True, dynamic=False, options=options)

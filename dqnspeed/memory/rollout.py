@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.execution.arrays import Array, Arrays, compiled
+from dqnspeed.execution.arrays import Array, Arrays
+from dqnspeed.execution.compiling import compiled
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.held import HeldRings

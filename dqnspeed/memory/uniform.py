@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.config.registry import register
-from dqnspeed.execution.arrays import Array, compiled
+from dqnspeed.execution.arrays import Array
+from dqnspeed.execution.compiling import compiled
 from dqnspeed.execution.counting import CounterGenerator
 from dqnspeed.memory.base import Memory, Replay, ReplayArguments
 from dqnspeed.memory.buffers import SharedBuffers

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uniform import GAMMA, Event, append, lanes
 
-from dqnspeed.execution.arrays import Arrays, compiled, host
+from dqnspeed.execution.arrays import Arrays, host
+from dqnspeed.execution.compiling import compiled
 from dqnspeed.execution.counting import GOLDEN, CounterGenerator
 from dqnspeed.execution.transfer import pack, packed_size, unpack
 from dqnspeed.memory import LocalBuffers, Rings, Rollouts, Rows, SharedBuffers, Stream, UniformReplay, ring_layout

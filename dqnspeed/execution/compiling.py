@@ -1,0 +1,33 @@
+"""What ``execution.compile`` makes of functions: one graph each, of few kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of tensors and numbers as one graph of the compiler's, which joins its operations in few kernels.
+
+    It rounds as they do, where torch has a way: else a GPU's compiler makes one rounding of a product and a sum.
+    """
+    from torch._inductor import config
+
+    options: dict[str, Any] = {"emulate_precision_casts": True} if hasattr(config, "emulate_precision_casts") else {}
+    return torch.compile(function, fullgraph=True, dynamic=False, options=options)
+
+
+def compiled_with_gradients(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """``function``, which calls ``backward``, with its gradients in the same graph, where torch has a way.
+
+    Else there are two graphs, with autograd's engine between them. On a CPU the kernels are called from C++ and not
+    from Python, for the same results.
+    """
+    from torch._dynamo import config
+
+    if not hasattr(config, "trace_autograd_ops"):
+        return torch.compile(function)
+    config.trace_autograd_ops = True
+    return torch.compile(function, options={"cpp_wrapper": device.type == "cpu"})
