@@ -127,6 +127,8 @@ class DeepQLearner(GradientLearner):
 class ScalarQLearner(DeepQLearner):
     """Regresses the value of the action taken on a target."""
 
+    JOINS = True
+
     def __init__(self, algo: ScalarQ, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss

@@ -53,6 +53,9 @@ class GradientLearner:
 
     STATS: ClassVar[tuple[str, ...]] = ("train/loss",)  # what a loss gives
     MEASURED: ClassVar[tuple[str, ...]] = ()  # what else is measured of each batch
+    # On a CPU the compiler may make one graph of loss and gradients. In such a graph it writes outside of arrays
+    # (torch 2.13) for the gradient of indexing with tensors, though not for that of gather.
+    JOINS: ClassVar[bool] = False
     loss: Callable[..., Loss]
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
@@ -67,7 +70,10 @@ class GradientLearner:
         self.optimizer = self._make_optimizer(self.network)
         self._to_device = ToDevice(device, run.execution.pin_memory)
         self._timer = DeviceTimer(device, "updating")
-        self._backward = compiled_with_gradients(self.backward, device) if run.execution.compile else self.backward
+        compiles = run.execution.compile
+        self._compute_loss = torch.compile(self.loss) if compiles else self.loss
+        joins = compiles and self.JOINS and device.type == "cpu"
+        self._compute_both = compiled_with_gradients(self.loss_and_gradients) if joins else None
         self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
         self._count = torch.zeros(1, dtype=torch.int64, device=device)
         self._reported = 0
@@ -116,7 +122,7 @@ class GradientLearner:
 
     def warm_up(self, batch: Any) -> None:
         """Compile, choose kernels and touch memory as an update on ``batch`` would; the learner is unchanged."""
-        self._backward(**self._to_device(self.loss_inputs(batch)))
+        self.backward(batch)
         self.optimizer.zero_grad(set_to_none=True)
         scratch = copy.deepcopy(self.network)
         optimizer = self._make_optimizer(scratch)
@@ -142,9 +148,8 @@ class GradientLearner:
         """Change the weights, and count on the device."""
         now = self.now
         with self.timed():
-            self.optimizer.zero_grad(set_to_none=True)
-            loss = self._backward(**self._to_device(self.loss_inputs(batch)))
-            numbers = torch.stack([number.float() for number in (*loss.numbers, *self.measured(batch))])
+            loss = self.backward(batch)
+            numbers = torch.stack([number.detach().float() for number in (*loss.numbers, *self.measured(batch))])
             if self._world is not None:
                 gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
                 self._world.average([*gradients, numbers])
@@ -160,12 +165,25 @@ class GradientLearner:
             self._count += 1
         return loss
 
-    def backward(self, **inputs: Tensor) -> Loss:
-        """The loss, whose gradients are added to those of the parameters."""
+    def backward(self, batch: Any) -> Loss:
+        """The loss on ``batch``, whose gradients become those of the parameters."""
+        inputs = self._to_device(self.loss_inputs(batch))
+        if self._compute_both is None:
+            loss: Loss = self._compute_loss(**inputs)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.numbers[0].backward()
+            return loss
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, gradients = self._compute_both(**inputs)
+        for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+        return loss
+
+    def loss_and_gradients(self, **inputs: Tensor) -> tuple[Loss, tuple[Tensor | None, ...]]:
+        """Both of a batch; ``None`` of parameters that have no part in the loss."""
         loss = self.loss(**inputs)
-        loss.numbers[0].backward()
-        errors = None if loss.errors is None else loss.errors.detach()
-        return Loss(tuple(number.detach() for number in loss.numbers), errors)
+        gradients = torch.autograd.grad(loss.numbers[0], list(self.network.parameters()), allow_unused=True)
+        return Loss(tuple(number.detach() for number in loss.numbers), loss.errors), gradients
 
     def see(self, now: int | Tensor, numbers: Tensor) -> None:
         """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first, before its step."""

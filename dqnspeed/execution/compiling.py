@@ -19,15 +19,14 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, fullgraph=True, dynamic=False, options=options)
 
 
-def compiled_with_gradients(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """``function``, which calls ``backward``, with its gradients in the same graph, where torch has a way.
+def compiled_with_gradients(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """``function``, which returns gradients too, as one graph for a CPU, or ``None`` where torch has no way.
 
-    Else there are two graphs, with autograd's engine between them. On a CPU the kernels are called from C++ and not
-    from Python, for the same results.
+    Autograd's engine has no part in it, and its kernels are called from C++ and not from Python.
     """
     from torch._dynamo import config
 
     if not hasattr(config, "trace_autograd_ops"):
-        return torch.compile(function)
+        return None
     config.trace_autograd_ops = True
-    return torch.compile(function, options={"cpp_wrapper": device.type == "cpu"})
+    return torch.compile(function, options={"cpp_wrapper": True})

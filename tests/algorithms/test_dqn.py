@@ -115,7 +115,8 @@ def test_building_graphs_changes_no_number() -> None:
     [
         ("execution.channels_last=true", IMAGE),
         ("execution.precision=bf16", IMAGE),
-        ("execution.compile=true", VECTOR),  # convolutions take the compiler half a minute more
+        ("execution.compile=true", VECTOR),
+        ("execution=compiled", IMAGE),
     ],
 )
 @pytest.mark.slow
@@ -130,6 +131,20 @@ def test_fast_executions_agree_with_the_plain_one(execution: str, spec: EnvSpec)
         losses.append(dqn._history[:4, 0].tolist())
     assert losses[1] == pytest.approx(losses[0], rel=0.05 if "bf16" in execution else 1e-3)
     assert losses[0][3] < losses[0][0]
+
+
+@pytest.mark.slow
+def test_gradients_that_the_compiler_joins_to_the_loss_are_those_of_autograd() -> None:
+    results = []
+    for compile_ in ("false", "true"):
+        options = ("execution.channels_last=true", "execution.no_grad=false", f"execution.compile={compile_}")
+        dqn = make_dqn(make_run("model=small", "model.dueling=true", "algo.double=true", *options), IMAGE)
+        assert (dqn._compute_both is not None) == (compile_ == "true")
+        dqn.backward(make_batch(IMAGE))
+        results.append([p.grad for p in dqn.network.parameters()])
+    for plain, joined in zip(*results, strict=True):
+        assert plain is not None and joined is not None
+        torch.testing.assert_close(joined, plain, rtol=1e-3, atol=1e-3 * float(plain.abs().max()))
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "radam", "rmsprop", "rmsprop_deepmind"])
