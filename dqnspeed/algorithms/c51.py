@@ -108,7 +108,9 @@ class C51Learner(DeepQLearner):
     ) -> tuple[Tensor, Tensor, Tensor]:
         rows, support = torch.arange(len(actions), device=self.device), self.network.support
         with precision(self._execution, self.device):
-            log_probs = self.network.log_probs(observations)[rows, actions]
+            # Gathered, for the compiler's kernels of the gradient of an index may write outside of arrays on a CPU.
+            taken = actions[:, None, None].expand(-1, 1, len(support))
+            log_probs = self.network.log_probs(observations).gather(1, taken)[:, 0]
             with gradients_off(self._execution):
                 following = self.target.log_probs(next_observations).exp()
                 values = self.network(next_observations) if self._double else mean_return(following, support)

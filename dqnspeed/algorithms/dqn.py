@@ -127,8 +127,6 @@ class DeepQLearner(GradientLearner):
 class ScalarQLearner(DeepQLearner):
     """Regresses the value of the action taken on a target."""
 
-    JOINS = True
-
     def __init__(self, algo: ScalarQ, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
@@ -153,6 +151,8 @@ class ScalarQLearner(DeepQLearner):
 
 class DQNLearner(ScalarQLearner):
     """The target is the reward and the value of the best next action."""
+
+    JOINS = True
 
     def __init__(self, algo: DQN, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)

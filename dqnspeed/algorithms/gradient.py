@@ -53,8 +53,8 @@ class GradientLearner:
 
     STATS: ClassVar[tuple[str, ...]] = ("train/loss",)  # what a loss gives
     MEASURED: ClassVar[tuple[str, ...]] = ()  # what else is measured of each batch
-    # On a CPU the compiler may make one graph of loss and gradients. In such a graph it writes outside of arrays
-    # (torch 2.13) for the gradient of indexing with tensors, though not for that of gather.
+    # On a CPU the compiler may make one graph of loss and gradients. For the gradient of indexing with tensors, though
+    # not for that of gather, it may then write outside of arrays (pytorch/pytorch#191837; torch 2.13 does).
     JOINS: ClassVar[bool] = False
     loss: Callable[..., Loss]
 
@@ -71,7 +71,7 @@ class GradientLearner:
         self._to_device = ToDevice(device, run.execution.pin_memory)
         self._timer = DeviceTimer(device, "updating")
         compiles = run.execution.compile
-        self._compute_loss = torch.compile(self.loss) if compiles else self.loss
+        self._compute_loss = torch.compile(self.loss, dynamic=False) if compiles else self.loss
         joins = compiles and self.JOINS and device.type == "cpu"
         self._compute_both = compiled_with_gradients(self.loss_and_gradients) if joins else None
         self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
@@ -168,21 +168,26 @@ class GradientLearner:
     def backward(self, batch: Any) -> Loss:
         """The loss on ``batch``, whose gradients become those of the parameters."""
         inputs = self._to_device(self.loss_inputs(batch))
+        self.optimizer.zero_grad(set_to_none=True)
         if self._compute_both is None:
             loss: Loss = self._compute_loss(**inputs)
-            self.optimizer.zero_grad(set_to_none=True)
             loss.numbers[0].backward()
             return loss
-        self.optimizer.zero_grad(set_to_none=True)
         loss, gradients = self._compute_both(**inputs)
-        for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
+        for parameter, gradient in zip(self._trained, gradients, strict=True):
+            if gradient is not None and gradient.stride() != parameter.stride():
+                gradient = torch.empty_like(parameter).copy_(gradient)  # a fused optimizer reads both as they lie
             parameter.grad = gradient
         return loss
+
+    @property
+    def _trained(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.network.parameters() if parameter.requires_grad]
 
     def loss_and_gradients(self, **inputs: Tensor) -> tuple[Loss, tuple[Tensor | None, ...]]:
         """Both of a batch; ``None`` of parameters that have no part in the loss."""
         loss = self.loss(**inputs)
-        gradients = torch.autograd.grad(loss.numbers[0], list(self.network.parameters()), allow_unused=True)
+        gradients = torch.autograd.grad(loss.numbers[0], self._trained, allow_unused=True)
         return Loss(tuple(number.detach() for number in loss.numbers), loss.errors), gradients
 
     def see(self, now: int | Tensor, numbers: Tensor) -> None:

@@ -129,7 +129,9 @@ class IQNLearner(DeepQLearner):
         rows = torch.arange(count, device=self.device)
         taus = torch.rand(count, self._samples, device=self.device)
         with precision(self._execution, self.device):
-            quantiles = self.network.quantiles(observations, taus)[rows, :, actions]
+            # Gathered, for the compiler's kernels of the gradient of an index may write outside of arrays on a CPU.
+            taken = actions[:, None, None].expand(-1, self._samples, 1)
+            quantiles = self.network.quantiles(observations, taus).gather(2, taken)[:, :, 0]
             with gradients_off(self._execution):
                 best = (self.network if self._double else self.target)(next_observations).argmax(dim=1)
                 drawn = torch.rand(count, self._target_samples, device=self.device)

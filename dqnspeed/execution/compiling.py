@@ -1,4 +1,4 @@
-"""What ``execution.compile`` makes of functions: one graph each, of few kernels."""
+"""What ``execution.compile`` makes of functions: graphs of few kernels."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def compiled_with_gradients(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """``function``, which returns gradients too, as one graph for a CPU, or ``None`` where torch has no way.
 
-    Autograd's engine has no part in it, and its kernels are called from C++ and not from Python.
+    Autograd's engine has no part in it, and its kernels are called from C++ and not from Python. What cannot be traced
+    breaks it into several.
     """
     from torch._dynamo import config
 
     if not hasattr(config, "trace_autograd_ops"):
         return None
     config.trace_autograd_ops = True
-    return torch.compile(function, options={"cpp_wrapper": True})
+    return torch.compile(function, dynamic=False, options={"cpp_wrapper": True})

@@ -134,17 +134,22 @@ def test_fast_executions_agree_with_the_plain_one(execution: str, spec: EnvSpec)
 
 
 @pytest.mark.slow
-def test_gradients_that_the_compiler_joins_to_the_loss_are_those_of_autograd() -> None:
+def test_gradients_that_the_compiler_joins_to_the_loss_change_the_weights_as_those_of_autograd() -> None:
+    options = (
+        "model=small", "model.dueling=true", "model.layer_norm=true", "algo.double=true", "optimizer.lr=1e-3",
+        "execution.channels_last=true", "execution.no_grad=false",
+    )  # fmt: skip
     results = []
     for compile_ in ("false", "true"):
-        options = ("execution.channels_last=true", "execution.no_grad=false", f"execution.compile={compile_}")
-        dqn = make_dqn(make_run("model=small", "model.dueling=true", "algo.double=true", *options), IMAGE)
-        assert (dqn._compute_both is not None) == (compile_ == "true")
-        dqn.backward(make_batch(IMAGE))
-        results.append([p.grad for p in dqn.network.parameters()])
-    for plain, joined in zip(*results, strict=True):
-        assert plain is not None and joined is not None
-        torch.testing.assert_close(joined, plain, rtol=1e-3, atol=1e-3 * float(plain.abs().max()))
+        dqn = make_dqn(make_run(*options, f"execution.compile={compile_}"), IMAGE)
+        dqn.network.features[0].bias.requires_grad_(False)  # a model may have such
+        for i in range(4):
+            dqn.update(make_batch(IMAGE, seed=i))
+        results.append(dqn.network.state_dict())
+    if dqn._compute_both is None:
+        pytest.skip("this torch makes no such graph")
+    for name, plain in results[0].items():
+        torch.testing.assert_close(results[1][name], plain, rtol=1e-3, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "radam", "rmsprop", "rmsprop_deepmind"])
