@@ -245,6 +245,39 @@ class Catch(gymnasium.Env):
         return pixels
 
 
+class Painted(gymnasium.Env):
+    """Noise in rows 5 to 9 and columns 3 to 11 of images ``(20, 20, channels) uint8``, or ``(20, 20)`` without any.
+
+    They are drawn into one array; pictures of it are of int64. A game is over and out of time at its sixth step.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, channels: int = 0, render_mode: str | None = None):
+        self.render_mode = render_mode
+        self.image = np.zeros((20, 20, channels) if channels else (20, 20), np.uint8)
+        self.observation_space = spaces.Box(0, 255, self.image.shape, np.uint8)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._paint(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        over = self.steps == 6
+        return self._paint(), 0.0, over, over, {}
+
+    def render(self) -> np.ndarray:
+        return np.arange(20 * 20 * 3).reshape(20, 20, 3) % 256
+
+    def _paint(self) -> np.ndarray:
+        part = self.image[5:10, 3:12]
+        part[:] = self.np_random.integers(256, size=part.shape)
+        return self.image
+
+
 class Sick(Board):
     """A board of pixels with the ``mistakes`` that are named."""
 
@@ -279,6 +312,7 @@ def sick(mistakes: list[str]) -> gymnasium.Env:
 
 gymnasium.register("Board-v0", Board)
 gymnasium.register("Catch-v0", Catch)
+gymnasium.register("Painted-v0", Painted)
 gymnasium.register("Sick-v0", sick)
 gymnasium.register("Anything-v0", Anything)
 gymnasium.register("Counter-v0", Counter)

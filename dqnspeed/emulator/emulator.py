@@ -70,7 +70,7 @@ class Emulator:
     ):
         self.game = find(game) if isinstance(game, str) else game
         for name, count in (("num_envs", num_envs), ("threads", threads)):
-            if count < 1:
+            if not isinstance(count, (int, np.integer)) or count < 1:
                 raise EmulatorError(f"{name}={count}: takes a whole number, at least 1.")
         self.num_envs, self.device = num_envs, _device(device)
         _check_memory(num_envs, self._bytes_each(), self.device)
@@ -146,6 +146,11 @@ class Emulator:
         """The newest pictures, ``(N, rows, 160, 3) uint8``."""
         return np.asarray(palette(self.game.pal)[self.screen()])
 
+    def picture(self, console: int) -> np.ndarray:
+        """The newest picture of one console, ``(rows, 160, 3) uint8``."""
+        newest = self.screens[console].numpy()[self._field("turn")[console]]
+        return np.asarray(palette(self.game.pal)[newest])
+
     def save_state(self) -> dict[str, np.ndarray]:
         """All that the games in progress are."""
         return {
@@ -218,6 +223,10 @@ class Emulator:
             given = given != 0
         if given.shape != to.shape:
             raise EmulatorError(f"{name}: has the shape {given.shape}, and takes ({self.num_envs},).")
+        if given.dtype.kind not in "iub":
+            raise EmulatorError(f"{name}: is of {given.dtype}, and takes whole numbers.")
+        if name == "actions" and given.dtype.itemsize > 4:
+            given = np.clip(given, -1, 2**31 - 1)  # neither is an action
         if self.device.is_cpu:
             to.numpy()[:] = given
         else:
@@ -325,10 +334,16 @@ def _free_memory() -> int:
     with contextlib.suppress(OSError):
         said = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
         known += [1024 * int(said[1])] if said else []
-    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of cgroups v2 and v1
+    for limit, used, cached in (
+        ("memory.max", "memory.current", "inactive_file"),  # of cgroups v2
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),  # and v1
+    ):
         with contextlib.suppress(OSError, ValueError):  # "max" is none
-            known.append(int((CGROUPS / limit).read_text()))
-    return min(known)
+            most, taken = (int((CGROUPS / name).read_text()) for name in (limit, used))
+            stat = (CGROUPS / limit).with_name("memory.stat").read_text()
+            given_back = re.search(rf"^{cached} (\d+)", stat, re.MULTILINE)  # when it is needed
+            known.append(most - taken + (int(given_back[1]) if given_back else 0))
+    return max(0, min(known))
 
 
 def _memory_at_first() -> np.ndarray:

@@ -70,7 +70,8 @@ class Preprocessing:
         if not isinstance(self.tap, (int, np.integer)) or self.tap not in range(self.frame_skip):
             raise EmulatorError(f"tap={self.tap}: takes a whole number from 0 to {self.frame_skip - 1}.")
         if self.crop is not None:
-            top, bottom, left, right = self.crop
+            whole = [number for number in self.crop if isinstance(number, (int, np.integer))]
+            top, bottom, left, right = whole if len(whole) == len(self.crop) == 4 else (0, 0, 0, 0)
             if self.size is None or not (0 <= top < bottom and 0 <= left < right <= WIDTH):
                 raise EmulatorError(
                     f"crop={self.crop}: takes the first row and that after the last, the same of columns, of which "
@@ -164,12 +165,21 @@ class Games(Emulator):
         Raises:
             EmulatorError: ``seeds`` are no such numbers.
         """
-        try:
-            given = seeds if isinstance(seeds, wp.array) else np.asarray(seeds, np.uint64)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise EmulatorError(f"seeds={seeds}: takes whole numbers from 0 to 2**64 - 1, on the host.") from error
+        given = seeds
+        if not isinstance(seeds, wp.array):
+            said = f"seeds={seeds}: takes whole numbers from 0 to 2**64 - 1, on the host."
+            try:
+                known = [isinstance(one, (int, np.integer)) and one >= 0 for one in np.asarray(seeds, object).flat]
+                given = np.asarray(seeds, np.uint64)
+            except (OverflowError, TypeError, ValueError) as error:
+                raise EmulatorError(said) from error
+            if not all(known):
+                raise EmulatorError(said)
         self._give("seeds", self._seeds, given)
         self._run(kernels.BEGIN)
+        first, most = int(self._field("frames").min()), self._preprocessing.max_episode_frames
+        if first >= most:
+            raise EmulatorError(f"max_episode_frames={most}: this game begins with frame {first}; give more.")
         self._begun = True
 
     def act(self, actions: Any) -> None:

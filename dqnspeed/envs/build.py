@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
+import numpy as np
 from ale_py.env import AtariEnv
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec as EnvSpecOfGymnasium
@@ -40,6 +41,7 @@ from dqnspeed.system import machine
 if TYPE_CHECKING:
     from dqnspeed.emulator import Preprocessing  # brought by an extra
 
+MOST_CHANNELS = 4  # of an image, which cv2 resizes with every interpolation
 MANY = 1024  # games: fewer are slower as threads of a GPU than on CPUs; by arithmetic, it has not been measured
 
 
@@ -185,7 +187,7 @@ def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium
         rendering: dict[str, Any] = (
             {} if render_mode is None else {"render_mode": render_mode}
         )  # not every environment takes render_mode
-        return gymnasium.make(named, disable_env_checker=True, **rendering, **env.kwargs)
+        return gymnasium.make(named, disable_env_checker=True, **{**env.kwargs, **rendering})
     except (Exception, SystemExit) as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={env.id}: could not be made ({first_line(error)}).") from error
 
@@ -222,9 +224,14 @@ def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.
 
     flags = {"area": "AREA", "bilinear": "LINEAR", "bicubic": "CUBIC", "nearest": "NEAREST"}
     flag = getattr(cv2, f"INTER_{flags[interpolation]}")
-    return TransformObservation(
-        env, lambda image: cv2.resize(image, (side, side), interpolation=flag), resized(env.observation_space, side)
-    )
+
+    def resize(image: np.ndarray) -> np.ndarray:
+        if image.ndim == 2 or image.shape[2] <= MOST_CHANNELS:
+            return np.asarray(cv2.resize(image, (side, side), interpolation=flag))
+        parts = [image[:, :, first : first + MOST_CHANNELS] for first in range(0, image.shape[2], MOST_CHANNELS)]
+        return np.dstack([resize(np.ascontiguousarray(part)) for part in parts])
+
+    return TransformObservation(env, resize, resized(env.observation_space, side))
 
 
 def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:

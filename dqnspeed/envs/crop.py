@@ -56,14 +56,15 @@ def _changes(game: gymnasium.Env, steps: int) -> np.ndarray | None:
     space, actions = game.observation_space, game.action_space
     if not isinstance(space, spaces.Box) or len(space.shape) != 3 or not isinstance(actions, spaces.Discrete):
         return None
-    rng, before, quiet = np.random.default_rng(0), game.reset(seed=0)[0], 0
+    rng, before, quiet = np.random.default_rng(0), np.array(game.reset(seed=0)[0]), 0
     changed = np.zeros(space.shape[1:], bool)
     for _ in range(steps):
         image, reward, terminated, truncated, _ = game.step(rng.integers(actions.n))
         quiet = 0 if reward or terminated or truncated else quiet + 1
         if quiet > QUIET:
             changed |= (image != before).any(axis=0)
-        before = game.reset()[0] if terminated or truncated else image
+        # An environment may draw into one array.
+        before = np.array(game.reset()[0] if terminated or truncated else image)
     return changed
 
 

@@ -93,7 +93,7 @@ class EmulatorBackend:
     def call(self, name: str) -> Any:
         if name == "render":
             self._wait()
-            return self._games.rgb()[0]
+            return self._games.picture(0)
         if name == "get_action_meanings":
             return self._meanings
         raise AttributeError(name)

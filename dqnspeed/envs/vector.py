@@ -127,7 +127,9 @@ class VectorEnv:
         image = np.asarray(self._backend.call("render"))
         if image.ndim != 3:
             raise ConfigError("this environment cannot draw itself (its render() gives no rgb_array).")
-        return image if image.dtype == np.uint8 else (255 * np.clip(image, 0, 1)).astype(np.uint8)
+        whole = np.issubdtype(image.dtype, np.integer)
+        shown: np.ndarray = np.clip(image, 0, 255) if whole else 255 * np.clip(image, 0, 1)
+        return shown.astype(np.uint8, copy=False)
 
     def action_names(self) -> list[str] | None:
         """Names of the actions, if the game has them."""

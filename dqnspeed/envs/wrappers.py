@@ -169,7 +169,10 @@ class PillowResize(gymnasium.ObservationWrapper):
         self.observation_space = resized(env.observation_space, side)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
-        return np.asarray(Image.fromarray(observation).resize(self.size, self.filter))
+        if observation.ndim == 2 or observation.shape[2] == 3:
+            return np.asarray(Image.fromarray(observation).resize(self.size, self.filter))
+        # Each channel by itself: Pillow would take the last of two or four for transparency.
+        return np.stack([self.observation(channel) for channel in np.moveaxis(observation, 2, 0)], axis=2)
 
 
 def resized(space: spaces.Space[Any], side: int) -> spaces.Box:

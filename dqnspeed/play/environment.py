@@ -63,11 +63,12 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
         while self._env.ignores[0] and not step.episodes:  # a lost life: the action after it is not the agent's
             step = self._advance(0)
             reward += float(step.raw.rewards[0])
-        truncated, info = bool(step.raw.truncated[0]), dict[str, Any]()
+        info = dict[str, Any]()
         self._playing = not step.episodes
         for game in step.episodes:
             info["episode"] = {"r": game.episode_return, "l": game.length}
-        return self._observation(), reward, bool(step.episodes) and not truncated, truncated, info
+        terminated, truncated = bool(step.raw.terminated[0]), bool(step.raw.truncated[0])
+        return self._observation(), reward, terminated, truncated, info
 
     def render(self) -> np.ndarray:
         """A picture ``(h, w, 3) uint8`` of the game.

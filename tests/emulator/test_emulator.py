@@ -480,15 +480,23 @@ def test_what_cannot_be_played_is_one_sentence(make: Any, said: str, tmp_path: P
         make(tmp_path)
 
 
-@pytest.mark.parametrize("limit", ["memory.max", "memory/memory.limit_in_bytes"])
+@pytest.mark.parametrize(
+    ("limit", "used", "cached"),
+    [
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+    ],
+)
 def test_a_containers_memory_is_no_more_than_it_may_use(
-    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limit: str, used: str, cached: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dqnspeed.emulator.emulator.CGROUPS", tmp_path)
     (tmp_path / limit).parent.mkdir(exist_ok=True)
     (tmp_path / limit).write_text("max\n")
+    (tmp_path / used).write_text("7000000000\n")
+    (tmp_path / limit).with_name("memory.stat").write_text(f"anon 6950000000\n{cached} 50000000\n")
     Emulator("pong", 2)
-    (tmp_path / limit).write_text("100000000\n")
+    (tmp_path / limit).write_text("7050000000\n")
     Emulator("pong", 2)
     with pytest.raises(EmulatorError, match=r"num_envs=1000: needs 0\.1 GB of cpu's memory, of which 0\.1 GB may"):
         Emulator("pong", 1000)
@@ -554,6 +562,18 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         (lambda emulator: Games("pong", 2).reset(), "reset: games with an agent start with begin"),
         (lambda emulator: Games("pong", 2).step([0, 0]), r"step: games with an agent are played by act\(\)"),
         (lambda emulator: Games("pong", 2).begin([-1, 0]), r"seeds=\[-1, 0\]: takes whole numbers from 0 to"),
+        (lambda emulator: Games("pong", 2).begin(np.array([-1, 0])), r"seeds=\[-1  0\]: takes whole numbers from 0"),
+        (lambda emulator: Games("pong", 2).begin([0.5, 1.7]), r"seeds=\[0\.5, 1\.7\]: takes whole numbers from 0"),
+        (lambda emulator: emulator.step(["a", "b"]), "actions: is of <U1, and takes whole numbers"),
+        (lambda emulator: emulator.step([1.9, 0]), "actions: is of float64, and takes whole numbers"),
+        (lambda emulator: Emulator("pong", 2.5), r"num_envs=2\.5: takes a whole number, at least 1"),
+        (lambda emulator: Preprocessing(crop=(0, 84, 0)), r"crop=\(0, 84, 0\): takes the first row and"),
+        (
+            lambda emulator: Games("name_this_game", 2, preprocessing=Preprocessing(max_episode_frames=100)).begin(
+                [0, 1]
+            ),
+            "max_episode_frames=100: this game begins with frame 1[0-9][0-9]; give more",
+        ),
         (lambda emulator: emulator.step([0, 0], frames=2.5), r"frames=2\.5, seen=1: whole numbers, and of at least"),
         (
             lambda emulator: emulator.step([0, 0], frames=2**31),
@@ -575,6 +595,14 @@ def test_what_cannot_be_done_is_refused_before_anything_is_read(act: Any, said: 
     with pytest.raises(EmulatorError, match=said):
         act(emulator)
     np.testing.assert_array_equal(emulator.save_state()["consoles"], before)
+
+
+def test_numbers_that_are_no_actions_are_noop() -> None:
+    emulator, usual = Emulator("pong", 3), Emulator("pong", 3)
+    for _ in range(60):
+        emulator.step(np.array([-(2**40), 2**32 + 3, 18]))
+        usual.step([0, 0, 0])
+    np.testing.assert_array_equal(emulator.ram().numpy(), usual.ram().numpy())
 
 
 def test_rewards_of_others_stay_when_some_start_anew() -> None:

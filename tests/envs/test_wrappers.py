@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
+import cv2
 import gymnasium
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from PIL import Image
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import FrameStack, describe, make_env, make_vector_env
 from dqnspeed.envs.build import fire_index
+from dqnspeed.envs.crop import changing_part
 from dqnspeed.envs.games import _roms, atari_game
+from dqnspeed.play.environment import AgentEnv
 
 GAMES = {"pong": "Pong", "breakout": "Breakout", "seaquest": "Seaquest", "enduro": "Enduro"}
 STEPS = 2000
@@ -71,6 +75,7 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
         "wrappers.fire_reset=false env.full_action_space=true", "env.id=air_raid", "env.id=pong", "env.id=seaquest",
         "env.mode=8 env.difficulty=1", "env.id=qbert", "wrappers.frame_skip=12 wrappers.max_pool=false env.id=qbert",
         "wrappers.frame_skip=3 wrappers.max_pool=false env.id=qbert",  # some of whose frames end early
+        "env.id=video_chess",  # which thinks for some frames
     ],
 )  # fmt: skip
 def test_the_emulator_equals_deepmind(stages: str) -> None:
@@ -115,6 +120,47 @@ def test_actions_may_be_given_where_the_games_are(overlap: bool) -> None:
     assert lost > 3
     for env in envs:
         env.close()
+
+
+PAINTED = ["env.id=toy_envs:Painted-v0", "wrappers=none"]
+
+
+@pytest.mark.parametrize("resizer", ["cv2", "pillow"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 9])
+def test_every_channel_is_resized_by_itself(channels: int, resizer: str) -> None:
+    def made(*more: str) -> gymnasium.Env:
+        run = make_run(*PAINTED, f"env.kwargs={{channels: {channels}}}", f"wrappers.resizer={resizer}", *more)
+        return make_env(run.env, run.wrappers)
+
+    whole, small = made(), made("wrappers.resize=8")
+    image, found = whole.reset(seed=1)[0], small.reset(seed=1)[0]
+    assert found.shape == small.observation_space.shape == (channels, 8, 8)
+    for given, resized in zip(image, found, strict=True):
+        if resizer == "cv2":
+            expected = cv2.resize(given, (8, 8), interpolation=cv2.INTER_AREA)
+        else:
+            expected = np.asarray(Image.fromarray(given).resize((8, 8), Image.Resampling.BOX))
+        np.testing.assert_array_equal(resized, expected)
+
+
+def test_what_changes_is_seen_where_an_environment_draws_into_one_array() -> None:
+    run = make_run(*PAINTED)
+    assert changing_part(run.env, run.wrappers) == (5, 10, 3, 12)
+
+
+def test_pictures_may_be_of_any_whole_numbers_and_a_render_mode_may_be_given_twice() -> None:
+    run = make_run(*PAINTED, "env.kwargs={render_mode: rgb_array}")
+    with contextlib.closing(make_vector_env(run, render_mode="rgb_array")) as env:
+        env.reset([1])
+        np.testing.assert_array_equal(env.render(), np.arange(1200).reshape(20, 20, 3) % 256)
+
+
+def test_a_game_that_is_over_and_out_of_time_at_once_is_both_for_who_plays_the_agent() -> None:
+    run = make_run(*PAINTED, "env.kwargs={channels: 1}")
+    with contextlib.closing(AgentEnv(run, describe(run))) as env:
+        env.reset(seed=1)
+        ends = [env.step(0)[2:4] for _ in range(6)]
+    assert ends == [(False, False)] * 5 + [(True, True)]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="refused where there is no CUDA device")

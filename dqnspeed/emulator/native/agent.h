@@ -85,6 +85,8 @@ struct Hands {
         player.unseen = thorough ? 0 : last - (stages[POOL] || stages[SKIP] & 1);
         agent.owed = 0;
         for (; k <= last; k++) {
+            // It is played a second time, which is to find the pictures as they were.
+            if (k == last && !thorough && player.missed) return;
             if (stages[POOL] && k == last) before = console.ended ? console.turn : keep();
             points += frame(k < lets_go ? number : 0);
             if (stopped()) break;
