@@ -7,11 +7,8 @@ import glob
 import importlib.util
 import itertools
 import statistics
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,14 +20,14 @@ from dqnspeed.execution.arrays import host
 from dqnspeed.networks.table import Table
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.player import Player
-from dqnspeed.play.recorder import Recorder
+from dqnspeed.play.recorder import Recorder, told
 from dqnspeed.play.results import earlier
 from dqnspeed.play.screen import Screen, wants_window
 from dqnspeed.play.tables import Walk, World, draw, world_of
 from dqnspeed.runs.evaluation import LONGEST, Game, copies, distinct, play_games
 from dqnspeed.system import seeding
 from dqnspeed.tracking.run_folder import OTHER, TABLE, VIDEOS
-from dqnspeed.tracking.video import check_encoder, frame_rate, video_name, write_mp4
+from dqnspeed.tracking.video import check_encoder, frame_rate, video_name
 
 
 def play(options: PlayConfig) -> dict[str, Any]:
@@ -49,7 +46,9 @@ def play(options: PlayConfig) -> dict[str, Any]:
         names = env.action_names() or list(world.actions if world else map(str, range(player.spec.num_actions)))
         fps = options.fps or frame_rate(player.run, player.spec)
         screen = resources.enter_context(Screen(fps)) if window else None
-        counts, recorder = Counter[str](), Recorder(env, player, names, options) if drawn else None
+        counts, recorder = Counter[str](), None
+        if drawn:
+            recorder = resources.enter_context(contextlib.closing(Recorder(env, player, names, options, fps)))
         walk = None if world is None else Walk(world)
 
         def watch(observations: AnyArray, actions: np.ndarray, step: Step) -> None:
@@ -71,14 +70,11 @@ def play(options: PlayConfig) -> dict[str, Any]:
         for number, episode in enumerate(results, start=1):
             games.append(_result(number, episode))
             played.append(episode)
-            images = recorder.take() if recorder is not None else []
-            if options.record:
-                video = f"{VIDEOS}/{films}_{video_name(number, episode)}"
-                with told(player.folder / video):
-                    write_mp4(player.folder / video, images, fps)
-                    games[-1]["video"] = video
+            film = None if recorder is None else recorder.end(f"{films}_{video_name(number, episode)}")
+            if film is not None:
+                games[-1]["video"] = f"{VIDEOS}/{film.name}"
             print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
-                  + (f", {player.folder / video}" if "video" in games[-1] else ""), flush=True)  # fmt: skip
+                  + ("" if film is None else f", {film}"), flush=True)  # fmt: skip
             if walk is not None:
                 games[-1]["path"] = walk.end()
                 print(f"  {games[-1]['path']}", flush=True)
@@ -103,16 +99,6 @@ def play(options: PlayConfig) -> dict[str, Any]:
         "distinct_games": distinct(played),
         "games": games,
     }
-
-
-@contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
-    """A file that cannot be written is a sentence, and play goes on."""
-    try:
-        yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).partition("\n")[0]
-        print(f"dqnspeed: {path}: cannot be written ({reason}).", file=sys.stderr, flush=True)
 
 
 def _films(player: Player, seed: int) -> str:

@@ -1,6 +1,11 @@
-"""Pictures of a game."""
+"""Pictures and films of games."""
 
 from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -9,16 +14,29 @@ from dqnspeed.envs import Step, VectorEnv
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import Overlay
 from dqnspeed.play.player import Player
+from dqnspeed.tracking.run_folder import VIDEOS
+from dqnspeed.tracking.video import Film
+
+
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """A file that cannot be written is a sentence, and play goes on."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition("\n")[0]
+        print(f"dqnspeed: {path}: cannot be written ({reason}).", file=sys.stderr, flush=True)
 
 
 class Recorder:
-    """Renders a game, one picture for each step, and keeps the pictures if they are to be recorded."""
+    """Renders games, one picture for each step, and films them if they are to be recorded."""
 
-    def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig):
-        self._env, self._player, self._keeps = env, player, options.record
+    def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig, fps: float):
+        self._env, self._player, self._records, self._fps = env, player, options.record, fps
+        self._folder = player.folder / VIDEOS
+        self._film: Film | None = None  # of this game; none either where it cannot be written
         what = algorithm_of(player.run).outputs
         self._overlay = Overlay(names, player.spec.stack, player.spec.largest, what) if options.overlay else None
-        self._images: list[np.ndarray] = []
         self._before: np.ndarray | None = None  # the picture before the step
         self._steps, self._total = 0, 0.0
 
@@ -32,17 +50,41 @@ class Recorder:
         image, self._before = self._before, self._env.render()
         if image is None or (step.first[0] and not self._steps):
             return None
+        if self._records and not self._steps:
+            self._film = Film(self._folder, self._fps)
         self._steps += 1
         if self._overlay is not None:
             caption = f"step {self._steps:,}   reward so far {self._total:g}"
             image = self._overlay.draw(image, observation, self._player.q, action, caption)
         self._total += float(step.rewards[0])
-        if self._keeps:
-            self._images.append(image)
+        if self._film is not None:
+            with self._told(self._folder):
+                self._film.add(image)
         return image
 
-    def take(self) -> list[np.ndarray]:
-        """Return the recorded pictures of the game that ended, and start the next game."""
-        images, self._images = self._images, []
+    def end(self, name: str) -> Path | None:
+        """Begin the next game; returns the film of the one that ended, by its ``name``, if it could be written."""
+        film, path = self._film, self._folder / name
         self._steps, self._total = 0, 0.0
-        return images
+        if film is not None:
+            with self._told(path):
+                film.end(path)
+        written = path if self._film is not None else None
+        self.close()
+        return written
+
+    def close(self) -> None:
+        """Delete the film of a game that has not ended."""
+        if self._film is not None:
+            self._film.close()
+        self._film = None
+
+    @contextlib.contextmanager
+    def _told(self, path: Path) -> Iterator[None]:
+        """Inside, what cannot be written is told, and filmed no more."""
+        with told(path):
+            try:
+                yield
+            except OSError:
+                self.close()
+                raise

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,19 @@ def keep(folder: Path, result: dict[str, Any]) -> None:
     """Add ``result`` to the run's ``play.json``, a list with one entry a call."""
     path = folder / PLAYED
     try:
-        atomic.write_json(path, [*earlier(folder), result])
+        with _alone(folder):
+            atomic.write_json(path, [*earlier(folder), result])
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process is here with this folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

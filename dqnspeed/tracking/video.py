@@ -7,11 +7,13 @@ import errno
 import importlib.util
 import itertools
 import logging
+import os
 import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ log = logging.getLogger(__name__)
 CONSOLE_FPS, OTHER_FPS = 60, 30  # frames per second of Atari games, and of environments without render_fps
 PENDING = 4  # videos that may be waiting for the encoder
 WIDTH = 320  # least pixels of a video of observations
+_FILMS = itertools.count()  # of this process
 # A colour for each channel of boards and symbolic images; where several are set the last one shows.
 PALETTE = np.array(
     [(230, 230, 230), (76, 175, 80), (33, 150, 243), (255, 152, 0), (233, 30, 99), (156, 39, 176), (255, 235, 59),
@@ -61,25 +64,59 @@ def frame_rate(run: RunConfig, spec: EnvSpec) -> float:
 
 
 def write_mp4(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
-    """Write ``frames``, each ``(H, W, 3) uint8``, as H.264; odd sides lose their last row or column."""
-    import imageio_ffmpeg
+    """Write ``frames`` as a :class:`Film`; nothing, if there are none."""
+    with contextlib.closing(Film(path.parent, fps)) as film:
+        for frame in frames:
+            film.add(frame)
+        film.end(path)
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    even = (np.ascontiguousarray(f[: f.shape[0] // 2 * 2, : f.shape[1] // 2 * 2]) for f in frames)
-    first = next(even, None)
-    if first is None:
-        return
-    size, how = (first.shape[1], first.shape[0]), ["-preset", "veryfast", "-f", "mp4"]
-    with atomic.replacing(path) as partial:
-        writer = imageio_ffmpeg.write_frames(
-            str(partial), size, fps=fps, macro_block_size=2, output_params=how, quality=7
-        )
-        with contextlib.closing(writer):
-            writer.send(None)
-            for frame in itertools.chain([first], even):
-                writer.send(frame)
-        if not is_whole(partial):  # nobody asks ffmpeg how it ended
+
+class Film:
+    """An H.264 film in ``folder`` that is encoded as its frames come, and named when it ends."""
+
+    def __init__(self, folder: Path, fps: float):
+        self._folder, self._fps = folder, fps
+        self._partial = folder / f"film_{os.getpid()}_{next(_FILMS)}{atomic.PARTIAL}"
+        self._writer: Generator[None, Any, None] | None = None
+
+    def add(self, frame: np.ndarray) -> None:
+        """The next frame ``(H, W, 3) uint8``; odd sides lose their last row or column.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        import imageio_ffmpeg
+
+        even = np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
+        if self._writer is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            size, how = (even.shape[1], even.shape[0]), ["-preset", "veryfast", "-f", "mp4"]
+            self._writer = imageio_ffmpeg.write_frames(
+                str(self._partial), size, fps=self._fps, macro_block_size=2, output_params=how, quality=7
+            )
+            self._writer.send(None)
+        self._writer.send(even)
+
+    def end(self, path: Path) -> None:
+        """Write the rest, and name the film ``path``; nothing, if it has no frame.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._writer is None:
+            return
+        self._writer.close()
+        if not is_whole(self._partial):  # nobody asks ffmpeg how it ended
             raise OSError(errno.EIO, "ffmpeg did not write all of it")
+        atomic.flush(self._partial)
+        os.replace(self._partial, path)
+
+    def close(self) -> None:
+        """Delete it if it has no name yet."""
+        if self._writer is not None:
+            self._writer.close()
+        with contextlib.suppress(OSError):
+            self._partial.unlink(missing_ok=True)
 
 
 def is_whole(path: Path) -> bool:

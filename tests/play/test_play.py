@@ -23,11 +23,12 @@ from dqnspeed import envs
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 from dqnspeed.play.command import COMMAND_LINE
-from dqnspeed.play.games import _films, told
+from dqnspeed.play.games import _films
 from dqnspeed.play.games import play as play_here
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.player import Player
+from dqnspeed.play.recorder import told
 from dqnspeed.play.results import earlier, keep
 from dqnspeed.play.screen import Screen
 from dqnspeed.report.runs import read_run
