@@ -109,6 +109,7 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     dump = open(job.dump_path, "w")  # noqa: SIM115  held open for a crash of the interpreter itself
     faulthandler.enable(dump)
     faulthandler.register(signal.SIGUSR1, dump)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
     torch.set_num_threads(1)
     set_precision(job.run.execution)
     keep_memory(job.run.execution)
@@ -165,6 +166,8 @@ class PipeChannel:
         self._copy = job.weights if isinstance(job.weights, HostWeights) else None
         self._rings = None if job.buffers is None else Rings(job.buffers)
         self._rows = 0 if self._rings is None else self._rings.own_rows(self._index * self._num_envs)
+        # Of an actor that this one is in the place of.
+        self._acting, self._stepping = self._controls.seconds[self._index].tolist()
 
     def send(self, message: Ready | Paused) -> None:
         if isinstance(message, Paused):
@@ -198,6 +201,6 @@ class PipeChannel:
             for i in range(len(rows.actions)):
                 self._pipe.send((i, rows.one(i)))
         self._agent_steps[index] += int(rows.transition.sum())
-        self._controls.seconds[index] = seconds["acting"], seconds["stepping"]
+        self._controls.seconds[index] = self._acting + seconds["acting"], self._stepping + seconds["stepping"]
         for episode in episodes:
             self._pipe.send(replace(episode, env=lane + episode.env, end_row=self._rows))

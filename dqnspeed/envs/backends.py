@@ -149,6 +149,7 @@ class AsyncBackend(_GymnasiumBackend):
     def reset(self, seeds: list[int]) -> RawStep:
         with self._watched():
             self.env.reset_async(seed=seeds)
+            self._wait()
             frames, info = self.env.reset_wait(self._timeout)
             return self._first_step(frames, info)
 
@@ -158,7 +159,21 @@ class AsyncBackend(_GymnasiumBackend):
 
     def recv(self) -> RawStep:
         with self._watched():
+            self._wait()
             return self._step(self.env.step_wait(self._timeout))
+
+    def _wait(self) -> None:
+        """Wait until all have answered, in pieces: those in which all processes were stopped are no silence of theirs.
+
+        Raises:
+            multiprocessing.TimeoutError: one has been silent for too long.
+        """
+        waited = 0.0
+        for pipe in self.env.parent_pipes:
+            while not pipe.poll(piece := min(1.0, self._timeout - waited)):
+                waited += piece
+                if waited >= self._timeout:
+                    raise multiprocessing.TimeoutError
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:

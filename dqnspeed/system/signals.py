@@ -75,13 +75,14 @@ def handlers_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def children_ignore_signals() -> Iterator[None]:
-    """Processes started inside never receive Ctrl-C or SIGTERM: the learner ends a run, and saves their state.
+    """Processes started inside receive neither Ctrl-C, SIGTERM nor the signals of a cluster, which may send them to all
+    processes of a job: the learner ends a run, and saves their state.
 
     They inherit blocked signals; in this process the signals are delayed until the end of the block. ``terminate()``
     of such a process becomes SIGKILL, since SIGTERM would not end it (multiprocessing's exit handler waits for it).
     """
     resource_tracker.ensure_running()  # if it started with the first child, it would unblock them
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, *PREEMPTING})
     others = multiprocessing.active_children()
     try:
         yield

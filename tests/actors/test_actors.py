@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import make_toy, shared_memory_of, untimed
+from conftest import environment, make_toy, shared_memory_of, untimed
 
 from dqnspeed.actors import ActorArguments, ActorError, Actors, local, make_actors
 from dqnspeed.actors.stepper import env_seeds
@@ -572,6 +572,9 @@ def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
         started.collect(200)
         assert started.actors.metrics() == {"perf/actors": 2, "perf/policy_lag": 0}
         lost, lane = links[1], 2
+        for link in links.values():
+            os.kill(link.process.pid, signal.SIGUSR2)  # as a cluster does, to all processes of a job
+        seconds = {**started.actors.seconds}
         os.kill(lost.process.pid, signal.SIGKILL)
         said, deadline = list[str](), time.monotonic() + 60
         while not said or started.actors.metrics()["perf/actors"] < 2:
@@ -585,8 +588,29 @@ def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
         assert len({tuple(seed) for seed in frames[:, :1]}) == 2  # the games of both, with seeds of their own
         batch = started.replay.sample(2000)
         np.testing.assert_array_equal(batch.observations[:, :2], batch.next_observations[:, :2])
+        assert all(started.actors.seconds[name] >= before for name, before in seconds.items())
         started.actors.pause()
         assert set(started.actors.state_dict()) == {"0", "1"}
+
+
+def test_environments_that_were_stopped_with_the_run_are_no_silent_ones() -> None:
+    script = """
+import os, subprocess
+from conftest import make_toy
+from dqnspeed.envs import make_vector_env
+slow = ["num_envs=2", "parallelism.timeout_s=2", "env.id=toy_envs:Broken-v0", "env.kwargs={how: slow}"]
+env = make_vector_env(make_toy(*slow), overlap=True)
+env.reset([1, 2])
+for step in range(12):
+    env.send([0, 0])
+    if step == 9:  # which takes them a while
+        pids = " ".join(str(pid) for pid in [os.getpid(), *(one.pid for one in env._backend.env.processes)])
+        subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -STOP {pids}; sleep 3; kill -CONT {pids}"])
+    env.recv()
+env.close()
+"""
+    found = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, timeout=120)
+    assert found.returncode == 0, found.stderr
 
 
 def test_an_actor_that_breaks_again_before_it_stepped_ends_the_run() -> None:
