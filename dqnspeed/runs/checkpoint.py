@@ -52,6 +52,7 @@ class Checkpoints:
         self._folder, self._config, self._measure = folder, config, measure
         self._best, self._provisional = float("-inf"), True
         self._refused: dict[str, str] = {}  # why the newest of each kind could not be written
+        self._take_best()
         self._schedule_next()
 
     def is_best(self, mean: float, provisional: bool = False) -> bool:
@@ -66,7 +67,8 @@ class Checkpoints:
 
     def save_best(self, state: State, mean: float, provisional: bool = False) -> Path | None:
         """Save ``best``; returns its file, ``None`` if it could not be written."""
-        if not self._save("best", state):
+        facts = {"mean": mean, "provisional": provisional, "measure": self._measure}
+        if not self._save("best", {**state, "best": facts}):
             return None
         self._best, self._provisional = mean, provisional
         return self._folder / f"best{SUFFIX}"
@@ -80,7 +82,7 @@ class Checkpoints:
         if self._save(f"step_{step:010d}", state):
             (self._folder / f"final{SUFFIX}").unlink(missing_ok=True)
             for old in sorted(self._folder.glob(f"step_*{SUFFIX}"))[: -self._config.keep]:
-                old.unlink()
+                old.unlink(missing_ok=True)
         self._schedule_next()
 
     @property
@@ -102,6 +104,15 @@ class Checkpoints:
     def load_state_dict(self, state: State) -> None:
         self._best = float("-inf") if state["best"] is None else state["best"]
         self._provisional = state["provisional"] or state.get("measure", self._measure) != self._measure
+        self._take_best()
+
+    def _take_best(self) -> None:
+        """Let a ``best`` of this run stand that is better than what is known, as it was saved after the checkpoint."""
+        with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+            found = _facts(self._folder / f"best{SUFFIX}")["best"]
+            mean, provisional = float(found["mean"]), bool(found["provisional"])
+            if found["measure"] == self._measure and self.is_best(mean, provisional):
+                self._best, self._provisional = mean, provisional
 
     def _schedule_next(self) -> None:
         self._due = time.monotonic() + self._config.every_minutes * 60
@@ -197,6 +208,7 @@ def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False)
         log.warning("%s was ended before its first checkpoint, so it starts again from its first step.", folder)
         with contextlib.suppress(OSError):
             os.utime(folder / HYDRA_CONFIG)  # since when it lasts
+        atomic.clear(folder / CHECKPOINTS)  # the first may have been half written
         return {}
     path, state = found
     discard_newer(folder / CHECKPOINTS, path)
@@ -253,9 +265,7 @@ def newest_config(folder: Path) -> tuple[Path, State] | None:
     """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not loaded."""
     for path in [*candidates(folder), folder / f"best{SUFFIX}"]:
         with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
-            with safe_open(path, framework="np") as file:
-                config = json.loads(file.metadata()["facts"]).get("config")
-            if config:
+            if config := _facts(path).get("config"):
                 return path, config
     return None
 
@@ -283,9 +293,15 @@ def _agent_steps(path: Path) -> tuple[float, bool]:
     with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
         if not final:
             return float(path.stem.removeprefix("step_")), False
-        with safe_open(path, framework="np") as file:
-            return float(json.loads(file.metadata()["facts"])["progress"]["agent_steps"]), True
+        return float(_facts(path)["progress"]["agent_steps"]), True
     return math.inf, final
+
+
+def _facts(path: Path) -> State:
+    """All of a checkpoint but its arrays, whose checksum is not looked at."""
+    with safe_open(path, framework="np") as file:
+        facts: State = json.loads(file.metadata()["facts"])
+    return facts
 
 
 def playable(folder: Path) -> bool:

@@ -89,7 +89,7 @@ def test_the_best_and_the_last_few_are_kept(tmp_path: Path, monkeypatch: pytest.
     for mean, games in [(-19.0, 20), (-20.0, 30), (-18.0, 40), (-18.5, 50)]:
         if checkpoints.is_best(mean):
             checkpoints.save_best({"games": games}, mean)
-    assert load(tmp_path / "best.safetensors") == {"games": 40}
+    assert load(tmp_path / "best.safetensors")["games"] == 40
     for second in range(0, 305, 5):
         now[0] = second
         if checkpoints.is_due():
@@ -111,6 +111,19 @@ def test_a_best_of_few_games_gives_way_to_the_first_of_a_whole_window(tmp_path: 
         checkpoints.load_state_dict(state)
     assert kept == [-15.0, -20.5, -19.0]
     assert not checkpoints.is_best(float("nan"))
+
+
+def test_a_best_that_was_saved_after_the_checkpoint_stands(tmp_path: Path) -> None:
+    begun = Checkpoints(tmp_path, config := make_run().checkpoint)
+    begun.save_best({}, 15.0)
+    state = begun.state_dict()
+    begun.save_best({}, 18.0)
+    resumed, anew = Checkpoints(tmp_path, config), Checkpoints(tmp_path, config)
+    resumed.load_state_dict(state)
+    for one in (resumed, anew):  # the second was ended before its first checkpoint
+        assert not one.is_best(15.5) and one.is_best(18.5)
+    other = Checkpoints(tmp_path, config, "eval, 100")
+    assert other.is_best(-3.0)
 
 
 def test_a_best_by_another_measure_gives_way_to_the_first_by_this_one(tmp_path: Path) -> None:
