@@ -201,9 +201,11 @@ class Training:
         self.evaluated = {}
         self.trackers.report(metrics, progress.agent_steps, progress.clock.now())
         returns, prune = progress.returns, self.learning.plan.prune
-        if prune is not None and prune(returns.mean, progress.clock.now()):
+        evaluated = self.run.stop.on == "eval"
+        mean = self.evaluator.mean if evaluated else returns.mean
+        if prune is not None and mean is not None and prune(mean, progress.clock.now()):
             self.stop.prune()
-        if self.run.stop.on == "train" and (returns.full or returns.count >= FIRST_GAMES):
+        if not evaluated and (returns.full or returns.count >= FIRST_GAMES):
             self.save_if_best(returns.mean, provisional=not returns.full)
 
     def save_if_best(self, mean: float | None, provisional: bool = False) -> None:

@@ -72,11 +72,11 @@ def in_words(minutes: float) -> str:
 def probe(run: RunConfig, spec: EnvSpec) -> float:
     """Agent steps per second while it learns, by a training of :data:`PROBE_S` that leaves nothing on the disk; 0 if it
     fails."""
+    needs = getattr(run.algo, "least_start", lambda _: 0)  # of what learns from a replay
+    soon = max(BATCHES * run.algo.batch_size, needs(run))
     tried = dataclasses.replace(
         run,
-        algo=dataclasses.replace(
-            run.algo, learning_starts=min(run.algo.learning_starts, BATCHES * run.algo.batch_size)
-        ),
+        algo=dataclasses.replace(run.algo, learning_starts=min(run.algo.learning_starts, soon)),
         stop=dataclasses.replace(run.stop, reward_bound=None, max_steps=None, max_minutes=PROBE_S / 60),
         eval=dataclasses.replace(run.eval, every_steps=None),
         tracking=dataclasses.replace(run.tracking, progress="off", tensorboard=False, wandb="disabled", video_every=0),

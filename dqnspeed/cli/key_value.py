@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import UnionType
 from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -80,13 +80,26 @@ def parse(schema: type[T], arguments: Sequence[str]) -> T:
     Raises:
         ConfigError: a value is missing, cannot be read, is of another type or out of range.
     """
+    kinds = get_type_hints(schema)
+    given = {argument.partition("=")[0]: argument for argument in arguments}
+    return typed(schema, {key: _value(argument, kinds[key]) for key, argument in given.items()})
+
+
+def typed(schema: type[T], values: Mapping[str, Any]) -> T:
+    """An instance of ``schema`` with these values.
+
+    Raises:
+        ConfigError: a key is unknown, or a value is missing, of another type or out of range.
+    """
     cfg, kinds = OmegaConf.structured(schema), get_type_hints(schema)
-    for argument in arguments:
-        key = argument.partition("=")[0]
+    for key, value in values.items():
+        if key not in kinds:
+            raise ConfigError(f"{key}: there is no such option{nearest(key, list(kinds))}.")
         try:
-            cfg = OmegaConf.merge(cfg, {key: _value(argument, kinds[key])})
+            cfg = OmegaConf.merge(cfg, {key: value})
         except ValidationError as error:
-            raise ConfigError(f"{argument}: must be {in_words(kinds[key])}.") from error
+            shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else value
+            raise ConfigError(f"{key}={shown}: must be {in_words(kinds[key])}.") from error
     for field in fields(cast("Any", schema)):
         if OmegaConf.is_missing(cfg, field.name):
             raise ConfigError(f"{field.name}: is missing; give {field.name}=VALUE, {field.metadata['about']}.")

@@ -120,7 +120,7 @@ def check_run(run: RunConfig) -> EnvSpec:
         spec = envs.describe(run)
         warnings = envs.probe(run.env, run.model.input_scale)
     algorithm_of(run).check_spec(run, spec)
-    share = run if run.execution.world_size == 1 else share_of(run, 0)
+    share = share_of(run, 0)
     check_fits(run, spec, memory_device(share, spec), share, ranks_here(run))
     check_footprint(share, spec, ranks_here(run))
     check_video(run, spec)

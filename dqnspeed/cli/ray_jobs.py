@@ -22,8 +22,9 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from dqnspeed.actors.ray import check_address, connected
+from dqnspeed.cli.key_value import typed
 from dqnspeed.cli.sweep import sweep
-from dqnspeed.config.options import ConfigError, check_values, option
+from dqnspeed.config.options import ConfigError, option
 from dqnspeed.system import machine
 
 log = logging.getLogger(__name__)
@@ -47,9 +48,8 @@ def check_launcher(launcher: DictConfig) -> None:
         return
     if importlib.util.find_spec("ray") is None:
         raise ConfigError("hydra/launcher=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
-    options = RayOptions(**{str(key): value for key, value in launcher.items() if key != "_target_"})
     try:
-        check_values(options)
+        options = typed(RayOptions, {str(key): value for key, value in launcher.items() if key != "_target_"})
     except ConfigError as error:
         raise ConfigError(f"hydra.launcher.{error}") from error
     cpus, gpus = options.cpus_per_job, options.gpus_per_job

@@ -86,7 +86,8 @@ def prepare(arguments: Sequence[str]) -> Resumption:
     spec = check_run(run)
     with locked_folder(folder, resumed=True):
         earlier = _earlier_overrides(folder)
-    group = group_of(folder.parent) if (folder.parent / SWEEP).exists() else None
+    # Of a job whose folder's name has a slash, the sweep is further above.
+    group = next((group_of(above) for above in folder.absolute().parents if (above / SWEEP).exists()), None)
     return Resumption(folder, run, spec, plain, group, [*earlier, *overrides], overrides)
 
 

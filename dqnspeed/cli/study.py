@@ -7,26 +7,26 @@ from where it was.
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import hydra
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.plugins.launcher import Launcher
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from dqnspeed.cli.key_value import typed
 from dqnspeed.cli.sweep import sweep, swept
-from dqnspeed.cli.sweep_record import Job, outcome
-from dqnspeed.config.options import ConfigError, check_values, option
+from dqnspeed.cli.sweep_record import Job, Outcome, outcome
+from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.schedule import Prune
-from dqnspeed.tracking.run_folder import CONFIG, STUDY
+from dqnspeed.tracking.run_folder import STUDY
 
 if TYPE_CHECKING:
     import optuna
@@ -62,18 +62,18 @@ def check_options(config: DictConfig) -> None:
     """Raise :class:`ConfigError` if the options of the search cannot be used."""
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError("hydra/sweeper=optuna: needs Optuna; pip install 'dqnspeed[optuna]' brings it.")
-    given = {str(key): value for key, value in config.hydra.sweeper.items() if key not in ("_target_", "params")}
+    given = cast("dict[str, Any]", OmegaConf.to_container(config.hydra.sweeper, resolve=True))
     try:
-        check_values(StudyOptions(**{**given, "objective": list(given["objective"])}))
-    except (ConfigError, TypeError) as error:
+        options = typed(StudyOptions, {key: value for key, value in given.items() if key not in ("_target_", "params")})
+    except ConfigError as error:
         raise ConfigError(f"hydra.sweeper.{error}") from error
-    if not given["objective"]:
+    if not options.objective:
         raise ConfigError(f"hydra.sweeper.objective=[]: choose one of {', '.join(DIRECTIONS)}.")
     for name in ("sampler", "pruner"):
         try:
             made = hydra.utils.instantiate(given[name])
             if name == "sampler":
-                made(seed=given["seed"])
+                made(seed=options.seed)
         except Exception as error:  # of Optuna's, which raises what it likes
             reason = str(error.__cause__ or error).splitlines()[0].rstrip(".")
             raise ConfigError(f"hydra.sweeper.{name}: cannot be made ({reason}).") from error
@@ -183,7 +183,7 @@ def _tell(study: optuna.Study, trial: optuna.Trial, folder: Path, options: Study
     if found.state == "pruned":
         study.tell(trial, state=TrialState.PRUNED)
     elif found.is_finished:
-        values = [_value(name, found.summary, folder) for name in options.objective]
+        values = [_value(name, found) for name in options.objective]
         whole = [value for value in values if value is not None]
         if len(whole) == len(values):
             study.tell(trial, whole)
@@ -193,15 +193,14 @@ def _tell(study: optuna.Study, trial: optuna.Trial, folder: Path, options: Study
         study.tell(trial, state=TrialState.FAIL)
 
 
-def _value(objective: str, summary: Mapping[str, Any], folder: Path) -> float | None:
-    """What a finished job scores; ``None`` if no game of it ended."""
+def _value(objective: str, job: Outcome) -> float | None:
+    """What a finished job scores; ``None`` if no game of it ended, or its files cannot be read."""
     if objective == RETURN:
-        mean: float | None = summary["return_mean_100"]
-        return mean
-    if summary["solved"]:
-        return float(summary["time_to_solve_s"])
-    limit = json.loads((folder / CONFIG).read_text())["stop"]["max_minutes"]
-    return UNSOLVED * 60 * float(limit)
+        return job.mean
+    if job.summary["solved"]:
+        return float(job.summary["time_to_solve_s"])
+    limit = job.stop.get("max_minutes")
+    return None if limit is None else UNSOLVED * 60 * float(limit)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ class Sweep:
             missing = [job for job in jobs if not outcome(self.folder / job.folder).is_finished]
             if missing:
                 with self._waiting():
-                    self._launch(launcher, missing)
+                    for stretch in self._stretches(missing):
+                        self._launch(launcher, stretch)
             return
         for job in jobs:
             folder = self.folder / job.folder
@@ -78,6 +79,15 @@ class Sweep:
                     self._launch(launcher, [job])
             except Exception as error:  # before the job could record it, as where its folder cannot be made
                 record_failure(folder, error)
+
+    def _stretches(self, jobs: Sequence[Job]) -> list[list[Job]]:
+        """``jobs`` as they are to be launched: those whose numbers follow each other, where an override may refer to
+        them, since launchers count on from the first; else all."""
+        if not any("hydra:" in text for job in jobs for text in job.overrides):
+            return [list(jobs)]
+        numbered = [(self.jobs.index(job), job) for job in jobs]
+        groups = itertools.groupby(enumerate(numbered), lambda one: one[1][0] - one[0])
+        return [[job for _, (_, job) in group] for _, group in groups]
 
     def _launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
         assert self.folder is not None
@@ -265,7 +275,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _row(job: Job, found: Outcome, shared: set[str]) -> tuple[str, ...]:
     """The cells of a job's line; the overrides that all jobs share are left out."""
-    seconds, mean = found.summary.get("wall_time_s"), found.summary.get("return_mean_100")
+    seconds, mean = found.summary.get("wall_time_s"), found.mean
     return (
         job.folder,
         " ".join(text for text in job.overrides if text not in shared),

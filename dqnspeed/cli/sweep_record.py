@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from omegaconf import OmegaConf
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system.signals import STOPPING
-from dqnspeed.tracking.run_folder import SUMMARY, SWEEP, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
+from dqnspeed.tracking.run_folder import CONFIG, SUMMARY, SWEEP, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
 
 FOLDER = "hydra.sweep.dir"
 # What became of a job, by the reason that its summary gives.
@@ -38,11 +39,21 @@ class Outcome:
     Attributes:
         state: one of the values of :data:`STATES`; of a job without a summary ``killed``, or ``not run``.
         why: of a failed one, a sentence.
+        stop: the group of its configuration; empty if that cannot be read.
     """
 
     state: str
     why: str = ""
     summary: Row = field(default_factory=dict)
+    stop: Row = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float | None:
+        """The last mean return, of what says if it is solved: its training games, or evaluations."""
+        found: float | None = self.summary.get(
+            "eval_return_mean" if self.stop.get("on") == "eval" else "return_mean_100"
+        )
+        return found
 
     @property
     def is_finished(self) -> bool:
@@ -58,7 +69,10 @@ def outcome(folder: Path) -> Outcome:
         summary = read_summary(folder)
     except DamagedError as error:
         return Outcome(without, str(error))
-    return Outcome(STATES.get(str(summary.get("stopped_by")), without), str(summary.get("error") or ""), summary)
+    stop: Row = {}
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # it failed before it had one
+        stop = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8"))["stop"])
+    return Outcome(STATES.get(str(summary.get("stopped_by")), without), str(summary.get("error") or ""), summary, stop)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def label(rung: str, overrides: Iterable[str], changed: Iterable[str]) -> str:
 
 def _kind_of(key: str) -> str | None:
     group = key.partition(".")[0]
-    return KIND_OF[key] if key in KIND_OF else KIND_OF[group]
+    return KIND_OF.get(key, KIND_OF.get(group))  # a group of the user's own, or ``sweep``, is none
 
 
 def _key(override: str) -> str:

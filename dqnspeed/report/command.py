@@ -171,7 +171,12 @@ def _watched(
 def _finish(options: ReportConfig, report: Report, out: Path, problems: Problems) -> None:
     """Write all files, and print the table."""
     if options.curves and _draws():
-        for figure in [figure for figure in report.figures if figure.name.startswith(BY_TIME)][:1]:
+        by_time = [figure for figure in report.figures if figure.name.startswith(BY_TIME)]
+        if not by_time:
+            problems.add(f"curves={options.curves}: is not drawn, since no game has ended yet.")
+        if len(by_time) > 1:
+            problems.note(f"curves={options.curves}: holds the first of {len(by_time)} games.")
+        for figure in by_time[:1]:
             _draw(figure, Path(options.curves), f"curves={options.curves}", problems)
     elif options.curves:
         problems.add(f"curves={options.curves}: needs matplotlib; {NEEDS}")

@@ -26,7 +26,7 @@ def search_figures(
     """The figures of all searches that ``runs`` are jobs of.
 
     Args:
-        note: is called with a sentence if Optuna is not installed; ``complain``, if a study cannot be read.
+        note: is called with a sentence if a library is not installed; ``complain``, if a study cannot be read.
     """
     folders = [folder for folder in dict.fromkeys(run.folder.parent for run in runs) if (folder / STUDY).exists()]
     if folders and importlib.util.find_spec("optuna") is None:
@@ -34,7 +34,7 @@ def search_figures(
         return
     for number, folder in enumerate(folders, 1):
         try:
-            found = list(_figures(open_study(folder)))
+            found = list(_figures(open_study(folder), note))
         except Exception as error:  # a database that is damaged, or of another version
             complain(f"{folder / STUDY}: cannot be read ({' '.join(str(error).split())[:200]}).")
             continue
@@ -45,8 +45,8 @@ def search_figures(
             yield figure
 
 
-def _figures(study: optuna.Study) -> Iterator[Figure]:
-    """The history of each objective, and how much each option mattered for it."""
+def _figures(study: optuna.Study, note: Callable[[str], None]) -> Iterator[Figure]:
+    """The history of each objective, and how much each option mattered for it, if Optuna can tell."""
     import optuna
 
     complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
@@ -72,7 +72,14 @@ def _figures(study: optuna.Study) -> Iterator[Figure]:
         if len(set(values)) > 1:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it says that low targets are taken for good, as they are here
-                shares = optuna.importance.get_param_importances(study, target=cost)
+                try:
+                    shares = optuna.importance.get_param_importances(study, target=cost)
+                except (
+                    Exception
+                ) as error:  # a library that it needs for this is missing, or no option is in every trial
+                    reason = " ".join(str(error).split())[:200]
+                    note(f"how much each option matters for the {UNITS[objective]} is not drawn: {reason}")
+                    continue
             yield Figure(
                 f"importance_{objective}", f"How much each option matters for the {UNITS[objective]}", "",
                 "share of the importance", "By Optuna's estimate over the trials that came to their end.",

@@ -113,7 +113,9 @@ def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path
     [
         ("parallelism=ray", "parallelism=ray: has actors on Ray, which a job of hydra/launcher=ray cannot join."),
         ("hydra.launcher.gpus_per_job=9", "hydra.launcher.gpus_per_job=9: this machine has "),
-        ("hydra.launcher.cpus_per_job=0", "hydra.launcher.cpus_per_job=0: must be more than 0."),
+        ("hydra.launcher.cpus_per_job=0", "hydra.launcher.cpus_per_job=0.0: must be more than 0."),
+        ("hydra.launcher.gpus_per_job=null", "hydra.launcher.gpus_per_job=null: must be a number."),
+        ("+hydra.launcher.cpu_per_job=2", "hydra.launcher.cpu_per_job: there is no such option (nearest: cpus_per_job"),
         ("hydra.launcher.address=nonsense", "hydra.launcher.address=nonsense: takes HOST:PORT"),
         ("hydra.launcher.address='127.0.0.1:9'", "hydra.launcher.address=127.0.0.1:9: nobody answers there"),
     ],

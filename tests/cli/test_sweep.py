@@ -26,6 +26,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -177,6 +178,43 @@ def test_a_job_that_another_process_runs_or_has_ended_meanwhile_is_left_to_it(
     assert outcome(tmp_path / "1").state == "at its limit"
     sweeps.record_failure(tmp_path / "1", RunError("its last checkpoint could not be written."))
     assert outcome(tmp_path / "1").state == "failed"
+
+
+class Numbered(Launcher):
+    """Remembers the numbers that its jobs are given, as launchers count them."""
+
+    def __init__(self) -> None:
+        self.numbers = dict[str, int]()
+
+    def setup(self, **_: object) -> None:
+        pass
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        for number, overrides in enumerate(job_overrides, initial_job_idx):
+            self.numbers[overrides[-1]] = number
+        return [JobReturn(_return_value=None, status=JobStatus.COMPLETED) for _ in job_overrides]
+
+
+def test_missing_jobs_have_the_numbers_that_they_had(tmp_path: Path) -> None:
+    own, launcher = Sweep(), Numbered()
+    own.begin(tmp_path, Line([]), [Job(name, ["seed=${hydra:job.num}"]) for name in "01234"])
+    for name in "02":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text('{"stopped_by": "max_steps"}')
+    own.launch(launcher, own.jobs)
+    assert launcher.numbers == {f"hydra.sweep.subdir='{number}'": number for number in (1, 3, 4)}
+
+
+def test_the_mean_of_a_job_is_of_what_says_if_it_is_solved(tmp_path: Path) -> None:
+    means = {"return_mean_100": 1.0, "eval_return_mean": 2.0}
+    (tmp_path / "summary.json").write_text(json.dumps({"stopped_by": "max_steps", "solved": False, **means}))
+    assert outcome(tmp_path).mean == 1
+    for on, mean in (("train", 1), ("eval", 2)):
+        (tmp_path / "config.json").write_text(json.dumps({"stop": {"on": on, "max_minutes": 3}}))
+        job = outcome(tmp_path)
+        assert (job.mean, study._value("return", job), study._value("time_to_solve", job)) == (mean, mean, 2 * 60 * 3)
+    (tmp_path / "config.json").write_text('{"stop":')
+    assert study._value("time_to_solve", outcome(tmp_path)) is None
 
 
 @NEEDS_OPTUNA
@@ -346,6 +384,8 @@ def test_a_short_try_tells_the_time_of_a_job_that_steps_limit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dry_run, "PROBE_S", 0.3)
+    many = make_toy("num_envs=64", "algo.n_step=3", "algo.learning_starts=2000", "algo.batch_size=16")
+    assert dry_run.probe(many, envs.describe(many)) > 0  # not before there is anything to learn from
     run = make_toy("stop.max_steps=1000000000")
     dry_run.print_plan(
         [(Job(str(seed), []), dataclasses.replace(run, seed=seed), envs.describe(run)) for seed in (0, 1)]
@@ -434,6 +474,14 @@ def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple
         (["num_envs=1,2", "hydra.sweeper.objective=[speed]"], "hydra.sweeper.objective=speed: choose one of"),
         (["num_envs=1,2", "hydra.sweeper.objective=[time_to_solve]"], "hydra.sweeper.objective=time_to_solve: needs"),
         (["num_envs=1,2", "hydra.sweeper.n_trials=0"], "hydra.sweeper.n_trials=0: must be at least 1."),
+        (["num_envs=1,2", "hydra.sweeper.n_trials=1e2"], "hydra.sweeper.n_trials=100.0: must be a whole number."),
+        (["num_envs=1,2", "hydra.sweeper.prune_every_s=null"], "hydra.sweeper.prune_every_s=null: must be a number."),
+        (["num_envs=1,2", "hydra.sweeper.objective=return"], "hydra.sweeper.objective=return: must be a list"),
+        (["num_envs=1,2", "hydra.sweeper.objective=[]"], "hydra.sweeper.objective=[]: choose one of"),
+        (
+            ["num_envs=1,2", "+hydra.sweeper.trials=9"],
+            "hydra.sweeper.trials: there is no such option (nearest: n_trials",
+        ),
         (["num_envs=1,2", "+hydra.sweeper.sampler.x=1"], "hydra.sweeper.sampler: cannot be made ("),
         (["num_envs=1,2", "hydra.sweeper.pruner._target_=optuna.Nothing"], "hydra.sweeper.pruner: cannot be made ("),
     ],

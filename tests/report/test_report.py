@@ -427,6 +427,20 @@ def test_a_folder_that_cannot_be_written_is_named_and_the_table_shown(
     assert errors == f"dqnspeed: {runs / 'a' / 'report.html'}: {cannot}\n"
 
 
+def test_curves_that_are_not_drawn_are_named(
+    pictures: None, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = (runs / "a" / "metrics.jsonl").read_text().splitlines()[0]
+    assert "return_mean" not in first
+    (runs / "a" / "metrics.jsonl").write_text(f"{first}\n")
+    columns = (runs / "a" / "episodes.csv").read_text().splitlines()[0]
+    (runs / "a" / "episodes.csv").write_text(f"{columns}\n")
+    picture = runs / "curves.png"
+    code, _, errors = run_report(monkeypatch, capsys, runs / "a", f"curves={picture}")
+    assert code == 1 and not picture.exists()
+    assert errors == f"dqnspeed: curves={picture}: is not drawn, since no game has ended yet.\n"
+
+
 def test_folders_and_options_are_distinguished(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,7 +55,7 @@ def test_a_run_is_named_by_its_rung_and_what_it_really_changes(overrides: str, n
 def test_a_rung_whose_file_is_gone_is_measured_by_its_overrides() -> None:
     given = ["num_envs=2", "seed=3"]
     run = make_run(*given, "experiment.name=mine", "algo.gamma=0.9")
-    changed = compose.changed(run, given)
+    changed = compose.changed(run, ["sweep=seeds", *given])  # which a job of a sweep has too, and no kind
     assert changes.label("mine", given, changed) == "mine num_envs=2"
     assert changes.kinds(["exact"], changed) == ["changes the algorithm"]
 
