@@ -135,7 +135,8 @@ class PPOLearner(PolicyLearner):
         if world is None:
             return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         count, exact = len(advantages) * world.size, advantages.double()
-        total, squares = world.sum(torch.stack([exact.sum(), exact.square().sum()]))
+        sums = torch.stack([exact.sum(), exact.square().sum()])
+        total, squares = world.sum(sums.to(self.device)).to(sums.device)  # experience may lie on the host
         deviation = ((squares - total**2 / count) / (count - 1)).clamp(min=0).sqrt()
         scaled: Tensor = ((exact - total / count) / (deviation + 1e-8)).float()
         return scaled

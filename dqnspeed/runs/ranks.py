@@ -49,6 +49,8 @@ def share_of(run: RunConfig, rank: int) -> RunConfig:
     """What one rank has of ``run``, as an ordinary run: environments, and its share of the batch, of the replay and of
     the steps."""
     size, algo = run.execution.world_size, run.algo
+    if size == 1:
+        return run
     threads = share_of_cores(run, machine.cores())
     return replace(
         run,

@@ -74,7 +74,8 @@ class GraphedUpdates:
         self._graphs = dict[tuple[int, bool], Launch]()
         self._prepared, self._pace, self._in_rounds = 0, Pace(learner.device), in_rounds
         self._plain: PlainUpdates | None = None  # if capture was refused
-        self.how = ("graph" if together == 1 else f"graph of {together} updates") + (", compiled" if compiled else "")
+        self._captured = ("graph" if together == 1 else f"graph of {together} updates") + (", compiled" * compiled)
+        self.how = "eager: no graph (nothing was captured yet)"
 
     def do(self, count: int) -> None:
         begun = count > 0
@@ -115,6 +116,7 @@ class GraphedUpdates:
                 kinds |= set(itertools.product({1, self._together}, {False, settling}))
             for kind in kinds - self._graphs.keys():
                 self._graphs[kind] = self._capture(functools.partial(self._work, *kind), device)
+            self.how = self._captured
         except RuntimeError as error:
             self._learner.recount()
             self._memory.recount()

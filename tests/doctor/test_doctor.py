@@ -58,6 +58,11 @@ def test_pong_is_sound(tmp_path: Path) -> None:
     assert np.asarray(Image.open(tmp_path / "seen.png")).std() > 10
 
 
+def test_one_of_several_learners_is_asked_about(tmp_path: Path) -> None:
+    found = ask(tmp_path, "env=cartpole", "algo=ppo", "algo.batch_size=64", "num_envs=4", "execution.world_size=2")
+    assert "gradients" in found and "for 1,000,000 steps" in found["speed"].what, found
+
+
 def test_a_board_is_sound(tmp_path: Path) -> None:
     found = ask(tmp_path, "wrappers=none", "env.id=toy_envs:Board-v0", "model=board")
     assert "1x15x15 uint8" in found["observations"].what
@@ -89,9 +94,9 @@ def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
 
 def test_memory_that_is_refused_later_is_refused_by_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run("env=cartpole")
-    assert next(_memory(run, describe(run))).verdict == OK
+    assert next(_memory(run, describe(run), run, 1)).verdict == OK
     monkeypatch.setattr(machine, "available_memory", lambda: 100_000)
-    found = next(_memory(run, describe(run)))
+    found = next(_memory(run, describe(run), run, 1))
     assert found.verdict == WRONG and "transitions would fit" in found.advice
 
 
