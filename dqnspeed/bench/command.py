@@ -65,7 +65,7 @@ def _main() -> None:
     arguments = sys.argv[1:]
     options, overrides = COMMAND_LINE.read(arguments)
     if options.compare is not None:
-        return _compare(options, overrides)
+        return _compare(options, arguments, overrides)
     if options.fail_below is not None:
         raise ConfigError(f"fail_below={options.fail_below:g}: belongs to compare=OLD.json NEW.json.")
     _allowed(options.allow)
@@ -75,9 +75,12 @@ def _main() -> None:
     return _measure(options, overrides)
 
 
-def _compare(options: BenchConfig, others: Sequence[str]) -> None:
+def _compare(options: BenchConfig, arguments: Sequence[str], others: Sequence[str]) -> None:
     from dqnspeed.bench import compare
 
+    for argument in arguments:
+        if argument not in others and not argument.startswith(("compare=", "fail_below=")):
+            raise ConfigError(f"{argument}: does not go with compare=, which measures nothing; fail_below does.")
     if len(others) != 1:
         raise ConfigError(f"compare={options.compare}: takes two files, as in compare=OLD.json NEW.json.")
     compare.command(Path(str(options.compare)), Path(others[0]), options.fail_below)

@@ -89,4 +89,5 @@ def interval(values: Sequence[float]) -> Interval | None:
         (np.asarray(values),), np.median, n_resamples=RESAMPLES, method="percentile",
         random_state=np.random.default_rng(0),
     ).confidence_interval  # fmt: skip
-    return Interval(statistics.median(values), float(found.low), float(found.high))
+    low, high = max(float(found.low), min(values)), min(float(found.high), max(values))  # but for rounding
+    return Interval(statistics.median(values), low, high)

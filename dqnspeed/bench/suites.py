@@ -141,7 +141,7 @@ class Suite:
         found = nothing(plan)
         if row is not None:
             # The best of many is partly the luckiest: what it gains is measured anew.
-            again = plan.training(f"{row.name}, once more", *row.overrides, group="check")
+            again = plan.training(_once_more(row.overrides), *row.overrides, group="check")
             fresh = measuring.measure(again, FRESH, baseline)
             if fresh.ratio is not None and fresh.ratio.low > 1:
                 found = recommendation(plan, row, fresh.ratio)
@@ -183,10 +183,14 @@ class Suite:
         found = measuring.result.recommendation
         names = {"the baseline": ("rungs", BASELINE)}
         if found and found.overrides:
-            names["the line"] = ("check", f"{' '.join(found.overrides)}, once more")
+            names["the line"] = ("check", _once_more(found.overrides))
         rows = {who: measuring.result.find(*key) for who, key in names.items()}
         time = "the time" if self.plan.on_cpu else "the host's time, which also waits for the device"
         measuring.change(walls=[wall(who, row, time) for who, row in rows.items() if row and row.parts])
+
+
+def _once_more(overrides: Sequence[str]) -> str:
+    return f"{' '.join(overrides)}, once more"
 
 
 def wall(who: str, row: Measurement, time: str = "the time") -> str:

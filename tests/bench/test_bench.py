@@ -82,6 +82,7 @@ def test_a_bench_ends_with_a_line_that_it_has_checked_and_measures_nothing_twice
     checks = [one for one in result.measurements if one.group == "check"]
     assert [len(one.pairs) for one in checks] == [4, suites.CHECK["quick"][0]] and all(one.ratio for one in checks)
     rung = result.find("rungs", TINY)
+    assert rung is not None and checks[0].name == f"{TINY}, once more"
     assert rung is not None and rung.ratio is not None and rung.updates and rung.kind == "changes the algorithm"
     assert result.walls[0].startswith("the baseline: ") and result.walls[1].startswith("the line: ")
 
@@ -175,6 +176,7 @@ def test_a_bench_that_is_resumed_keeps_what_was_asked_and_what_disturbed(
         (["resume=other"], r"resume=other: was measured on another machine \(cpu is Imagined Processor there and "),
         (["fail_below=0.9"], "fail_below=0.9: belongs to compare"),
         (["compare=a.json"], "compare=a.json: takes two files"),
+        (["compare=a.json", "b.json", "suite=full"], "suite=full: does not go with compare="),
         (["peers=true"], "peers=true: they are run on games such as"),
     ],
 )
