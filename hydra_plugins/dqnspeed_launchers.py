@@ -25,9 +25,9 @@ class RayLauncher(Launcher):
         self.config, self.hydra_context, self.task_function = config, hydra_context, task_function
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from dqnspeed.cli import ray_jobs
+        from dqnspeed.cli import key_value, ray_jobs
 
-        options = ray_jobs.RayOptions(**self.options)
+        options = key_value.typed(ray_jobs.RayOptions, self.options)
         return ray_jobs.launch(
             options, self.hydra_context, self.task_function, self.config, job_overrides, initial_job_idx
         )

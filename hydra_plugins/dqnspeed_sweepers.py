@@ -58,4 +58,4 @@ class OptunaSweeper(_Sweeper):
     def run(self) -> None:
         from dqnspeed.cli import study
 
-        study.search(study.StudyOptions(**self.options), self.config, self.loader, self.launcher)
+        study.search(study.options_of(self.options), self.config, self.loader, self.launcher)

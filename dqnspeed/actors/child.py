@@ -171,7 +171,10 @@ class PipeChannel:
 
     def send(self, message: Ready | Paused) -> None:
         if isinstance(message, Paused):
-            state = {**message.state, "agent_steps": int(self._agent_steps[self._index])}
+            seconds = {**message.state["seconds"]}
+            seconds["acting"] += self._acting
+            seconds["stepping"] += self._stepping
+            state = {**message.state, "seconds": seconds, "agent_steps": int(self._agent_steps[self._index])}
             message = replace(message, state=state)
         self._pipe.send(message)
 

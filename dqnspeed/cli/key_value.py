@@ -82,11 +82,11 @@ def parse(schema: type[T], arguments: Sequence[str]) -> T:
     """
     kinds = get_type_hints(schema)
     given = {argument.partition("=")[0]: argument for argument in arguments}
-    return typed(schema, {key: _value(argument, kinds[key]) for key, argument in given.items()})
+    return typed(schema, {key: _value(argument, kinds[key]) for key, argument in given.items()}, given)
 
 
-def typed(schema: type[T], values: Mapping[str, Any]) -> T:
-    """An instance of ``schema`` with these values.
+def typed(schema: type[T], values: Mapping[str, Any], given: Mapping[str, str] | None = None) -> T:
+    """An instance of ``schema`` with these values; ``given``: as which they were, for the errors.
 
     Raises:
         ConfigError: a key is unknown, or a value is missing, of another type or out of range.
@@ -99,7 +99,8 @@ def typed(schema: type[T], values: Mapping[str, Any]) -> T:
             cfg = OmegaConf.merge(cfg, {key: value})
         except ValidationError as error:
             shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else value
-            raise ConfigError(f"{key}={shown}: must be {in_words(kinds[key])}.") from error
+            argument = (given or {}).get(key, f"{key}={shown}")
+            raise ConfigError(f"{argument}: must be {in_words(kinds[key])}.") from error
     for field in fields(cast("Any", schema)):
         if OmegaConf.is_missing(cfg, field.name):
             raise ConfigError(f"{field.name}: is missing; give {field.name}=VALUE, {field.metadata['about']}.")

@@ -76,7 +76,7 @@ class Preflight(Callback):
             trials = None
             if study.is_study(config.hydra):
                 found += _ends_of_search(config, number=len(known or []))
-                trials = config.hydra.sweeper.n_trials - len(known or [])
+                trials = int(config.hydra.sweeper.n_trials) - len(known or [])
             checked = check_jobs([(job_config, job.overrides) for job, job_config in found])
             if is_ray(config.hydra.launcher) and any(run.parallelism.name == "ray" for run, _ in checked):
                 raise ConfigError("parallelism=ray: has actors on Ray, which a job of hydra/launcher=ray cannot join.")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib.util
 import logging
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -53,6 +53,16 @@ class StudyOptions:
     pruner: Any = option("one of optuna.pruners")
 
 
+def options_of(given: Mapping[str, Any]) -> StudyOptions:
+    """The options of a search, checked; sampler and pruner are taken as they are.
+
+    Raises:
+        ConfigError: one is unknown, missing, of another type or out of range.
+    """
+    options = typed(StudyOptions, {**given, "sampler": None, "pruner": None})
+    return replace(options, sampler=given["sampler"], pruner=given["pruner"])
+
+
 def is_study(config: Any) -> bool:
     """Whether the sweeper in this configuration of Hydra's is Optuna's."""
     return str(config.sweeper.get("_target_")).endswith(".OptunaSweeper")
@@ -64,7 +74,7 @@ def check_options(config: DictConfig) -> None:
         raise ConfigError("hydra/sweeper=optuna: needs Optuna; pip install 'dqnspeed[optuna]' brings it.")
     given = cast("dict[str, Any]", OmegaConf.to_container(config.hydra.sweeper, resolve=True))
     try:
-        options = typed(StudyOptions, {key: value for key, value in given.items() if key not in ("_target_", "params")})
+        options = options_of({key: value for key, value in given.items() if key not in ("_target_", "params")})
     except ConfigError as error:
         raise ConfigError(f"hydra.sweeper.{error}") from error
     if not options.objective:
@@ -134,7 +144,9 @@ def pruning(config: Any) -> Prune | None:
     study = open_study(folder, pruner=hydra.utils.instantiate(config.sweeper.pruner))
     frozen = study.trials[number]
     trial = optuna.trial.Trial(study, frozen._trial_id)
-    return Pruning(trial, config.sweeper.objective[0], config.sweeper.prune_every_s, list(frozen.intermediate_values))
+    return Pruning(
+        trial, config.sweeper.objective[0], float(config.sweeper.prune_every_s), list(frozen.intermediate_values)
+    )
 
 
 class Pruning:

@@ -67,7 +67,8 @@ class Sweep:
             if missing:
                 with self._waiting():
                     for stretch in self._stretches(missing):
-                        self._launch(launcher, stretch)
+                        if self.heard.received is None:
+                            self._launch(launcher, stretch)
             return
         for job in jobs:
             folder = self.folder / job.folder

@@ -241,7 +241,7 @@ def try_timings(part: Part) -> Iterator[Result]:
     """The same DQN, with batches large enough for a GPU, in every kind of execution, and two on-policy algorithms."""
     same = ("algo.learning_starts=600", "algo.batch_size=256", f"device={part.options.device}")
     for name, overrides in EXECUTIONS.items():
-        seconds = min(25.0 if "compiled" in name else 5.0, part.options.seconds)  # drawing is compiled meanwhile
+        seconds = min(15.0 if "compiled" in name else 5.0, part.options.seconds)  # drawing is compiled meanwhile
         yield part.train(name, *same, f"stop.max_minutes={seconds / 60}", *overrides)
 
 

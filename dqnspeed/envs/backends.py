@@ -150,7 +150,7 @@ class AsyncBackend(_GymnasiumBackend):
         with self._watched():
             self.env.reset_async(seed=seeds)
             self._wait()
-            frames, info = self.env.reset_wait(self._timeout)
+            frames, info = self.env.reset_wait()
             return self._first_step(frames, info)
 
     def send(self, actions: np.ndarray) -> None:
@@ -160,7 +160,7 @@ class AsyncBackend(_GymnasiumBackend):
     def recv(self) -> RawStep:
         with self._watched():
             self._wait()
-            return self._step(self.env.step_wait(self._timeout))
+            return self._step(self.env.step_wait())
 
     def _wait(self) -> None:
         """Wait until all have answered, in pieces: those in which all processes were stopped are no silence of theirs.

@@ -12,7 +12,7 @@ import torch
 import warp as wp
 
 from dqnspeed.emulator import EmulatorError, Games
-from dqnspeed.envs.backends import AnyArray, RawStep
+from dqnspeed.envs.backends import ActorError, AnyArray, RawStep
 
 COMMON = ("game", "version")  # of a saved state, for all consoles
 
@@ -44,7 +44,10 @@ class EmulatorBackend:
     def reset(self, seeds: list[int]) -> RawStep:
         with self._beside_the_learner():
             self._wait_for_readers()
-            self._games.begin(seeds)
+            try:
+                self._games.begin(seeds)
+            except EmulatorError as error:
+                raise ActorError(str(error)) from error
             return self._raw()
 
     def send(self, actions: AnyArray) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +24,8 @@ COMMAND_LINE = CommandLine(
 
 
 def _main() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a film that has not ended is deleted
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     options, _ = COMMAND_LINE.read(sys.argv[1:])
     if options.run == NEWEST:
         options = dataclasses.replace(options, run=str(newest_run("run with something to play", playable)))

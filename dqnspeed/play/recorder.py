@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,8 +64,13 @@ class Recorder:
         return image
 
     def end(self, name: str) -> Path | None:
-        """Begin the next game; returns the film of the one that ended, by its ``name``, if it could be written."""
+        """Begin the next game; returns the film of the one that ended if it could be written, by ``name`` if that is
+        free."""
         film, path = self._film, self._folder / name
+        for number in itertools.count(2):  # another play of the same run may have chosen the name meanwhile
+            if not path.exists():
+                break
+            path = self._folder / f"{Path(name).stem}_{number}{path.suffix}"
         self._steps, self._total = 0, 0.0
         if film is not None:
             with self._told(path):

@@ -80,7 +80,7 @@ def _main() -> None:
     folders = [Path(other) for other in others]
     if not folders:
         newest = newest_run("run")
-        folders = [newest.parent if (newest.parent / SWEEP).exists() else newest]
+        folders = [next((above for above in newest.parents if (above / SWEEP).exists()), newest)]
         print(f"dqnspeed: reports the newest, {folders[0]}", file=sys.stderr, flush=True)
     problems = Problems()
     for folder in folders:
@@ -173,7 +173,7 @@ def _finish(options: ReportConfig, report: Report, out: Path, problems: Problems
     if options.curves and _draws():
         by_time = [figure for figure in report.figures if figure.name.startswith(BY_TIME)]
         if not by_time:
-            problems.add(f"curves={options.curves}: is not drawn, since no game has ended yet.")
+            problems.add(f"curves={options.curves}: is not drawn, since there is no mean return yet.")
         if len(by_time) > 1:
             problems.note(f"curves={options.curves}: holds the first of {len(by_time)} games.")
         for figure in by_time[:1]:
