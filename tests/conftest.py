@@ -23,6 +23,8 @@ import numpy as np
 import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+from omegaconf import DictConfig
 
 TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
@@ -34,7 +36,7 @@ import forked  # noqa: E402
 
 forked.fork_children()
 
-from dqnspeed.cli.compose import from_hydra  # noqa: E402
+from dqnspeed.cli.compose import from_hydra, own_hydra  # noqa: E402
 from dqnspeed.cli.schemas import CONF_DIR  # noqa: E402
 from dqnspeed.config.schema import RunConfig  # noqa: E402
 
@@ -66,6 +68,14 @@ def make_run(*overrides: str) -> RunConfig:
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         return from_hydra(hydra.compose("config", overrides=list(overrides)))
+
+
+@contextlib.contextmanager
+def composed(*overrides: str) -> Iterator[tuple[DictConfig, Any]]:
+    """The configuration of a sweep, as Hydra gives it to its sweeper, and what composes its jobs."""
+    with own_hydra():
+        loader = GlobalHydra.instance().config_loader()
+        yield loader.load_configuration("config", list(overrides), RunMode.MULTIRUN), loader
 
 
 def on_cpu(batch: Any) -> Any:

@@ -182,7 +182,13 @@ def test_a_signal_that_comes_after_the_end_of_a_run_is_told_and_changes_nothing_
 def test_cartpole_is_solved(tmp_path: Path) -> None:
     summary = run_in(
         tmp_path,
-        make_run("experiment=cartpole", "stop.max_minutes=4", "stop.reward_bound=60", "tracking.progress=off"),
+        make_run(
+            "experiment=cartpole",
+            "stop.max_minutes=4",
+            "stop.reward_bound=60",
+            "stop.window=20",
+            "tracking.progress=off",
+        ),
     )
     assert summary["solved"] and summary["stopped_by"] == "reward_bound"
     assert summary["return_mean_100"] >= 60

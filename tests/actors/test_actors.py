@@ -372,7 +372,7 @@ def test_actors_stop_at_the_limit() -> None:
 def test_a_broken_actor_stops_the_run_within_seconds_and_says_why(how: str) -> None:
     run = make_toy(
         "env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}", "parallelism=process", "parallelism.num_actors=2",
-        f"parallelism.timeout_s={1 if how == 'hang' else 60}",
+        f"parallelism.timeout_s={3 if how == 'hang' else 60}",
     )  # fmt: skip
     expected = {"raise": "the toy broke", "hang": "hang_in_the_toy", "die": "was killed by SIGKILL"}[how]
     with Started(run) as started, pytest.raises(ActorError, match=expected):
@@ -510,14 +510,16 @@ def test_copied_weights_are_never_of_two_versions(tmp_path: Path) -> None:
     learner = threading.Thread(target=learn)
     learner.start()
     seen = set[int]()
-    while len(seen) < 20:
-        weights.load_into(own)
-        if int(own.version):
-            values = {float(v) for p in own.parameters() for v in (p.detach().min(), p.detach().max())}
-            assert values == {float(own.version)}
-            seen.add(int(own.version))
-    stop.set()
-    learner.join()
+    try:
+        while len(seen) < 20:
+            weights.load_into(own)
+            if int(own.version):
+                values = {float(v) for p in own.parameters() for v in (p.detach().min(), p.detach().max())}
+                assert values == {float(own.version)}
+                seen.add(int(own.version))
+    finally:
+        stop.set()
+        learner.join()
 
 
 READING = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_SH); print(flush=True); input()"

@@ -187,7 +187,7 @@ def test_the_pole_is_balanced_though_a_node_is_killed(ray_cluster: Any, tmp_path
         "env=cartpole", "algo=ppo", "optimizer.lr=1e-3", "parallelism=ray", "parallelism.num_actors=3", "num_envs=2",
         f"parallelism.address={ray_cluster.address}", "parallelism.batch_steps=8", "tracking=local",
         "tracking.progress=off", "tracking.report_every_s=0.3", "execution.threads=1", "stop.reward_bound=60",
-        "stop.max_minutes=2", f"hydra.run.dir={folder}",
+        "stop.window=20", "stop.max_minutes=2", f"hydra.run.dir={folder}",
     ]  # fmt: skip
 
     def kill() -> None:
@@ -273,7 +273,7 @@ def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
     ],
 )  # fmt: skip
 def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], tmp_path: Path) -> None:
-    run = make_toy(*algo, *RAY, "algo.learning_starts=0", "stop.max_steps=600")
+    run = make_toy(*algo, *RAY, "parallelism.num_actors=1", "algo.learning_starts=0", "stop.max_steps=600")
     summary = train(run, describe(run), tmp_path, {})
     assert summary["agent_steps"] >= 600 and summary["stopped_by"] == "max_steps"
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -284,7 +284,7 @@ def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_run_on_ray_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     def run(steps: int) -> RunConfig:
-        return make_toy(*RAY, f"stop.max_steps={steps}", "checkpoint.replay=true")
+        return make_toy(*RAY, "parallelism.num_actors=1", f"stop.max_steps={steps}", "checkpoint.replay=true")
 
     train(run(300), describe(run(300)), tmp_path, {})
     before = json.loads((tmp_path / "summary.json").read_text())

@@ -63,7 +63,7 @@ OPTIMIZERS = ["adam", "adamw", "radam", "rmsprop"]
 
 # On a CPU the two are equal to the last bit. A weight that differs by its last bit at first, or an optimizer that keeps
 # its learning rate in float32, makes 1,000 updates differ by less than a hundredth of what is allowed below.
-UPDATES = {"cpu": 100, "cuda": 1000}
+UPDATES = {"cpu": 60, "cuda": 1000}
 
 
 def at_once(function: Callable[[], object], device: torch.device) -> Launch:

@@ -15,7 +15,10 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import command, environment
+from conftest import command, composed, environment
+
+from dqnspeed.cli.ray_jobs import check_launcher
+from dqnspeed.config.options import ConfigError
 
 SWEEP = [
     "-m", "env=cartpole", "env.reward_bound=null", "wrappers=none", "model=mlp", "model.hidden=[16]",
@@ -111,7 +114,6 @@ def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
-        ("parallelism=ray", "parallelism=ray: has actors on Ray, which a job of hydra/launcher=ray cannot join."),
         ("hydra.launcher.gpus_per_job=9", "hydra.launcher.gpus_per_job=9: this machine has "),
         ("hydra.launcher.cpus_per_job=0", "hydra.launcher.cpus_per_job=0.0: must be more than 0."),
         ("hydra.launcher.gpus_per_job=null", "hydra.launcher.gpus_per_job=null: must be a number."),
@@ -120,10 +122,18 @@ def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path
         ("hydra.launcher.address='127.0.0.1:9'", "hydra.launcher.address=127.0.0.1:9: nobody answers there"),
     ],
 )
-def test_what_cannot_be_launched_is_one_sentence(
-    override: str, sentence: str, cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+def test_what_cannot_be_launched_is_one_sentence(override: str, sentence: str) -> None:
+    pytest.importorskip("ray")
+    with composed("hydra/launcher=ray", override) as (cfg, _), pytest.raises(ConfigError) as error:
+        check_launcher(cfg.hydra.launcher)
+    assert str(error.value).startswith(sentence)
+
+
+def test_what_cannot_be_launched_is_refused_before_anything_is_made(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
-    done = cli(*SWEEP, "hydra/launcher=ray", override)
-    assert done.returncode == 2 and sentence in done.stderr
-    assert done.stderr.count("\n") == 1 and list(tmp_path.iterdir()) == []
+    done = cli(*SWEEP, "hydra/launcher=ray", "parallelism=ray")
+    assert done.returncode == 2 and list(tmp_path.iterdir()) == []
+    said = "parallelism=ray: has actors on Ray, which a job of hydra/launcher=ray cannot join."
+    assert done.stderr == f"dqnspeed: {said}\n"

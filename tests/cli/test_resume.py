@@ -93,8 +93,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], 
 
     (tmp_path / "whole").mkdir()
     (tmp_path / "parts").mkdir()
-    whole = go(tmp_path / "whole", run(400))
-    for i, steps in enumerate((90, 251, 400)):
+    whole = go(tmp_path / "whole", run(300))
+    for i, steps in enumerate((90, 191, 300)):
         parts = go(tmp_path / "parts", run(steps), resumed=i > 0)
 
     assert parts["progress"]["resumed_at"] and parts["learner"]["updates"] > 20
@@ -336,9 +336,7 @@ EVERY_KIND = {
     "a3c, two actors": ["algo=a3c", "parallelism.num_actors=2", "algo.batch_size=16"],
     "ppo, overlap": ["algo=ppo", "parallelism=overlap", "algo.batch_size=16", "algo.rollout_steps=32"],
     "ppo, process": ["algo=ppo", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
-    "a2c": ["algo=a2c", "algo.batch_size=16"],
     "rainbow, process": ["algo=rainbow", "parallelism=process"],
-    "pqn, process": ["algo=pqn", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
 }
 
 

@@ -13,22 +13,20 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from conftest import TOY, command, environment, make_run, make_toy
+from conftest import TOY, command, composed, environment, make_run, make_toy
 from forked import Forked
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from dqnspeed import envs
 from dqnspeed.cli import compose, dry_run, preflight, study
@@ -317,14 +315,6 @@ def test_another_sweep_is_refused_in_the_folder_of_one(cli: Cli, tmp_path: Path)
     assert [path.read_bytes() for path in (tmp_path / "sweep").iterdir()] == [before]
 
 
-@contextlib.contextmanager
-def composed(*overrides: str) -> Iterator[tuple[DictConfig, Any]]:
-    """The configuration of a sweep, as Hydra gives it to its sweeper, and what composes its jobs."""
-    with compose.own_hydra():
-        loader = GlobalHydra.instance().config_loader()
-        yield loader.load_configuration("config", list(overrides), RunMode.MULTIRUN), loader
-
-
 def of_sweep(*overrides: str) -> list[list[str]]:
     """The overrides of each job."""
     with composed(*overrides) as (cfg, loader):
@@ -499,11 +489,16 @@ def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -
     folder = tmp_path / "sweep"
     line = ["-m", *TOY, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0,1,2", "hydra.sweep.dir=sweep"]
     with subprocess.Popen(command(*line), cwd=tmp_path, env=environment(), start_new_session=True) as run:
-        while not (has_lines(folder / "0")() and has_lines(folder / "1")()):
-            assert run.poll() is None
-            time.sleep(0.1)
-        os.killpg(run.pid, signal.SIGINT)
-        assert run.wait(timeout=120) == 128 + signal.SIGINT
+        deadline = time.monotonic() + 120
+        try:
+            while not (has_lines(folder / "0")() and has_lines(folder / "1")()):
+                assert run.poll() is None and time.monotonic() < deadline
+                time.sleep(0.1)
+            os.killpg(run.pid, signal.SIGINT)
+            assert run.wait(timeout=120) == 128 + signal.SIGINT
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
     found = summaries(folder)
     assert set(found) == {"0", "1"}
     assert all(one["stopped_by"] in STOPPING and one["benchmark"] is False for one in found.values())

@@ -27,7 +27,7 @@ def few_steps_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "MIN_STEPS", 50)
 
 
-def ask(tmp_path: Path, *overrides: str, seconds: float = 0.7) -> dict[str, Finding]:
+def ask(tmp_path: Path, *overrides: str, seconds: float = 0.3) -> dict[str, Finding]:
     """The worst finding of each topic after some play."""
     worst: dict[str, Finding] = {}
     order = [OK, LOOK, WRONG]
@@ -154,7 +154,7 @@ def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
 def test_it_ends_where_an_environment_hangs(how: str, topic: str, tmp_path: Path) -> None:
     ready = tmp_path / "ready"  # the toy hangs once this folder is there
     kwargs = f"env.kwargs={{how: {how}, folder: '{ready if topic == 'play' else ''}'}}"
-    arguments = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", kwargs, "parallelism.timeout_s=1", *QUICK]
+    arguments = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", kwargs, "parallelism.timeout_s=3", *QUICK]
     process = subprocess.Popen(
         [sys.executable, "-m", "dqnspeed.doctor", "seconds=60", *arguments], cwd=tmp_path, env=environment(),
         stdout=subprocess.PIPE, text=True,
@@ -167,5 +167,5 @@ def test_it_ends_where_an_environment_hangs(how: str, topic: str, tmp_path: Path
             break
     assert process.wait(20) == 1
     process.stdout.close()
-    assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 1 s (")
+    assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 3 s (")
     assert "in hang_in_the_toy)" in line and "parallelism.timeout_s=60 waits longer" in line

@@ -90,7 +90,7 @@ def reference(
 @pytest.mark.slow
 @every_form
 @every_way
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lanes(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5), st.data())
 def test_batches_are_those_of_numpy_to_the_last_bit(
     way: Any, form: str, streams: list[list[Event]], rows: int, stack: int, n_step: int, data: st.DataObject
@@ -204,7 +204,7 @@ def test_priorities_as_tensors_draw_and_weigh_as_arrays_do(
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("form", ["tensors", "in turns"])
 @pytest.mark.parametrize("device", [None, "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(lanes(), st.sampled_from([3, 8, None]), st.booleans(), st.data())
 def test_however_rows_come_batches_and_what_is_saved_are_the_same_to_the_last_bit(
     device: str | None, form: str, memory: str, streams: list[list[Event]], frames: int | None, apart: bool,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ class Event:
 def lanes(draw: st.DrawFn) -> list[list[Event]]:
     """Equally long streams of rows with episodes of random lengths that terminate or are truncated."""
     length, count = draw(st.integers(8, 40)), draw(st.integers(1, 3))
-    streams = []
+    streams, drawn = [], random.Random(draw(st.integers(0, 2**32)))  # what the ends of episodes do not depend on
     for lane in range(count):
         stream: list[Event] = []
         while len(stream) < length:
@@ -56,8 +57,8 @@ def lanes(draw: st.DrawFn) -> list[list[Event]]:
                 stream.append(
                     Event(
                         number=1 + 80 * lane + len(stream),
-                        action=draw(st.integers(0, 5)),
-                        reward=0.0 if last else float(draw(st.integers(-3, 3))),
+                        action=drawn.randint(0, 5),
+                        reward=0.0 if last else float(drawn.randint(-3, 3)),
                         terminated=at_end and not truncated,
                         truncated=at_end and truncated,
                         first=i == 0,

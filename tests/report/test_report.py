@@ -438,7 +438,7 @@ def test_curves_that_are_not_drawn_are_named(
     picture = runs / "curves.png"
     code, _, errors = run_report(monkeypatch, capsys, runs / "a", f"curves={picture}")
     assert code == 1 and not picture.exists()
-    assert errors == f"dqnspeed: curves={picture}: is not drawn, since no game has ended yet.\n"
+    assert errors == f"dqnspeed: curves={picture}: is not drawn, since there is no mean return yet.\n"
 
 
 def test_folders_and_options_are_distinguished(

@@ -170,7 +170,10 @@ def test_going_on_sets_aside_what_is_newer_and_what_was_half_written(tmp_path: P
 
 def test_a_run_without_any_checkpoint_is_not_started_again_where_that_would_lose_it(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time": 50.0}\n')
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step_0000000001.safetensors.7.partial").write_bytes(b"half")
     assert state_to_resume(tmp_path, make_run("checkpoint.every_minutes=1").checkpoint) == {}
+    assert list((tmp_path / "checkpoints").iterdir()) == []
     with pytest.raises(ConfigError, match="nothing to resume from"):
         state_to_resume(tmp_path, make_run("checkpoint=none").checkpoint)
     config = tmp_path / ".hydra" / "config.yaml"

@@ -223,7 +223,8 @@ def summary_of(folder: Path) -> dict[str, Any]:
 
 
 def test_the_pole_is_balanced_by_two(tmp_path: Path) -> None:
-    kind = ["algo=ppo", "optimizer.lr=1e-3", "parallelism=process", "stop.reward_bound=60", "stop.max_minutes=1.9"]
+    kind = ["algo=ppo", "optimizer.lr=1e-3", "parallelism=process", "stop.reward_bound=60", "stop.window=20",
+            "stop.max_minutes=1.9"]  # fmt: skip
     errors = ran(tmp_path / "run", *kind)
     summary = summary_of(tmp_path / "run")
     assert summary["solved"] and summary["acting"] == "eager", errors
