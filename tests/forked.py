@@ -120,7 +120,9 @@ def _begin(
         server: Any = forkserver._forkserver  # type: ignore[attr-defined]
         server._forkserver_address, server.ensure_running = address, lambda: None
     os.setsid()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})  # the server's, that others held back
+    # The server's, that others held back.
+    held = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)

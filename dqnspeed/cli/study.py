@@ -59,8 +59,9 @@ def options_of(given: Mapping[str, Any]) -> StudyOptions:
     Raises:
         ConfigError: one is unknown, missing, of another type or out of range.
     """
-    options = typed(StudyOptions, {**given, "sampler": None, "pruner": None})
-    return replace(options, sampler=given["sampler"], pruner=given["pruner"])
+    made = {name: given[name] for name in ("sampler", "pruner") if name in given}
+    options = typed(StudyOptions, {**given, **dict.fromkeys(made)})
+    return replace(options, sampler=made["sampler"], pruner=made["pruner"])
 
 
 def is_study(config: Any) -> bool:

@@ -209,7 +209,7 @@ class Emulator:
     def _give(self, name: str, to: Any, values: Any) -> None:
         """Copy an argument to where launches read it."""
         if type(values).__module__ == "torch" and values.is_cuda:
-            if values.is_floating_point():
+            if name != "mask" and values.is_floating_point():
                 raise EmulatorError(f"{name}: is of {values.dtype}, and takes whole numbers.")
             if name == "actions" and values.element_size() > 4:
                 values = values.clamp(-1, 2**31 - 1)  # neither is an action

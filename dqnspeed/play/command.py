@@ -6,6 +6,7 @@ import dataclasses
 import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 from dqnspeed.cli.app import fail, run_app
 from dqnspeed.cli.key_value import CommandLine
@@ -24,8 +25,6 @@ COMMAND_LINE = CommandLine(
 
 
 def _main() -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP):  # a film that has not ended is deleted
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
     options, _ = COMMAND_LINE.read(sys.argv[1:])
     if options.run == NEWEST:
         options = dataclasses.replace(options, run=str(newest_run("run with something to play", playable)))
@@ -45,5 +44,24 @@ def _main() -> None:
 
 
 def main() -> None:
-    """Console entry point."""
-    run_app(_main)
+    """Console entry point; SIGTERM and a terminal that is closed end it as Ctrl-C does, which deletes half a film."""
+    heard, before = list[int](), {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+    def end(number: int, _: FrameType | None) -> None:
+        heard.append(number)
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number, handler in before.items():
+        if handler is signal.SIG_DFL:  # else as nohup asks for
+            signal.signal(number, end)
+    try:
+        run_app(_main)
+    except SystemExit:
+        if heard:
+            sys.exit(128 + heard[0])
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

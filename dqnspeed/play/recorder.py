@@ -67,13 +67,13 @@ class Recorder:
         """Begin the next game; returns the film of the one that ended if it could be written, by ``name`` if that is
         free."""
         film, path = self._film, self._folder / name
-        for number in itertools.count(2):  # another play of the same run may have chosen the name meanwhile
-            if not path.exists():
-                break
-            path = self._folder / f"{Path(name).stem}_{number}{path.suffix}"
         self._steps, self._total = 0, 0.0
         if film is not None:
             with self._told(path):
+                for number in itertools.count(2):  # another play of the same run may have chosen the name meanwhile
+                    if not path.exists():
+                        break
+                    path = self._folder / f"{Path(name).stem}_{number}{path.suffix}"
                 film.end(path)
         written = path if self._film is not None else None
         self.close()

@@ -472,6 +472,7 @@ def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple
             ["num_envs=1,2", "+hydra.sweeper.trials=9"],
             "hydra.sweeper.trials: there is no such option (nearest: n_trials",
         ),
+        (["num_envs=1,2", "~hydra.sweeper.pruner"], "hydra.sweeper.pruner: is missing; give pruner=VALUE"),
         (["num_envs=1,2", "+hydra.sweeper.sampler.x=1"], "hydra.sweeper.sampler: cannot be made ("),
         (["num_envs=1,2", "hydra.sweeper.pruner._target_=optuna.Nothing"], "hydra.sweeper.pruner: cannot be made ("),
     ],

@@ -7,7 +7,9 @@ import errno
 import json
 import re
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,20 @@ def test_play_prints_records_and_keeps_its_results(atari: Path) -> None:
     both = json.loads((atari / "run" / "play.json").read_text())
     assert len(both) == 2  # the earlier results are kept, and the same seed gives the same games
     assert [g["return"] for g in both[1]["games"]] == [g["return"] for g in kept["games"]]
+
+
+def test_a_play_that_is_terminated_leaves_no_half_film(atari: Path, tmp_path: Path) -> None:
+    shutil.copytree(atari / "run", tmp_path / "run")
+    arguments = ["run=run", "episodes=200", "record=true", "checkpoint=final"]
+    with forked.Forked("dqnspeed.play", *arguments, cwd=tmp_path, env=environment()) as run:
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "run" / "videos").glob("film_*.partial")):
+            assert run.poll() is None and time.monotonic() < deadline, run.communicate()
+            time.sleep(0.01)
+        run.terminate()
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGTERM and errors == ""
+    assert not list((tmp_path / "run" / "videos").glob("*.partial"))
 
 
 @pytest.mark.slow
