@@ -97,7 +97,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], 
     for i, steps in enumerate((90, 191, 300)):
         parts = go(tmp_path / "parts", run(steps), resumed=i > 0)
 
-    assert parts["progress"]["resumed_at"] and parts["learner"]["updates"] > 20
+    assert parts["progress"]["resumed_at"] and parts["learner"]["updates"] > 10
     expected, got = untimed(whole), untimed(parts)
     assert expected.keys() == got.keys()
     assert [
