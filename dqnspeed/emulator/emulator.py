@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import itertools
 import json
-import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,12 +18,12 @@ from dqnspeed.emulator import kernels
 from dqnspeed.emulator.colors import palette
 from dqnspeed.emulator.compiling import compiled
 from dqnspeed.emulator.games import ACTIONS, FOLDER, EmulatorError, Game, find, rom_of
+from dqnspeed.emulator.memory import check_memory
 from dqnspeed.emulator.translation import NONE, translated
 
 WIDTH = 160
 BLOCK = 32  # consoles in a block of a GPU: some thousands are spread over all of it
 CONSOLE = 1024  # bytes of a console, about
-CGROUPS = Path("/sys/fs/cgroup")
 MEMORY = 256  # bytes of a console, the cartridge's among them, with which its state begins
 TRACED, TRACED_STEPS, TRACED_SKIP = 8, 300, 4  # consoles that are watched, for how many steps of how many frames
 FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", "y", "s")  # integers that follow
@@ -73,7 +70,7 @@ class Emulator:
             if not isinstance(count, (int, np.integer)) or count < 1:
                 raise EmulatorError(f"{name}={count}: takes a whole number, at least 1.")
         self.num_envs, self.device = num_envs, _device(device)
-        _check_memory(num_envs, self._bytes_each(), self.device)
+        check_memory(num_envs, self._bytes_each(), self.device)
         ints = functools.partial(wp.array, dtype=int, device=self.device)
         code = rom_of(self.game, rom)
         self._kernel = kernels.run_with(
@@ -322,32 +319,6 @@ def _device(name: str) -> Any:
     except (ValueError, RuntimeError) as error:
         there = ", ".join(device.alias for device in wp.get_devices())
         raise EmulatorError(f"device={name}: is not here; there is {there}.") from error
-
-
-def _check_memory(num_envs: int, each: int, device: Any) -> None:
-    needed = num_envs * each
-    free = device.free_memory if device.is_cuda else _free_memory()
-    if needed > free:
-        there = f"{device.alias}'s memory, of which {free / 1e9:.1f} GB may be used"
-        raise EmulatorError(f"num_envs={num_envs}: needs {needed / 1e9:.1f} GB of {there}.")
-
-
-def _free_memory() -> int:
-    """Bytes that are free on this machine, where it says so, and no more than it has or its container may use."""
-    known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    with contextlib.suppress(OSError):
-        said = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-        known += [1024 * int(said[1])] if said else []
-    for limit, used, cached in (
-        ("memory.max", "memory.current", "inactive_file"),  # of cgroups v2
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),  # and v1
-    ):
-        with contextlib.suppress(OSError, ValueError):  # "max" is none
-            most, taken = (int((CGROUPS / name).read_text()) for name in (limit, used))
-            stat = (CGROUPS / limit).with_name("memory.stat").read_text()
-            given_back = re.search(rf"^{cached} (\d+)", stat, re.MULTILINE)  # when it is needed
-            known.append(most - taken + (int(given_back[1]) if given_back else 0))
-    return max(0, min(known))
 
 
 def _memory_at_first() -> np.ndarray:

@@ -490,7 +490,7 @@ def test_what_cannot_be_played_is_one_sentence(make: Any, said: str, tmp_path: P
 def test_a_containers_memory_is_no_more_than_it_may_use(
     limit: str, used: str, cached: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dqnspeed.emulator.emulator.CGROUPS", tmp_path)
+    monkeypatch.setattr("dqnspeed.emulator.memory.CGROUPS", tmp_path)
     (tmp_path / limit).parent.mkdir(exist_ok=True)
     (tmp_path / limit).write_text("max\n")
     (tmp_path / used).write_text("7000000000\n")

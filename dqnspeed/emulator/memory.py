@@ -1,0 +1,40 @@
+"""Whether so many consoles fit into memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from dqnspeed.emulator.games import EmulatorError
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def check_memory(num_envs: int, each: int, device: Any) -> None:
+    """Raise :class:`EmulatorError` if ``num_envs`` consoles of ``each`` bytes do not fit on Warp's ``device``."""
+    needed = num_envs * each
+    free = device.free_memory if device.is_cuda else _free_memory()
+    if needed > free:
+        there = f"{device.alias}'s memory, of which {free / 1e9:.1f} GB may be used"
+        raise EmulatorError(f"num_envs={num_envs}: needs {needed / 1e9:.1f} GB of {there}.")
+
+
+def _free_memory() -> int:
+    """Bytes that are free on this machine, where it says so, and no more than it has or its container may use."""
+    known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError):
+        said = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+        known += [1024 * int(said[1])] if said else []
+    for limit, used, cached in (
+        ("memory.max", "memory.current", "inactive_file"),  # of cgroups v2
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),  # and v1
+    ):
+        with contextlib.suppress(OSError, ValueError):  # "max" is none
+            most, taken = (int((CGROUPS / name).read_text()) for name in (limit, used))
+            stat = (CGROUPS / limit).with_name("memory.stat").read_text()
+            given_back = re.search(rf"^{cached} (\d+)", stat, re.MULTILINE)  # when it is needed
+            known.append(most - taken + (int(given_back[1]) if given_back else 0))
+    return max(0, min(known))
