@@ -33,6 +33,7 @@ from dqnspeed.tracking.run_folder import (
     DamagedError,
     group_of,
     read_summary,
+    sweep_above,
 )
 
 log = logging.getLogger(__name__)
@@ -86,8 +87,8 @@ def prepare(arguments: Sequence[str]) -> Resumption:
     spec = check_run(run)
     with locked_folder(folder, resumed=True):
         earlier = _earlier_overrides(folder)
-    # Of a job whose folder's name has a slash, the sweep is further above.
-    group = next((group_of(above) for above in folder.absolute().parents if (above / SWEEP).exists()), None)
+    above = sweep_above(folder.absolute())
+    group = None if above is None else group_of(above)
     return Resumption(folder, run, spec, plain, group, [*earlier, *overrides], overrides)
 
 

@@ -24,7 +24,7 @@ from dqnspeed.report.study import search_figures
 from dqnspeed.report.watch import EVERY_S, served
 from dqnspeed.system import atomic
 from dqnspeed.tracking.results import in_order
-from dqnspeed.tracking.run_folder import METRICS, SWEEP, DamagedError, newest_run
+from dqnspeed.tracking.run_folder import METRICS, SWEEP, DamagedError, newest_run, sweep_above
 
 PAGE, MARKDOWN, JSON, PICTURES = "report.html", "report.md", "report.json", "report"
 NEEDS = "pip install 'dqnspeed[report]' brings it."
@@ -80,7 +80,7 @@ def _main() -> None:
     folders = [Path(other) for other in others]
     if not folders:
         newest = newest_run("run")
-        folders = [next((above for above in newest.parents if (above / SWEEP).exists()), newest)]
+        folders = [sweep_above(newest) or newest]
         print(f"dqnspeed: reports the newest, {folders[0]}", file=sys.stderr, flush=True)
     problems = Problems()
     for folder in folders:

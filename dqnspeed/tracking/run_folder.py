@@ -54,6 +54,12 @@ def group_of(sweep: Path) -> str:
     return "/".join(sweep.resolve().parts[-2:])
 
 
+def sweep_above(folder: Path) -> Path | None:
+    """The folder of the sweep that the run in ``folder`` is a job of; it is further above where a job's name has a
+    slash."""
+    return next((above for above in folder.parents if (above / SWEEP).exists()), None)
+
+
 def holding(folders: Iterable[Path], *names: str) -> set[Path]:
     """Folders at or below ``folders`` with a file of one of these names, each once however it is named; one that
     vanishes meanwhile is left out."""
