@@ -73,8 +73,8 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     It prints what the command line prints, with a bar in a notebook. Ctrl-C, or the notebook's stop button, ends the
     run saved: its results are returned, with ``summary["stopped_by"] == "SIGINT"``, and ``resume=FOLDER`` among the
     overrides continues it; a second one raises :class:`KeyboardInterrupt` at once. That needs the main thread, where
-    Python handles signals; in another the run goes on to its end. SIGTERM saves the run too, and then does what it did
-    before.
+    Python handles signals; in another the run goes on to its end. SIGTERM and SIGHUP save the run too, and then do what
+    they did before.
 
     Handlers of signals, the threads of torch and OpenCV, the random generators of Python, NumPy and torch, and a Hydra
     of the process's own are restored at the end. Not so a W&B run that is active here, which that of ``tracking.wandb``

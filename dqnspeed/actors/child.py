@@ -27,6 +27,7 @@ from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 from dqnspeed.system.parent import end_with_parent
+from dqnspeed.system.signals import ENDING
 
 PAUSE_S = 0.0005
 
@@ -103,7 +104,7 @@ class ActorJob:
 
 def run_actor(job: ActorJob, pipe: Any) -> None:
     """Entry point of an actor process: acts until stopped; what it raises is sent to the learner."""
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):  # the learner alone ends a run
+    for ignored in (*ENDING, signal.SIGUSR2):  # the learner alone ends a run
         signal.signal(ignored, signal.SIG_IGN)
     end_with_parent()
     dump = open(job.dump_path, "w")  # noqa: SIM115  held open for a crash of the interpreter itself

@@ -12,7 +12,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
 from dqnspeed.execution.memory import keep_memory
 from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
-from dqnspeed.system import seeding
+from dqnspeed.system import machine, seeding
 
 ANSWER_S = 0.2  # after which an exchange returns, whatever was collected
 BLOCKED_ANSWER_S = 0.01  # the same of an actor that waits for the learner
@@ -265,7 +265,10 @@ class RayActor:
     def _act(self, job: RayJob, newest: list[tuple[int, Weights]]) -> None:
         torch.set_num_threads(1)
         keep_memory(job.run.execution)
-        run, index = job.run, job.index
+        execution, index = job.run.execution, job.index
+        if machine.precision("cpu") == "fp32":  # the learner's device may compute in bf16, and this processor does not
+            execution = replace(execution, precision="fp32")
+        run = replace(job.run, execution=execution)
         try:
             seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
             network = make_network(run, job.spec)

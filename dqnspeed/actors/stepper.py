@@ -78,7 +78,10 @@ class EnvStepper:
             self.games_restored = self._env.load_state_dict(state["env"])
             self._policy.load_state_dict(state, stacks=self.games_restored)
             if self.games_restored:
-                self._frames, self._first = state["frames"], state["first"]
+                frames, self._first = state["frames"], state["first"]
+                # Where games give tensors, rows must hold them, and no array of the policy's own that changes.
+                there = self._frames.device if isinstance(self._frames, Tensor) else None
+                self._frames = frames if there is None else torch.from_numpy(np.array(frames)).to(there)
             else:
                 self._begin(seeds)
         self._policy.warm_up()

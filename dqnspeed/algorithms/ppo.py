@@ -55,7 +55,7 @@ class PPO(ActorCritic, FromRollouts):
             raise ConfigError(
                 f"algo.target_kl={targets[0]}, algo.target_kl_final={targets[1]}: both are numbers, or both null."
             )
-        alone = not (run.parallelism.processes or run.parallelism.overlaps)
+        alone = not run.parallelism.processes  # environments in worker processes wait for it as well
         if self.target_kl is not None and alone and self.updates_together(run) == 1:
             most = run.num_lanes * self.rollout_steps // 2
             raise ConfigError(

@@ -29,7 +29,7 @@ def run_app(job: Callable[..., Any]) -> None:
         print(about())
         return
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal need not have every sign that is printed
     os.environ.setdefault(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR", ""))  # of jobs in other processes, too
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them

@@ -60,7 +60,8 @@ def print_plan(jobs: Sequence[tuple[Job, RunConfig, EnvSpec]], trials: int | Non
     open_ended, total = each.count(None), sum(filter(None, each))
     besides = f", and {open_ended} of a time that is not known" if open_ended else ""
     what = "1 job" if len(each) == 1 else f"{len(each)} jobs, one after another"
-    print(f"{what}: at most {in_words(total)}{besides}; start-up apart")
+    apart = "start-up and evaluations" if any(run.eval.every_steps for _, run, _ in jobs) else "start-up"
+    print(f"{what}: at most {in_words(total)}{besides}; {apart} apart")
 
 
 def in_words(minutes: float) -> str:

@@ -24,6 +24,7 @@ from dqnspeed.cli.preflight import check_folder_is_new, check_jobs, is_set, made
 from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.execution.world import size_here
 from dqnspeed.system import seeding
 from dqnspeed.tracking.results import Results, read
 from dqnspeed.tracking.run_folder import HYDRA_CONFIG, HYDRA_OVERRIDES
@@ -41,12 +42,14 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     # Of multiprocessing, while it imports the main module anew in a process that it has spawned.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
+    if size_here() > 1:  # each of whose processes would lead a run of its own
+        raise ConfigError("dqnspeed.train: leads a run alone; under torchrun, use torchrun -m dqnspeed.train.")
     with undisturbed(), contextlib.ExitStack() as resources:
         with own_hydra(), as_config_error(overrides):
             job = _resumed(overrides, folder) if resuming.asked_for(overrides) else _new(overrides, folder, resources)
         summary = train_and_tell(job)
-    if summary.get("signal") == signal.SIGTERM.name:  # also one that came after the run had ended by itself
-        signal.raise_signal(signal.SIGTERM)  # it asks this process to end, which it may now that the run is saved
+    if summary.get("signal") in (signal.SIGTERM.name, signal.SIGHUP.name):  # also if the run had ended by itself
+        signal.raise_signal(signal.Signals[summary["signal"]])  # it asks this process to end; now the run is saved
     return read(job.folder)
 
 

@@ -255,14 +255,14 @@ def _lines(path: Path) -> list[str]:
 
 def _save_overrides(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:
     """Save ``overrides`` for the next time, and ``plain``, the configuration with them."""
-    path = folder / CONFIG
+    path = folder / RESUMED  # first: as long as the other says something else, that counts
     try:
-        atomic.write_json(path, plain)
-        path = folder / RESUMED
         with contextlib.suppress(Exception):  # damaged; ``plain`` includes them
             overrides = [*_resumed_with(folder), *overrides]
         path.parent.mkdir(exist_ok=True)
         atomic.write_text(path, OmegaConf.to_yaml(OmegaConf.create(overrides)))
+        path = folder / CONFIG
+        atomic.write_json(path, plain)
     except OSError as error:
         raise ConfigError(f"resume={folder}: {path} cannot be written ({error.strerror}).") from error
 

@@ -141,7 +141,8 @@ def pruning(config: Any) -> Prune | None:
         return None
     import optuna
 
-    folder, number = Path(config.sweep.dir), int(config.sweep.subdir)
+    # The job may have another working folder.
+    folder, number = Path(config.runtime.cwd, config.sweep.dir), int(config.sweep.subdir)
     study = open_study(folder, pruner=hydra.utils.instantiate(config.sweeper.pruner))
     frozen = study.trials[number]
     trial = optuna.trial.Trial(study, frozen._trial_id)

@@ -25,7 +25,7 @@ from dqnspeed.cli.sweep_record import Job, Line, Outcome, Record, outcome, quote
 from dqnspeed.config.options import ConfigError
 from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.system import atomic, shell
-from dqnspeed.system.signals import Remembering
+from dqnspeed.system.signals import Remembering, endings
 from dqnspeed.tracking.run_folder import STUDY, SUMMARY, SWEEP_JOBS, Row
 
 PREFIX = "sweep."
@@ -116,7 +116,7 @@ class Sweep:
                 with contextlib.suppress(psutil.Error):
                     child.terminate()
 
-        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, end) for number in endings()}
         try:
             yield
         except Exception as error:
@@ -136,7 +136,7 @@ class Sweep:
 
     def remember_signals(self) -> None:
         """In a process of a launcher's: a signal between two trainings ends the sweep too."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in endings():
             signal.signal(number, self.heard)
 
     def table(self) -> list[str]:

@@ -33,7 +33,7 @@ from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.ray_jobs import has_a_machine, is_ray
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
-from dqnspeed.cli.sweep_record import outcome
+from dqnspeed.cli.sweep_record import Line, outcome
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -54,7 +54,8 @@ from dqnspeed.runs.rank_processes import patience_s
 from dqnspeed.runs.ranks import follow
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
-from dqnspeed.system.signals import PREEMPTING, STOPPING
+from dqnspeed.system.signals import ENDING, PREEMPTING, STOPPING
+from dqnspeed.system.streams import lasting_streams
 from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
@@ -74,9 +75,7 @@ def _job(cfg: DictConfig) -> None:
             _sweep_job(cfg, folder)
     else:
         with one_sentence():
-            sources = hydra_config.runtime.config_sources
-            flags = [f"--config-dir={source.path}" for source in sources if source.provider == "command-line"]
-            _train(_composed(cfg, folder, None), flags)
+            _train(_composed(cfg, folder, None), Line.of_this_process().flags)
 
 
 def _sweep_job(cfg: DictConfig, folder: Path) -> None:
@@ -203,6 +202,9 @@ def train_and_tell(job: Job) -> dict[str, Any]:
         )  # fmt: skip
     except (ActorError, NotFiniteError) as error:
         raise RunError(f"{error}\n{resuming.advice(shown)}") from error
+    except torch.cuda.OutOfMemoryError as error:
+        least = "a smaller algo.batch_size, replay.capacity or num_envs takes less, and so does device=cpu of a GPU."
+        raise RunError(f"{str(error).partition('. ')[0]}; {least}\n{resuming.advice(shown)}") from error
     except FolderGoneError as error:
         raise RunError(str(error)) from error
     _print_result(summary, shown, run.stop.on == "eval")
@@ -270,12 +272,13 @@ def _follow() -> None:
     """Be one of the processes that learn together, which rank 0 leads."""
     if NO_TRAINING & {argument.partition("=")[0] for argument in sys.argv[1:]}:
         return  # rank 0 answers, or refuses
-    for ignored in (signal.SIGINT, signal.SIGTERM, *PREEMPTING):  # rank 0 alone ends a run
-        signal.signal(ignored, signal.SIG_IGN)
     find_modules_here()
     rank, size, store, leader = rank_here(), size_here(), store_here(), multiprocessing.parent_process()
     try:
-        run = compose.from_hydra(OmegaConf.create(json.loads(offered(store))))
+        config = json.loads(offered(store))  # until rank 0 has one there is nothing to save, and nothing to wait for
+        for ignored in (*ENDING, *PREEMPTING):  # rank 0 alone ends a run
+            signal.signal(ignored, signal.SIG_IGN)
+        run = compose.from_hydra(OmegaConf.create(config))
         gone = lambda: "rank 0 is gone" if leader and not leader.is_alive() else None  # noqa: E731
         with contextlib.closing(World(rank, size, store, device_of_rank(run), patience_s(run), gone)) as world:
             follow(world, run, envs.describe(run))
@@ -291,4 +294,5 @@ def main() -> None:
     if rank_here():
         _follow()
     else:
-        run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)
+        with lasting_streams():
+            run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)

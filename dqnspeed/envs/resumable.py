@@ -18,6 +18,7 @@ from dqnspeed.envs.wrappers import FireReset, FrameSkip, NoopReset
 log = logging.getLogger(__name__)
 
 REPEAT_S = 30.0  # a game that takes longer to repeat is not restored
+MOST_ACTIONS = 1_000_000  # nor is one of more steps, whose actions would fill memory and checkpoints
 
 
 class Resumable(gymnasium.Wrapper):
@@ -36,6 +37,7 @@ class Resumable(gymnasium.Wrapper):
         self._over = False
         self._reset_next = False
         self._actions: list[int] = []
+        self._steps = 0
         self._start: dict[str, Any] = {}
         self._frame: Any = None
         self._shape = env.observation_space.shape
@@ -43,7 +45,7 @@ class Resumable(gymnasium.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._over = self._reset_next = False
         self._start = {"seed": seed, "rng": None if seed is not None else self._rng_state()}
-        self._actions = []
+        self._actions, self._steps = [], 0
         self._frame, info = self.env.reset(seed=seed, options=options)
         self._check_shape()
         return self._frame, self._lives(info)
@@ -52,7 +54,11 @@ class Resumable(gymnasium.Wrapper):
         if self._reset_next:
             frame, info = self.reset()
             return frame, 0.0, False, False, info
-        self._actions.append(int(action))
+        self._steps += 1
+        if self._steps <= MOST_ACTIONS:
+            self._actions.append(int(action))
+        elif self._actions:
+            self._actions, self._start = [], {"seed": None, "rng": None}
         self._frame, reward, terminated, truncated, info = self.env.step(action)
         self._over = bool(terminated or truncated)
         self._check_shape()
@@ -65,7 +71,7 @@ class Resumable(gymnasium.Wrapper):
     def _check_shape(self) -> None:
         if (shape := np.shape(self._frame)) != self._shape:  # NumPy would broadcast some, and not name it
             raise ValueError(
-                f"an observation has the shape {shape} after {len(self._actions)} steps of a game, and its space says "
+                f"an observation has the shape {shape} after {self._steps} steps of a game, and its space says "
                 f"{self._shape}"
             )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import errno
 import math
 import multiprocessing
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import shared_memory
@@ -76,8 +78,18 @@ class SharedBuffers:
         context = multiprocessing.get_context("spawn")
         self.locks: Sequence[Any] = [context.Lock() for _ in range(writers)]
         self._layout = dict(layout)
-        self._block = shared_memory.SharedMemory(create=True, size=layout_bytes(layout))
+        size = layout_bytes(layout)
+        self._block = shared_memory.SharedMemory(create=True, size=size)
         self._linked = True
+        try:
+            _take_pages(self._block)
+        except OSError as error:
+            self._block.close()
+            self.unlink()
+            raise ConfigError(
+                f"parallelism.transport=shared_memory: {size / 1e9:.2f} GB of shared memory could not be had "
+                f"({error.strerror}); another run may use it. A container has more of it with --shm-size."
+            ) from error
         self.arrays = _views(self._block, self._layout)
 
     def unlink(self) -> None:
@@ -103,6 +115,16 @@ class SharedBuffers:
         self._block = shared_memory.SharedMemory(name=state["name"])
         self._linked = False
         self.arrays = _views(self._block, self._layout)
+
+
+def _take_pages(block: shared_memory.SharedMemory) -> None:
+    """Have the system give ``block`` its pages now, where it can: one that is missing later ends whoever writes it."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(block._fd, 0, block.size)  # type: ignore[attr-defined]
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise
 
 
 def _aligned(size: int) -> int:

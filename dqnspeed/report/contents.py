@@ -17,6 +17,7 @@ from dqnspeed.report.tables import NONE, Table, duration
 from dqnspeed.system.version import __version__
 
 NOT_KNOWN = "not known"
+NAMED = 4  # options in which runs of a rung differ
 PACKAGES = "python", "torch", "numpy", "gymnasium", "ale-py"
 
 
@@ -74,7 +75,12 @@ class Report:
                 f"{len(machines)} machines are compared, and a row may have runs of several; the last table "
                 "says which run is whose."
             )
-        return [sentence[0].upper() + sentence[1:] for sentence in found]
+        sentences = [sentence[0].upper() + sentence[1:] for sentence in found]
+        for rung in self.rungs:
+            if mixed := rung.mixed:
+                more = f" and {len(mixed) - NAMED} more" if len(mixed) > NAMED else ""
+                sentences.append(f"{rung.name}: its runs differ also in {', '.join(mixed[:NAMED])}{more}.")
+        return sentences
 
     @cached_property
     def shared_words(self) -> str:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dqnspeed.cli.resume import flat
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import KINDS
 from dqnspeed.report import statistics
 from dqnspeed.report.runs import Run
 from dqnspeed.report.statistics import Estimate, estimate
+from dqnspeed.tracking.base import without_recording
 
 BASELINE = "baseline"
 BOOK = Path(__file__).with_name("book_ladder.csv")
@@ -101,6 +103,11 @@ class Rung:
         return any(bool(run.summary.get("time_is_lower_bound")) for run in self.runs)
 
     @property
+    def mixed(self) -> list[str]:
+        """The options besides the seed in which its runs differ, such as limits, that are no part of a label."""
+        return [key for key in differing(self.runs) if key.partition(".")[0] not in ("seed", "experiment")]
+
+    @property
     def figures(self) -> Figures:
         speed, time = self.steps_per_second, self.time_to_solve
         return Figures(speed.value if speed else None, time.value if time else None)
@@ -109,6 +116,16 @@ class Rung:
         """The changes of speed and of time to solve against ``baseline``, if that is another rung of the same game."""
         comparable = baseline and baseline is not self and (baseline.env, baseline.bound) == (self.env, self.bound)
         return self.figures.change(baseline.figures if baseline and comparable else None)
+
+
+def differing(runs: Sequence[Run]) -> list[str]:
+    """The options in which ``runs`` differ, of those that all have; of a group whose options differ, its name alone."""
+    configs = [flat(without_recording(run.config)) for run in runs if run.config]
+    shared = set.intersection(*map(set, configs)) if configs else set[str]()
+    keys = [key for key in configs[0] if key in shared] if configs else []
+    found = [key for key in keys if len({str(config[key]) for config in configs}) > 1]
+    named = {key.partition(".")[0] for key in found if key.endswith((".name", "env.id"))}
+    return [key for key in found if key.partition(".")[0] not in named or key.endswith((".name", "env.id"))]
 
 
 def rungs_of(runs: Sequence[Run], group_by: str | None = None, baseline: str | None = None) -> list[Rung]:

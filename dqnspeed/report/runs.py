@@ -127,6 +127,13 @@ class Run:
         found: float | None = self.summary.get("eval_return_mean" if self.is_evaluated else "return_mean_100")
         return found
 
+    @property
+    def games(self) -> int | None:
+        """The number of games that this mean is of, if they are fewer than are to count: so few have ended."""
+        games, window = self.summary.get("return_mean_games"), self.value("stop.window")
+        fewer = isinstance(games, int) and isinstance(window, int) and 0 < games < window
+        return games if fewer and not self.is_evaluated else None
+
     def means(self, against: str) -> list[tuple[float, float]]:
         """The curve of that mean."""
         return self.curve(EVALUATED if self.is_evaluated else MEAN, against)

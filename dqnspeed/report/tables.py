@@ -118,7 +118,7 @@ def run_table(runs: Sequence[Run]) -> Table:
                 number(summary["steps_per_second"], ".0f"),
                 number(summary["updates_per_second"], ".1f"),
                 number(summary["replay_ratio"], ".1f"),
-                number(run.mean, ".1f"),
+                f"{number(run.mean, '.1f')}{_of_games([run])}",
                 solved,
                 number(summary.get("time_to_solve_avg_s"), ".0f", " s"),
                 "; ".join(run.marks) or NONE,
@@ -140,6 +140,7 @@ def _of_game(rungs: list[Rung], baseline: Rung | None) -> Iterable[str]:
     best = min(rungs, key=lambda rung: rung.time_to_solve.value if rung.time_to_solve else math.inf)
     if best.time_to_solve and math.isfinite(best.time_to_solve.value):
         seeds = f"median of {len(best.runs)} seeds" if len(best.runs) > 1 else "one seed"
+        seeds += f", of which {best.solved} solved it" if best.solved < len(best.runs) else ""
         what = f"{best.name} solves {name}{' soonest' if len(rungs) > 1 else ''}"
         yield f"{what}: in {time_to_solve(best, interval=False)} ({seeds}{_against(best, baseline)})."
     elif scored := [(rung.score.value, rung) for rung in rungs if rung.score]:
@@ -231,4 +232,13 @@ def _returns(rung: Rung) -> str:
     if not returns:
         return NONE
     low, high = f"{min(returns):.1f}", f"{max(returns):.1f}"
-    return low if low == high else f"{low} to {high}"
+    return (low if low == high else f"{low} to {high}") + _of_games(rung.runs)
+
+
+def _of_games(runs: Sequence[Run]) -> str:
+    """Of how few games the means are of which fewer have ended than are to count."""
+    counts = [run.games for run in runs if run.games is not None]
+    if not counts:
+        return ""
+    few = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    return f" (of {few} game{'' if few == '1' else 's'}{'' if len(counts) == len(runs) else ' in some'})"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.cli.resume import flat
 from dqnspeed.config.options import ConfigError
 from dqnspeed.report.contents import Report
 from dqnspeed.report.figures import COLOURS
-from dqnspeed.report.rungs import Rung
-from dqnspeed.report.runs import MEAN, Run
+from dqnspeed.report.rungs import Rung, differing
+from dqnspeed.report.runs import MEAN
 from dqnspeed.system import atomic
-from dqnspeed.tracking.base import without_recording
 from dqnspeed.tracking.run_folder import wandb_ids
 from dqnspeed.tracking.wandb import SECONDS, STEP, check_server
 
@@ -94,7 +91,9 @@ def build(report: Report, project: str) -> Any:
         )
         for number, (title, metric, against) in enumerate(CURVES)
     ]  # fmt: skip
-    columns = [wr.ParallelCoordinatesPlotColumn(wr.Config(key), display_name=key) for key in differing(report.runs)]
+    columns = [
+        wr.ParallelCoordinatesPlotColumn(wr.Config(key), display_name=key) for key in differing(report.runs)[:COLUMNS]
+    ]
     columns += [wr.ParallelCoordinatesPlotColumn(wr.SummaryMetric(name)) for name in RESULTS]
     parallel = wr.ParallelCoordinatesPlot(columns=columns, layout=wr.Layout(w=ACROSS, h=HIGH))
     blocks = [wr.P(sentence) for sentence in [*report.headlines, *report.warnings, *report.problems]]
@@ -105,15 +104,6 @@ def build(report: Report, project: str) -> Any:
         blocks += [wr.H2(title), wr.MarkdownBlock(table.markdown())]
     blocks.append(wr.MarkdownBlock("\n".join(f"- {name}: {text}" for name, text in report.facts)))
     return wr.Report(project=project, entity="", title=report.title[:TITLE], blocks=blocks, width="fluid")
-
-
-def differing(runs: Sequence[Run]) -> list[str]:
-    """The options in which ``runs`` differ; of a group whose options differ, its name alone."""
-    configs = [flat(without_recording(run.config)) for run in runs if run.config]
-    keys = list(dict.fromkeys(key for config in configs for key in config))
-    found = [key for key in keys if len({str(config.get(key)) for config in configs}) > 1]
-    named = {key.partition(".")[0] for key in found if key.endswith((".name", "env.id"))}
-    return [key for key in found if key.partition(".")[0] not in named or key.endswith((".name", "env.id"))][:COLUMNS]
 
 
 def _runset(rung: Rung) -> Any:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import itertools
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.tracking.run_folder import LOCK, holds_run
+
+log = logging.getLogger(__name__)
 
 _THREADS: dict[Path, int] = {}  # that have locked a folder: the system tells only processes apart
 
@@ -30,6 +35,16 @@ def _is_new(folder: Path) -> bool:
     return True
 
 
+def _lock(file: IO[str]) -> None:
+    """Lock ``file`` for this process, where flock would lock the open file; raises :class:`BlockingIOError`."""
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+        log.warning("%s: this file system locks no files; that no other run writes here is not checked.", file.name)
+
+
 @contextlib.contextmanager
 def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
     """Lock ``folder`` for this thread; the system releases the lock when the process ends.
@@ -47,7 +62,7 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
                 raise BlockingIOError
             stack.callback(_THREADS.pop, folder.resolve(), None)
             lock = stack.enter_context((folder / LOCK).open("a"))
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process's, where flock would be the open file's
+            _lock(lock)
         except BlockingIOError as error:
             if resumed:
                 raise ConfigError(f"resume={folder}: this run is still running.") from error

@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -75,13 +75,21 @@ def allowed_cores() -> set[int]:
 
 def cpu_seconds() -> float:
     """Busy seconds of these cores together, by all processes."""
-    worked, allowed = ("user", "nice", "system", "irq", "softirq", "steal"), allowed_cores()
-    return sum(
-        getattr(times, name, 0.0)
-        for number, times in enumerate(psutil.cpu_times(percpu=True))
-        for name in worked
-        if number in allowed
-    )
+    worked, listed = ("user", "nice", "system", "irq", "softirq", "steal"), psutil.cpu_times(percpu=True)
+    ours = listed_cores(range(len(listed)))
+    return sum(getattr(times, name, 0.0) for times, own in zip(listed, ours, strict=False) for name in worked if own)
+
+
+def listed_cores(positions: Sequence[int], stat: Path = Path("/proc/stat")) -> list[bool]:
+    """Of the cores that psutil lists, which this process may use.
+
+    Of their numbers, which are not their ``positions`` where some are offline, it tells none. A container may list its
+    cores alone, numbered anew.
+    """
+    numbers, allowed = list(positions), allowed_cores()
+    with contextlib.suppress(OSError):
+        numbers = [int(number) for number in re.findall(r"^cpu(\d+) ", stat.read_text(), re.MULTILINE)]
+    return [number in allowed or not allowed.issubset(numbers) for number in numbers]
 
 
 def own_cpu_seconds() -> float:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: they end a run, and child processes ignore them."""
+"""Ctrl-C, SIGTERM and a terminal that is closed: they end a run, and child processes ignore them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from typing import Any
 
 # By which a cluster says that it needs the machine; they end a run where a launcher listens to them.
 PREEMPTING = (signal.SIGUSR1, signal.SIGUSR2)
-STOPPING = {one.name: 128 + one for one in (signal.SIGINT, signal.SIGTERM, *PREEMPTING)}  # and their exit codes
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = {one.name: 128 + one for one in (*ENDING, *PREEMPTING)}  # and their exit codes
+
+
+def endings() -> list[signal.Signals]:
+    """Those of :data:`ENDING` that are listened to: nohup asks that a closed terminal end nothing."""
+    return [one for one in ENDING if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
 
 
 class Remembering:
@@ -26,8 +32,8 @@ class Remembering:
 
 
 class StopSignals:
-    """Stores the first SIGINT, SIGTERM or signal of a cluster in ``received``, or what a :class:`Remembering` heard
-    before it was entered; restores the old handlers on exit.
+    """Stores the first SIGINT, SIGTERM, SIGHUP or signal of a cluster in ``received``, or what a :class:`Remembering`
+    heard before it was entered; restores the old handlers on exit.
 
     A second Ctrl-C raises :class:`KeyboardInterrupt` at once.
     """
@@ -38,7 +44,7 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM, *filter(_is_heard, PREEMPTING)):
+            for number in (*endings(), *filter(_is_heard, PREEMPTING)):
                 if signal.getsignal(number) is not None:  # else another language's, which could not be put back
                     self._before[number] = signal.signal(number, self._receive)
         for handler in self._before.values():
@@ -63,7 +69,7 @@ def _is_heard(number: signal.Signals) -> bool:
 @contextlib.contextmanager
 def handlers_kept() -> Iterator[None]:
     """What a library does inside changes none of this process' handlers of signals."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *PREEMPTING)}
+    before = {number: signal.getsignal(number) for number in (*ENDING, *PREEMPTING)}
     try:
         yield
     finally:
@@ -75,14 +81,14 @@ def handlers_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def children_ignore_signals() -> Iterator[None]:
-    """Processes started inside receive neither Ctrl-C, SIGTERM nor the signals of a cluster, which may send them to all
-    processes of a job: the learner ends a run, and saves their state.
+    """Processes started inside receive neither Ctrl-C, SIGTERM, SIGHUP nor the signals of a cluster, which may come to
+    all processes of a job: the learner ends a run, and saves their state.
 
     They inherit blocked signals; in this process the signals are delayed until the end of the block. ``terminate()``
     of such a process becomes SIGKILL, since SIGTERM would not end it (multiprocessing's exit handler waits for it).
     """
     resource_tracker.ensure_running()  # if it started with the first child, it would unblock them
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, *PREEMPTING})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*ENDING, *PREEMPTING})
     others = multiprocessing.active_children()
     try:
         yield

@@ -43,12 +43,17 @@ class Earlier:
             return ""
         took = _range([means[-1][1] for means in self.solved])
         whose = "the only earlier run" if self.runs == 1 else f"{len(self.solved)} of {self.runs} earlier runs"
-        return f"usually solved after {took} here ({whose})"
+        return f"{'usually ' if self.is_usual else ''}solved after {took} here ({whose})"
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether at least half of them were solved, so that one more can be expected to be."""
+        return bool(self.solved) and 2 * len(self.solved) >= self.runs
 
     def left(self, mean: float) -> tuple[str, float] | None:
         """How long a run with this ``mean`` return usually has left, in words, and the median of it, seconds; ``None``
-        without a solved run."""
-        if not self.solved:
+        if fewer than half of them were solved."""
+        if not self.is_usual:
             return None
         mean = -math.inf if math.isnan(mean) else mean
         left = [

@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import pytest
 import torch
-from conftest import environment, make_toy, shared_memory_of, untimed
+from conftest import TOY, environment, make_toy, shared_memory_of, untimed
 
 from dqnspeed.actors import ActorArguments, ActorError, Actors, local, make_actors
 from dqnspeed.actors.stepper import env_seeds
@@ -392,7 +393,7 @@ def test_an_actor_that_hangs_is_noticed_by_a_learner_that_looks_seldom() -> None
 def test_a_learner_that_looks_seldom_takes_no_actor_that_waits_for_it_for_one_that_hangs() -> None:
     run = make_toy("parallelism=process", "parallelism.transport=queue", "parallelism.timeout_s=2")
     with Started(run) as started:
-        for _ in range(3):
+        for _ in range(2):
             time.sleep(3)
             started.actors.collect(math.inf, wait=False)
 
@@ -595,23 +596,27 @@ def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
         assert set(started.actors.state_dict()) == {"0", "1"}
 
 
-def test_environments_that_were_stopped_with_the_run_are_no_silent_ones() -> None:
-    script = """
-import os, subprocess
-from conftest import make_toy
+def test_environments_that_were_stopped_with_the_run_are_no_silent_ones(tmp_path: Path) -> None:
+    (tmp_path / "stopped.py").write_text(
+        """
+import os, subprocess, sys
+from dqnspeed import compose
 from dqnspeed.envs import make_vector_env
-slow = ["num_envs=2", "parallelism.timeout_s=2", "env.id=toy_envs:Broken-v0", "env.kwargs={how: slow}"]
-env = make_vector_env(make_toy(*slow), overlap=True)
-env.reset([1, 2])
-for step in range(12):
-    env.send([0, 0])
-    if step == 9:  # which takes them a while
-        pids = " ".join(str(pid) for pid in [os.getpid(), *(one.pid for one in env._backend.env.processes)])
-        subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -STOP {pids}; sleep 3; kill -CONT {pids}"])
-    env.recv()
-env.close()
+
+def main():
+    env = make_vector_env(compose(sys.argv[1:]), overlap=True)
+    env.reset([1, 2])
+    for step in range(12):
+        env.send([0, 0])
+        if step == 9:  # which takes them a while
+            pids = " ".join(str(pid) for pid in [os.getpid(), *(one.pid for one in env._backend.env.processes)])
+            subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -STOP {pids}; sleep 3; kill -CONT {pids}"])
+        env.recv()
+    env.close()
 """
-    found = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, timeout=120)
+    )
+    slow = ["num_envs=2", "parallelism.timeout_s=2", "env.id=toy_envs:Broken-v0", "env.kwargs={how: slow}"]
+    found = forked.run("stopped", *TOY, *slow, cwd=tmp_path, env=environment(), timeout=120)
     assert found.returncode == 0, found.stderr
 
 

@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import TESTS, TOY, command, environment
+from conftest import TESTS, TOY, environment
+from forked import Forked
 from omegaconf import OmegaConf
 
 from dqnspeed.cli.front_door import COMMANDS
@@ -27,15 +28,15 @@ SWEEP = ["-m", "num_envs=1,2"]
 
 @pytest.mark.parametrize("kind", [["hydra.run.dir=it"], [*SWEEP, "hydra.sweep.dir=it"]])
 def test_of_two_runs_started_in_one_folder_the_second_changes_nothing(kind: list[str], tmp_path: Path) -> None:
-    both = [
-        subprocess.Popen(
-            command(*kind, *FEW, f"seed={seed}"), cwd=tmp_path, env=environment(),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for seed in (1, 2)
-    ]  # fmt: skip
-    errors = [run.communicate(timeout=120)[1] for run in both]
-    assert sorted(run.returncode for run in both) == [0, 2], errors
+    with contextlib.ExitStack() as resources:
+        both = [
+            resources.enter_context(
+                Forked("dqnspeed.train", *kind, *FEW, f"seed={seed}", cwd=tmp_path, env=environment())
+            )
+            for seed in (1, 2)
+        ]
+        errors = [run.communicate(timeout=120)[1] for run in both]
+    assert sorted(str(run.returncode) for run in both) == ["0", "2"], errors
     loser = [run.returncode for run in both].index(2)
     assert (
         re.search(r"^dqnspeed: .*\bit\b.*; name a new folder\.\n\Z", errors[loser], re.M)
@@ -74,14 +75,13 @@ def test_no_two_are_given_the_same_new_folder(tmp_path: Path) -> None:
     assert {tmp_path / "deep" / name for name in ("it", "it_2", "it_40")} <= set(made)
 
 
-@pytest.mark.parametrize("parallelism", ["overlap", "process"])
-def test_modules_of_the_working_folder_are_found_by_the_installed_commands(parallelism: str, tmp_path: Path) -> None:
+def test_modules_of_the_working_folder_are_found_by_the_installed_commands(tmp_path: Path) -> None:
     shutil.copy(TESTS / "toy_envs.py", tmp_path / "of_my_own.py")
     script = tmp_path / "bin" / "dqnspeed-train"  # as pip writes it
     script.parent.mkdir()
     script.write_text("from dqnspeed.train import main\nif __name__ == '__main__':\n    main()\n")
     result = subprocess.run(
-        [sys.executable, str(script), *FEW, "env.id=of_my_own:Counter-v0", f"parallelism={parallelism}", "num_envs=2"],
+        [sys.executable, str(script), *FEW, "env.id=of_my_own:Counter-v0", "parallelism=overlap", "num_envs=2"],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 from conftest import TOY, environment, make_run
 from omegaconf import OmegaConf
@@ -144,7 +145,9 @@ def test_it_trains_with_actor_processes_and_resumes(
         f"try other seeds: "
         f"{shell.command('train', '-m', *TOY, 'parallelism=process', 'stop.max_steps=60', 'seed=1,2,3')}\n"
     )
-    train("resume=it", "stop.max_steps=120")
+    more = ["train", "resume=it", "stop.max_steps=120"]
+    done = forked.run("dqnspeed.cli.front_door", *more, cwd=tmp_path, env=environment(), timeout=120)
+    assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "it" / "summary.json").read_text())["agent_steps"] >= 120
 
 

@@ -278,10 +278,11 @@ def test_a_record_is_read_as_it_was_written_and_hydras_own_in_place_of_it(tmp_pa
     overrides = {"hydra": ["hydra.sweep.dir=old", "hydra.mode=MULTIRUN"], "task": ["seed=0,1"]}
     OmegaConf.save({"hydra": {"overrides": overrides}}, tmp_path / "multirun.yaml")
     assert Record.read(tmp_path) == Record(Line(["seed=0,1"]), None)
-    Sweep().begin(tmp_path, Line(["seed=range(2)"], "mine"), jobs := [Job("0", ["seed=0"]), Job("1", ["seed=1"])])
-    assert (record := Record.read(tmp_path)) == Record(Line(["seed=range(2)"], "mine"), jobs)
+    line, jobs = Line(["seed=range(2)"], "mine", "tuned"), [Job("0", ["seed=0"]), Job("1", ["seed=1"])]
+    Sweep().begin(tmp_path, line, jobs)
+    assert (record := Record.read(tmp_path)) == Record(line, jobs)
     assert record.line.arguments(Path("it's")) == [
-        "-m", "--config-dir", "mine", "seed=range(2)", "hydra.sweep.dir='it\\'s'"
+        "-m", "--config-dir", "mine", "--config-name", "tuned", "seed=range(2)", "hydra.sweep.dir='it\\'s'"
     ]  # fmt: skip
 
 

@@ -265,6 +265,8 @@ BAD = {
     "algo=ppo algo.target_kl_final=0.01": "algo.target_kl=null, algo.target_kl_final=0.01: both are numbers, or both",
     "algo=ppo num_envs=2 algo.rollout_steps=32 algo.batch_size=64 algo.epochs=1 algo.target_kl=0.01 "
     "algo.target_kl_final=0.01": "algo.target_kl=0.01: the one update of a rollout is measured before its step",
+    "algo=ppo parallelism=overlap num_envs=2 algo.rollout_steps=32 algo.batch_size=64 algo.epochs=1 "
+    "algo.target_kl=0.01 algo.target_kl_final=0.01": "algo.target_kl=0.01: the one update of a rollout is measured",
     "wrappers.stack=257": "wrappers.stack=257: must be at most 256.",
     "algo=ppo algo.target_kl=0": "algo.target_kl=0.0: must be more than 0.",
     "env=cartpole model=nature": "model=nature: takes images, and observations here are 4; use model=mlp.",

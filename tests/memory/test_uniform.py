@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
 import random
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -179,6 +182,20 @@ def test_shared_memory_gives_the_same_samples_and_is_gone_after_close() -> None:
 
     with pytest.raises(FileNotFoundError):
         SharedMemory(name=name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are taken as they are written")
+def test_shared_memory_that_cannot_be_had_is_one_sentence_and_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = list[Path]()
+
+    def full(file: int, *_: object) -> None:
+        blocks.append(Path(f"/proc/self/fd/{file}").readlink())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(ConfigError, match=r"transport=shared_memory: 0\.00 GB of .* could not be had \(No space left"):
+        SharedBuffers({"frames": ((10, 10), np.dtype(np.uint8))})
+    assert blocks[0].name.startswith("psm_") and not blocks[0].exists()
 
 
 def test_lanes_written_at_different_speeds_stay_apart() -> None:

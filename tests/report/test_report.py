@@ -204,6 +204,24 @@ def test_runs_are_put_together_by_any_option(
     assert errors == "dqnspeed: group_by=num_env: no run has such an option (nearest: num_envs, env).\n"
 
 
+def test_runs_of_a_row_that_are_not_alike_are_told_and_of_how_few_games_a_mean_is(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, (name, games) in enumerate({"a": 22, "b": 100}.items()):
+        config = {
+            "seed": seed,
+            "stop": {"window": 100, "max_minutes": 10 * seed},
+            "tracking": {"tensorboard": not seed},
+        }
+        (runs / name / "config.json").write_text(json.dumps({**config, **({"new": 1} if seed else {})}))
+        change(runs / name, seed=seed, return_mean_100=7.0, return_mean_games=games)
+    _, shown, _ = run_report(monkeypatch, capsys, runs)
+    assert "baseline model=mlp: its runs differ also in stop.max_minutes." in shown
+    rungs, each = rows_of(shown)
+    assert rungs[0]["mean return"] == "7.0 (of 22 games in some)"
+    assert [row["mean return"] for row in each] == ["7.0 (of 22 games)", "7.0"]
+
+
 def test_games_and_bounds_are_not_put_together(runs: Path) -> None:
     for name, (env, bound) in {"a": ("ALE/Pong-v5", 17.0), "b": ("ALE/Pong-v5", 19.0), "c": ("x:Y-v0", None)}.items():
         if name == "c":

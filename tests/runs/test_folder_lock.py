@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,3 +27,15 @@ def test_another_thread_of_the_process_is_refused_until_the_run_has_ended(tmp_pa
             with pytest.raises(ConfigError, match="this run is still running"):
                 other.submit(lock, True).result()
         other.submit(lock, False).result()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS])
+def test_where_no_file_can_be_locked_runs_are_told_and_train(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "lockf", refused)
+    with locked_folder(tmp_path, resumed=False):
+        assert "locks no files" in caplog.text

@@ -239,7 +239,7 @@ def test_the_pole_is_balanced_by_two(tmp_path: Path) -> None:
     [
         ["algo=ppo", "algo.rollout_steps=20", "algo.batch_size=16"],
         ["algo.learning_starts=60", "algo.batch_size=16", "algo.steps_per_update=4", "checkpoint.every_minutes=0.02",
-         "replay.capacity=600", "replay=prioritized", "wrappers=none", "model=mlp", "model.hidden=[16]",
+         "replay.capacity=360", "replay=prioritized", "wrappers=none", "model=mlp", "model.hidden=[16]",
          "eval.every_steps=150", "eval.episodes=2", "parallelism=overlap"],
     ],
     ids=["ppo", "dqn, overlap, prioritized, evaluations"],
@@ -247,22 +247,22 @@ def test_the_pole_is_balanced_by_two(tmp_path: Path) -> None:
 def test_a_resumed_run_of_two_equals_an_uninterrupted_one(kind: list[str], tmp_path: Path) -> None:
     kind = [*kind, "checkpoint.replay=true", "env.reward_bound=null"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert ran(whole, *kind, "stop.max_steps=800") == ""
-    ran(parts, *kind, "stop.max_steps=400")
-    forked.run("dqnspeed.train", f"resume={parts}", "stop.max_steps=800", cwd=tmp_path, env=environment(), timeout=100)
+    assert ran(whole, *kind, "stop.max_steps=480") == ""
+    ran(parts, *kind, "stop.max_steps=240")
+    forked.run("dqnspeed.train", f"resume={parts}", "stop.max_steps=480", cwd=tmp_path, env=environment(), timeout=100)
     final = [untimed(load(folder / "checkpoints" / "final.safetensors")) for folder in (whole, parts)]
     for state in final:
         for key in [key for key in state if "config" in key or "episodes" in key]:
             del state[key]
     assert final[0] == final[1]
-    assert summary_of(whole)["agent_steps"] >= 800
+    assert summary_of(whole)["agent_steps"] >= 480
 
 
 def test_ranks_whose_games_differ_in_length_come_to_the_last_step_together(tmp_path: Path) -> None:
     kind = ["algo=ppo", "env.id=FrozenLake-v1", "env.reward_bound=null", "num_envs=1", "algo.rollout_steps=2",
-            "algo.batch_size=4", "parallelism=process", "stop.max_steps=1000", "seed=3"]  # fmt: skip
+            "algo.batch_size=4", "parallelism=process", "stop.max_steps=500", "seed=3"]  # fmt: skip
     assert ran(tmp_path / "run", *kind) == ""
-    assert 1000 <= summary_of(tmp_path / "run")["agent_steps"] < 1010
+    assert 500 <= summary_of(tmp_path / "run")["agent_steps"] < 510
 
 
 def test_variables_are_put_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,23 @@
-"""A signal between two trainings is not lost."""
+"""Signals that end a training; one between two is not lost."""
 
 from __future__ import annotations
 
 import signal
 
+import pytest
+
 from dqnspeed.system.signals import Remembering, StopSignals
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_closed_terminal_ends_a_training_but_for_nohup(nohup: bool) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+    try:
+        with StopSignals() as signals:
+            signal.raise_signal(signal.SIGHUP)
+        assert signals.received is (None if nohup else signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_signal_that_came_before_a_training_ends_it() -> None:

@@ -49,6 +49,8 @@ def test_the_time_left_is_that_of_earlier_runs_from_the_same_mean_on(tmp_path: P
     assert runs.left(-6.0) == ("usually 100 to 140 s left", pytest.approx((100 + 140.4) / 2))
     assert runs.left(11.0) == ("usually 0 to 40 s left", pytest.approx(40.4 / 2))
     assert runs.left(16.0) == ("usually moments left", 0)
+    seldom = Earlier(runs.solved, 5)
+    assert seldom.sentence() == "solved after 150 to 240 s here (2 of 5 earlier runs)" and seldom.left(3.0) is None
 
 
 def test_of_many_runs_the_middle_half_is_told_and_long_times_in_minutes() -> None:

@@ -1,0 +1,33 @@
+"""What is printed while nobody takes it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dqnspeed.system.streams import lasting_streams
+
+
+def test_a_reader_that_has_left_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as broken:
+        monkeypatch.setattr(sys, "stdout", broken)
+        with lasting_streams():
+            for _ in range(2):
+                print("lost", flush=True)
+        assert sys.stdout is broken  # and is closed below without an error
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = open("/dev/full", "w")  # noqa: SIM115  closing it fails
+    monkeypatch.setattr(sys, "stderr", full)
+    with lasting_streams():
+        print("lost", file=sys.stderr, flush=True)
+        assert not sys.stderr.isatty() and sys.stderr.encoding == full.encoding
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
