@@ -260,9 +260,9 @@ def test_a_resumed_run_of_two_equals_an_uninterrupted_one(kind: list[str], tmp_p
 
 def test_ranks_whose_games_differ_in_length_come_to_the_last_step_together(tmp_path: Path) -> None:
     kind = ["algo=ppo", "env.id=FrozenLake-v1", "env.reward_bound=null", "num_envs=1", "algo.rollout_steps=2",
-            "algo.batch_size=4", "parallelism=process", "stop.max_steps=500", "seed=3"]  # fmt: skip
+            "algo.batch_size=4", "parallelism=process", "stop.max_steps=700", "seed=3"]  # fmt: skip
     assert ran(tmp_path / "run", *kind) == ""
-    assert 500 <= summary_of(tmp_path / "run")["agent_steps"] < 510
+    assert 700 <= summary_of(tmp_path / "run")["agent_steps"] < 710
 
 
 def test_variables_are_put_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
