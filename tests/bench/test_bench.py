@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import psutil
 import pytest
 from conftest import TESTS, TOY, environment, make_toy
@@ -18,7 +19,7 @@ from forked import Forked
 from made import make_result
 from plans import toy
 
-from dqnspeed.bench import command, suites
+from dqnspeed.bench import command, subject, suites
 from dqnspeed.bench import result as results
 from dqnspeed.bench.pairs import Pace
 from dqnspeed.bench.plan import Piece, Plan
@@ -57,6 +58,8 @@ def empty(**changes: object) -> Result:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
     """A quick suite of few pieces with short slices."""
+    if forked.FORKS:
+        monkeypatch.setattr(subject, "subprocess", forked.PIECES)
     short = Pace(settle_s=0.02, slice_s=0.05, min_pairs=4, max_pairs=4)
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     monkeypatch.setattr(disturbances, "LOOK_S", 0.1)

@@ -9,11 +9,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import forked
 import pytest
 from conftest import TESTS, TOY
 from plans import pong, toy
 
-from dqnspeed.bench import work
+from dqnspeed.bench import subject, work
 from dqnspeed.bench.counting import STEPS, UPDATES
 from dqnspeed.bench.plan import Piece, Plan
 from dqnspeed.bench.subject import running, speeds_of
@@ -128,6 +129,8 @@ def test_the_arithmetic_of_an_update_is_that_of_its_layers() -> None:
 
 def test_a_training_that_waits_is_not_taken_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    if forked.FORKS:
+        monkeypatch.setattr(subject, "subprocess", forked.PIECES)
     piece = Plan([*TOY, "parallelism.timeout_s=1", "tracking.report_every_s=0.1"], seed=0).rung("parallelism=process")
     with running(piece.make().program) as [training]:
         for _ in range(2):

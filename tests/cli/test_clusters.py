@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from conftest import command, composed, environment
+from conftest import composed, environment
+from forked import Forked
 
 from dqnspeed.cli.ray_jobs import check_launcher
 from dqnspeed.config.options import ConfigError
@@ -27,24 +27,10 @@ SWEEP = [
 ]  # fmt: skip
 
 
-@contextlib.contextmanager
-def started(folder: Path, *overrides: str) -> Iterator[subprocess.Popen[str]]:
-    """A sweep, of whose group nothing runs after the block."""
-    process = subprocess.Popen(
-        command(*SWEEP, f"hydra.sweep.dir={folder}", *overrides), cwd=folder.parent, env=environment(), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    with process:
-        try:
-            yield process
-        finally:
-            kill(process)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """With all of its group, which outlive it if it broke off."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def started(folder: Path, *overrides: str) -> Forked:
+    """A sweep, of whose session nothing runs after the block."""
+    arguments = [*SWEEP, f"hydra.sweep.dir={folder}", *overrides]
+    return Forked("dqnspeed.train", *arguments, cwd=folder.parent, env=environment())
 
 
 def reports(folder: Path, count: int = 3) -> Callable[[], bool]:
@@ -52,16 +38,16 @@ def reports(folder: Path, count: int = 3) -> Callable[[], bool]:
     return lambda: metrics.exists() and metrics.read_text().count("\n") >= count
 
 
-def wait_for(holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_for(holds: Callable[[], bool], process: Forked) -> None:
     deadline = time.monotonic() + 150
     while not holds():
         if process.poll() is not None or time.monotonic() > deadline:
-            kill(process)
+            process.kill()
             raise AssertionError(process.communicate(timeout=10))
         time.sleep(0.1)
 
 
-def tasks_of(process: subprocess.Popen[str], words: str) -> list[psutil.Process]:
+def tasks_of(process: Forked, words: str) -> list[psutil.Process]:
     return [
         child for child in psutil.Process(process.pid).children(recursive=True) if words in " ".join(child.cmdline())
     ]
@@ -77,7 +63,7 @@ def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(
     pytest.importorskip("submitit")
     folder = tmp_path / "sweep"
     monkeypatch.setenv("TOY_SLEEP_S", "0.02")  # they run for a while, and need not keep the cores busy
-    slow = ["env.id=toy_envs:Elsewhere-v0", "stop.max_minutes=0.25"]
+    slow = ["env.id=toy_envs:Elsewhere-v0", "stop.max_minutes=0.2"]
     with started(folder, "hydra/launcher=submitit_local", *slow) as process:
         wait_for(reports(folder / "0"), process)
         wait_for(reports(folder / "1"), process)
@@ -102,7 +88,7 @@ def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path
         wait_for(reports(folder / "1"), process)
         tasks = tasks_of(process, "ray::_run")
         assert tasks
-        process.send_signal(signal.SIGINT)
+        os.kill(process.pid, signal.SIGINT)
         out, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert [summary["stopped_by"] for summary in summaries(folder)] == ["max_steps", "SIGINT"]
