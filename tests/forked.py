@@ -121,7 +121,8 @@ class Piece:
     ):
         read, write = os.pipe()
         files = [_Handed(read), _Handed(stdout.fileno()), _Handed(stderr.fileno()), *map(_Handed, pass_fds)]
-        handed = {name: pass_fds.index(int(value)) for name, value in env.items() if value in map(str, pass_fds)}
+        told = {name: value for name, value in env.items() if name not in os.environ}  # where the files are
+        handed = {name: pass_fds.index(int(value)) for name, value in told.items() if value in map(str, pass_fds)}
         self._process = FORKED.Process(target=_begin_piece, args=(command[2], dict(env), handed, files))
         self._process.start()
         os.close(read)

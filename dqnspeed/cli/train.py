@@ -203,7 +203,7 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     except (ActorError, NotFiniteError) as error:
         raise RunError(f"{error}\n{resuming.advice(shown)}") from error
     except torch.cuda.OutOfMemoryError as error:
-        least = "a smaller algo.batch_size, replay.capacity or num_envs takes less, and so does device=cpu of a GPU."
+        least = "a smaller algo.batch_size, replay.capacity or num_envs takes less, and device=cpu none of a GPU's."
         raise RunError(f"{str(error).partition('. ')[0]}; {least}\n{resuming.advice(shown)}") from error
     except FolderGoneError as error:
         raise RunError(str(error)) from error
