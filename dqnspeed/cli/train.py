@@ -55,7 +55,6 @@ from dqnspeed.runs.ranks import follow
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.system.signals import ENDING, PREEMPTING, STOPPING
-from dqnspeed.system.streams import lasting_streams
 from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
@@ -294,5 +293,4 @@ def main() -> None:
     if rank_here():
         _follow()
     else:
-        with lasting_streams():
-            run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)
+        run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 
@@ -60,16 +59,13 @@ def _main() -> None:
     options, words = COMMAND_LINE.read(sys.argv[1:])
     if options.markdown and words:
         raise ConfigError(f"{' '.join(words)}: does not go with markdown=true, which prints everything.")
-    try:
-        if options.markdown:
-            print(reference.markdown())
-        else:
-            with Console(stderr=True).status("reading the options"):
-                page = _page(" ".join(words))
-            pages.show(page)
-        sys.stdout.flush()
-    except BrokenPipeError:  # head and pagers leave early
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if options.markdown:
+        print(reference.markdown())
+    else:
+        with Console(stderr=True).status("reading the options"):
+            page = _page(" ".join(words))
+        pages.show(page)
+    sys.stdout.flush()  # here what nobody takes ends nothing
 
 
 def main() -> None:

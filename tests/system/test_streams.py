@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dqnspeed.cli.app import run_app
 from dqnspeed.system.streams import lasting_streams
 
 
@@ -31,3 +32,15 @@ def test_a_full_disk_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not sys.stderr.isatty() and sys.stderr.encoding == full.encoding
     with pytest.raises(OSError, match="No space left"):
         full.close()
+
+
+def test_every_command_goes_on_without_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = list[int]()
+    with os.fdopen(write, "w") as broken:
+        monkeypatch.setattr(sys, "stdout", broken)
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which it sets for this whole process
+        run_app(lambda: (print("lost", flush=True), done.append(1)))
+    assert done == [1]
