@@ -33,6 +33,7 @@ KIND_OF = {
     "parallelism.timeout_s": None,
     "execution": EXACT,
     "execution.name": None,
+    "execution.threads": EQUIVALENT,
     "execution.precision": EQUIVALENT,
     "execution.channels_last": EQUIVALENT,
     "execution.compile": EQUIVALENT,

@@ -34,7 +34,7 @@ from dqnspeed.tracking.terminal import Forecast, PlainProgress, RichProgress, Tr
         ("wrappers=native", "baseline wrappers=native", "equivalent"),
         ("wrappers=tweaked", "baseline wrappers=tweaked", "changes the task"),
         ("execution=lean", "baseline execution=lean", "equivalent"),
-        ("execution.threads=1", "baseline execution.threads=1", "exact"),
+        ("execution.threads=1", "baseline execution.threads=1", "equivalent"),
         ("parallelism=overlap", "baseline parallelism=overlap", "changes the algorithm"),
         ("optimizer.lr=0.1 optimizer.lr=0.2 stop.reward_bound=5", "baseline optimizer.lr=0.2", "changes the algorithm"),
         ("experiment=speedrun", "speedrun", "equivalent, changes the task, changes the algorithm"),
