@@ -2,8 +2,8 @@
 
 Frames per second of ALE and of the emulator, in turn, so that a busy machine slows all: of one ALE and of its
 AtariVectorEnv, and of the emulator with and without observations. The medians of nine rounds, and of the ratios. Of
-several games (``game=pong,breakout`` or ``all``) only what makes observations is measured, a line for each. With
-``translate=no`` games' code is not compiled first.
+several games (``game=pong,breakout`` or ``all``) only what makes observations is measured, with the last of
+``num_envs``, a line for each. With ``translate=no`` games' code is not compiled first.
 """
 
 from __future__ import annotations

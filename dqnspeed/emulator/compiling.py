@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import warp as wp
 
 from dqnspeed.emulator.games import EmulatorError
+
+PATIENCE_S = 300.0  # for another process, which may have been stopped
 
 
 def compiled(kernel: Any, launch: Callable[[], Any]) -> Any:
@@ -22,7 +25,7 @@ def compiled(kernel: Any, launch: Callable[[], Any]) -> Any:
     Raises:
         EmulatorError: it cannot be compiled.
     """
-    with _in_turn():
+    with _in_turn(kernel.module.name):
         try:
             return launch()
         except Exception:
@@ -41,11 +44,27 @@ def compiled(kernel: Any, launch: Callable[[], Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _in_turn() -> Iterator[None]:
-    """Of processes that start together one compiles, and the others load what it made."""
+def _in_turn(module: str) -> Iterator[None]:
+    """Of processes that start together one compiles this module, and the others load what it made."""
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):  # what cannot be written says so later; not every file system has locks
             folder = Path(wp.config.kernel_cache_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            fcntl.flock(held.enter_context((folder / "dqnspeed.lock").open("w")), fcntl.LOCK_EX)
+            _lock(held.enter_context((folder / f"{module}.lock").open("w")))
         yield
+
+
+def _lock(file: IO[str]) -> None:
+    """Lock it, or go on without after a while: two that compile the same do not harm each other.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return None
+        time.sleep(0.05)

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class Emulator:
 
     Args:
         game: a name of ALE's, as ``space_invaders``; ``find("breakout").at(mode=4)`` is one at another mode.
-        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``, or torch's or Warp's of such a name.
         rom: of another file than ale-py's.
         threads: that play, on a CPU; each has its share of the consoles.
         stages: of a preprocessing; see :class:`dqnspeed.emulator.Games`.
@@ -69,6 +69,7 @@ class Emulator:
         for name, count in (("num_envs", num_envs), ("threads", threads)):
             if not isinstance(count, (int, np.integer)) or count < 1:
                 raise EmulatorError(f"{name}={count}: takes a whole number, at least 1.")
+        num_envs, threads = int(num_envs), int(threads)  # NumPy's would overflow
         self.num_envs, self.device = num_envs, _device(device)
         check_memory(num_envs, self._bytes_each(), self.device)
         ints = functools.partial(wp.array, dtype=int, device=self.device)
@@ -109,7 +110,10 @@ class Emulator:
     def reset(self, mask: Any = None) -> None:
         """Start the game anew, on all consoles or where ``mask`` ``(N,)`` is not 0, as ``terminated`` is; of its types
         see :meth:`step`."""
-        self._give("mask", self._mask, np.ones(self.num_envs) if mask is None else mask)
+        if mask is None:
+            self._mask.fill_(1)
+        else:
+            self._give("mask", self._mask, mask)
         self._run(kernels.START)
 
     def step(self, actions: Any, frames: int = 1, seen: int = 1) -> None:
@@ -145,7 +149,7 @@ class Emulator:
 
     def picture(self, console: int) -> np.ndarray:
         """The newest picture of one console, ``(rows, 160, 3) uint8``."""
-        newest = self.screens[console].numpy()[self._field("turn")[console]]
+        newest = self.screens[int(console)].numpy()[self._field("turn")[console]]
         return np.asarray(palette(self.game.pal)[newest])
 
     def save_state(self) -> dict[str, np.ndarray]:
@@ -162,14 +166,16 @@ class Emulator:
         """Go on from a :meth:`save_state`, also of another device.
 
         Raises:
-            EmulatorError: it is of another game or mode of it, of more or fewer consoles, of another ROM, or of another
-                version of the emulator or of the game's rules.
+            EmulatorError: it is of another game or mode of it, of more or fewer consoles, of another ROM or
+                preprocessing, or of another version of the emulator or of the game's rules.
         """
         if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
             there = f"{len(state['consoles'])} consoles with {state['game']}"
             raise EmulatorError(f"the state is of {there}, and these are {self.num_envs} with {self.game.label}.")
         if str(state.get("version")) != self._version or state["screens"].shape != self.screens.shape:
-            raise EmulatorError("the state is of another ROM, or another version of the emulator or the game's rules.")
+            raise EmulatorError(
+                "the state is of another ROM or preprocessing, or another version of the emulator or the game's rules."
+            )
         self._state.assign(state["consoles"])
         self.screens.assign(state["screens"])
         self._answers.assign(state["answers"])
@@ -181,7 +187,7 @@ class Emulator:
         return {name: np.array(numbers[:, k]) for k, name in enumerate(FIELDS) if name != "turn"}
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; one plays what is played later."""
         self._threads.close()
 
     def _field(self, name: str) -> np.ndarray:
@@ -198,7 +204,7 @@ class Emulator:
         return 3 * self.game.rows * WIDTH + CONSOLE
 
     def _load(self) -> None:
-        self._give("mask", self._mask, np.ones(self.num_envs))
+        self._mask.fill_(1)
         self._run(kernels.LOAD)  # with the game's usual start, as ALE does
         if self.game.mode is not None or self.game.difficulty is not None:
             self._run(kernels.START)
@@ -219,6 +225,10 @@ class Emulator:
                 raise EmulatorError(f"{name}: an array {there}, and takes {wanted}.")
             wp.copy(to, values)
             return
+        if self.device.is_capturing:
+            raise EmulatorError(
+                f"{name}: is on the host, where a graph cannot read it again; give it on {self.device}."
+            )
         given = np.asarray(values)
         if name == "mask":
             given = given != 0
@@ -299,13 +309,20 @@ class _Threads:
 
     def run(self, play: Callable[[int], None]) -> None:
         if self._pool is None:
-            play(0)
-        else:
-            list(self._pool.map(play, range(len(self.parts))))
+            for part in range(len(self.parts)):
+                play(part)
+            return
+        played = [self._pool.submit(play, part) for part in range(len(self.parts))]
+        try:
+            for each in played:
+                each.result()
+        finally:
+            wait(played)  # after Ctrl-C too: no part may be played by two threads
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()
+            self._pool = None
 
 
 def has_cuda() -> bool:
@@ -313,9 +330,9 @@ def has_cuda() -> bool:
     return bool(wp.is_cuda_available())
 
 
-def _device(name: str) -> Any:
+def _device(name: Any) -> Any:
     try:
-        return wp.get_device(name)
+        return wp.get_device(str(name))
     except (ValueError, RuntimeError) as error:
         there = ", ".join(device.alias for device in wp.get_devices())
         raise EmulatorError(f"device={name}: is not here; there is {there}.") from error

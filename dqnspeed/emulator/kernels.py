@@ -115,6 +115,7 @@ def observe_rows(
     left: int,
     width: int,
     halved: int,
+    share: float,
     answers: wp.array2d(dtype=int),
     screens: wp.array4d(dtype=wp.uint8),
     shades: wp.array2d(dtype=wp.uint8),
@@ -134,6 +135,7 @@ def observe(
     left: int,
     width: int,
     halved: int,
+    share: float,
     answers: wp.array2d(dtype=int),
     screens: wp.array4d(dtype=wp.uint8),
     shades: wp.array2d(dtype=wp.uint8),
@@ -146,6 +148,6 @@ def observe(
 ):
     i, part = wp.tid()
     observe_rows(
-        i, part, parts, resized_to, left, width, halved, answers, screens, shades, columns, column_weights, rows,
-        row_weights, pooled, observations,
+        i, part, parts, resized_to, left, width, halved, share, answers, screens, shades, columns, column_weights,
+        rows, row_weights, pooled, observations,
     )  # fmt: skip

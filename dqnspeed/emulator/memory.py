@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dqnspeed.emulator.games import EmulatorError
 
-CGROUPS = Path("/sys/fs/cgroup")
+CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+V2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def check_memory(num_envs: int, each: int, device: Any) -> None:
@@ -28,13 +31,23 @@ def _free_memory() -> int:
     with contextlib.suppress(OSError):
         said = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
         known += [1024 * int(said[1])] if said else []
-    for limit, used, cached in (
-        ("memory.max", "memory.current", "inactive_file"),  # of cgroups v2
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),  # and v1
-    ):
+    for folder, (limit, used, cached) in _groups():
         with contextlib.suppress(OSError, ValueError):  # "max" is none
-            most, taken = (int((CGROUPS / name).read_text()) for name in (limit, used))
-            stat = (CGROUPS / limit).with_name("memory.stat").read_text()
+            most, taken = (int((folder / name).read_text()) for name in (limit, used))
+            stat = (folder / "memory.stat").read_text()
             given_back = re.search(rf"^{cached} (\d+)", stat, re.MULTILINE)  # when it is needed
             known.append(most - taken + (int(given_back[1]) if given_back else 0))
     return max(0, min(known))
+
+
+def _groups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
+    """The folders of this process' cgroups that may limit its memory, and the names of their files."""
+    with contextlib.suppress(OSError):
+        for line in OWN_CGROUPS.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            top, names = (CGROUPS / "memory", V1) if controllers else (CGROUPS, V2)
+            inner = top / path.lstrip("/")  # the path is the host's, where a container's own is mounted at the top
+            for folder in {top, inner, *(above for above in inner.parents if above.is_relative_to(top))}:
+                yield folder, names

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +86,9 @@ class Preprocessing:
             raise EmulatorError(f"actions={self.actions}: takes numbers of actions, from 0 to {len(ACTIONS) - 1}.")
         if not 0 <= self.sticky_actions < 1:
             raise EmulatorError(f"sticky_actions={self.sticky_actions}: takes a number from 0, and less than 1.")
+        for name in ("frame_skip", "tap", "size", "noop_max", "stack", "max_episode_frames"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's would overflow
 
     @property
     def stages(self) -> list[int]:
@@ -138,12 +143,19 @@ class Games(Emulator):
             sides = shape[2:] if stages.size is None else (stages.size, stages.size)
             shape = (num_envs, stages.stack * len(of_channels), *sides)
             self.observations = wp.zeros(shape, dtype=wp.uint8, device=self.device)
+        alike = dataclasses.replace(stages, whole=False)  # as which games go on
+        self._version = hashlib.sha256(f"{self._version}{alike}".encode()).hexdigest()[:16]
         top, bottom, left, right = stages.crop or (0, self.game.rows, 0, WIDTH)
         if bottom > self.game.rows:
             raise EmulatorError(f"crop={stages.crop}: a picture of this game has {self.game.rows} rows.")
-        self._cut = left, right - left, int((bottom - top, right - left) == (2 * self._size, 2 * self._size))
-        columns, column_weights = _areas(right - left, stages.size or WIDTH)
-        rows, row_weights = _areas(bottom - top, stages.size or self.game.rows)
+        height, width = bottom - top, right - left
+        columns, column_weights = _areas(width, stages.size or WIDTH)
+        rows, row_weights = _areas(height, stages.size or self.game.rows)
+        share = 1.0
+        if self._size and height % self._size == width % self._size == 0:  # OpenCV sums up, and divides at the end
+            column_weights[:], row_weights[:] = 1, 1
+            share = self._size**2 / (height * width)
+        self._cut = left, width, int(height == width == 2 * self._size), share
         self._areas = [
             wp.array(np.ascontiguousarray(part), dtype=dtype, device=self.device)
             for part, dtype in (
@@ -223,14 +235,17 @@ class Games(Emulator):
         return {**super().save_state(), **{name: of.numpy().copy() for name, of in self._pictures().items()}}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """As :meth:`Emulator.load_state`; what the next step answers and observes is as it would have been."""
+        """As :meth:`Emulator.load_state`; what the next step answers and observes is as it would have been.
+
+        Games that had not begun have not begun then either; :attr:`Preprocessing.whole` may differ.
+        """
         pictures = self._pictures()
         if any(name not in state or state[name].shape != of.shape for name, of in pictures.items()):
             raise EmulatorError("the state is of an Emulator, or of games with other observations.")
         super().load_state(state)
         for name, of in pictures.items():
             of.assign(state[name])
-        self._begun = True
+        self._begun = bool(state["consoles"].any())
 
     def _pictures(self) -> dict[str, Any]:
         """What the next observations are made of, beside the screens."""

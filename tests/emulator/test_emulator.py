@@ -6,10 +6,13 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -28,6 +31,7 @@ from dqnspeed.emulator import (
     known_games,
 )
 from dqnspeed.emulator import __main__ as bench
+from dqnspeed.emulator.colors import shades
 from dqnspeed.emulator.games import rom_of
 from dqnspeed.emulator.translation import NONE
 from dqnspeed.emulator.verify import ale_action, ale_of, main, options_of, verify
@@ -323,6 +327,61 @@ def test_rows_that_a_crop_leaves_out_are_drawn_only_for_who_asks() -> None:
     assert whole[:, :34].any() and whole[:, 194:].any()
 
 
+@pytest.mark.parametrize("grayscale", [True, False])
+@pytest.mark.parametrize(
+    ("crop", "size"),
+    [
+        (None, 84), (None, 10), ((34, 194, 0, 160), 84), ((34, 194, 0, 160), 80), ((34, 194, 0, 160), 32),
+        ((34, 194, 0, 160), 16), ((30, 180, 5, 155), 25), ((10, 100, 20, 50), 30), ((0, 200, 7, 107), 50),
+    ],
+)  # fmt: skip
+def test_whatever_is_on_a_screen_is_resized_as_opencv_does_it(
+    crop: tuple[int, int, int, int] | None, size: int, grayscale: bool
+) -> None:
+    """Halves too, which pictures of games seldom have."""
+    stages = Preprocessing(frame_skip=1, noop_max=0, crop=crop, size=size, grayscale=grayscale)
+    games, draws = Games("pong", 1, preprocessing=stages), np.random.default_rng(size)
+    games.begin([0])
+    for colors in (256, 4, 2):
+        games.screens.assign(draws.integers(0, colors, games.screens.shape, np.uint8))
+        games._observations[0].launch()
+        pictures = shades()[games.screen()] if grayscale else games.rgb()
+        top, bottom, left, right = crop or (0, *pictures.shape[1:2], 0, pictures.shape[2])
+        there = cv2.resize(pictures[0, top:bottom, left:right], (size, size), interpolation=cv2.INTER_AREA)
+        np.testing.assert_array_equal(games.observations.numpy()[0].transpose(1, 2, 0).squeeze(), there)
+
+
+def test_numbers_may_be_numpys_and_devices_torchs() -> None:
+    stages = Preprocessing(size=np.uint8(84), frame_skip=np.int16(4))  # type: ignore[arg-type]
+    games = Games("pong", np.uint8(3), torch.device("cpu"), stages, threads=np.int64(2))  # type: ignore[arg-type]
+    assert (games.num_envs, games.observations.shape) == (3, (3, 1, 84, 84)) and stages == Preprocessing()
+    games.begin([0, 1, 2])
+    assert games.picture(np.int64(2)).shape == (210, 160, 3)  # type: ignore[arg-type]
+
+
+def test_a_step_that_was_interrupted_is_over_before_the_next_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator, alone = Emulator("pong", 4, threads=2), Emulator("pong", 4)
+    play, over = emulator._after, threading.Event()
+
+    def after(order: int, part: int) -> None:
+        if part:
+            time.sleep(0.3)
+            over.set()
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(emulator, "_after", after)
+    with pytest.raises(KeyboardInterrupt):
+        emulator.step([2] * 4)
+    assert over.is_set()
+    monkeypatch.setattr(emulator, "_after", play)
+    emulator.close()
+    emulator.step([3] * 4)  # by one thread then
+    for action in (2, 3):
+        alone.step([action] * 4)
+    np.testing.assert_array_equal(emulator.ram().numpy(), alone.ram().numpy())
+
+
 def test_whatever_is_not_0_in_a_mask_starts_a_game() -> None:
     emulator = Emulator("pong", 2)
     begun = emulator.registers()["frames"]
@@ -387,11 +446,11 @@ def test_a_state_is_of_one_cartridge_one_start_and_one_source(monkeypatch: pytes
         "cartridge": lambda: Emulator(pong, rom=tmp_path / "other.bin"),
     }
     for other in others.values():
-        with pytest.raises(EmulatorError, match="the state is of another ROM, or another version of"):
+        with pytest.raises(EmulatorError, match="the state is of another ROM or preprocessing, or another version of"):
             other().load_state(saved)
     Emulator(pong).load_state(saved)
     monkeypatch.setattr(kernels, "hash_of_sources", lambda: b"of a newer version")
-    with pytest.raises(EmulatorError, match="the state is of another ROM, or another version"):
+    with pytest.raises(EmulatorError, match="the state is of another ROM or preprocessing, or another version"):
         Emulator(pong).load_state(saved)
 
 
@@ -486,13 +545,17 @@ def test_what_cannot_be_played_is_one_sentence(make: Any, said: str, tmp_path: P
     [
         ("memory.max", "memory.current", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+        ("slurm/job_1/memory.max", "slurm/job_1/memory.current", "inactive_file"),
     ],
 )
 def test_a_containers_memory_is_no_more_than_it_may_use(
     limit: str, used: str, cached: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dqnspeed.emulator.memory.CGROUPS", tmp_path)
-    (tmp_path / limit).parent.mkdir(exist_ok=True)
+    own, job = tmp_path / "own", "0::/slurm/job_1/step_0" if "slurm" in limit else "4:memory:/\n0::/"
+    own.write_text(f"{job}\n")
+    for name, path in (("CGROUPS", tmp_path), ("OWN_CGROUPS", own)):
+        monkeypatch.setattr(f"dqnspeed.emulator.memory.{name}", path)
+    (tmp_path / limit).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / limit).write_text("max\n")
     (tmp_path / used).write_text("7000000000\n")
     (tmp_path / limit).with_name("memory.stat").write_text(f"anon 6950000000\n{cached} 50000000\n")
@@ -554,10 +617,17 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         ),
         (
             lambda emulator: emulator.load_state({**emulator.save_state(), "version": np.array("0")}),
-            "the state is of another ROM, or another version of the emulator or the game's rules",
+            "the state is of another ROM or preprocessing, or another version of the emulator or the game's rules",
         ),
         (lambda emulator: Games("pong", 2).act([0, 0]), r"act: begin\(\) comes first, or load_state\(\)"),
         (lambda emulator: Games("pong", 2).load_state(emulator.save_state()), "the state is of an Emulator, or of"),
+        (
+            lambda emulator: Games("pong").load_state(
+                Games("pong", preprocessing=Preprocessing(frame_skip=3)).save_state()
+            ),
+            "the state is of another ROM or preprocessing, or another version",
+        ),
+        (lambda emulator: not_begun().act([0]), r"act: begin\(\) comes first, or load_state\(\)"),
         (lambda emulator: Preprocessing(crop=(34, 94, 0, 160)), r"crop=\(34, 94, 0, 160\): is smaller than size=84"),
         (lambda emulator: Games("pong", 2).begin([1]), r"seeds: has the shape \(1,\), and takes \(2,\)\."),
         (lambda emulator: Games("pong", 2).reset(), "reset: games with an agent start with begin"),
@@ -612,6 +682,13 @@ def test_rewards_of_others_stay_when_some_start_anew() -> None:
         emulator.step([0, 0], frames=4)
     emulator.reset([True, False])
     np.testing.assert_array_equal(emulator.reward.numpy(), rewards)
+
+
+def not_begun() -> Games:
+    """Games with a state that was saved before they had begun."""
+    games = Games("pong")
+    games.load_state(Games("pong").save_state())
+    return games
 
 
 def odd(folder: Path) -> Path:

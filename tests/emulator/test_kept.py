@@ -57,10 +57,10 @@ def test_of_those_that_start_together_one_compiles_and_the_others_wait() -> None
     entered = threading.Event()
 
     def enter() -> None:
-        with compiling._in_turn():  # a file is locked by whoever has opened it, in this process or in another
+        with compiling._in_turn("one"):  # a file is locked by whoever has opened it, in this process or in another
             entered.set()
 
-    with compiling._in_turn():
+    with compiling._in_turn("one"), compiling._in_turn("another"):
         other = threading.Thread(target=enter)
         other.start()
         assert not entered.wait(0.3)

@@ -1,8 +1,8 @@
 // The body of a native function that makes an observation of game `i`: the rows of one of its parts.
 //
 // Shades of two pictures, their maximum, and a resize by area as OpenCV does it, in its order of sums, so that every
-// rounding is the same: of each row of the picture first the columns, then rows by their weights. A half it rounds to the
-// even number, but upwards where both sides are `halved`.
+// rounding is the same: of each row of the picture first the columns, then rows by their weights, and a `share` of that,
+// where all weights are 1. A half it rounds to the even number, but upwards where both sides are `halved`.
 
 enum { WIDTH = 160, STARTS = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160, FEW = 5 };
 
@@ -115,7 +115,10 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         stacked.move_up();
         u8* to = stacked.newest();
         const float whole = 12582912.0f;  // added and taken away rounds to the nearest whole number, or the even one
-        for (i32 x = 0; x < side; x++) to[x] = (u8)(i32)(halved ? sum[x] + 0.5f : (sum[x] + whole) - whole);
+        for (i32 x = 0; x < side; x++) {
+            const float mean = sum[x] * share;
+            to[x] = (u8)(i32)(halved ? mean + 0.5f : (mean + whole) - whole);
+        }
         stacked.spread();
     }
 }
