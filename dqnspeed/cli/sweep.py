@@ -263,7 +263,7 @@ def _unstarted(cfg: DictConfig | None) -> Row:
     if cfg is None:
         return {}
     name = OmegaConf.select(cfg, "experiment.name")
-    known: dict[str, Any] = {"experiment": name, "label": name, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
+    known: dict[str, Any] = {"experiment": name, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
     numbers = ("time_to_solve_s", "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100")
     return {**known, "solved": False, **dict.fromkeys(numbers)}
 

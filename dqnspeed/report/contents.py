@@ -13,7 +13,7 @@ from dqnspeed.report import tables
 from dqnspeed.report.figures import Figure, figures_of
 from dqnspeed.report.rungs import Rung, game, shared_words
 from dqnspeed.report.runs import Run
-from dqnspeed.report.tables import NONE, Table, duration
+from dqnspeed.report.tables import Table, duration
 from dqnspeed.system.version import __version__
 
 NOT_KNOWN = "not known"
@@ -68,14 +68,14 @@ class Report:
             "shared machine": "shared machine: {} of {} runs were slowed down by other work, so their speeds and times "
             "are no measure of it.",
         }
-        found = [said[mark].format(count, len(self.runs)) for mark, count in counts.items()]
-        machines = {tell_machine(run) for run in self.runs} - {NOT_KNOWN}
-        if len(machines) > 1:
-            found.append(
-                f"{len(machines)} machines are compared, and a row may have runs of several; the last table "
-                "says which run is whose."
-            )
+        found = [said[mark].format(count, len(self.runs)) for mark, count in counts.items() if mark in said]
+        found += [
+            f"{len(set(told.values()))} {name}s are compared, and a row may have runs of several; the last table says "
+            f"which run is whose."
+            for name, told in self._several.items()
+        ]
         sentences = [sentence[0].upper() + sentence[1:] for sentence in found]
+        sentences += tables.bounds(self.rungs)
         for rung in self.rungs:
             if mixed := rung.mixed:
                 more = f" and {len(mixed) - NAMED} more" if len(mixed) > NAMED else ""
@@ -102,17 +102,22 @@ class Report:
     @cached_property
     def record_table(self) -> Table:
         """When, where and by which command each run was made."""
-        names = {id(run): rung.name for rung in self.rungs for run in rung.runs}
-        machines = {id(run): tell_machine(run) for run in self.runs}
-        several, rows = len({*machines.values()} - {NOT_KNOWN}) > 1, []
+        names, rows = {id(run): rung.name for rung in self.rungs for run in rung.runs}, []
         for run in self.runs:
             started, ended = (time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) for at in run.span or (0, 0))
-            where = machines[id(run)] if several else NONE
+            where = [told[id(run)] for told in self._several.values()]
             rows.append(
-                [names[id(run)], str(run.seed), outcome(run), started, ended, where, str(run.folder), run.command]
+                [names[id(run)], str(run.seed), outcome(run), started, ended, *where, str(run.folder), run.command]
             )
-        columns = ["rung", "seed", "outcome", "started", "last written", "machine", "folder", "command"]
-        return Table(columns, rows, left=8).without_empty()
+        columns = ["rung", "seed", "outcome", "started", "last written", *self._several, "folder", "command"]
+        return Table(columns, rows, left=len(columns)).without_empty()
+
+    @cached_property
+    def _several(self) -> dict[str, dict[int, str]]:
+        """Where there are several: each run's machine, and the commit of its code."""
+        kinds = {"machine": tell_machine, "commit": tell_commit}
+        told = {name: {id(run): tell(run) for run in self.runs} for name, tell in kinds.items()}
+        return {name: of for name, of in told.items() if len({*of.values()} - {NOT_KNOWN}) > 1}
 
     @cached_property
     def facts(self) -> list[tuple[str, str]]:
@@ -120,7 +125,7 @@ class Report:
         kinds: dict[str, Callable[[Run], str]] = {
             "machine": tell_machine,
             "versions": tell_versions,
-            "commit": lambda run: str(run.summary.get("git_commit") or NOT_KNOWN),
+            "commit": tell_commit,
         }
         found = []
         for name, tell in kinds.items():
@@ -234,6 +239,10 @@ def tell_machine(run: Run) -> str:
         return NOT_KNOWN
     device = machine.get("gpu") or machine.get("device")
     return f"{machine.get('cpu')}, {machine.get('cores')} cores, {machine.get('memory_gib')} GiB, {device}"
+
+
+def tell_commit(run: Run) -> str:
+    return str(run.summary.get("git_commit") or NOT_KNOWN)
 
 
 def tell_versions(run: Run) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from dqnspeed.report.rungs import Rung, game
+from dqnspeed.report.rungs import Rung, differing, game
 from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import duration
 
@@ -121,9 +121,10 @@ def _returns(rungs: Sequence[Rung]) -> Iterator[Figure]:
         kinds = {False: "last games, as many as stop.window", True: "games of each evaluation"}
         what = ", or of the ".join(kinds[kind] for kind in sorted(evaluated))
         note = f"Mean of the {what}, unclipped; {seeds_of(group)}{band}."
-        games_of = _games(group)
+        games_of, each = _games(group)
+        dots = "" if not games_of else " A dot is a game." if each == 1 else f" A dot is one game of {each}."
         yield Figure(f"{BY_TIME}{suffix}", f"Return against wall clock{of_game}", "minutes of training", "mean return",
-                     f"{note}{' A dot is a game.' if games_of else ''}",
+                     f"{note}{dots}",
                      [*games_of, *_curves(group, MEANS, "time", hold=True)], bound)  # fmt: skip
         yield Figure(f"return_by_step{suffix}", f"Return against agent steps{of_game}", "agent steps", "mean return",
                      note, _curves(group, MEANS, "step", hold=True), bound)  # fmt: skip
@@ -192,18 +193,19 @@ def _mean(name: str, rung: int, curves: Sequence[Sequence[tuple[float, float]]],
     return Series(name, "mean", rung, _short(grid), _short(values.mean(axis=0)), _short(low), _short(high), text)
 
 
-def _games(rungs: Sequence[Rung]) -> list[Series]:
-    if sum(len(rung.runs) for rung in rungs) > FEW:
-        return []
-    series = []
+def _games(rungs: Sequence[Rung]) -> tuple[list[Series], int]:
+    """A dot for each game of a few runs, or for one of so many."""
+    runs = [run for rung in rungs for run in rung.runs]
+    if len(runs) > FEW:
+        return [], 1
+    series, each = list[Series](), max([1, *(math.ceil(len(run.episodes) / (2 * POINTS)) for run in runs)])
     for rung in rungs:
         for run in rung.runs:
-            x, y = [row["wall_time_s"] / 60 for row in run.episodes], [row["return"] for row in run.episodes]
-            kept = thin(x, y, 2 * POINTS)
-            if kept:
-                text = f"a game of {of_run(run)}"
-                series.append(Series(rung.name, "games", rung.number, _each(x, kept), _each(y, kept), text=text))
-    return series
+            x, y = ([row[column] for row in run.episodes[::each]] for column in ("wall_time_s", "return"))
+            if x:
+                minutes, text = [seconds / 60 for seconds in x], f"a game of {of_run(run)}"
+                series.append(Series(rung.name, "games", rung.number, _short(minutes), _short(y), text=text))
+    return series, each
 
 
 def _speeds(rungs: Sequence[Rung]) -> list[Series]:
@@ -224,7 +226,11 @@ def _times(rungs: Sequence[Rung]) -> list[Series]:
 
 
 def _by_num_envs(rungs: Sequence[Rung], value: Callable[[Run], tuple[float, bool] | None]) -> list[Series]:
-    """A dot a run, and the medians of the rungs joined, if each has a number of environments of its own."""
+    """A dot a run, and the medians of the rungs joined, if these differ in their number of environments alone."""
+    runs = [run for rung in rungs for run in rung.runs]
+    others = {key for key in differing(runs) if key.partition(".")[0] not in ("seed", "experiment", "stop")}
+    if others - {"num_envs"}:
+        return []
     counts = [{run.value("num_envs") for run in rung.runs} for rung in rungs]
     numbers = [count for found in counts for count in found if isinstance(count, int)]
     if not len(rungs) == len(set(numbers)) == sum(map(len, counts)) > 1:

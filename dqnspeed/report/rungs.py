@@ -137,15 +137,18 @@ def rungs_of(runs: Sequence[Run], group_by: str | None = None, baseline: str | N
     groups = _groups(runs, group_by)
     names = dict(zip(groups, short(list(groups)), strict=True))
     reference = _baseline(names, baseline)
-    book = book_figures()
+    book, games = book_figures(), dict[tuple[str, float | None], list[Run]]()
+    for run in runs:
+        games.setdefault((run.env, run.bound), []).append(run)
+    compared = {of: compared_after(same_game) for of, same_game in games.items()}
     found = []
     for number, (label, group) in enumerate(groups.items()):
         known = _known(group)
-        same_game = [run for run in runs if (run.env, run.bound) == (known.env, known.bound)]
-        after = compared_after(same_game)
-        of_baseline = groups[reference] if reference and _known(groups[reference]) in same_game else []
+        of = known.env, known.bound
+        after = compared[of]
+        of_baseline = groups[reference] if reference and _known(groups[reference]) in games[of] else []
         scores = _scores(group, after)
-        in_book = (known.env, known.bound) == (BOOK_ENV, BOOK_BOUND)
+        in_book = of == (BOOK_ENV, BOOK_BOUND) and len({run.label for run in group}) == 1
         found.append(
             Rung(
                 number=number,
@@ -268,7 +271,9 @@ def _speeds(runs: Sequence[Run]) -> list[float]:
 
 
 def _time_to_solve(runs: Sequence[Run]) -> Estimate | None:
-    times = [run.time_to_solve for run in runs if run.solved or (run.bound is not None and run.seconds > 0)]
+    known = [run for run in runs if run.solved or (run.bound is not None and run.seconds > 0)]
+    # One that failed or was pruned would not have solved it any later, other than one that was ended by a limit.
+    times = [(math.inf, False) if run.gave_up else run.time_to_solve for run in known]
     return estimate(statistics.median_time, times)
 
 

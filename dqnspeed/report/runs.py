@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from dqnspeed.tracking.run_folder import (
     DamagedError,
     Row,
     holding,
+    holds_run,
     read_episodes,
     read_metrics,
     read_overrides,
@@ -89,6 +91,11 @@ class Run:
         return bool(self.summary["stopped_by"] == "pruned")
 
     @property
+    def gave_up(self) -> bool:
+        """Whether it would not have come further with more time."""
+        return not self.solved and (self.pruned or self.summary["stopped_by"] == FAILED)
+
+    @property
     def shared(self) -> bool:
         """Whether other work on the machine slowed it down."""
         return bool(self.summary.get("busy")) or self.summary.get("benchmark") is False
@@ -100,7 +107,14 @@ class Run:
         marks = ["pruned"] if self.pruned else []
         if not self.ended_well:
             marks = [f"failed: {self.error}" if reason == FAILED else f"not finished: {reason}"]
+        marks += [f"resumed: at step {', '.join(f'{step:,}' for step in self.resumed_at)}"] if self.resumed_at else []
         return [*marks, *(["shared machine"] if self.shared else [])]
+
+    @property
+    def resumed_at(self) -> list[int]:
+        """The agent steps at which it was gone on with; its speeds are those since the last of them."""
+        steps = self.summary.get("resumed_at")
+        return [step for step in steps if isinstance(step, int)] if isinstance(steps, list) else []
 
     @property
     def error(self) -> str:
@@ -215,7 +229,8 @@ def read_run(folder: Path) -> Run:
     summary = load(folder)
     reports, lost = read_metrics(folder)
     episodes, also_lost = read_episodes(folder)
-    damages = [damage for damage in (lost, also_lost) if damage and summary["stopped_by"] != FAILED]
+    begun = summary["stopped_by"] != FAILED or holds_run(folder)  # else it failed before it reported
+    damages = [damage for damage in (lost, also_lost) if damage and begun]
     return Run(folder, summary, reports, episodes, _config(folder), read_overrides(folder), damages)
 
 
@@ -240,13 +255,21 @@ def load(folder: Path) -> Row:
         return summary
     if not (folder / HYDRA_OVERRIDES).exists():
         return {**summary, "label": summary["experiment"]}
-    return {**summary, **_named(summary, *_configuration(folder))}
+    try:
+        return {**summary, **_named(summary, *_configuration(folder))}
+    except DamagedError:
+        if summary["stopped_by"] != FAILED:
+            raise
+    overrides = read_overrides(folder)  # which may be why it failed
+    return {**summary, "label": changes.label(summary["experiment"], overrides, changes.keys_of(overrides))}
 
 
 def _so_far(folder: Path) -> Row:
     run, overrides = _configuration(folder)
     reports, _ = read_metrics(folder)
     last = reports[-1] if reports else {}
+    learning = next((report["time"] + WINDOW_S for report in reports if report.get("train/updates")), math.inf)
+    speeds = last if last and last["time"] >= learning else {}  # without the warm-up
     summary = {
         "experiment": run.experiment.name,
         "kind": run.experiment.kind,
@@ -255,10 +278,11 @@ def _so_far(folder: Path) -> Row:
         "seed": run.seed,
         "solved": False,
         "stopped_by": RUNNING,
-        "steps_per_second": last.get("perf/steps_per_second"),
-        "updates_per_second": last.get("perf/updates_per_second"),
-        "replay_ratio": last.get("perf/replay_ratio"),
+        "steps_per_second": speeds.get("perf/steps_per_second"),
+        "updates_per_second": speeds.get("perf/updates_per_second"),
+        "replay_ratio": speeds.get("perf/replay_ratio"),
         "return_mean_100": last.get(MEAN),
+        "return_mean_games": min(int(last.get("episode/count") or 0), run.stop.window),
         "eval_return_mean": next((report[EVALUATED] for report in reversed(reports) if EVALUATED in report), None),
         "time_to_solve_s": None,
     }

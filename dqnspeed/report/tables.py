@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dqnspeed.report.rungs import BASELINE, Figures, Rung, book_figures, game, short
@@ -132,11 +132,25 @@ def headlines(rungs: Sequence[Rung], baseline: Rung | None) -> list[str]:
     games = dict[tuple[str, float | None], list[Rung]]()
     for rung in rungs:
         games.setdefault((rung.env, rung.bound), []).append(rung)
-    return [sentence for group in games.values() for sentence in _of_game(group, baseline)]
+    bounds_of = Counter(env for env, _ in games)
+    return [sentence for (env, _), group in games.items() for sentence in _of_game(group, baseline, bounds_of[env] > 1)]
 
 
-def _of_game(rungs: list[Rung], baseline: Rung | None) -> Iterable[str]:
+def bounds(rungs: Sequence[Rung]) -> Iterator[str]:
+    """A sentence for each game that is solved at another mean return in one rung than in another."""
+    games = dict[str, dict[float, list[str]]]()
+    for rung in rungs:
+        if rung.bound is not None:
+            games.setdefault(rung.env, {}).setdefault(rung.bound, []).append(rung.name)
+    for env, names in games.items():
+        if len(names) > 1:
+            parts = [f"of {bound:g} for {', '.join(of)}" for bound, of in sorted(names.items())]
+            yield f"{game(env)} is solved at a mean return {'; '.join(parts)}: their times do not compare."
+
+
+def _of_game(rungs: list[Rung], baseline: Rung | None, several: bool) -> Iterable[str]:
     first, name = rungs[0], game(rungs[0].env)
+    name += f" (a mean of {first.bound:g})" if several and first.bound is not None else ""
     best = min(rungs, key=lambda rung: rung.time_to_solve.value if rung.time_to_solve else math.inf)
     if best.time_to_solve and math.isfinite(best.time_to_solve.value):
         seeds = f"median of {len(best.runs)} seeds" if len(best.runs) > 1 else "one seed"

@@ -39,9 +39,10 @@ def clear(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``, in UTF-8; raises as :func:`replacing` does."""
+    """Write ``text`` to ``path``, in UTF-8, with question marks for parts of file names that are none; raises as
+    :func:`replacing` does."""
     with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors="replace")
 
 
 def write_json(path: Path, node: Any) -> None:

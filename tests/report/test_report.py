@@ -235,6 +235,49 @@ def test_games_and_bounds_are_not_put_together(runs: Path) -> None:
     assert rungs[1].change(rungs[0]) == rungs[0].change(rungs[0]) == (None, None)
 
 
+def test_other_bounds_other_code_and_resumptions_are_told(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs / "a", runs / "c")
+    for name, commit in {"a": "one", "b": "two", "c": "two"}.items():
+        known = {"env": "ALE/Pong-v5", "solved": True, "time_to_solve_s": 1.0, "git_commit": commit}
+        change(runs / name, **known, label=f"ours model={name}", reward_bound=17.0 if name != "c" else 19.0)
+        (runs / name / "config.json").write_text("{}")
+    change(runs / "b", resumed_at=[1200])
+    code, shown, errors = run_report(monkeypatch, capsys, runs)
+    assert (code, errors) == (0, "")
+    assert "Pong is solved at a mean return of 17 for ours model=a, ours model=b; of 19 for ours model=c: " in shown
+    assert "2 commits are compared, and a row may have runs of several" in shown
+    assert "solves Pong (a mean of 17) soonest" in shown and "solves Pong (a mean of 19): in" in shown
+    assert "resumed: at step 1,200" in shown
+
+
+def test_one_that_failed_or_was_pruned_solves_the_game_no_sooner_for_it(runs: Path) -> None:
+    shutil.copytree(runs / "b", runs / "c")
+    for name, values in {
+        "a": {"stopped_by": "error", "error": "NaN."}, "b": {"stopped_by": "error", "error": "NaN."},
+        "c": {"solved": True, "stopped_by": "reward_bound", "time_to_solve_s": 600.0},
+    }.items():  # fmt: skip
+        change(runs / name, label="ours", reward_bound=17.0, wall_time_s=60.0, **values)
+    (rung,) = rungs_of([read_run(runs / name) for name in "abc"])
+    assert rung.time_to_solve is not None and rung.time_to_solve.value == float("inf")
+
+
+def test_figures_against_the_number_of_games_are_of_rungs_that_differ_in_nothing_else(runs: Path) -> None:
+    def drawn(**other: object) -> list[str]:
+        for number, name in enumerate("ab", start=1):
+            config = json.loads((runs / name / "config.json").read_text())
+            config |= {"num_envs": number, **({"device": "cpu"} if name == "a" else other)}
+            (runs / name / "config.json").write_text(json.dumps(config))
+            change(runs / name, label=f"ours num_envs={number}", steps_per_second=10.0 * number)
+        rungs = rungs_of([read_run(runs / name) for name in "ab"])
+        return [figure.name for figure in figures_of(rungs) if "num_envs" in figure.name]
+
+    for name in "ab":
+        (runs / name / "config.json").write_text(json.dumps({"seed": 0}))
+    assert drawn(device="cpu") and not drawn(device="mps")
+
+
 def test_what_all_rungs_share_is_left_out_of_their_names(runs: Path) -> None:
     change(runs / "a", label="process execution.threads=1")
     change(runs / "b", label="process num_envs=2 execution.threads=1")
@@ -424,9 +467,14 @@ def test_a_run_that_failed_before_it_trained_is_told_with_its_reason(
     (runs / "b" / "summary.json").write_text(json.dumps(failed))
     code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert (code, errors) == (0, "")
-    ((row,), (*_, failed)) = rows_of(shown)
+    ((row,), _) = rows_of(shown)
     assert row["seeds"] == "0, 3" and row["remarks"] == "failed: env.id=x: there is no such game. (1 of 2)"
     assert "Failed: 1 of 2 runs, for the reasons below." in shown
+    del failed["label"]
+    (runs / "b" / ".hydra").mkdir()
+    (runs / "b" / ".hydra" / "overrides.yaml").write_text("- model=mlp\n- env.id=x\n")
+    (runs / "b" / "summary.json").write_text(json.dumps(failed))
+    assert load(runs / "b")["label"] == "baseline model=mlp env.id=x"
     (runs / "b" / "summary.json").write_text(json.dumps({"stopped_by": "error", "error": "no space."}))
     _, _, errors = run_report(monkeypatch, capsys, runs)  # before it was composed
     assert errors == f"dqnspeed: {runs / 'b'}: failed before it began (no space).\n"
