@@ -89,7 +89,10 @@ class Measuring:
         row = Measurement(piece.group, piece.name, piece.unit, version=piece.version)
 
         def judged(before: Speeds | None, value: Speeds) -> float:
-            return value[piece.counted] / (before[piece.counted] if before else 1.0)
+            counts = value.get(piece.counted), before.get(piece.counted) if before else 1.0
+            if counts[0] is None or not counts[1]:
+                raise SubjectError(candidate[0], f"counted no {piece.counted} in a slice of {pace.slice_s:g} s")
+            return counts[0] / counts[1]
 
         try:
             made = piece.make()

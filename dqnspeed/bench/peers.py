@@ -28,7 +28,7 @@ GROUP = "peers"
 WARM_UPDATES = 4  # before the first event
 FOREVER = 10**9  # agent steps
 # Groups and keys that hold for peers too, or that they bring by themselves.
-SHARED = {"env", "seed", "device", "execution.threads", "algo.batch_size", "algo.steps_per_update",
+SHARED = {"env", "env.id", "seed", "device", "execution.threads", "algo.batch_size", "algo.steps_per_update",
           "algo.learning_starts", "algo.gamma", "optimizer.lr", "replay.capacity"}  # fmt: skip
 # What a line may change besides, that is measured beside peers by itself: how fast the same work is done.
 OURS = {"wrappers", "wrappers.backend", "wrappers.translate", "num_envs", "parallelism", "execution"}
@@ -198,14 +198,15 @@ PEERS = (
 
 
 def training(name: str) -> Callable[[Work, Counter], None]:
-    """What trains with another library, on as many threads as ``execution.threads`` says, or as it takes by itself."""
+    """What trains with another library, on as many threads as ``execution.threads`` says, or as it takes by itself, of
+    the cores there are."""
     [train] = [peer.train for peer in PEERS if peer.train.__name__ == name]
 
     def started(work: Work, counter: Counter) -> None:
-        if work.run.execution.threads:
-            import torch
+        import torch
 
-            torch.set_num_threads(work.run.execution.threads)
+        # By itself it takes no heed of a container's quota.
+        torch.set_num_threads(work.run.execution.threads or min(torch.get_num_threads(), machine.cores()))
         train(work, counter)
 
     return started
@@ -224,10 +225,15 @@ def check(plan: Plan, alone: bool = False) -> None:
         )
     shared = SHARED | OURS if alone else SHARED
     for key in sorted(changes.keys_of(plan.overrides)):
-        if key not in shared and key.partition(".")[0] not in shared - {"wrappers"}:
+        if key not in shared and key.partition(".")[0] not in shared - {"wrappers", "env"}:
             raise ConfigError(f"{given}: {key} would change our side alone; leave it out.")
     if (plan.spec.observation_shape, run.wrappers.frame_skip) != ((4, 84, 84), 4):
         raise ConfigError(f"{given}: wrappers={run.wrappers.name} would change our side alone; leave it out.")
+    algo: Any = run.algo
+    if plan.ratio != algo.batch_size / algo.steps_per_update:
+        raise ConfigError(
+            f"{given}: parallelism.replay_ratio={plan.ratio:g} would change the work of our side alone; leave it out."
+        )
     if not any(map(_version, {peer.package for peer in PEERS})):
         raise ConfigError(f"{given}: needs other libraries; {INSTALL.replace('it', 'them')}.")
 

@@ -95,7 +95,7 @@ class Plan:
 
     Attributes:
         reference: the baseline; ``spec``: its shapes.
-        ratio: samples trained on for each agent step.
+        ratio: samples trained on for each agent step; ``starts``: agent steps before the first update.
 
     Raises:
         ConfigError: the reference cannot be trained here.
@@ -112,9 +112,10 @@ class Plan:
                 f"the same steps; use algo=dqn."
             )
         algo, start = cast("Any", run.algo), getattr(typed(run.exploration, Exploration).settled(), "start", None)
-        self.ratio = algo.batch_size / algo.steps_per_update
+        held = run.replay_ratio
+        self.ratio = algo.batch_size / algo.steps_per_update if held is None else held
         needs = getattr(algo, "least_start", lambda _: 0)  # a plugin's may have none
-        self._starts = max(STARTS, needs(self._composed_of(self.overrides)))
+        self.starts = max(STARTS, needs(self._composed_of(self.overrides)))
         self._work = [*_work_of(run), *self._held(run)]
         self._pinned = [*self._work, *([] if start is None else [f"exploration.start={start:g}"])]
         self.reference, self.spec = self.compose()
@@ -122,7 +123,7 @@ class Plan:
     def lines(self, *overrides: str) -> list[str]:
         """All overrides of a training at equal work; of one key the last counts."""
         every = [
-            f"algo.learning_starts={self._starts}",
+            f"algo.learning_starts={self.starts}",
             *self.overrides,
             *self._pinned,
             f"seed={self.seed}",
@@ -219,11 +220,11 @@ class Plan:
             "num_envs": ["num_envs=4", "num_envs=8"] if self.full else ["num_envs=4"],
         }
         named = changes.keys_of(self.overrides)
-        own = {"threads": "execution.threads"}
+        played = "wrappers" in named or "wrappers.backend" in named
         choices: dict[str, list[tuple[str, ...]]] = {
-            name: [tuple(one.split()) for one in found]
+            name: [tuple(one.split()) for one in found if not changes.keys_of(one.split()) & named]
             for name, found in axes.items()
-            if own.get(name, name) not in named
+            if not (name == "wrappers" and played)
         }
         if "parallelism" not in named:
             choices["parallelism"] = [("parallelism=overlap",), ("parallelism=process",)]

@@ -25,6 +25,7 @@ from dqnspeed.bench.result import Interval, Measurement, Pair, Recommendation, R
 from dqnspeed.cli.compose import from_hydra, own_hydra
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import changes
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import KINDS
 from dqnspeed.system import shell
 from dqnspeed.tracking.run_folder import DamagedError, read_summary
@@ -65,17 +66,36 @@ def tried(plan: Plan, measure: Measure) -> None:
             measure((*with_execution, *way, *games))
 
 
-def chosen(plan: Plan, result: Result, allowed: Collection[str]) -> Measurement | None:
+def chosen(
+    plan: Plan, result: Result, allowed: Collection[str], without: Collection[Sequence[str]] = ()
+) -> Measurement | None:
     """The line to recommend of the rungs measured, or ``None`` if none of the ``allowed`` kinds pays beyond noise.
 
-    Of those whose interval reaches the best median, it is the one with the fewest overrides: what adds nothing that
-    can be told from noise is left out.
+    Of those that cannot be told from the best one, it is the one with the fewest overrides: what adds nothing that can
+    be told from noise is left out. A single slow slice of the reference makes an interval wide: its median must lie in
+    that of the best one, too.
+
+    Args:
+        without: overrides that are not to be chosen.
     """
-    paid = [row for row in result.measurements if row.group == "rungs" and row.ratio and row.ratio.low > 1]
-    fitting = [row for row in paid if set(plan.kinds(row.overrides)) <= set(allowed)]
-    best = max((row.ratio.median for row in fitting if row.ratio), default=0.0)
-    near = [row for row in fitting if row.ratio and row.ratio.high >= best]
-    return min(near, key=lambda row: (len(row.overrides), -row.ratio.median if row.ratio else 0), default=None)
+    fitting = [
+        (row, row.ratio)
+        for row in result.measurements
+        if row.group == "rungs" and row.ratio and row.ratio.low > 1 and row.overrides not in without
+        if _is_allowed(plan, row.overrides, allowed)
+    ]  # fmt: skip
+    if not fitting:
+        return None
+    _, best = max(fitting, key=lambda pair: pair[1].median)
+    near = [(row, ratio) for row, ratio in fitting if ratio.high >= best.median and ratio.median >= best.low]
+    return min(near, key=lambda pair: (len(pair[0].overrides), -pair[1].median))[0]
+
+
+def _is_allowed(plan: Plan, overrides: Sequence[str], allowed: Collection[str]) -> bool:
+    try:
+        return set(plan.kinds(overrides)) <= set(allowed)
+    except ConfigError:  # a row that was measured with an extra, or a version, that is here no more
+        return False
 
 
 def recommendation(plan: Plan, row: Measurement, expected: Interval) -> Recommendation:
@@ -92,9 +112,10 @@ def _kinds(plan: Plan, override: str) -> list[str]:
     return plan.kinds([override])
 
 
-def nothing(plan: Plan) -> Recommendation:
+def nothing(
+    plan: Plan, sentence: str = "Nothing that was allowed is faster than the baseline beyond noise."
+) -> Recommendation:
     line = shell.command("train", *plan.overrides)
-    sentence = "Nothing that was allowed is faster than the baseline beyond noise."
     return Recommendation([], line, {}, Interval(1.0, 1.0, 1.0), sentence=sentence)
 
 

@@ -79,7 +79,9 @@ class CountedTraining(Training):
         # Actors may be some steps ahead, now more and now fewer.
         assert self.run.updates_per_step is not None
         steps = updates / self.run.updates_per_step
-        seconds = {**self.progress.timer.seconds, **self.actors.seconds}
+        actors = self.run.parallelism.num_actors if self.run.parallelism.processes else 1
+        of_each = {part: sum_ / actors for part, sum_ in self.actors.seconds.items()}
+        seconds = {**self.progress.timer.seconds, **of_each}
         parts = {part: seconds.get(part, 0.0) for part in PARTS}
         return {STEPS: steps, UPDATES: updates, FLOP: updates * self._flop, **parts}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from made import make_result, measured
 from plans import pong, toy
@@ -18,7 +20,7 @@ from dqnspeed.bench.recommend import (
     usual_seconds,
 )
 from dqnspeed.bench.result import Interval, Measurement, Result
-from dqnspeed.config.changes import ALGORITHM, EQUIVALENT, EXACT
+from dqnspeed.config.changes import ALGORITHM, EQUIVALENT
 from dqnspeed.config.schema import KINDS
 from dqnspeed.system import shell
 
@@ -56,6 +58,20 @@ def test_a_part_that_adds_nothing_beyond_noise_is_left_out() -> None:
     assert line_of(rungs(**{f"{BF16} {LAST}": 1.5, BF16: 1.3})) == [BF16, LAST]
 
 
+def test_a_slow_slice_of_the_reference_makes_no_line_the_best() -> None:
+    result = rungs(**{LAST: 1.05, f"{BF16} {LAST}": 1.34})
+    wide = [
+        dataclasses.replace(row, ratio=Interval(1.05, 1.01, 1.6)) if row.overrides == [LAST] else row
+        for row in result.measurements
+    ]
+    assert line_of(dataclasses.replace(result, measurements=wide)) == [BF16, LAST]
+    assert chosen(toy(), result, SAFE, without=[[BF16, LAST]]) is not None
+
+
+def test_a_line_that_cannot_be_had_here_any_more_is_passed_over() -> None:
+    assert line_of(rungs(**{"execution=gone": 2.0, BF16: 1.3})) == [BF16]
+
+
 def test_nothing_is_recommended_where_nothing_pays() -> None:
     assert line_of(rungs(**{BF16: 1.01, LAST: 0.6})) is None
 
@@ -63,7 +79,7 @@ def test_nothing_is_recommended_where_nothing_pays() -> None:
 def test_every_part_of_a_line_has_its_kind_and_games_bring_their_work() -> None:
     row = Measurement("rungs", "", "agent steps/s", overrides=[BF16, THREADS, GAMES])
     found = recommendation(toy(), row, Interval(1.5, 1.4, 1.6))
-    assert found.kinds == {BF16: EQUIVALENT, THREADS: EXACT, GAMES: ALGORITHM}
+    assert found.kinds == {BF16: EQUIVALENT, THREADS: EQUIVALENT, GAMES: ALGORITHM}
     assert found.line.endswith(f"{BF16} {THREADS} {GAMES} algo.batch_size=32 algo.steps_per_update=1")
     assert "'model.hidden=[8]'" in found.line
 
