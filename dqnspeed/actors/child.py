@@ -26,7 +26,7 @@ from dqnspeed.execution.precision import set_precision
 from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
-from dqnspeed.system.parent import end_with_parent
+from dqnspeed.system.parent import end_with_parent, may_have_children
 from dqnspeed.system.signals import ENDING
 
 PAUSE_S = 0.0005
@@ -107,6 +107,7 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     for ignored in (*ENDING, signal.SIGUSR2):  # the learner alone ends a run
         signal.signal(ignored, signal.SIG_IGN)
     end_with_parent()
+    may_have_children()
     dump = open(job.dump_path, "w")  # noqa: SIM115  held open for a crash of the interpreter itself
     faulthandler.enable(dump)
     faulthandler.register(signal.SIGUSR1, dump)

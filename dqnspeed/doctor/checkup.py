@@ -194,7 +194,8 @@ def _episodes(played: Played, limit: int | None) -> Iterator[Finding]:
         f"± {np.std(returns):.2g}"
     )
     if np.median(lengths) <= 1:
-        yield Finding(WRONG, topic, what, "over as soon as they begin: check what terminated means")
+        single = max(lengths) == 1 and np.std(returns) > 0  # a bandit's are meant to be
+        yield Finding(LOOK if single else WRONG, topic, what, "over as soon as they begin: check what terminated means")
     elif played.truncated == ends:
         yield Finding(
             LOOK, topic, what, "random play only ever meets the time limit; fine if nothing can be lost before"
@@ -275,5 +276,9 @@ def wrapper_order(env: gymnasium.Env, run: RunConfig) -> Iterator[Finding]:
         if stage is not None and getattr(run.wrappers, stage) > 1:
             doubled.append(name)
             yield Finding(WRONG, topic, f"{name} and wrappers.{stage} do the same twice ({shown})", "drop one of them")
-    if not rewards and not doubled:
+    running = [name for name in names if name in ("NormalizeObservation", "NormalizeReward")]
+    for name in running:
+        advice = "play and evaluations begin without them; divide by constants, or set model.input_scale"
+        yield Finding(LOOK, topic, f"{name} has statistics of each copy's own, not saved ({shown})", advice)
+    if not rewards and not doubled and not running:
         yield Finding(OK, topic, shown)

@@ -46,9 +46,12 @@ def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[floa
         problems = [(WRONG, str(error))]
     yield from (Finding(verdict, "spaces", text) for verdict, text in problems)
     with watchdog(run, "spaces"):
-        spec, limit = envs.describe(run), None
-        made = None if atari_game(run.env) else envs.make_registered(run.env)
-    if made is not None:
+        spec = envs.describe(run)
+    game = atari_game(run.env)
+    limit = game.max_episode_frames if game else None
+    if game is None:
+        with watchdog(run, "spaces"):
+            made = envs.make_registered(run.env)
         limit = made.spec.max_episode_steps if made.spec else None
         yield from wrapper_order(made, run)
         made.close()
@@ -58,7 +61,8 @@ def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[floa
     except ConfigError as error:
         yield Finding(WRONG, "network", str(error))
         return
-    yield from _with_errors("play", _play(run, spec, limit, seconds, image, report))
+    decisions = None if limit is None else -(-limit // run.wrappers.frame_skip)
+    yield from _with_errors("play", _play(run, spec, decisions, seconds, image, report))
     yield from _memory(run, spec, share, ranks)
     yield from _with_errors("training", training(run, spec))
 

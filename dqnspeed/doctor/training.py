@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dqnspeed.actors import ActorArguments, make_actors
+from dqnspeed.actors import ActorArguments, Actors, make_actors
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.footprint import memory_device
@@ -76,12 +76,13 @@ def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory) ->
     """Agent steps per second of the configured actors, which store enough for a batch if there is time."""
     # Actors and workers in other processes have their own timeout.
     here = watchdog(run, "training") if not (run.parallelism.processes or run.parallelism.overlaps) else None
-    with here or contextlib.nullcontext():
-        return _collected(run, spec, learner, memory, here.beat if here else lambda: None)
-
-
-def _collected(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory, beat: Callable[[], None]) -> float:
+    # Made outside the watchdog: there may be many, and one has been made before.
     actors = make_actors(ActorArguments(run, spec, learner.network, memory, machine.pick_device(run.device)))
+    with here or contextlib.nullcontext():
+        return _collected(run, actors, memory, here.beat if here else lambda: None)
+
+
+def _collected(run: RunConfig, actors: Actors, memory: Memory, beat: Callable[[], None]) -> float:
     schedule = make_schedule(run, memory, LearningStart(0, 0))
     steps, speed = 0, 0.0
     try:

@@ -47,9 +47,15 @@ def _roms() -> set[str]:
 
 def rom_of(env_id: str) -> str | None:
     """The ROM an id names (registered id or ROM name), or ``None`` if it is not an ALE game."""
+    env_id = _without_module(env_id)
     if env_id in _registered():
         return str(_registered()[env_id]["game"])
     return env_id if env_id in _roms() else None
+
+
+def _without_module(env_id: str) -> str:
+    """Gymnasium's ids may name a module that registers them, which is imported already."""
+    return env_id.removeprefix("ale_py:")
 
 
 def atari_game(env: EnvConfig) -> AtariGame | None:
@@ -58,7 +64,7 @@ def atari_game(env: EnvConfig) -> AtariGame | None:
     if rom is None:
         return None
     usual: dict[str, object] = {"game": rom, "repeat_action_probability": 0.0, "full_action_space": False}
-    rules = _registered().get(env.id, usual)
+    rules = _registered().get(_without_module(env.id), usual)
     sticky, full, frames = env.sticky_actions, env.full_action_space, env.max_episode_frames
     return AtariGame(
         rom=str(rules["game"]),

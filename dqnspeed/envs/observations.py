@@ -104,10 +104,13 @@ def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.B
 
 
 def _turns(shape: tuple[int, ...], config: EnvConfig) -> bool:
-    """Whether an image has its channels first: as configured, else if the first side is the shortest."""
+    """Whether an image has its channels first: as configured, else if the other two sides are equal as those of a board
+    are, or the first is the shortest."""
     if len(shape) != 3 or config.channels == "last":
         return False
-    return config.channels == "first" or shape[0] < min(shape[1:])
+    if config.channels == "first" or shape[0] < min(shape[1:]):
+        return True
+    return shape[0] != shape[1] == shape[2]
 
 
 def _fits_a_byte(box: spaces.Box) -> bool:

@@ -76,11 +76,17 @@ class Resumable(gymnasium.Wrapper):
             )
 
     @property
+    def _ale(self) -> AtariEnv | None:
+        """An ALE game with our wrappers; around one that Gymnasium made, others' may count and keep frames."""
+        env = self.unwrapped
+        return env if isinstance(env, AtariEnv) and env.spec is None else None
+
+    @property
     def game(self) -> dict[str, Any]:
         """The game in progress: arrays and JSON values."""
         state = {"over": self._over, "rng": self._rng_state()}
-        if isinstance(self.unwrapped, AtariEnv):
-            ale = np.frombuffer(self.unwrapped.clone_state(include_rng=True).serialize(), np.uint8)
+        if (env := self._ale) is not None:
+            ale = np.frombuffer(env.clone_state(include_rng=True).serialize(), np.uint8)
             return {
                 **state,
                 "ale": ale,
@@ -91,8 +97,8 @@ class Resumable(gymnasium.Wrapper):
 
     @game.setter
     def game(self, state: dict[str, Any]) -> None:
-        if isinstance(self.unwrapped, AtariEnv):
-            self.unwrapped.restore_state(ALEState(state["ale"].tobytes()))
+        if (env := self._ale) is not None:
+            env.restore_state(ALEState(state["ale"].tobytes()))
             if (skip := self._frame_skip()) is not None:
                 for i, frame in state["frames"].items():
                     skip.last_two[int(i)][:] = frame

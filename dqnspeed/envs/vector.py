@@ -123,10 +123,20 @@ class VectorEnv:
         return True
 
     def render(self) -> np.ndarray:
-        """A picture ``(h, w, 3) uint8`` of the first game, if made with a ``render_mode``."""
-        image = np.asarray(self._backend.call("render"))
-        if image.ndim != 3:
+        """A picture ``(h, w, 3) uint8`` of the first game, if made with a ``render_mode``.
+
+        Raises:
+            ConfigError: the environment gives none.
+        """
+        try:
+            image = np.asarray(self._backend.call("render"))
+        except NotImplementedError as error:
+            raise ConfigError("this environment cannot draw itself (it has no render()).") from error
+        if image.ndim == 2:
+            image = image[..., None]
+        if image.ndim != 3 or image.shape[2] not in (1, 3, 4):
             raise ConfigError("this environment cannot draw itself (its render() gives no rgb_array).")
+        image = image.repeat(3, axis=2) if image.shape[2] == 1 else image[..., :3]  # gray; no transparency
         whole = np.issubdtype(image.dtype, np.integer)
         shown: np.ndarray = np.clip(image, 0, 255) if whole else 255 * np.clip(image, 0, 1)
         return shown.astype(np.uint8, copy=False)

@@ -10,7 +10,7 @@ import gymnasium
 from dqnspeed.envs.backends import ActorError, TracebackToParent
 from dqnspeed.envs.probe import Watchdog
 from dqnspeed.system import seeding
-from dqnspeed.system.parent import end_with_parent
+from dqnspeed.system.parent import end_with_parent, may_have_children
 from dqnspeed.system.signals import children_ignore_signals
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
@@ -46,5 +46,6 @@ def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) 
 def make_in_worker(make: Callable[[], gymnasium.Env], seed: int) -> gymnasium.Env:
     """An environment in its worker, whose global generators are seeded, and which ends with its parent."""
     end_with_parent()
+    may_have_children()
     seeding.seed_everything(seed)
     return TracebackToParent(make())

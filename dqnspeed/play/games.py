@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import statistics
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,13 +17,14 @@ import numpy as np
 from dqnspeed import envs
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import AnyArray, Episode, Step
+from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.table import Table
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.player import Player
 from dqnspeed.play.recorder import Recorder, told
 from dqnspeed.play.results import earlier
-from dqnspeed.play.screen import Screen, wants_window
+from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.play.tables import Walk, World, draw, world_of
 from dqnspeed.runs.evaluation import LONGEST, Game, copies, distinct, play_games
 from dqnspeed.system import seeding
@@ -39,6 +41,11 @@ def play(options: PlayConfig) -> dict[str, Any]:
     earlier(player.folder)  # a damaged file is found before anything is played
     seeding.seed_everything(options.seed)
     drawn = window or options.record
+    if drawn and (refused := _cannot_draw(player)):
+        if options.window or options.record:
+            raise refused
+        print(f"The games are not shown: {refused}")
+        window = drawn = False
     env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
     with ExitStack() as resources:
         resources.callback(env.close)
@@ -66,8 +73,8 @@ def play(options: PlayConfig) -> dict[str, Any]:
             return player.act(host(observations))
 
         games, played, films = [], list[Game](), _films(player, options.seed)
-        results = play_games(env, player.spec, act, [options.seed], options.episodes, watch)
-        for number, episode in enumerate(results, start=1):
+        ends = _Ends(play_games(env, player.spec, act, [options.seed], options.episodes, watch))
+        for number, episode in enumerate(ends, start=1):
             games.append(_result(number, episode))
             played.append(episode)
             film = None if recorder is None else recorder.end(f"{films}_{video_name(number, episode)}")
@@ -81,10 +88,12 @@ def play(options: PlayConfig) -> dict[str, Any]:
         if world is not None:
             _draw_table(player, world)
     returns = [game["return"] for game in games]
-    if len(games) < options.episodes:
+    if len(games) < options.episodes and not ends.closed:
         print(f"The play was ended: a game took {LONGEST:,} steps, and the agent may be looping; try epsilon=0.05.")
     if note := copies(played):
         print(f"{note} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
+    if not games and ends.closed:
+        raise KeyboardInterrupt
     if not games:
         raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
     return {
@@ -99,6 +108,32 @@ def play(options: PlayConfig) -> dict[str, Any]:
         "distinct_games": distinct(played),
         "games": games,
     }
+
+
+class _Ends:
+    """Games as they end, until the window is closed."""
+
+    def __init__(self, games: Iterator[Game]):
+        self._games, self.closed = games, False
+
+    def __iter__(self) -> Iterator[Game]:
+        try:
+            yield from self._games
+        except WindowClosedError:
+            self.closed = True
+
+
+def _cannot_draw(player: Player) -> ConfigError | None:
+    """Why an environment of the user's own cannot be drawn."""
+    if atari_game(player.run.env) is not None:
+        return None
+    try:
+        with contextlib.closing(envs.make_vector_env(player.run, render_mode="rgb_array")) as env:
+            env.reset([0] * env.num_envs)
+            env.render()
+    except ConfigError as error:
+        return error
+    return None
 
 
 def _films(player: Player, seed: int) -> str:

@@ -16,7 +16,9 @@ from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import Overlay
 from dqnspeed.play.player import Player
 from dqnspeed.tracking.run_folder import VIDEOS
-from dqnspeed.tracking.video import Film
+from dqnspeed.tracking.video import Film, enlarge
+
+LEAST_WIDTH = 160  # of a film, as Atari's are
 
 
 @contextlib.contextmanager
@@ -60,7 +62,7 @@ class Recorder:
         self._total += float(step.rewards[0])
         if self._film is not None:
             with self._told(self._folder):
-                self._film.add(image)
+                self._film.add(enlarge(image, LEAST_WIDTH))
         return image
 
     def end(self, name: str) -> Path | None:

@@ -29,8 +29,13 @@ def wants_window(options: PlayConfig) -> bool:
     if shows and importlib.util.find_spec("pygame") is None:
         if needed:
             raise ConfigError("window=true: needs pygame; pip install 'dqnspeed[play]' brings it.")
+        print("The games are not shown; pip install 'dqnspeed[play]' brings the window.")
         return False
     return shows
+
+
+class WindowClosedError(Exception):
+    """The window was closed, which ends the play."""
 
 
 class Screen:
@@ -60,7 +65,7 @@ class Screen:
         """Show ``image`` ``(H, W, 3) uint8`` at its time.
 
         Raises:
-            KeyboardInterrupt: the window was closed.
+            WindowClosedError: the window was closed.
         """
         import pygame
 
@@ -71,7 +76,7 @@ class Screen:
             pygame.display.set_caption("dqnspeed")
         for event in pygame.event.get():
             if event.type == pygame.QUIT:
-                raise KeyboardInterrupt
+                raise WindowClosedError
         surface = pygame.surfarray.make_surface(image.transpose(1, 0, 2))
         self._window.blit(pygame.transform.scale(surface, size), (0, 0))
         pygame.display.flip()

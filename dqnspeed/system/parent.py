@@ -18,6 +18,11 @@ def end_with_parent() -> None:
         threading.Thread(target=_end_after, args=(parent.sentinel,), name="end-with-parent", daemon=True).start()
 
 
+def may_have_children() -> None:
+    """Let this process start others, as a user's environment may, though its parent kills it when it ends itself."""
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+
+
 def _end_after(sentinel: int) -> None:
     multiprocessing.connection.wait([sentinel])
     os._exit(1)

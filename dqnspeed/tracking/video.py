@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
 import itertools
 import logging
 import os
@@ -52,9 +51,15 @@ def check_video(run: RunConfig, spec: EnvSpec) -> None:
 
 
 def check_encoder(option: str) -> None:
-    """Raise :class:`ConfigError` if the library that writes mp4 files is not installed."""
-    if importlib.util.find_spec("imageio_ffmpeg") is None:
-        raise ConfigError(f"{option}: needs an encoder; pip install 'dqnspeed[play]' brings it.")
+    """Raise :class:`ConfigError` if what writes mp4 files is not installed."""
+    try:
+        import imageio_ffmpeg
+
+        imageio_ffmpeg.get_ffmpeg_exe()
+    except ImportError as error:
+        raise ConfigError(f"{option}: needs an encoder; pip install 'dqnspeed[play]' brings it.") from error
+    except RuntimeError as error:
+        raise ConfigError(f"{option}: needs ffmpeg ({str(error).partition(chr(10))[0].rstrip('.')}).") from error
 
 
 def frame_rate(run: RunConfig, spec: EnvSpec) -> float:
@@ -78,15 +83,19 @@ class Film:
         self._folder, self._fps = folder, fps
         self._partial = folder / f"film_{os.getpid()}_{next(_FILMS)}{atomic.PARTIAL}"
         self._writer: Generator[None, Any, None] | None = None
+        self._shape: tuple[int, ...] | None = None  # of the first frame
 
     def add(self, frame: np.ndarray) -> None:
         """The next frame ``(H, W, 3) uint8``; odd sides lose their last row or column.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: it cannot be written, or is of another size than the first.
         """
         import imageio_ffmpeg
 
+        if self._shape not in (None, frame.shape):
+            raise OSError(errno.EINVAL, f"a picture is {frame.shape[1]}x{frame.shape[0]}, unlike the first")
+        self._shape = frame.shape
         even = np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
         if self._writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +103,10 @@ class Film:
             self._writer = imageio_ffmpeg.write_frames(
                 str(self._partial), size, fps=self._fps, macro_block_size=2, output_params=how, quality=7
             )
-            self._writer.send(None)
+            try:
+                self._writer.send(None)
+            except RuntimeError as error:  # as where ffmpeg has no encoder for H.264
+                raise OSError(errno.ENOSYS, str(error).partition("\n")[0]) from error
         self._writer.send(even)
 
     def end(self, path: Path) -> None:

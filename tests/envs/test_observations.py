@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import subprocess
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from toy_envs import SPACES
 from dqnspeed.cli.preflight import check_run
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import describe, make_env
+from dqnspeed.envs import describe, make_env, make_vector_env
+from dqnspeed.envs.games import atari_game
+from dqnspeed.envs.observations import _turns
 from dqnspeed.trainer import train
 
 
@@ -221,3 +224,35 @@ def test_minigrid_is_learnt(cli: Callable[..., subprocess.CompletedProcess[str]]
 
 def test_the_toys_cover_every_kind() -> None:
     assert set(SPACES) == {*SHAPES, "dict", "text", "cube", "continuous", "empty", "countless", "choices"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "first"),
+    [
+        ((3, 20, 24), True), ((20, 24, 3), False), ((17, 9, 9), True), ((119, 8, 8), True), ((9, 9, 17), False),
+        ((4, 4, 4), False), ((210, 160, 3), False),
+    ],
+)  # fmt: skip
+def test_two_equal_sides_are_those_of_a_board(shape: tuple[int, ...], first: bool) -> None:
+    env = make_run("experiment=own_env").env
+    assert _turns(shape, env) == first
+    for channels in ("first", "last"):
+        assert _turns(shape, dataclasses.replace(env, channels=channels)) == (channels == "first")
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (6, 5, 1), (6, 5, 3), (6, 5, 4)])
+def test_pictures_of_gray_and_with_transparency_are_shown(shape: tuple[int, ...]) -> None:
+    picture = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    env = make_vector_env(make_toy())
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(env._backend, "call", lambda name: picture)
+            shown = env.render()
+    finally:
+        env.close()
+    assert shown.shape == (6, 5, 3)
+    np.testing.assert_array_equal(shown[..., 2], picture if len(shape) == 2 else picture[..., min(2, shape[2] - 1)])
+
+
+def test_a_game_may_be_named_with_the_module_that_registers_it() -> None:
+    assert atari_game(make_run("env.id=ale_py:ALE/Pong-v5").env) == atari_game(make_run("env.id=ALE/Pong-v5").env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ale_py
 import gymnasium
 import numpy as np
 import pytest
@@ -29,3 +30,19 @@ def test_a_game_of_too_many_steps_to_repeat_keeps_none_and_begins_anew(monkeypat
     env.reset()
     other.game = env.game
     assert other.games_restored
+
+
+def test_an_ale_game_that_a_user_wraps_is_repeated_with_all_that_the_wrappers_keep() -> None:
+    gymnasium.register_envs(ale_py)
+    made = [
+        Resumable(gymnasium.wrappers.FrameStackObservation(gymnasium.make("ALE/Pong-v5", frameskip=4), 2))
+        for _ in range(2)
+    ]
+    made[0].reset(seed=1)
+    for _ in range(5):
+        frame = made[0].step(2)[0]
+    made[1].reset(seed=2)
+    made[1].game = made[0].game
+    assert made[1].games_restored
+    np.testing.assert_array_equal(made[1].step(0)[0], made[0].step(0)[0])
+    assert frame.shape[0] == 2

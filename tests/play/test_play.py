@@ -24,6 +24,7 @@ from omegaconf import OmegaConf
 from dqnspeed import envs
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
+from dqnspeed.envs import Episode
 from dqnspeed.play.command import COMMAND_LINE
 from dqnspeed.play.games import _films
 from dqnspeed.play.games import play as play_here
@@ -32,7 +33,7 @@ from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.player import Player
 from dqnspeed.play.recorder import told
 from dqnspeed.play.results import earlier, keep
-from dqnspeed.play.screen import Screen
+from dqnspeed.play.screen import Screen, WindowClosedError
 from dqnspeed.report.runs import read_run
 from dqnspeed.runs import checkpoint
 from dqnspeed.system import shell
@@ -147,6 +148,40 @@ def test_what_is_seen_in_a_window_is_the_picture(monkeypatch: pytest.MonkeyPatch
         screen.show(image)
         shown = pygame.surfarray.array3d(pygame.display.get_surface()).transpose(1, 0, 2)
         np.testing.assert_array_equal(shown, image.repeat(2, axis=0).repeat(2, axis=1))
+
+
+def test_a_window_that_is_closed_keeps_the_games_that_ended(atari: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    shown, first = [0], [0]
+
+    def show(self: Screen, image: np.ndarray) -> None:
+        shown[0] += 1
+        if first[0] and shown[0] > first[0] + 10:
+            raise WindowClosedError
+
+    def count(number: int, episode: Episode) -> dict[str, Any]:
+        first[0] = shown[0]
+        return {"game": number, "return": episode.episode_return, "length": episode.length}
+
+    monkeypatch.setattr(Screen, "show", show)
+    monkeypatch.setattr("dqnspeed.play.games._result", count)
+    result = play_here(options(f"run={atari / 'run'}", "episodes=3", "window=true", "checkpoint=final"))
+    assert len(result["games"]) == 1 and shown[0] == first[0] + 11
+
+
+def test_an_environment_that_cannot_be_drawn_is_played_where_nobody_asked_to_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    result = forked.run("dqnspeed.train", *TOY, "hydra.run.dir=run", "stop.max_steps=100", cwd=tmp_path,
+                        env=environment(), timeout=100)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    shown = play_here(options(f"run={tmp_path / 'run'}", "episodes=1"))
+    assert len(shown["games"]) == 1 and "The games are not shown: " in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="render"):
+        play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "record=true"))
 
 
 def test_training_games_are_recorded_and_the_curve_points_to_them(atari: Path) -> None:

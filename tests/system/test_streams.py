@@ -44,3 +44,10 @@ def test_every_command_goes_on_without_a_reader(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which it sets for this whole process
         run_app(lambda: (print("lost", flush=True), done.append(1)))
     assert done == [1]
+
+
+def test_a_stream_that_is_closed_from_the_start_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with lasting_streams():
+        print("lost", flush=True)
+        assert sys.stdout is None
