@@ -47,8 +47,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# Hydra takes flags before or after all overrides, and resume= no experiment.
-RECIPE := $(if $(findstring experiment=,$(ARGS))$(findstring resume=,$(ARGS)),,experiment=speedrun)
+# Hydra takes flags before or after all overrides, and resume= no experiment, nor do sweeps that have their own.
+NAMED  := $(foreach name,experiment= resume= sweep=ladder sweep=speedrun,$(findstring $(name),$(ARGS)))
+RECIPE := $(if $(strip $(NAMED)),,experiment=speedrun)
 train: install
 	$(BIN)/python -m dqnspeed.train $(if $(filter -%,$(firstword $(ARGS))),$(ARGS) $(RECIPE),$(RECIPE) $(ARGS))
 

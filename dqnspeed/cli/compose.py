@@ -12,11 +12,13 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
+from hydra.core.utils import JobRuntime
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.basecontainer import BaseContainer
+from omegaconf.errors import OmegaConfBaseException
 
 from dqnspeed import envs
 from dqnspeed.cli import plugins, store
@@ -35,6 +37,7 @@ BY_RULE = {
     "wrappers.backend": "auto", "execution.precision": "auto", "wrappers.crop": [],
 }  # fmt: skip
 
+_OWN = GlobalHydra, HydraConfig, JobRuntime, VersionBase
 _HYDRA = threading.RLock()  # Hydra's state is that of the whole process
 
 
@@ -43,7 +46,7 @@ def own_hydra() -> Iterator[None]:
     """Hydra over ``conf/`` inside the block, whatever this process uses Hydra for; that is as before afterwards."""
     with _HYDRA:
         instances, resolvers = Singleton._instances, BaseContainer._resolvers
-        shared = {kind: one for kind, one in instances.items() if kind not in (GlobalHydra, HydraConfig, VersionBase)}
+        shared = {kind: one for kind, one in instances.items() if kind not in _OWN}
         Singleton._instances, BaseContainer._resolvers = shared, dict(resolvers)
         try:
             store.add_resolvers(replace=True)
@@ -138,7 +141,7 @@ def _rung(name: str, run: RunConfig) -> RunConfig | None:
                 if OmegaConf.select(cfg, key) == by_rule:
                     OmegaConf.update(cfg, key, OmegaConf.select(OmegaConf.structured(run), key), merge=False)
             return from_hydra(cfg)
-    except (ConfigError, HydraException):
+    except (ConfigError, HydraException, OmegaConfBaseException):  # the last: a value may be left to the command line
         return None
 
 

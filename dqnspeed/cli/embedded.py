@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import cv2
 import hydra
@@ -42,6 +42,7 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     # Of multiprocessing, while it imports the main module anew in a process that it has spawned.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
+    _check_texts(overrides)
     if size_here() > 1:  # each of whose processes would lead a run of its own
         raise ConfigError("dqnspeed.train: leads a run alone; under torchrun, use torchrun -m dqnspeed.train.")
     with undisturbed(), contextlib.ExitStack() as resources:
@@ -65,13 +66,18 @@ def undisturbed() -> Iterator[None]:
         cv2.setNumThreads(cv2_threads)
 
 
-def _composed(overrides: Sequence[str]) -> DictConfig:
-    """The configuration of ``overrides``, with Hydra's own, which names of folders may refer to."""
-    if isinstance(overrides, str):
+def _check_texts(overrides: Any) -> None:
+    if isinstance(overrides, str) or not isinstance(overrides, Iterable):
         raise ConfigError(f"overrides={overrides}: takes a list of them, as in ['env=pong', 'seed=1'].")
     for one in overrides:
         if not isinstance(one, str) or not one.strip():
             raise ConfigError(f"overrides: {one!r} is none; each is a text, as in ['env=pong', 'seed=1'].")
+
+
+def _composed(overrides: Sequence[str]) -> DictConfig:
+    """The configuration of ``overrides``, with Hydra's own, which names of folders may refer to."""
+    _check_texts(overrides)
+    for one in overrides:
         if one.startswith("-"):
             raise ConfigError(f"overrides: {one} is a flag of the command line alone; a sweep is a call a run.")
         if one.startswith(resuming.PREFIX):

@@ -99,12 +99,17 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     return f"{_first_line(error)}."
 
 
+_LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "joblib": "joblib"}  # by the extras that have them
+
+
 def _explain_missing_option(error: MissingConfigException, text: str) -> str:
     missing = error.missing_cfg_file
     group, _, name = str(missing).rpartition("/")
     allowed = list(error.options or [])
     if not group:
         return f"{_first_line(error)}."
+    if extra := _LAUNCHERS.get(name) if group == "hydra/launcher" else None:
+        return f"{group}={name}: is not installed; pip install 'dqnspeed[{extra}]' brings it."
     choose = f"; choose one of {', '.join(allowed)}" if allowed else ""
     return f"{group}={name}: there is no such option{nearest(name, allowed)}{choose}."
 

@@ -27,6 +27,7 @@ from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.dry_run import print_plan
 from dqnspeed.cli.ray_jobs import check_launcher, is_ray
+from dqnspeed.cli.schemas import CONF_DIR, default_options
 from dqnspeed.cli.store import bound_of
 from dqnspeed.cli.sweep import sweep, sweep_jobs
 from dqnspeed.cli.sweep_record import FOLDER, Job, Line, earlier_jobs, outcome, quoted
@@ -58,6 +59,7 @@ class Preflight(Callback):
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with _ended_by_any_error():
             HydraConfig.instance().cfg = cast("HydraConf", config)  # folder names may refer to it
+            check_line(config, sweeps=False)
             if is_set(config, "hydra.run.dir"):
                 check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
             checked = check_jobs([(config, config.hydra.overrides.task)])
@@ -70,6 +72,7 @@ class Preflight(Callback):
         with _ended_by_any_error():
             if size_here() > 1:
                 raise ConfigError("-m: a sweep is started by itself; each of its jobs starts its processes.")
+            check_line(config, sweeps=True)
             check_launcher(config.hydra.launcher)
             known = earlier_jobs(Path(config.hydra.sweep.dir)) if is_set(config, FOLDER) else None
             found = _new_jobs(config) if known is None else _missing_jobs(config, known)
@@ -103,6 +106,31 @@ def _ended_by_any_error() -> Iterator[None]:
     except Exception:
         traceback.print_exc()
         sys.exit(1)
+
+
+OF_SWEEPS = "hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.", "hydra.sweep."
+
+
+def check_line(config: DictConfig, sweeps: bool) -> None:
+    """Raise :class:`ConfigError` if the command line has what Hydra passes over without a word: its overrides for the
+    other mode, several options of one group, and a user's option files with names of ours."""
+    overrides = config.hydra.overrides
+    for line in overrides.hydra:
+        key = line.lstrip("+~").partition("=")[0]
+        if not sweeps and key.startswith(OF_SWEEPS):
+            raise ConfigError(f"{line}: is for sweeps; add -m.")
+        if sweeps and key.startswith("hydra.run."):
+            raise ConfigError(f"{line}: is for a single run; the folder of a sweep is {FOLDER}.")
+    for line in overrides.task:
+        group, _, options = line.partition("=")
+        if group in default_options() and options.startswith("["):
+            raise ConfigError(f"{line}: takes one option; several are a sweep, -m {group}={options.strip('[]')}.")
+    for source in config.hydra.runtime.config_sources:
+        if source.provider == "command-line" or source.provider.startswith("hydra.searchpath"):
+            for path in sorted(Path(source.path).rglob("*.yaml")):
+                ours = Path(CONF_DIR, path.relative_to(source.path))
+                if ours.is_file() and ours.read_bytes() != path.read_bytes():
+                    raise ConfigError(f"{path}: is not used, since {ours} has its name; give it one of its own.")
 
 
 def check_run(run: RunConfig) -> EnvSpec:
@@ -259,6 +287,10 @@ def _composed(config: DictConfig, overrides: list[str], number: int) -> JobConfi
     with open_dict(job):
         job.hydra.job.id = job.hydra.job.num = number
     HydraConfig.instance().cfg = cast("HydraConf", job)  # names of folders may refer to it
+    if str(job.hydra.sweep.dir) != str(config.hydra.sweep.dir):
+        raise ConfigError(
+            f"{FOLDER}={job.hydra.sweep.dir}: must be the same for all jobs; hydra.sweep.subdir may tell them apart."
+        )
     return Job(str(job.hydra.sweep.subdir), overrides), job
 
 

@@ -123,6 +123,7 @@ def _run(
     job = context.config_loader.load_sweep_config(config, overrides)
     with open_dict(job):
         job.hydra.job.id, job.hydra.job.num = f"{job.hydra.job.name}_{number}", number
+        job.hydra.sweep.dir = config.hydra.sweep.dir  # as the sweep has it, and not relative to this process' folder
     HydraConfig.instance().set_config(job)
     return run_job(
         task_function=task, config=job, job_dir_key="hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir",

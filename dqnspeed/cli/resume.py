@@ -155,6 +155,8 @@ def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
         for override in OverridesParser.create().parse_overrides(_resumed_with(folder)):
             OmegaConf.update(cfg, override.key_or_group, override.value())
         _fill_in(cfg, begun_with)
+        name = HYDRA_CONFIG
+        plain_of(cfg)  # what it refers to, such as ${now:}, may be known to the process alone that began the run
     except (_DamagedConfigError, ConfigError):
         raise
     except Exception as error:  # the libraries raise many errors at broken YAML

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,7 @@ CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.p
 
 
 def schema(chosen: DictConfig | None = None) -> DictConfig:
-    """The schema as OmegaConf sees it, with every value missing.
+    """The schema as OmegaConf sees it, with every value missing; it is to be read and merged, not to be changed.
 
     Args:
         chosen: a configuration; each group has the schema of the option that its ``name`` says. Without it, a group has
@@ -31,7 +30,7 @@ def schema(chosen: DictConfig | None = None) -> DictConfig:
     kinds = {name: kind for name, kind in get_type_hints(RunConfig).items() if is_dataclass(kind)}
     if chosen is not None:
         kinds |= {name: class_of(name, (chosen.get(name) or {}).get("name")) for name in kinds if name in GROUPS}
-    return copy.deepcopy(_of_kinds(tuple(kinds.items()), chosen is None))
+    return _of_kinds(tuple(kinds.items()), chosen is None)
 
 
 @cache

@@ -124,10 +124,15 @@ def search(options: StudyOptions, config: DictConfig, loader: ConfigLoader, laun
         open_trials += [study.ask() for _ in range(left)]
         if not open_trials:
             break
-        jobs = [
-            Job(str(trial.number), [f"{key}={one.suggest(trial)}" for key, one in space.items()])
-            for trial in open_trials
-        ]
+        try:
+            jobs = [
+                Job(str(trial.number), [f"{key}={one.suggest(trial)}" for key, one in space.items()])
+                for trial in open_trials
+            ]
+        except ValueError as error:
+            raise ConfigError(
+                f"{folder}: its trials had other values to choose from ({str(error).rstrip('.')})."
+            ) from error
         sweep.add(jobs)
         sweep.launch(launcher, jobs)
         for trial in open_trials:

@@ -35,6 +35,7 @@ def state_dict() -> dict[str, Any]:
         "numpy": np.random.get_state(legacy=False),  # noqa: NPY002
         "python": [version, list(words), gauss],
         "cuda": {str(device): torch.cuda.get_rng_state(device).numpy() for device in _cuda_devices()},
+        "mps": torch.mps.get_rng_state().numpy() if torch.backends.mps.is_available() else None,
     }
 
 
@@ -47,6 +48,8 @@ def load_state_dict(state: Mapping[str, Any]) -> None:
     for device in _cuda_devices():
         if str(device) in saved:
             torch.cuda.set_rng_state(torch.from_numpy(saved[str(device)]), device)
+    if torch.backends.mps.is_available() and state.get("mps") is not None:
+        torch.mps.set_rng_state(torch.from_numpy(state["mps"]))
 
 
 def _cuda_devices() -> range:

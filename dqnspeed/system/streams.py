@@ -39,7 +39,8 @@ class Lasting:
 def lasting_streams() -> Iterator[None]:
     """What is printed inside and cannot be written ends nothing."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (cast("TextIO", Lasting(stream)) for stream in before)
+    # One that is closed from the start is None, into which print() writes nothing.
+    sys.stdout, sys.stderr = (stream and cast("TextIO", Lasting(stream)) for stream in before)
     try:
         yield
     finally:

@@ -22,10 +22,12 @@ import yaml
 from conftest import TOY, command, composed, environment, make_run, make_toy
 from forked import Forked
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
+from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from dqnspeed import envs
@@ -487,6 +489,45 @@ def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: s
 
 
 @NEEDS_JOBLIB
+@pytest.mark.parametrize(
+    ("line", "sweeps", "said"),
+    [
+        ("hydra/launcher=ray", False, "hydra/launcher=ray: is for sweeps; add -m."),
+        ("hydra.sweep.dir=s", False, "hydra.sweep.dir=s: is for sweeps; add -m."),
+        ("hydra.run.dir=x", True, "hydra.run.dir=x: is for a single run; the folder of a sweep is hydra.sweep.dir."),
+        ("env=[pong,breakout]", False, "env=[pong,breakout]: takes one option; several are a sweep, -m env=pong,break"),
+        ("hydra.run.dir=x", False, ""),
+        ("hydra.sweep.dir=s", True, ""),
+    ],
+)
+def test_what_hydra_passes_over_is_named(line: str, sweeps: bool, said: str) -> None:
+    mode = RunMode.MULTIRUN if sweeps else RunMode.RUN
+    with compose.own_hydra():
+        cfg = GlobalHydra.instance().config_loader().load_configuration("config", [line], mode)
+        with pytest.raises(ConfigError) if said else contextlib.nullcontext() as error:
+            preflight.check_line(cfg, sweeps)
+    assert not said or str(error.value).startswith(said)  # type: ignore[union-attr]
+
+
+def test_an_option_file_of_ones_own_that_is_never_read_is_named(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    own = tmp_path / "mine" / "experiment"
+    own.mkdir(parents=True)
+    (own / "speedrun.yaml").write_text("# @package _global_\nseed: 7\n")
+    result = cli("--config-dir", "mine", "experiment=baseline", "sweep.dry_run=true")
+    assert result.returncode == 2 and "speedrun.yaml: is not used, since " in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_jobs_of_one_sweep_have_one_folder(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    result = cli("-m", "env=pong,breakout", "hydra.sweep.dir=sweeps/${env.id}")
+    assert result.returncode == 2 and "must be the same for all jobs; hydra.sweep.subdir may" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     line = ["-m", *TOY, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0,1,2", "hydra.sweep.dir=sweep"]
