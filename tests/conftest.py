@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import gc
@@ -22,7 +23,9 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
@@ -86,8 +89,24 @@ def on_cpu(batch: Any) -> Any:
     )
 
 
+@functools.cache
 def make_toy(*overrides: str) -> RunConfig:
-    return make_run(*TOY, *overrides)
+    """As ``make_run(*TOY, *overrides)``, of which what has the same options of groups is composed once."""
+    lines = [*TOY, *overrides]
+    options = [line for line in lines if Path(CONF_DIR, line.partition("=")[0]).is_dir()]
+    if any(line.startswith(("+", "~")) for line in lines):
+        return make_run(*lines)
+    cfg = copy.deepcopy(_composed(*options))
+    parsed = OverridesParser.create().parse_overrides([line for line in lines if line not in options])
+    ConfigLoaderImpl._apply_overrides_to_config(parsed, cfg)  # as Hydra does it, once all is composed
+    return from_hydra(cfg)
+
+
+@functools.cache
+def _composed(*options: str) -> DictConfig:
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        return hydra.compose("config", overrides=list(options))
 
 
 def untimed(state: Any, path: str = "") -> dict[str, Any]:

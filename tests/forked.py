@@ -1,6 +1,7 @@
 """Processes without the seconds that imports take: copies of one that has imported what a run needs.
 
-As spawned ones do, they get pickled arguments, nothing else of their parent, and look for plugins by themselves.
+As spawned ones do, they get pickled arguments, nothing else of their parent, and look for plugins by themselves if
+their environment may bring others.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ import torch
 
 IMPORTED = "torch torch._dynamo ale_py cv2 gymnasium hydra omegaconf PIL psutil rich safetensors".split()
 
-# Of dqnspeed, all but what loads plugins, which the environment of a copy names.
-PACKAGES = "actors algorithms envs execution exploration memory networks runs system tracking".split()
+PACKAGES = "actors algorithms envs execution exploration memory networks runs system tracking cli".split()
 FOLDER = Path(str(importlib.util.find_spec("dqnspeed").origin)).parent  # type: ignore[union-attr]
 OURS = [
     f"dqnspeed.{package}.{module.name}"
@@ -37,6 +37,8 @@ OURS = [
 # Of the environment, what copies need not have, whose server has that of the tests.
 HARMLESS = {"PYTHONPATH", "PYTHONWARNINGS"}
 
+
+TESTS = str(Path(__file__).parent)
 
 # What is imported may not bear to be forked elsewhere, and CUDA never does.
 FORKS = sys.platform == "linux" and not torch.cuda.is_available()
@@ -169,8 +171,16 @@ def _begin_piece(module: str, env: dict[str, str], handed: Mapping[str, int], fi
     os.environ.clear()
     os.environ.update(env, **{name: str(others[which]) for name, which in handed.items()})
     sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
+    _forget_plugins(env)
     sys.argv = [module]
     importlib.import_module(module).main()
+
+
+def _forget_plugins(env: Mapping[str, str]) -> None:
+    """Have the command line imported anew, which then looks for plugins, where this environment may name some."""
+    if env.get("DQNSPEED_PLUGINS") or env.get("PYTHONPATH") != TESTS:
+        for name in [name for name in sys.modules if name.startswith("dqnspeed.cli")]:
+            del sys.modules[name]
 
 
 def _server_address() -> str:
@@ -197,6 +207,7 @@ def _begin(
     sys.path[:0] = [str(folder), *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), number)
+    _forget_plugins(env)
     warnings.simplefilter("ignore")
     sys.argv = [module, *arguments]
     importlib.import_module(module).main()

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from conftest import TOY, command, environment, make_run, make_toy, shared_memory_of, untimed
 from forked import Forked
@@ -352,11 +353,12 @@ def test_a_log_on_a_full_disk_is_reported_once_in_one_sentence(capsys: pytest.Ca
 
 def test_a_run_whose_end_the_disk_refuses_says_so_and_fails(tmp_path: Path) -> None:
     """The system itself refuses the write: no file of that process may grow beyond 15 kB."""
-    result = subprocess.run(
-        command(*TOY, "hydra.run.dir=run", "stop.max_steps=150", "checkpoint.every_minutes=0.0005"), cwd=tmp_path,
-        env=environment(), capture_output=True, text=True, timeout=100,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, resource.RLIM_INFINITY)),
-    )  # fmt: skip
+    (tmp_path / "limited.py").write_text(
+        "import resource\nfrom dqnspeed.cli import train\ndef main():\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, resource.RLIM_INFINITY))\n    train.main()\n"
+    )
+    few = ["stop.max_steps=150", "checkpoint.every_minutes=0.0005"]
+    result = forked.run("limited", *TOY, "hydra.run.dir=run", *few, cwd=tmp_path, env=environment(), timeout=100)
     assert result.returncode == 1 and "150 agent steps" in result.stdout and "Traceback" not in result.stderr
     last = result.stderr.splitlines()[-1]
     assert last.startswith("dqnspeed: run: could not be written: checkpoints/final.safetensors (")
@@ -396,7 +398,8 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
     trackers = ["tracking=default", "tracking.progress=off"] if parallelism == "serial" else []
     arguments = [*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run", "algo.batch_size=2000",
                  "model.hidden=[512]", *trackers]  # fmt: skip
-    with Forked("dqnspeed.train", *arguments, cwd=tmp_path, env=environment()) as run:
+    spawns = number == signal.SIGINT  # what is spawned must be deaf to it
+    with Forked("dqnspeed.train", *arguments, cwd=tmp_path, env=environment(), spawns=spawns) as run:
         metrics = tmp_path / "run" / "metrics.jsonl"
         deadline = time.monotonic() + 60
         while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
@@ -421,22 +424,18 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
 
 @pytest.mark.parametrize("parallelism", ["overlap", "process"])
 def test_children_do_not_outlive_a_learner_that_was_killed(parallelism: str, tmp_path: Path) -> None:
-    run = subprocess.Popen(
-        command(*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run"),
-        cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    metrics = tmp_path / "run" / "metrics.jsonl"
-    deadline = time.monotonic() + 150
-    try:
+    arguments = [*TOY, f"parallelism={parallelism}", "num_envs=1", "hydra.run.dir=run"]
+    with Forked("dqnspeed.train", *arguments, cwd=tmp_path, env=environment()) as run:
+        metrics = tmp_path / "run" / "metrics.jsonl"
+        deadline = time.monotonic() + 150
         while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
-    finally:
         run.kill()
-        run.wait()
-    assert shared or parallelism != "process" or sys.platform != "linux"
-    wait_until_nobody_is_left(run.pid)
+        run.communicate()
+        assert shared or parallelism != "process" or sys.platform != "linux"
+        wait_until_nobody_is_left(run.pid)
     assert [path for path in shared if path.exists()] == []
 
 

@@ -95,10 +95,13 @@ class RayActors(RemoteActors):
 
     def orders(self, index: int) -> RayOrders:
         """What an actor is asked now, and may do."""
-        lane, outstanding = index * self._num_envs, self._granted[index] - self._own_steps[index]
-        rows, left = float(self._memory.rows_allowed()[lane]), self._allowed - sum(self._granted)
-        # What it could not use would be missing to the others.
-        most = min(AHEAD * self._batch, (rows - self._memory.rows(lane)) * self._num_envs)
+        lane, own_steps = index * self._num_envs, self._own_steps[index]
+        rows = float(self._memory.rows_allowed()[lane])
+        room = max(0.0, (rows - self._memory.rows(lane)) * self._num_envs)
+        # What it could not use would be missing to the others; final frames take of its rows, too.
+        self._granted[index] = min(self._granted[index], own_steps + room)
+        most, left = min(AHEAD * self._batch, room), self._allowed - sum(self._granted)
+        outstanding = self._granted[index] - own_steps
         if index in self._ready:
             self._granted[index] += max(0.0, min(most - outstanding, left))
         return RayOrders(self._paused, self._granted[index], rows, sum(self._own_steps))

@@ -241,7 +241,7 @@ def _definer(policy: Policy, method: str) -> type:
 
 
 def env_seeds(seed: int, actor: int, num_envs: int, segment: int = 0) -> list[int]:
-    """Seeds for one actor's environments: all different, also between actors and neighbouring run seeds.
+    """Seeds for one actor's environments, drawn apart for each actor and run seed: of some thousands two may be equal.
 
     Args:
         segment: how often the run was resumed; games started after a resume differ from those of its start.

@@ -127,7 +127,8 @@ class FromRollouts(Algorithm):
     lam: float = option("lambda of the returns: of GAE for a policy, of Q(lambda) for action values", ge=0, le=1)
 
     def samples_per_step(self, run: RunConfig) -> float | None:
-        return self.epochs
+        updates = self.updates_per_step(run)
+        return None if updates is None else updates * self.batch_size
 
     def updates_per_step(self, run: RunConfig) -> float | None:
         rollout = run.num_lanes * self.rollout_steps  # cut into whole batches

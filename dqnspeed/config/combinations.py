@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from dqnspeed.config.options import ConfigError, check_values
 from dqnspeed.config.registry import GROUPS
@@ -85,13 +86,31 @@ def _able(flag: str) -> str:
     return ", ".join(sorted(name for name, kind in GROUPS["algo"].options.items() if getattr(kind, flag, False)))
 
 
+def _falls(options: Any, name: str) -> bool:
+    """Whether a number of a group is annealed."""
+    last = getattr(options, f"{name}_final", None)
+    return last is not None and last != getattr(options, name)
+
+
+def _anneals(run: RunConfig) -> bool:
+    return _falls(run.optimizer, "lr") or any(_falls(run.algo, name) for name in ("entropy", "target_kl"))
+
+
 # Who reads an option, for some that few runs read.
+_FALLING = "what falls, as the learning rate does with optimizer.lr_final"
 _READERS: dict[str, tuple[Callable[[RunConfig], bool], str]] = {
     "parallelism.transport": (lambda run: run.parallelism.name == "process", "parallelism=process"),
     "parallelism.weights": (lambda run: run.parallelism.name == "process", "parallelism=process"),
     "parallelism.env_threads": (lambda run: run.wrappers.backend != "gymnasium", "wrappers=native and emulator"),
     "wrappers.device": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
     "wrappers.translate": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
+    "optimizer.lr_decay_steps": (_anneals, _FALLING),
+    "optimizer.lr_decay_updates": (_anneals, _FALLING),
+    "algo.entropy_floor": (lambda run: _falls(run.algo, "entropy"), "another algo.entropy_final than algo.entropy"),
+    "execution.lr_rule": (lambda run: run.execution.world_size > 1, "execution.world_size=2 and more"),
+    "model.background_frames": (lambda run: run.model.background, "model.background=true"),
+    "eval.episodes": (lambda run: run.eval.every_steps is not None, "eval.every_steps"),
+    "eval.epsilon": (lambda run: run.eval.every_steps is not None, "eval.every_steps"),
 }
 
 
@@ -99,6 +118,12 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, that does nothing."""
     if run.execution.updates_per_graph > 1 and not run.execution.graph:
         yield f"execution.updates_per_graph={run.execution.updates_per_graph}: does nothing without execution=graph."
+    rollout = getattr(run.algo, "rollout_steps", 0) * run.num_lanes
+    if rest := rollout % run.algo.batch_size:
+        yield (
+            f"algo.batch_size={run.algo.batch_size}: {rest} of the {rollout} transitions of a rollout are in no batch "
+            f"and are not learnt from."
+        )
     users: dict[str, list[str]] = {}
     for name, algorithm in GROUPS["algo"].options.items():
         assert issubclass(algorithm, AlgoConfig)
@@ -119,7 +144,13 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
 
 
 def untuned(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
-    """A sentence if a game that is not Atari's gets the numbers for Atari and its preset names better ones."""
+    """A sentence for each of Atari's numbers with which a game that is not Atari's may not be learnt."""
+    bounds = getattr(run.algo, "value_min", None), getattr(run.algo, "value_max", None)
+    if bounds == (-10, 10) and not run.wrappers.clip_reward:
+        yield (
+            f"algo={run.algo.name}: returns below -10 and above 10 are taken for these, and rewards are not clipped "
+            f"here; give algo.value_min and algo.value_max what returns can come to."
+        )
     own = any(override.startswith(("env.id=", "algo.", "optimizer.")) for override in overrides)
     if run.env.recipe and not own and run.has_replay and run.experiment.name == "baseline":
         yield (

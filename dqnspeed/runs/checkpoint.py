@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 State = dict[str, Any]  # nested dicts with string keys; leaves are arrays, tensors or JSON values
 SUFFIX = ".safetensors"
 _SEPARATOR = "/"
+MAPPED = 2**26  # bytes from which on an array is not read into memory, which may not have room for a replay twice
 
 
 class Checkpoints:
@@ -143,15 +144,17 @@ def save(path: Path, state: State) -> None:
 
 
 def load(path: Path) -> State:
-    """The state in ``path``; tensors come back as arrays.
+    """The state in ``path``; tensors come back as arrays, of which large ones stay in the file until they are read.
 
     Raises:
         DamagedError: the file is truncated, changed, or no checkpoint.
     """
     try:
-        with safe_open(path, framework="np") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no mapping
+        with safe_open(path, framework="np") as file, safe_open(path, framework="pt") as mapped:
+            metadata, arrays = file.metadata() or {}, {}
+            for name in file.keys():  # noqa: SIM118  no mapping
+                large = math.prod(file.get_slice(name).get_shape()) >= MAPPED
+                arrays[name] = mapped.get_tensor(name).numpy() if large else file.get_tensor(name)
         facts = metadata["facts"]
         if _checksum(facts, arrays) != metadata["sha256"]:
             raise DamagedError(f"{path} is damaged: its contents do not match its checksum.")

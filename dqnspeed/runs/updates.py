@@ -152,7 +152,8 @@ def make_updates(run: RunConfig, learner: Learner, memory: Memory, timer: Timer)
             cast("GradientLearner", learner), cast("DeviceMemory", memory), run.algo.batch_size, timer,
             execution.updates_per_graph, compiled=execution.compile, in_rounds=not run.parallelism.processes,
         )  # fmt: skip
-    return PlainUpdates(learner, memory, run.algo.batch_size, timer, "compiled" if execution.compile else "eager")
+    compiled = execution.compile and isinstance(learner, GradientLearner)  # a table has no operations to compile
+    return PlainUpdates(learner, memory, run.algo.batch_size, timer, "compiled" if compiled else "eager")
 
 
 def _plainly(learner: Learner, memory: Memory, batch_size: int, timer: Timer, reason: str) -> PlainUpdates:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from forked import Forked
 from test_actors import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses
 
 from dqnspeed.actors import ActorArguments, ActorError, make_actors
-from dqnspeed.actors.ray import connected
+from dqnspeed.actors.ray import RayActors, connected
 from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.options import ConfigError
@@ -108,6 +109,16 @@ def test_steps_arrive_as_they_left(compress: bool) -> None:
 
 
 @pytest.mark.usefixtures("ray_cluster")
+def test_what_an_actor_has_no_more_rows_for_is_granted_to_the_others() -> None:
+    actors, rows = object.__new__(RayActors), [0, 0]
+    actors._memory = SimpleNamespace(rows_allowed=lambda: np.full(2, 10), rows=rows.__getitem__)  # type: ignore[assignment]
+    actors._num_envs, actors._batch, actors._allowed, actors._paused, actors._ready = 1, 100, 12.0, 0, {0: 0.0, 1: 0.0}
+    actors._granted, actors._own_steps = [0.0, 0.0], [0, 0]
+    assert [actors.orders(index).steps for index in (0, 1)] == [10, 2]
+    actors._own_steps[0], rows[0] = 8, 10  # two were final frames
+    assert [actors.orders(index).steps for index in (0, 1)] == [8, 4]
+
+
 def test_an_actor_never_runs_ahead_of_what_the_learner_will_take() -> None:
     with Started(make_toy(*RAY, "parallelism.replay_ratio=8")) as started:
         for limit in (110, 150):

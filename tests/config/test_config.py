@@ -505,6 +505,15 @@ def test_bad_input_leaves_nothing_behind(
         ("parallelism.weights=copied", "=copied: does nothing here; it is for parallelism=process."),
         ("parallelism.env_threads=2", "=2: does nothing here; it is for wrappers=native and emulator."),
         ("parallelism.env_threads=2 wrappers=native", ""),
+        ("optimizer.lr_decay_steps=9", "optimizer.lr_decay_steps=9: does nothing here; it is for what falls, as the"),
+        ("optimizer.lr_decay_steps=9 optimizer.lr_final=1e-5", ""),
+        ("algo=ppo algo.entropy_final=0.001 optimizer.lr_decay_steps=9 algo.entropy_floor=0.1", ""),
+        ("algo=ppo algo.entropy_floor=0.1", "algo.entropy_floor=0.1: does nothing here; it is for another algo.entro"),
+        ("execution.lr_rule=linear", "execution.lr_rule=linear: does nothing here; it is for execution.world_size=2 a"),
+        ("model.background_frames=9", "model.background_frames=9: does nothing here; it is for model.background=true"),
+        ("eval.episodes=2", "eval.episodes=2: does nothing here; it is for eval.every_steps."),
+        ("eval.episodes=2 eval.every_steps=9", ""),
+        ("algo=ppo num_envs=10 algo.batch_size=1000", "algo.batch_size=1000: 280 of the 1280 transitions of a roll"),
     ],
 )
 def test_options_that_the_algorithm_does_not_use_are_reported(overrides: str, expected: str) -> None:
@@ -524,7 +533,13 @@ def test_options_that_the_algorithm_does_not_use_are_reported(overrides: str, ex
         ("env=cartpole env.id=LunarLander-v3", ""),
         ("env=cartpole optimizer.lr=1e-3", ""),
         ("env=breakout", ""),
+        ("env=breakout algo=rainbow", ""),
         ("experiment=own_env", ""),
+        (
+            "env=cartpole env.id=LunarLander-v3 algo=c51",
+            "algo=c51: returns below -10 and above 10 are taken for these, and rewards are",
+        ),
+        ("env=cartpole env.id=LunarLander-v3 algo=c51 algo.value_max=200", ""),
     ],
 )
 def test_a_game_that_is_not_ataris_gets_a_line_that_learns_it(overrides: str, expected: str) -> None:

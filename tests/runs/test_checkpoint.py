@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dqnspeed.config.options import ConfigError
+from dqnspeed.runs import checkpoint
 from dqnspeed.runs.checkpoint import Checkpoints, candidates, load, newest, save, state_to_resume
 from dqnspeed.tracking.run_folder import DamagedError
 
@@ -80,6 +81,23 @@ def test_any_changed_byte_of_an_array_is_noticed(whole: bytes, tmp_path: Path) -
         (tmp_path / "damaged.safetensors").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(DamagedError):
             load(tmp_path / "damaged.safetensors")
+
+
+def test_large_arrays_stay_in_the_file_until_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "MAPPED", 1000)
+    path, large = tmp_path / "step.safetensors", np.random.default_rng(0).integers(0, 256, (10, 100), np.uint8)
+    save(path, {"replay": {"frames": large, "few": large[0], "ends": large > 9, "sums": large * 0.5}})
+    state = load(path)["replay"]
+    path.unlink()
+    for name, array in {"frames": large, "few": large[0], "ends": large > 9, "sums": large * 0.5}.items():
+        np.testing.assert_array_equal(state[name], array)
+        assert state[name].dtype == array.dtype
+    state["frames"][0] = 0  # as any other array
+    save(path, {"frames": large})
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DamagedError, match="checksum"):
+        load(path)
 
 
 def test_the_best_and_the_last_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -312,10 +311,7 @@ def test_torchrun_may_start_them(tmp_path: Path) -> None:
         "stop.max_steps=600",
         f"hydra.run.dir={tmp_path / 'run'}",
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "dqnspeed.train",
-         *arguments],
-        env=environment(), capture_output=True, text=True, timeout=120, cwd=tmp_path,
-    )  # fmt: skip
+    starts = ["--standalone", "--nproc-per-node=2", "-m", "dqnspeed.train", *arguments]
+    done = forked.run("torch.distributed.run", *starts, cwd=tmp_path, env=environment(), timeout=120)
     assert done.returncode == 0, done.stderr
     assert summary_of(tmp_path / "run")["agent_steps"] >= 600

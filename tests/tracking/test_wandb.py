@@ -6,8 +6,6 @@ import json
 import re
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -15,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from conftest import environment, make_toy
 
@@ -209,14 +208,14 @@ class Refuses(BaseHTTPRequestHandler):
 
 
 TWO_JOBS = """
-import sys
 from pathlib import Path
-from conftest import make_toy
+import dqnspeed
 from dqnspeed.tracking.wandb import WandB
-for name in ("first", "second"):
-    folder = Path(sys.argv[1]) / name
-    folder.mkdir()
-    WandB(make_toy("tracking.wandb=online"), folder, {}, name, None, None).close({"stopped_by": "max_steps"})
+def main():
+    run = dqnspeed.compose(["tracking.wandb=online"])
+    for name in ("first", "second"):
+        Path(name).mkdir()
+        WandB(run, Path(name), {}, name, None, None).close({"stopped_by": "max_steps"})
 """
 
 
@@ -246,10 +245,8 @@ def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline
     own = {"WANDB_BASE_URL": f"http://127.0.0.1:{port}", "HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
     if not why.startswith("No API key"):
         own["WANDB_API_KEY"] = "x" * 40
-    result = subprocess.run(
-        [sys.executable, "-c", TWO_JOBS, str(tmp_path)], env={**environment(), **own}, capture_output=True, text=True,
-        timeout=100,
-    )  # fmt: skip
+    (tmp_path / "two_jobs.py").write_text(TWO_JOBS)
+    result = forked.run("two_jobs", cwd=tmp_path, env={**environment(), **own}, timeout=100)
     stop()
     assert result.returncode == 0, result.stderr
     lines = result.stderr.splitlines()
