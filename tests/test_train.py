@@ -398,7 +398,7 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
     trackers = ["tracking=default", "tracking.progress=off"] if parallelism == "serial" else []
     arguments = [*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run", "algo.batch_size=2000",
                  "model.hidden=[512]", *trackers]  # fmt: skip
-    spawns = number == signal.SIGINT  # what is spawned must be deaf to it
+    spawns = number == signal.SIGINT or parallelism == "process"  # in its group, and deaf to the signal
     with Forked("dqnspeed.train", *arguments, cwd=tmp_path, env=environment(), spawns=spawns) as run:
         metrics = tmp_path / "run" / "metrics.jsonl"
         deadline = time.monotonic() + 60
@@ -424,18 +424,22 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
 
 @pytest.mark.parametrize("parallelism", ["overlap", "process"])
 def test_children_do_not_outlive_a_learner_that_was_killed(parallelism: str, tmp_path: Path) -> None:
-    arguments = [*TOY, f"parallelism={parallelism}", "num_envs=1", "hydra.run.dir=run"]
-    with Forked("dqnspeed.train", *arguments, cwd=tmp_path, env=environment()) as run:
-        metrics = tmp_path / "run" / "metrics.jsonl"
-        deadline = time.monotonic() + 150
+    run = subprocess.Popen(
+        command(*TOY, f"parallelism={parallelism}", "num_envs=1", "hydra.run.dir=run"),
+        cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 150
+    try:
         while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
+    finally:
         run.kill()
-        run.communicate()
-        assert shared or parallelism != "process" or sys.platform != "linux"
-        wait_until_nobody_is_left(run.pid)
+        run.wait()
+    assert shared or parallelism != "process" or sys.platform != "linux"
+    wait_until_nobody_is_left(run.pid)
     assert [path for path in shared if path.exists()] == []
 
 

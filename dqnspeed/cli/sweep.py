@@ -62,7 +62,7 @@ class Sweep:
     def launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
         """Run those of ``jobs`` that are not finished."""
         assert self.folder is not None
-        if not isinstance(launcher, BasicLauncher):
+        if type(launcher).__name__ != BasicLauncher.__name__:  # Hydra may have imported its plugins anew
             missing = [job for job in jobs if not outcome(self.folder / job.folder).is_finished]
             if missing:
                 with self._waiting():

@@ -194,8 +194,7 @@ def _episodes(played: Played, limit: int | None) -> Iterator[Finding]:
         f"± {np.std(returns):.2g}"
     )
     if np.median(lengths) <= 1:
-        single = max(lengths) == 1 and np.std(returns) > 0  # a bandit's are meant to be
-        yield Finding(LOOK if single else WRONG, topic, what, "over as soon as they begin: check what terminated means")
+        yield Finding(WRONG, topic, what, "over as soon as they begin: check what terminated means")
     elif played.truncated == ends:
         yield Finding(
             LOOK, topic, what, "random play only ever meets the time limit; fine if nothing can be lost before"

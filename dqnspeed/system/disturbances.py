@@ -17,6 +17,7 @@ CPUS = Path("/sys/devices/system/cpu")
 LOOK_S = 1.5  # length of a look at the other processes
 BUSY_CORES, STOLEN = 0.1, 0.02  # least that is told: cores that others keep busy, and the share of time that is stolen
 FEW = 3  # processes that are named
+SPINNING = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite", "KMP_BLOCKTIME": "infinite"}
 
 
 class Watch:
@@ -73,6 +74,9 @@ class Watch:
         quota, allowed = machine.cpu_quota(mounted=self._cgroups), len(machine.allowed_cores())
         if quota < allowed:
             yield f"the container may use {quota:g} cores' time of the {allowed} cores that it sees."
+        for name, active in SPINNING.items():
+            if os.environ.get(name, "").lower() == active:  # those of a process that rests would take the others' cores
+                yield f"{name}={active} has threads spin while they wait for work: unset it."
         files = self._cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")
         if slow := sorted({name for name in map(_read, files) if name} - {"performance"}):
             yield f"the processor's governor is {', '.join(slow)}: its clock follows the load."

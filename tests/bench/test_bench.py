@@ -307,7 +307,9 @@ def test_the_machine_says_what_will_spoil_figures(tmp_path: Path, monkeypatch: p
     (cgroups / "cpu.max").write_text("50000 100000\n")
     (cgroups / "cpu.stat").write_text("usage_usec 5\nnr_throttled 3\n")
     watch = Watch(cpus, cgroups)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     before = watch.before()
+    assert "OMP_WAIT_POLICY=active has threads spin while they wait for work: unset it." in before
     assert "the processor's governor is powersave: its clock follows the load." in before
     assert any(sentence.startswith("the container may use 0.5 cores' time of the ") for sentence in before)
     assert not any("slowed down" in sentence or "held back" in sentence for sentence in before)

@@ -244,7 +244,8 @@ def test_an_error_of_a_check_that_nobody_expects_ends_the_command(
 
     monkeypatch.setattr(preflight, "check_jobs", check)
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
-    config = OmegaConf.create({"hydra": {"overrides": {"hydra": [], "task": []}}})
+    hydra = {"overrides": {"hydra": [], "task": []}, "runtime": {"config_sources": []}}
+    config = OmegaConf.create({"hydra": hydra})
     with pytest.raises(SystemExit) as ended:
         preflight.Preflight().on_run_start(config)
     assert ended.value.code == 1 and capsys.readouterr().err.endswith("MemoryError: too little\n")

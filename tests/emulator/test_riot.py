@@ -150,3 +150,42 @@ def test_ports_and_mirrors(device: str, tmp_path: Path) -> None:
     assert ours[2] == ours[1] and ours[3] == ours[1] ^ 0xFF and ours[0x10] == 0xFF
     assert ours[0x11] == ours[1] ^ 0x5A and ours[0x13] == 0, "the left directions are read back, the switches' are not"
     assert ours[5] == 32
+
+
+UNTOUCHED = """
+        SEI
+        CLD
+    frame:
+        LDX #$FF
+        TXS
+        LDA #2
+        STA VSYNC
+        STA WSYNC
+        STA WSYNC
+        STA WSYNC
+        LDA #0
+        STA VSYNC
+        LDX #250
+    line: STA WSYNC
+        DEX
+        BNE line
+        DEX
+        STX $80
+        LDA INTIM
+        STA $81
+        LDA $285          ; INSTAT
+        STA $82
+        JMP frame
+"""
+FRAMES = 112_000  # cycles take 32 bits then
+
+
+@pytest.mark.slow
+def test_a_timer_that_a_program_never_writes_counts_on(tmp_path: Path) -> None:
+    pair = Pair(assemble(UNTOUCHED), tmp_path)
+    for _ in range(FRAMES):
+        pair.ale.act(0)
+    pair.emulator.step([0], FRAMES, 0)
+    assert pair.ale.getFrameNumber() == FRAMES
+    ale, ours = pair.rams()
+    assert ours.tolist() == ale.tolist()

@@ -215,7 +215,7 @@ def main():
     run = dqnspeed.compose(["tracking.wandb=online"])
     for name in ("first", "second"):
         Path(name).mkdir()
-        WandB(run, Path(name), {}, name, None, None).close({"stopped_by": "max_steps"})
+        WandB(run, Path(name).absolute(), {}, name, None, None).close({"stopped_by": "max_steps"})
 """
 
 

@@ -16,6 +16,7 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef int i32;
+typedef long long i64;
 
 struct Bits {
     static CUDA_CALLABLE i32 lowest(u64 word) {  // index of the lowest bit that is set; word is not 0

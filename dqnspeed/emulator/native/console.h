@@ -135,14 +135,16 @@ struct Console {
             case 2: return swchb;
             default: return 0;  // SWBCNT, which ALE does not keep
         }
-        i32 since = (i32)(now() - timer_at) - 1, value = timer_value - (since >> timer_shift) - 1;
+        // After a hundred thousand frames of a game that never writes it, 31 bits would not hold them.
+        const i64 since = (i64)(u32)(now() - timer_at) - 1, value = timer_value - (since >> timer_shift) - 1;
         if (address & 1) return value < 0 && !timer_latched ? 0x80 : 0;
-        if (value >= 0) return value & 0xff;
+        if (value >= 0) return (i32)(value & 0xff);
         if (!timer_latched) {
-            timer_offset = (timer_value << timer_shift) - since;
-            if (timer_offset < 0) timer_latched = 1;
+            const i64 offset = (timer_value << timer_shift) - since;
+            timer_offset = (i32)offset;
+            if (offset < 0) timer_latched = 1;
         }
-        return (value + timer_offset) & 0xff;
+        return (i32)((value + timer_offset) & 0xff);
     }
 
     CUDA_CALLABLE void write_riot(i32 address, i32 value) {

@@ -78,8 +78,9 @@
     CUDA_CALLABLE APART i32 waits(const u8* loop, i32 last, i32 cycles, i32 accumulator, i32 nz) const {
         i32 address = loop[1] | loop[2] << 8;
         if ((address & 0x1284) != 0x284) return 0;
-        i32 since = (i32)(before + (u32)last - timer_at) - 1, period = 1 << timer_shift;
-        i32 value = timer_value - (since >> timer_shift) - 1;
+        const i64 since = (i64)(u32)(before + (u32)last - timer_at) - 1;
+        const i32 period = 1 << timer_shift;
+        i32 value = (i32)(timer_value - (since >> timer_shift) - 1);
         if (value < 0) return 0;
         if (address & 1) value = 0;  // whether it has run out
         switch (loop[0]) {
@@ -90,7 +91,7 @@
                 break;
             default: return 0;
         }
-        return value == nz ? (period - 1 - (since & (period - 1))) / cycles : 0;
+        return value == nz ? (i32)(period - 1 - (since & (period - 1))) / cycles : 0;
     }
 
 // An instruction finds the address `at` of its operand `m`, and what is last on the data `bus`; `base` is the address
