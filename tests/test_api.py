@@ -27,6 +27,7 @@ from conftest import TOY, environment, make_run, once_reported
 from gymnasium.utils.env_checker import check_env
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobRuntime
 from omegaconf import OmegaConf
 
 import dqnspeed
@@ -137,8 +138,10 @@ def test_a_hydra_of_the_process_own_stays_as_it_is(tmp_path: Path) -> None:
         OmegaConf.register_new_resolver("mul", lambda a, b: f"{a} by {b}")
         with hydra.initialize_config_dir(str(tmp_path), version_base="1.2"):
             HydraConfig.instance().cfg = None
+            JobRuntime.instance().set("name", "mine")
             for _ in range(2):
                 assert dqnspeed.compose(["env=pong", "num_envs=2"]).algo.batch_size == 64
+            assert JobRuntime.instance().get("name") == "mine"
             mine = hydra.compose("config")
             assert hydra.version.getbase() == hydra.version.Version("1.2") and HydraConfig.instance().cfg is None
             assert OmegaConf.to_container(mine, resolve=True) == {"experiment": "mine", "product": "2 by 3"}

@@ -39,6 +39,19 @@ def test_without_extras_every_command_starts() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "gymnasium"), done.stderr
 
 
+def test_each_command_may_be_imported_first() -> None:
+    code = """
+import os, ale_py, cv2, gymnasium, hydra, psutil, torch
+for name in "train play report doctor bench options cli.front_door".split():
+    if not (child := os.fork()):
+        __import__(f"dqnspeed.{name}")
+        os._exit(0)
+    assert not os.waitpid(child, 0)[1], name
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
 )

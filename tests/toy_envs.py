@@ -56,6 +56,10 @@ class Broken(Counter):
         super().__init__(length=1000)
         if how == "never made":
             hang_in_the_toy()
+        if how == "starts another":
+            another = multiprocessing.get_context("fork").Process(target=os.getpid)
+            another.start()
+            another.join()
         if multiprocessing.parent_process() is not None and how == "no worker":
             os.kill(os.getpid(), 9)
         if multiprocessing.parent_process() is not None and how == "no answer":

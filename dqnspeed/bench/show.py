@@ -65,7 +65,7 @@ def tabulate(columns: Sequence[Column], styles: Sequence[str], width: int) -> Ta
 
 
 def _end(result: Result) -> Iterator[Text]:
-    """What the figures are worth, what limits the speed, and at last the line to paste."""
+    """What the figures are worth, what limits the speed, the line to paste, and the recipe that solves the game."""
     if not result.complete:
         yield Text("This result is partial; resume=FOLDER measures what is missing.", "yellow")
     for when, sentences in (("before", result.disturbances.before), ("after", result.disturbances.after)):

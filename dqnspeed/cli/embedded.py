@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -67,7 +67,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def _check_texts(overrides: Any) -> None:
-    if isinstance(overrides, str) or not isinstance(overrides, Iterable):
+    if isinstance(overrides, str) or not isinstance(overrides, Sequence):  # an iterator would be used up
         raise ConfigError(f"overrides={overrides}: takes a list of them, as in ['env=pong', 'seed=1'].")
     for one in overrides:
         if not isinstance(one, str) or not one.strip():

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 State = dict[str, Any]  # nested dicts with string keys; leaves are arrays, tensors or JSON values
 SUFFIX = ".safetensors"
 _SEPARATOR = "/"
-MAPPED = 2**26  # bytes from which on an array is not read into memory, which may not have room for a replay twice
+MAPPED = 2**26  # values from which on an array is not read into memory, which may not have room for a replay twice
 
 
 class Checkpoints:

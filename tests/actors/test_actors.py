@@ -424,6 +424,13 @@ def test_the_global_generators_of_child_processes_follow_the_seed_and_differ(kin
     assert len(set(draws)) == len(draws)
 
 
+@pytest.mark.parametrize("kind", ["overlap", "process"])
+def test_an_environment_may_start_a_process_in_a_child(kind: str) -> None:
+    run = make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: starts another}", f"parallelism={kind}")
+    with Started(run) as started:
+        started.collect(5)
+
+
 def test_an_actor_that_cannot_start_says_why() -> None:
     run = make_toy("parallelism=process")
     spec = describe(run)

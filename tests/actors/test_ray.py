@@ -108,7 +108,6 @@ def test_steps_arrive_as_they_left(compress: bool) -> None:
     assert channel.exchange(RayOrders(), None).each() == []
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_what_an_actor_has_no_more_rows_for_is_granted_to_the_others() -> None:
     actors, rows = object.__new__(RayActors), [0, 0]
     actors._memory = SimpleNamespace(rows_allowed=lambda: np.full(2, 10), rows=rows.__getitem__)  # type: ignore[assignment]
@@ -119,6 +118,7 @@ def test_what_an_actor_has_no_more_rows_for_is_granted_to_the_others() -> None:
     assert [actors.orders(index).steps for index in (0, 1)] == [8, 4]
 
 
+@pytest.mark.usefixtures("ray_cluster")
 def test_an_actor_never_runs_ahead_of_what_the_learner_will_take() -> None:
     with Started(make_toy(*RAY, "parallelism.replay_ratio=8")) as started:
         for limit in (110, 150):

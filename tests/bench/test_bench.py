@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import forked
 import psutil
@@ -24,8 +26,8 @@ from dqnspeed.bench import result as results
 from dqnspeed.bench.pairs import Pace
 from dqnspeed.bench.plan import Piece, Plan
 from dqnspeed.bench.progress import Bar, Remaining
-from dqnspeed.bench.recommend import TrainingError, train
-from dqnspeed.bench.result import Interval, Result
+from dqnspeed.bench.recommend import SAFE, TrainingError, train
+from dqnspeed.bench.result import Interval, Measurement, Result
 from dqnspeed.bench.suites import Suite, wall
 from dqnspeed.cli.hint import faster_line
 from dqnspeed.config.options import ConfigError
@@ -97,6 +99,39 @@ def test_a_bench_ends_with_a_line_that_it_has_checked_and_measures_nothing_twice
     assert {one.name for one in resumed.measurements} == {one.name for one in result.measurements}
     assert [one for one in resumed.measurements if one in kept] == kept
     assert resumed.recommendation == line and resumed.complete
+
+
+def test_a_line_that_does_not_hold_gives_way_and_one_that_trains_slower_is_none(
+    quick: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def row(name: str, median: float, group: str = "rungs", error: str | None = None) -> Measurement:
+        ratio = None if error else Interval(median, median - 0.03, median + 0.03)
+        return Measurement(group, name, "agent steps/s", overrides=name.split(), ratio=ratio, error=error)
+
+    first, second = "execution.precision=bf16", "execution.channels_last=true"
+    again = {first: row(first, 1.01, "check"), second: row(second, 1.2, "check")}
+
+    def measure(piece: Piece, *_: object) -> Measurement:
+        return again[piece.name.removesuffix(", once more")]
+
+    for speed, overrides, said in ((150.0, [second], "Whole trainings"), (50.0, [], f"{second} looked faster, but: ")):
+        measuring = SimpleNamespace(
+            result=empty(), measure=measure, end_reference=lambda: None, add=lambda _: None, bar=Bar(10)
+        )
+        measuring.result = dataclasses.replace(measuring.result, measurements=[row(first, 1.4), row(second, 1.2)])
+
+        def change(measuring: Any = measuring, **changes: Any) -> None:
+            measuring.result = dataclasses.replace(measuring.result, **changes)
+
+        measuring.change = change
+        monkeypatch.setattr(suites, "train", lambda lines, *_, speed=speed: speed if second in lines else 100.0)
+        quick._recommend(cast("Any", measuring), quick.plan.baseline(), SAFE)
+        found = measuring.result.recommendation
+        assert found.overrides == overrides and found.sentence.startswith(said)
+    again[first] = row(first, 0, "check", error="it broke.")
+    again[second] = again[first]
+    quick._recommend(cast("Any", measuring), quick.plan.baseline(), SAFE)
+    assert "could not be measured once more: it broke." in measuring.result.recommendation.sentence
 
 
 def test_a_suite_of_other_libraries_measures_one_line_and_them(

@@ -89,3 +89,15 @@ def test_a_library_does_the_work_of_the_training_beside_it(peer: peers.Peer) -> 
         found = speeds_of([subject], 0.0, 0.0)
     per_step = 16 / 1024 if "PPO" in peer.name else plan.reference.updates_per_step
     assert found[UPDATES] / found[STEPS] == pytest.approx(per_step)
+
+
+@pytest.mark.slow
+def test_other_work_of_actor_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "_version", lambda _: "1")
+    plan = Plan(["parallelism=process", "parallelism.replay_ratio=16"], 0)
+    assert plan.ratio == 16
+    with pytest.raises(ConfigError, match=r"parallelism.replay_ratio=16 would change the work of our side alone"):
+        peers.check(plan, alone=True)
+    with pytest.raises(ConfigError, match=r"env\.sticky_actions would change our side alone"):
+        peers.check(Plan(["env.sticky_actions=0.25"], 0))
+    peers.check(Plan(["env.id=BreakoutNoFrameskip-v4"], 0))

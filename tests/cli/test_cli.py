@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 from conftest import TESTS, TOY, environment
 from forked import Forked
+from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
+from dqnspeed.cli.errors import explain
 from dqnspeed.cli.front_door import COMMANDS
 from dqnspeed.runs.folder_lock import new_folder
 
@@ -95,3 +97,16 @@ def test_every_command_prints_its_version(
     with contextlib.suppress(SystemExit):
         importlib.import_module(f"dqnspeed.{name}").main()
     assert re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", capsys.readouterr().out)
+
+
+def test_output_may_go_to_the_terminal_alone(
+    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    result = cli(*TOY, "hydra/job_logging=stdout", "stop.max_steps=50", "hydra.run.dir=run")
+    assert result.returncode == 0, result.stderr
+    assert not list((tmp_path / "run").glob("*.log"))
+
+
+def test_the_extra_of_a_launcher_is_named() -> None:
+    error = MissingConfigException("", "hydra/launcher/submitit_slurm", ["basic"])
+    assert "pip install 'dqnspeed[slurm]' brings it." in explain(error)

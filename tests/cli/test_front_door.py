@@ -208,6 +208,8 @@ def read_until(terminal: int, text: str) -> None:
         (["train", "ARGS=-m seed=1,2"], "train -m seed=1,2 experiment=speedrun"),
         (["train", "ARGS=experiment=ppo seed=1"], "train experiment=ppo seed=1"),
         (["train", "ARGS=resume=outputs/it"], "train resume=outputs/it"),
+        (["train", "ARGS=sweep=ladder"], "train sweep=ladder"),
+        (["train", "ARGS=sweep=games"], "train experiment=speedrun sweep=games"),
         (["play"], "play"),
         (["play", "ARGS=record=true"], "play record=true"),
         (["report"], "report"),

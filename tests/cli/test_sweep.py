@@ -489,7 +489,6 @@ def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: s
     assert str(error.value).startswith(sentence)
 
 
-@NEEDS_JOBLIB
 @pytest.mark.parametrize(
     ("line", "sweeps", "said"),
     [
@@ -529,6 +528,7 @@ def test_jobs_of_one_sweep_have_one_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+@NEEDS_JOBLIB
 def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     line = ["-m", *TOY, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0,1,2", "hydra.sweep.dir=sweep"]

@@ -13,7 +13,7 @@ from typing import get_type_hints
 
 import pytest
 import yaml
-from conftest import make_run
+from conftest import TOY, make_run, make_toy
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
@@ -637,3 +637,8 @@ def test_a_rung_of_the_ladder_adds_a_trick_to_the_one_before(below: str, rung: s
     before, run = make_run(f"experiment={below}"), make_run(f"experiment={rung}")
     assert run.experiment.name == rung and f"/experiment/{below}" in (CONF / f"experiment/{rung}.yaml").read_text()
     assert set(run.experiment.kind) == set(changes.kinds(before.experiment.kind, changes.differences(run, before)))
+
+
+def test_a_toy_is_what_its_line_composes_to() -> None:
+    line = ["algo=ppo", "wrappers=deepmind", "num_envs=2", "seed=4", "env.kwargs={length: 3}"]
+    assert make_toy(*line) == make_run(*TOY, *line)

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import forked
+import gymnasium
 import numpy as np
 import pytest
 from conftest import environment, make_run
 
-from dqnspeed.doctor import checkup, training
+from dqnspeed.doctor import checkup, diagnosis, training
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, Played, examine
 from dqnspeed.doctor.diagnosis import _memory, diagnose
 from dqnspeed.envs import describe
@@ -169,3 +170,18 @@ def test_it_ends_where_an_environment_hangs(how: str, topic: str, tmp_path: Path
     process.stdout.close()
     assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 3 s (")
     assert "in hang_in_the_toy)" in line and "parallelism.timeout_s=60 waits longer" in line
+
+
+def test_running_statistics_of_a_copy_are_told() -> None:
+    env = gymnasium.wrappers.NormalizeObservation(gymnasium.make("CartPole-v1"))
+    findings = list(checkup.wrapper_order(env, make_run("experiment=own_env")))
+    assert [finding.verdict for finding in findings] == [LOOK] and "not saved" in findings[0].what
+
+
+def test_a_game_of_ales_may_last_as_long_as_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = list[int | None]()
+    monkeypatch.setattr(diagnosis, "_play", lambda run, spec, limit, *_: limits.append(limit) or iter(()))
+    monkeypatch.setattr(diagnosis, "training", lambda *_: iter(()))
+    for line in (["env=freeway"], ["experiment=cartpole"]):
+        assert not list(diagnosis.diagnose(make_run(*line), 0.1, tmp_path / "seen.png", lambda _: None))[0:0]
+    assert limits == [27_000, 500]

@@ -53,7 +53,10 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_and_ale_plays(tmp_path:
     assert run(taken / "cache", "-c", code).stdout.strip() == "native"
 
 
-def test_of_those_that_start_together_one_compiles_and_the_others_wait() -> None:
+def test_of_those_that_start_together_one_compiles_and_the_others_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warp.config.kernel_cache_dir", str(tmp_path))
     entered = threading.Event()
 
     def enter() -> None:
@@ -66,3 +69,7 @@ def test_of_those_that_start_together_one_compiles_and_the_others_wait() -> None
         assert not entered.wait(0.3)
     assert entered.wait(60)
     other.join()
+    assert {path.name for path in tmp_path.iterdir()} == {"one.lock", "another.lock"}
+    monkeypatch.setattr(compiling, "PATIENCE_S", 0.1)
+    with compiling._in_turn("one"), compiling._in_turn("one"):  # goes on after a while
+        pass

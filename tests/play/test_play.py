@@ -37,7 +37,7 @@ from dqnspeed.play.screen import Screen, WindowClosedError
 from dqnspeed.report.runs import read_run
 from dqnspeed.runs import checkpoint
 from dqnspeed.system import shell
-from dqnspeed.tracking.video import enlarge, frame_rate, is_whole, picture, write_mp4
+from dqnspeed.tracking.video import Film, check_encoder, enlarge, frame_rate, is_whole, picture, write_mp4
 from dqnspeed.trainer import train
 
 
@@ -148,6 +148,9 @@ def test_what_is_seen_in_a_window_is_the_picture(monkeypatch: pytest.MonkeyPatch
         screen.show(image)
         shown = pygame.surfarray.array3d(pygame.display.get_surface()).transpose(1, 0, 2)
         np.testing.assert_array_equal(shown, image.repeat(2, axis=0).repeat(2, axis=1))
+        pygame.event.post(pygame.event.Event(pygame.QUIT))
+        with pytest.raises(WindowClosedError):
+            screen.show(image)
 
 
 def test_a_window_that_is_closed_keeps_the_games_that_ended(atari: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,6 +433,21 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
         assert _films(player, 77) == f"{start}_seed77_2"
         assert (read_run(atari / "run").best_video == film) == player.is_of_run
         film.unlink()
+
+
+def test_a_film_has_pictures_of_one_size_and_needs_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    film = Film(tmp_path, 30)
+    film.add(np.zeros((20, 20, 3), np.uint8))
+    with pytest.raises(OSError, match="a picture is 30x20, unlike the first"):
+        film.add(np.zeros((20, 30, 3), np.uint8))
+    film.close()
+
+    def missing() -> str:
+        raise RuntimeError("No ffmpeg exe could be found.")
+
+    monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", missing)
+    with pytest.raises(ConfigError, match=r"^record=true: needs ffmpeg \(No ffmpeg exe could be found\)\.$"):
+        check_encoder("record=true")
 
 
 def test_videos_run_at_the_environments_own_rate() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -88,6 +89,7 @@ def test_large_arrays_stay_in_the_file_until_they_are_read(tmp_path: Path, monke
     path, large = tmp_path / "step.safetensors", np.random.default_rng(0).integers(0, 256, (10, 100), np.uint8)
     save(path, {"replay": {"frames": large, "few": large[0], "ends": large > 9, "sums": large * 0.5}})
     state = load(path)["replay"]
+    assert sys.platform != "linux" or str(path) in Path("/proc/self/maps").read_text()
     path.unlink()
     for name, array in {"frames": large, "few": large[0], "ends": large > 9, "sums": large * 0.5}.items():
         np.testing.assert_array_equal(state[name], array)

@@ -39,3 +39,8 @@ def test_two_processes_that_write_one_file_leave_one_of_the_two(tmp_path: Path) 
         subprocess.run([sys.executable, "-c", write, path], check=True)
         assert path.read_text() == "b" and partial.read_text() == "a"
     assert path.read_text() == "a" and [*tmp_path.iterdir()] == [path]
+
+
+def test_names_of_files_that_are_no_text_are_written_with_question_marks(tmp_path: Path) -> None:
+    atomic.write_text(tmp_path / "page", "a\udcffb")
+    assert (tmp_path / "page").read_text() == "a?b"
