@@ -39,7 +39,6 @@ HARMLESS = {"PYTHONPATH", "PYTHONWARNINGS"}
 
 
 TESTS = str(Path(__file__).parent)
-ASKED = {name: os.environ.get(name) for name in ("DQNSPEED_FULL_ERROR", "HYDRA_FULL_ERROR")}  # read when imported
 
 # What is imported may not bear to be forked elsewhere, and CUDA never does.
 FORKS = sys.platform == "linux" and not torch.cuda.is_available()
@@ -178,10 +177,8 @@ def _begin_piece(module: str, env: dict[str, str], handed: Mapping[str, int], fi
 
 
 def _forget_plugins(env: Mapping[str, str]) -> None:
-    """Have the command line imported anew, which then looks for plugins, where this environment may name some, or says
-    how errors are told."""
-    asks = any(env.get(name) != ASKED[name] for name in ASKED)
-    if env.get("DQNSPEED_PLUGINS") or env.get("PYTHONPATH") != TESTS or asks:
+    """Have the command line imported anew, which then looks for plugins, where this environment may name some."""
+    if env.get("DQNSPEED_PLUGINS") or env.get("PYTHONPATH") != TESTS:
         for name in [name for name in sys.modules if name.startswith("dqnspeed.cli")]:
             del sys.modules[name]
 

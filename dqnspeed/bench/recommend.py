@@ -58,7 +58,7 @@ def tried(plan: Plan, measure: Measure) -> None:
     # Games on threads overlap with the learner in its process.
     on_threads = best.get("wrappers", (axes.get("wrappers") or [()])[0])
     with_execution = (*on_threads, *best.get("execution", ()))
-    games = axes.get("num_envs", [()])[0]
+    games = (axes.get("num_envs") or [()])[0]
     for way in axes.get("parallelism", []):
         if with_execution:
             measure((*with_execution, *way))

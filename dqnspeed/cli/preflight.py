@@ -119,18 +119,18 @@ def check_line(config: DictConfig, sweeps: bool) -> None:
         key = line.lstrip("+~").partition("=")[0]
         if not sweeps and key.startswith(OF_SWEEPS):
             raise ConfigError(f"{line}: is for sweeps; add -m.")
-        if sweeps and key.startswith("hydra.run."):
+        if sweeps and not sweep.resumes and key.startswith("hydra.run."):  # what an older version recorded
             raise ConfigError(f"{line}: is for a single run; the folder of a sweep is {FOLDER}.")
     for line in overrides.task:
         group, _, options = line.partition("=")
         if group in default_options() and options.startswith("["):
             raise ConfigError(f"{line}: takes one option; several are a sweep, -m {group}={options.strip('[]')}.")
-    for source in config.hydra.runtime.config_sources:
-        if source.provider == "command-line" or source.provider.startswith("hydra.searchpath"):
-            for path in sorted(Path(source.path).rglob("*.yaml")):
-                ours = Path(CONF_DIR, path.relative_to(source.path))
-                if ours.is_file() and ours.read_bytes() != path.read_bytes():
-                    raise ConfigError(f"{path}: is not used, since {ours} has its name; give it one of its own.")
+    sources = [(source.provider, source.path) for source in config.hydra.runtime.config_sources]
+    own = [folder for provider, folder in sources if provider == "command-line" or "searchpath" in provider]
+    for ours in sorted(Path(CONF_DIR).glob("*/**/*.yaml")) if own and ("main", CONF_DIR) in sources else []:
+        for path in (Path(folder, ours.relative_to(CONF_DIR)) for folder in own):
+            if path.is_file() and ours.read_bytes() != path.read_bytes():
+                raise ConfigError(f"{path}: is not used, since {ours} has its name; give it one of its own.")
 
 
 def check_run(run: RunConfig) -> EnvSpec:
@@ -283,11 +283,12 @@ def _loader() -> ConfigLoader:
 
 def _composed(config: DictConfig, overrides: list[str], number: int) -> JobConfig:
     """A job of the sweep ``config``."""
+    folder = str(config.hydra.sweep.dir)  # resolved here, so that ${now:} is the same for all jobs
     job = _loader().load_sweep_config(config, overrides)
     with open_dict(job):
         job.hydra.job.id = job.hydra.job.num = number
     HydraConfig.instance().cfg = cast("HydraConf", job)  # names of folders may refer to it
-    if str(job.hydra.sweep.dir) != str(config.hydra.sweep.dir):
+    if str(job.hydra.sweep.dir) != folder:
         raise ConfigError(
             f"{FOLDER}={job.hydra.sweep.dir}: must be the same for all jobs; hydra.sweep.subdir may tell them apart."
         )

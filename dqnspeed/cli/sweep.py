@@ -62,7 +62,8 @@ class Sweep:
     def launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
         """Run those of ``jobs`` that are not finished."""
         assert self.folder is not None
-        if type(launcher).__name__ != BasicLauncher.__name__:  # Hydra may have imported its plugins anew
+        kinds = {kind.__name__ for kind in type(launcher).__mro__}  # Hydra may have imported its plugins anew
+        if BasicLauncher.__name__ not in kinds:
             missing = [job for job in jobs if not outcome(self.folder / job.folder).is_finished]
             if missing:
                 with self._waiting():

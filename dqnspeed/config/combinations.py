@@ -93,7 +93,7 @@ def _falls(options: Any, name: str) -> bool:
 
 
 def _anneals(run: RunConfig) -> bool:
-    return _falls(run.optimizer, "lr") or any(_falls(run.algo, name) for name in ("entropy", "target_kl"))
+    return _falls(run.optimizer, "lr") or any(a != b for _, a, b in getattr(run.algo, "annealed", tuple)())
 
 
 # Who reads an option, for some that few runs read.
@@ -121,8 +121,8 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     rollout = getattr(run.algo, "rollout_steps", 0) * run.num_lanes
     if rest := rollout % run.algo.batch_size:
         yield (
-            f"algo.batch_size={run.algo.batch_size}: {rest} of the {rollout} transitions of a rollout are in no batch "
-            f"and are not learnt from."
+            f"algo.batch_size={run.algo.batch_size}: {rest} of the {rollout} transitions of a rollout are in no batch, "
+            f"others in each epoch."
         )
     users: dict[str, list[str]] = {}
     for name, algorithm in GROUPS["algo"].options.items():

@@ -39,13 +39,13 @@ def play(options: PlayConfig) -> dict[str, Any]:
         check_encoder("record=true")
     player = Player(options)
     earlier(player.folder)  # a damaged file is found before anything is played
-    seeding.seed_everything(options.seed)
     drawn = window or options.record
     if drawn and (refused := _cannot_draw(player)):
         if options.window or options.record:
             raise refused
         print(f"The games are not shown: {refused}")
         window = drawn = False
+    seeding.seed_everything(options.seed)
     env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
     with ExitStack() as resources:
         resources.callback(env.close)

@@ -29,7 +29,8 @@ def wants_window(options: PlayConfig) -> bool:
     if shows and importlib.util.find_spec("pygame") is None:
         if needed:
             raise ConfigError("window=true: needs pygame; pip install 'dqnspeed[play]' brings it.")
-        print("The games are not shown; pip install 'dqnspeed[play]' brings the window.")
+        if not options.record:
+            print("The games are not shown; pip install 'dqnspeed[play]' brings the window.")
         return False
     return shows
 

@@ -69,11 +69,12 @@ class Report:
             "are no measure of it.",
         }
         found = [said[mark].format(count, len(self.runs)) for mark, count in counts.items() if mark in said]
-        found += [
-            f"{len(set(told.values()))} {name}s are compared, and a row may have runs of several; the last table says "
-            f"which run is whose."
-            for name, told in self._several.items()
-        ]
+        for name, told in self._several.items():
+            count = len({*told.values()} - {NOT_KNOWN})
+            found.append(
+                f"{count} {name}s are compared, and a row may have runs of several; the last table says which run is "
+                f"whose."
+            )
         sentences = [sentence[0].upper() + sentence[1:] for sentence in found]
         sentences += tables.bounds(self.rungs)
         for rung in self.rungs:

@@ -17,6 +17,7 @@ from dqnspeed.report.tables import duration
 COLOURS = (
     "#4269d0", "#ff725c", "#3ca951", "#efb118", "#a463f2", "#6cc5b0", "#ff8ab7", "#9c6b4e", "#97bbf5", "#9498a0",
 )  # fmt: skip
+FOLLOW_NUM_ENVS = "algo.batch_size", "algo.steps_per_update"  # the book's updates are as many times larger and rarer
 DASHES = "solid", "dash", "dot", "dashdot"
 BY_TIME = "return_by_time"
 MEANS = "means"
@@ -229,7 +230,7 @@ def _by_num_envs(rungs: Sequence[Rung], value: Callable[[Run], tuple[float, bool
     """A dot a run, and the medians of the rungs joined, if these differ in their number of environments alone."""
     runs = [run for rung in rungs for run in rung.runs]
     others = {key for key in differing(runs) if key.partition(".")[0] not in ("seed", "experiment", "stop")}
-    if others - {"num_envs"}:
+    if others - {"num_envs", *FOLLOW_NUM_ENVS}:
         return []
     counts = [{run.value("num_envs") for run in rung.runs} for rung in rungs]
     numbers = [count for found in counts for count in found if isinstance(count, int)]

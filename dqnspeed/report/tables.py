@@ -161,7 +161,7 @@ def _of_game(rungs: list[Rung], baseline: Rung | None, several: bool) -> Iterabl
         value, top = max(scored, key=lambda pair: pair[0])
         if first.bound is not None:
             who = "Half of the seeds of no rung" if any(rung.solved for rung in rungs) else "No run"
-            yield f"{who} reached a mean return of {first.bound:g} in {name}."
+            yield f"{who} reached a mean return of {first.bound:g} in {game(first.env)}."
         by = f", by {top.name}" if len(rungs) > 1 else ""
         which = "Highest mean return" if len(rungs) > 1 else "Mean return"
         yield f"{which} in {name} after {duration(top.compared_after or 0)}: {value:.1f}{by}."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 from made import make_result, measured
 from plans import pong, toy
 
+from dqnspeed.bench.plan import Plan
 from dqnspeed.bench.recommend import (
     SAFE,
     checked,
@@ -109,6 +111,17 @@ def test_what_pays_alone_is_tried_together_and_with_each_way_to_share_the_work()
     assert set(seen) <= {" ".join(overrides) for overrides in everything(toy())} | {
         f"{BF16} parallelism={way} {GAMES}" for way in ("overlap", "process")
     } | {f"{BF16} parallelism={way}" for way in ("overlap", "process")}  # fmt: skip
+
+
+def test_what_the_user_chose_is_not_tried() -> None:
+    seen = list[str]()
+
+    def measure(overrides: Sequence[str]) -> Measurement:
+        seen.append(" ".join(overrides))
+        return Measurement("rungs", seen[-1], "", overrides=list(overrides))
+
+    tried(Plan([*toy().overrides, "num_envs=2", BF16], seed=3), measure)
+    assert seen and not any("num_envs" in one or BF16 in one for one in seen)
 
 
 def test_the_recipe_that_solves_the_game_soonest_is_named() -> None:

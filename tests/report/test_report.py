@@ -267,7 +267,11 @@ def test_figures_against_the_number_of_games_are_of_rungs_that_differ_in_nothing
     def drawn(**other: object) -> list[str]:
         for number, name in enumerate("ab", start=1):
             config = json.loads((runs / name / "config.json").read_text())
-            config |= {"num_envs": number, **({"device": "cpu"} if name == "a" else other)}
+            config |= {
+                "num_envs": number,
+                "algo": {"batch_size": 32 * number, "steps_per_update": number},
+                **({"device": "cpu"} if name == "a" else other),
+            }
             (runs / name / "config.json").write_text(json.dumps(config))
             change(runs / name, label=f"ours num_envs={number}", steps_per_second=10.0 * number)
         rungs = rungs_of([read_run(runs / name) for name in "ab"])
