@@ -20,7 +20,7 @@ help:
 	@echo '                or resume=FOLDER)'
 	@echo 'make play       watch the newest run play (ARGS="run=FOLDER record=true overlay=true")'
 	@echo 'make bench      which of the speed-ups pays on this machine, and one line to paste: ten minutes'
-	@echo '                (ARGS="suite=full env=breakout peers=true")'
+	@echo '                (ARGS="suite=full env=breakout")'
 	@echo 'make bench-compare  what became faster or slower since a commit (BASE=HEAD~1 ARGS="fail_below=0.9")'
 	@echo 'make report     a page with the newest run or sweep (ARGS="FOLDER watch=true")'
 	@echo 'make gpu        try everything a GPU can do, at most 24 minutes (PART=tests|train|resume|timings|bench;'
