@@ -11,7 +11,7 @@ from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
 from dqnspeed.actors.stepper import Collected, EnvStepper, env_seeds, make_stepper
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.config.registry import register
-from dqnspeed.envs import emulator_device, make_vector_env
+from dqnspeed.envs import make_vector_env
 from dqnspeed.execution.transfer import DeviceTimer
 from dqnspeed.memory import Memory
 
@@ -140,8 +140,7 @@ class Serial(Parallelism):
     def make(self, arguments: ActorArguments) -> Actors:
         run, memory, state, segment = arguments.run, arguments.memory, arguments.state, arguments.segment
         count = 2 if run.takes_turns else 1
-        where = emulator_device(run, on_gpu=arguments.device.type == "cuda")
-        share = replace(run, num_envs=run.num_envs // count, wrappers=replace(run.wrappers, device=where))
+        share = replace(run, num_envs=run.num_envs // count)
         groups, timer = list[EnvStepper](), DeviceTimer(arguments.device, "acting")
         try:
             for i in range(count):

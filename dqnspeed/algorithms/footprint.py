@@ -95,8 +95,7 @@ def needs(run: RunConfig, spec: EnvSpec) -> dict[str, int]:
 
 def _game_bytes(run: RunConfig, spec: EnvSpec) -> int:
     """One environment where the learner's GPU is, if it is played there: by the emulator."""
-    here = not run.parallelism.processes
-    if emulator_device(run, on_gpu=here) != "cuda":
+    if emulator_device(run) != "cuda":
         return 0
     return CONSOLE + math.prod(spec.observation_shape) * spec.frame_dtype.itemsize
 

@@ -86,7 +86,7 @@ class WrappersConfig(GroupOption):
         choices=("gymnasium", "native", "emulator", "auto"),
     )
     device: str = option(
-        "where wrappers=emulator plays; auto: with a learner on a GPU from 1024 games on, else on CPUs",
+        "where wrappers=emulator plays; auto: on CPUs, as long as no GPU has been measured",
         choices=("auto", "cpu", "cuda"),
     )
     translate: bool = option(

@@ -6,7 +6,8 @@ import sys
 
 def _refusal(sentence: str) -> BaseException:
     # While Python looks for a module that it was started with, that is all its first argument says.
-    return SystemExit(sentence) if sys.argv[:1] == ["-m"] else ImportError(sentence)
+    ours = sys.argv[:1] == ["-m"] and any(argument.startswith(__name__) for argument in sys.orig_argv)
+    return SystemExit(sentence) if ours else ImportError(sentence)
 
 
 if importlib.util.find_spec("warp") is None:

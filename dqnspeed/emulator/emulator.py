@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class Emulator:
 
     Args:
         game: a name of ALE's, as ``space_invaders``; ``find("breakout").at(mode=4)`` is one at another mode.
-        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``, or torch's or Warp's of such a name.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` (CUDA has not been run yet), or torch's or Warp's of such a name.
         rom: of another file than ale-py's.
         threads: that play, on a CPU; each has its share of the consoles.
         stages: of a preprocessing; see :class:`dqnspeed.emulator.Games`.
@@ -214,10 +214,14 @@ class Emulator:
         if type(values).__module__ == "torch" and values.is_cuda:
             if name != "mask" and values.is_floating_point():
                 raise EmulatorError(f"{name}: is of {values.dtype}, and takes whole numbers.")
-            if name == "actions" and values.element_size() > 4:
-                values = values.clamp(-1, 2**31 - 1)  # neither is an action
-            self._tensors[name] = (values != 0 if name == "mask" else values).int()  # until the next is copied
-            values = wp.from_torch(self._tensors[name])
+            if str(values.dtype) != "torch.int32":
+                if self.device.is_capturing:
+                    raise EmulatorError(f"{name}: is of {values.dtype}; a graph takes torch.int32.")
+                if name == "actions" and values.element_size() > 4:
+                    values = values.clamp(-1, 2**31 - 1)  # neither is an action
+                values = (values != 0 if name == "mask" else values).int()
+            self._tensors[name] = values  # until the next is copied
+            values = wp.from_torch(values.contiguous())
         if isinstance(values, wp.array):
             if values.shape != to.shape or values.device != self.device or values.dtype != to.dtype:
                 there = f"of shape {values.shape} on {values.device} of {values.dtype.__name__}"
@@ -312,8 +316,10 @@ class _Threads:
             for part in range(len(self.parts)):
                 play(part)
             return
-        played = [self._pool.submit(play, part) for part in range(len(self.parts))]
+        played: list[Future[None]] = []
         try:
+            for part in range(len(self.parts)):
+                played.append(self._pool.submit(play, part))
             for each in played:
                 each.result()
         finally:

@@ -100,6 +100,11 @@ class Game:
         return self.start if self.mode is None else self.modes[self.mode][0]
 
     @property
+    def first_frame(self) -> int:
+        """The number of the frame that a game begins with, as ALE counts them."""
+        return self.frames if self.mode is None else self.modes[self.mode][1]
+
+    @property
     def script(self) -> list[tuple[int, int]]:
         """Frames of the start when the cartridge is put in, which is at the usual mode, and of the others."""
         return [*self.start, *self.again]
@@ -114,11 +119,10 @@ class Game:
             value << 6
             for value in (self.difficulties[0], self.difficulties[0] if self.difficulty is None else self.difficulty)
         )
-        frames = self.frames if self.mode is None else self.modes[self.mode][1]
         facts = [
             CARTRIDGES[scheme], chip is not None, not self.comb, self.pal, self.first_line, self.rows,
             self.port == "right", paddle, others, self.paddle_most, len(self.start),
-            len(self.again), frames, usual, at,
+            len(self.again), self.first_frame, usual, at,
             *self.rules.facts,
         ]  # fmt: skip
         return list(map(int, facts))

@@ -11,7 +11,8 @@ import warp as wp
 
 from dqnspeed.emulator.translation import NATIVE, fast
 
-wp.config.log_level = wp.LOG_ERROR  # no banner in what a command prints
+if wp.config.log_level == wp.LOG_INFO:  # nobody has chosen another: no banner in what a command prints
+    wp.config.log_level = wp.LOG_ERROR
 
 
 def _init_quietly() -> None:

@@ -89,6 +89,13 @@ class Preprocessing:
         for name in ("frame_skip", "tap", "size", "noop_max", "stack", "max_episode_frames"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's would overflow
+        # What is equal is to be written alike: a state is of the preprocessing that it was made with.
+        for name in ("max_pool", "grayscale", "fire", "episodic_life", "clip_reward", "whole"):
+            object.__setattr__(self, name, bool(getattr(self, name)))
+        object.__setattr__(self, "sticky_actions", float(self.sticky_actions))
+        for name in ("crop", "actions"):
+            numbers = getattr(self, name)
+            object.__setattr__(self, name, None if numbers is None else tuple(map(int, numbers)))
 
     @property
     def stages(self) -> list[int]:

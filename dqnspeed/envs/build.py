@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from dqnspeed.emulator import Preprocessing  # brought by an extra
 
 MOST_CHANNELS = 4  # of an image, which cv2 resizes with every interpolation
-MANY = 1024  # games: fewer are slower as threads of a GPU than on CPUs; by arithmetic, it has not been measured
 
 
 def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None = None) -> gymnasium.Env:
@@ -255,6 +254,12 @@ def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
 
         games.check(game.rom, game.mode, game.difficulty)
         _preprocessing(game, wrappers)
+        first = games.find(game.rom).at(game.mode, game.difficulty).first_frame
+    if game.max_episode_frames <= first:
+        raise ConfigError(
+            f"env.max_episode_frames={game.max_episode_frames}: with wrappers=emulator this game begins with frame "
+            f"{first}; give more."
+        )
     if wrappers.device == "cuda" and not has_cuda():
         raise ConfigError("wrappers.device=cuda: there is no CUDA device here.")
 
@@ -268,17 +273,9 @@ def _one_sentence() -> Iterator[None]:
         raise ConfigError(f"wrappers=emulator: {error}") from error
 
 
-def emulator_device(run: RunConfig, on_gpu: bool) -> str:
-    """Where a process plays all its games, ``cpu`` or ``cuda``; ``on_gpu``: it is the learner's, which is on one."""
-    if run.wrappers.backend != "emulator":
-        return "cpu"
-    if run.wrappers.device != "auto":
-        return run.wrappers.device
-    if not on_gpu or run.num_envs < MANY:
-        return "cpu"
-    from dqnspeed.emulator import has_cuda
-
-    return "cuda" if has_cuda() else "cpu"
+def emulator_device(run: RunConfig) -> str:
+    """Where games are played, ``cpu`` or ``cuda``."""
+    return "cuda" if run.wrappers.backend == "emulator" and run.wrappers.device == "cuda" else "cpu"
 
 
 def _emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Backend:
@@ -286,7 +283,7 @@ def _emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Ba
         from dqnspeed.emulator import Games, find
         from dqnspeed.envs.emulated import EmulatorBackend
 
-        where = emulator_device(run, on_gpu=False)
+        where = emulator_device(run)
         # Actors set their share of the cores; an evaluation runs alone and may use all.
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
         stages = dataclasses.replace(_preprocessing(game, run.wrappers), whole=whole)

@@ -436,6 +436,12 @@ def test_frames_of_nothing_at_a_start_are_ales_and_what_they_bring_is_not_lost(g
     assert len(counts) > 2 and counts <= set(range(1, 31))
 
 
+def test_a_preprocessing_that_is_written_in_another_way_is_the_same() -> None:
+    given: Any = {"sticky_actions": 0, "fire": 1, "crop": [34, 194, 0, np.int64(160)], "actions": [0, np.int32(1)]}
+    same = Preprocessing(fire=True, crop=(34, 194, 0, 160), actions=(0, 1))
+    assert repr(Preprocessing(**given)) == repr(same)  # of which a saved state's version is
+
+
 def test_a_state_is_of_one_cartridge_one_start_and_one_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pong = known_games()["pong"]
     saved = Emulator(pong).save_state()
