@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -44,7 +44,12 @@ class Resumable(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._over = self._reset_next = False
-        self._start = {"seed": seed, "rng": None if seed is not None else self._rng_state()}
+        seeded = seed is not None
+        self._start = {
+            "seed": seed,
+            "rng": None if seeded else self._rng_state(),
+            "ale": None if seeded else self._ale_state(),
+        }
         self._actions, self._steps = [], 0
         self._frame, info = self.env.reset(seed=seed, options=options)
         self._check_shape()
@@ -85,11 +90,10 @@ class Resumable(gymnasium.Wrapper):
     def game(self) -> dict[str, Any]:
         """The game in progress: arrays and JSON values."""
         state = {"over": self._over, "rng": self._rng_state()}
-        if (env := self._ale) is not None:
-            ale = np.frombuffer(env.clone_state(include_rng=True).serialize(), np.uint8)
+        if self._ale is not None:
             return {
                 **state,
-                "ale": ale,
+                "ale": self._ale_state(),
                 "frames": self._pooled_frames(),
                 "owed": [p.start_reward for p in self._presses()],
             }
@@ -126,6 +130,8 @@ class Resumable(gymnasium.Wrapper):
             return False
         if start["rng"] is not None:
             self._set_rng(start["rng"])
+        if start.get("ale") is not None:
+            cast("AtariEnv", self.unwrapped).restore_state(ALEState(start["ale"].tobytes()))
         self.reset(seed=start["seed"])
         self._start = start
         for action in state["actions"].tolist():
@@ -133,6 +139,13 @@ class Resumable(gymnasium.Wrapper):
             if self._over or time.monotonic() - begin > REPEAT_S:
                 return False
         return np.array_equal(np.asarray(self._frame), state["frame"])
+
+    def _ale_state(self) -> np.ndarray | None:
+        """That of an ALE game, with its own random numbers, by which an episode without a seed begins."""
+        env = self.unwrapped
+        if not isinstance(env, AtariEnv):
+            return None
+        return np.frombuffer(env.clone_state(include_rng=True).serialize(), np.uint8)
 
     def _pooled_frames(self) -> dict[str, np.ndarray]:
         skip = self._frame_skip()

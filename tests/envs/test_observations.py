@@ -230,7 +230,7 @@ def test_the_toys_cover_every_kind() -> None:
     ("shape", "first"),
     [
         ((3, 20, 24), True), ((20, 24, 3), False), ((17, 9, 9), True), ((119, 8, 8), True), ((9, 9, 17), False),
-        ((4, 4, 4), False), ((210, 160, 3), False),
+        ((4, 4, 4), False), ((210, 160, 3), False), ((5, 3, 3), False), ((7, 4, 4), False),
     ],
 )  # fmt: skip
 def test_two_equal_sides_are_those_of_a_board(shape: tuple[int, ...], first: bool) -> None:
@@ -252,6 +252,22 @@ def test_pictures_of_gray_and_with_transparency_are_shown(shape: tuple[int, ...]
         env.close()
     assert shown.shape == (6, 5, 3)
     np.testing.assert_array_equal(shown[..., 2], picture if len(shape) == 2 else picture[..., min(2, shape[2] - 1)])
+
+
+def test_a_picture_that_cannot_be_drawn_is_one_sentence() -> None:
+    def call(name: str) -> None:
+        raise AttributeError("no GL")
+
+    env = make_vector_env(make_toy())
+    try:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            pytest.raises(ConfigError, match=r"itself \(AttributeError: no GL\)"),
+        ):
+            patch.setattr(env._backend, "call", call)
+            env.render()
+    finally:
+        env.close()
 
 
 def test_a_game_may_be_named_with_the_module_that_registers_it() -> None:
