@@ -57,8 +57,9 @@ class Broken(Counter):
         if how == "never made":
             hang_in_the_toy()
         if how == "starts another":
-            another = multiprocessing.get_context("fork").Process(target=os.getpid)
+            another = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
             another.start()
+            another.terminate()
             another.join()
         if multiprocessing.parent_process() is not None and how == "no worker":
             os.kill(os.getpid(), 9)
@@ -68,6 +69,8 @@ class Broken(Counter):
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         frame, reward, terminated, truncated, info = super().step(action)
+        if self.how == "starts another":
+            print("and talks", flush=True)
         if self.steps >= 10:
             if self.how == "raise":
                 raise RuntimeError("the toy broke")

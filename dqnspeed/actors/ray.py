@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import math
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from dqnspeed.actors.base import ActorArguments, Actors
 from dqnspeed.actors.process import Process
 from dqnspeed.actors.ray_actor import AHEAD, Delivery, RayActor, RayJob, RayOrders, weights_of
 from dqnspeed.actors.remote import LostError, NoActorsError, RemoteActors
+from dqnspeed.actors.stepper import Collected
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
@@ -30,6 +32,7 @@ CONNECT_S, JOIN_S = 15.0, 45.0  # until somebody answers, and until Ray has join
 WAIT_S = 0.01
 LOCAL, LOCAL_STORE = "127.0.0.1", 256 * 2**20  # address and bytes of the object store of a local cluster
 TRIES, TOO_SLOW = 2, "timed out during startup"  # what Ray says when a busy machine has not started one within 30 s
+COLOUR, MOST_SAID = re.compile(r"\x1b\[[0-9;]*m"), 400  # of what Ray says; characters
 # At 0 a cluster has no other machines and listens on 127.0.0.1 alone, as on macOS. Else Ray listens to everybody, also
 # where it is given that address.
 LOOPBACK_ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -168,8 +171,17 @@ class RayActors(RemoteActors):
 
     def _wait(self) -> None:
         pending = [link.pending for link in self._links.values() if isinstance(link, RayLink)]
-        try:
+        with self._in_reach():
             self._ray.wait(pending, num_returns=1, timeout=WAIT_S)
+
+    def _receive(self, collected: Collected) -> None:
+        with self._in_reach():
+            super()._receive(collected)
+
+    @contextlib.contextmanager
+    def _in_reach(self) -> Iterator[None]:
+        try:
+            yield
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             raise NoActorsError(f"the Ray cluster is lost ({_first_sentence(error)}).") from error
 
@@ -187,6 +199,8 @@ class RayLink:
         self._version, self._silent_s = weights[0], 0.0
         try:
             self.handle = make.remote(job, weights)
+        except ConnectionError:
+            raise
         except Exception as error:  # of Ray's, which pickles what it is given
             reason = _first_sentence(error.__cause__ or error)[:200]  # its own has the whole job in it
             raise ActorError(f"parallelism=ray: an actor's job cannot be sent ({reason}).") from error
@@ -199,7 +213,7 @@ class RayLink:
         try:
             delivery: Delivery = self._ray.get(self.pending)
         except self._ray.exceptions.RayError as error:
-            raise LostError(f"actor {self._index} was lost ({_first_sentence(error)}).") from error
+            raise LostError(f"actor {self._index} was lost ({reason_of(error)}).") from error
         yield from self._actors.deliver(self._index, delivery)
         if delivery.failure is not None:
             raise LostError(f"actor {self._index} raised:\n{delivery.failure}")
@@ -236,6 +250,14 @@ def _python_path() -> str:
 def _first_sentence(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")
+
+
+def reason_of(error: BaseException) -> str:
+    """What Ray says of an actor that is lost, as one line: what happened, where, and why, which comes last."""
+    lines = [line.strip().rstrip(".") for line in COLOUR.sub("", str(error)).splitlines() if line.strip()]
+    at = next((k for k, line in enumerate(lines) if line.startswith("ip:")), None)
+    told = [*lines[:1], *(lines[-1:] if at is None else lines[at : at + 2])]
+    return "; ".join(dict.fromkeys(told))[:MOST_SAID] or type(error).__name__
 
 
 def connected(address: str | None, own_cpus: float) -> Any:

@@ -72,6 +72,7 @@ class RemoteActors:
         for saved in self._states.values():
             self.seconds["waiting"] += saved["seconds"]["waiting"]
         self._drained, self._pauses, self._last_ready = 0, 0, time.monotonic()
+        self._paused_at = self._last_ready
         self._lags: list[float] = []  # updates, since the last report
 
     def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> Link:
@@ -134,6 +135,7 @@ class RemoteActors:
         while any(str(index) not in self._states for index in self._ready):
             self._wait()
             self._receive(collected)
+        self._paused_at = time.monotonic()
         return self._counted(collected)
 
     def state_dict(self) -> dict[str, Any]:
@@ -148,6 +150,9 @@ class RemoteActors:
         """Let the environments step again."""
         self._states = {}  # from here on they are of the past
         self._pause(0)
+        away = time.monotonic() - self._paused_at  # as for an evaluation, while nobody listened to new ones
+        self._last_ready += away
+        self._started_at = {index: at + away for index, at in self._started_at.items()}
 
     def metrics(self) -> dict[str, float]:
         lags, self._lags = self._lags, []
@@ -169,7 +174,8 @@ class RemoteActors:
             self._receive(Collected())
             if time.monotonic() > deadline:
                 missing = min(set(range(self._count)) - set(self._ready))
-                raise ActorError(f"actor {missing} did not start within {patience:.0f} s.")
+                full = "; ray status says whether the cluster has free CPUs" if self.waits_for_room else ""
+                raise ActorError(f"actor {missing} did not start within {patience:.0f} s{full}.")
             self._wait()
         self._states = {}
 

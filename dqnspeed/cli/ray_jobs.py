@@ -120,6 +120,7 @@ def _run(
     """A job, in a process of Ray's."""
     setup_globals()
     Singleton.set_state(state)
+    os.environ[machine.CORES] = str(max(1, int(config.hydra.launcher.cpus_per_job)))  # Ray binds a task to none
     job = context.config_loader.load_sweep_config(config, overrides)
     with open_dict(job):
         job.hydra.job.id, job.hydra.job.num = f"{job.hydra.job.name}_{number}", number

@@ -87,7 +87,7 @@ def prepare(arguments: Sequence[str]) -> Resumption:
     spec = check_run(run)
     with locked_folder(folder, resumed=True):
         earlier = _earlier_overrides(folder)
-    above = sweep_above(folder.absolute())
+    above = sweep_above(folder.resolve())
     group = None if above is None else group_of(above)
     return Resumption(folder, run, spec, plain, group, [*earlier, *overrides], overrides)
 

@@ -41,6 +41,7 @@ class Sweep:
         self.heard = Remembering()
         self.folder: Path | None = None
         self.jobs: list[Job] = []
+        self.is_queued = False  # by Slurm, which does not need this process
         self._line = Line([])
 
     def begin(self, folder: Path, line: Line, jobs: Sequence[Job]) -> None:
@@ -66,6 +67,7 @@ class Sweep:
         if BasicLauncher.__name__ not in kinds:
             missing = [job for job in jobs if not outcome(self.folder / job.folder).is_finished]
             if missing:
+                self.is_queued = any(name.startswith("Slurm") for name in kinds)
                 with self._waiting():
                     for stretch in self._stretches(missing):
                         if self.heard.received is None:
@@ -103,7 +105,7 @@ class Sweep:
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Pass a signal on to jobs in other processes, wait until they have saved, and end; a second one ends at once.
+        """Pass a signal on to jobs in other processes, wait until they have saved, end; a second Ctrl-C ends at once.
 
         Raises:
             RunError: the launcher failed, as where the system ends one of its processes.
@@ -111,8 +113,12 @@ class Sweep:
 
         def end(number: int, frame: FrameType | None) -> None:
             if self.heard.received is not None:
-                raise KeyboardInterrupt
+                if number == signal.SIGINT:
+                    raise KeyboardInterrupt
+                return  # a terminal that is closed sends more than one
             self.heard(number, frame)
+            if self.is_queued and number != signal.SIGINT:  # the jobs go on without this process
+                sys.exit(128 + number)
             for child in psutil.Process().children():
                 with contextlib.suppress(psutil.Error):
                     child.terminate()
@@ -122,7 +128,8 @@ class Sweep:
             yield
         except Exception as error:
             if self.heard.received is None:
-                reason = (str(error).splitlines() or [""])[0]
+                said = [line.strip() for line in str(error).splitlines() if line.strip()]
+                reason = " ".join(said[:2])  # of submitit's the second says what became of a job
                 raise RunError(f"the launcher failed: {type(error).__name__}: {reason}") from error
         finally:
             for number, handler in before.items():
@@ -151,6 +158,8 @@ class Sweep:
         # A trial that failed stays failed: a search goes on to others.
         final = ("failed",) if (self.folder / STUDY).exists() else ()
         if not all(one.is_finished or one.state in final for one in found):
+            if self.is_queued:
+                lines.append("Slurm may still have some of them (squeue); go on once it has none.")
             lines.append(f"To go on: {shell.command('train', f'{RESUME}{self.folder}')}")
         return lines
 

@@ -50,11 +50,13 @@ from dqnspeed.execution.world import (
     store_here,
 )  # fmt: skip
 from dqnspeed.runs.checkpoint import playable
+from dqnspeed.runs.folder_lock import wait_until_free
 from dqnspeed.runs.rank_processes import patience_s
 from dqnspeed.runs.ranks import follow
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.system.signals import ENDING, PREEMPTING, STOPPING
+from dqnspeed.system.streams import outlast_readers
 from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
@@ -87,6 +89,8 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
         return
     hydra_config = HydraConfig.get()
     if holds_run(folder):
+        if is_ray(hydra_config.launcher):
+            wait_until_free(folder)
         job = resumed_job([f"{resuming.PREFIX}{_shown(folder)}"])
     else:
         job = _composed(cfg, folder, group_of(Path(hydra_config.sweep.dir)))
@@ -271,6 +275,7 @@ def _follow() -> None:
     """Be one of the processes that learn together, which rank 0 leads."""
     if NO_TRAINING & {argument.partition("=")[0] for argument in sys.argv[1:]}:
         return  # rank 0 answers, or refuses
+    outlast_readers()
     find_modules_here()
     rank, size, store, leader = rank_here(), size_here(), store_here(), multiprocessing.parent_process()
     try:

@@ -12,6 +12,7 @@ from dqnspeed.envs.probe import Watchdog
 from dqnspeed.system import seeding
 from dqnspeed.system.parent import end_with_parent, may_have_children
 from dqnspeed.system.signals import children_ignore_signals
+from dqnspeed.system.streams import outlast_readers
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
@@ -47,5 +48,7 @@ def make_in_worker(make: Callable[[], gymnasium.Env], seed: int) -> gymnasium.En
     """An environment in its worker, whose global generators are seeded, and which ends with its parent."""
     end_with_parent()
     may_have_children()
+    if multiprocessing.parent_process() is not None:  # one is made in the learner's process, too
+        outlast_readers()
     seeding.seed_everything(seed)
     return TracebackToParent(make())

@@ -57,10 +57,14 @@ class World:
         self._store, self._look, self._timeout = store, look, datetime.timedelta(seconds=timeout_s)
         self._meet(timeout_s)
         try:
-            with self._answered():
+            with self._answered(connects=True):
                 dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=self._timeout)
                 self._orders = dist.new_group(backend="gloo", timeout=FOREVER)
-                self._gradients = dist.new_group(backend="nccl") if device.type == "cuda" else dist.group.WORLD
+                self._gradients = dist.group.WORLD
+                if device.type == "cuda":
+                    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # by one sentence, and no abort
+                    self._gradients = dist.new_group(backend="nccl", timeout=self._timeout)
+                    dist.all_reduce(torch.zeros(1, device=device), group=self._gradients)  # connects them
         except BaseException:
             self.close()
             raise
@@ -116,7 +120,7 @@ class World:
 
     def close(self) -> None:
         """Leave; the others notice."""
-        with contextlib.suppress(RuntimeError, ValueError):
+        with contextlib.suppress(RuntimeError, ValueError, AssertionError):  # there may be none yet
             dist.destroy_process_group()
         # With the last reference to a group its threads end. One that still lets go of a tensor takes the GIL, and
         # would end the process (std::terminate) if Python were shutting down; who refers to this world is unknown.
@@ -140,12 +144,18 @@ class World:
                 work.wait() if patient else work.wait(self._timeout)
 
     @contextlib.contextmanager
-    def _answered(self) -> Iterator[None]:
+    def _answered(self, connects: bool = False) -> Iterator[None]:
         try:
             yield
         except RuntimeError as error:
-            why = self._why() or f"gloo says: {str(error).strip().splitlines()[0]}"
-            raise LostRankError(self._lost(why)) from error
+            why, said = self._why(), f"gloo says: {str(error).strip().splitlines()[0]}"
+            if why is None and connects:  # though all are here
+                raise LostRankError(
+                    f"execution.world_size={self.size}: the processes of this run cannot connect ({said}); all ports "
+                    f"between their machines must be open, and GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME may name the "
+                    f"network."
+                ) from error
+            raise LostRankError(self._lost(why or said)) from error
 
     def _lost(self, why: str) -> str:
         why = why.rstrip(".")

@@ -8,6 +8,7 @@ import fcntl
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -17,6 +18,7 @@ from dqnspeed.tracking.run_folder import LOCK, holds_run
 
 log = logging.getLogger(__name__)
 
+LOST_S = 180.0  # after which NFS has let go of the locks of a machine that is lost
 _THREADS: dict[Path, int] = {}  # that have locked a folder: the system tells only processes apart
 
 
@@ -40,9 +42,18 @@ def _lock(file: IO[str]) -> None:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP):
             raise
         log.warning("%s: this file system locks no files; that no other run writes here is not checked.", file.name)
+
+
+def wait_until_free(folder: Path, patience_s: float = LOST_S) -> None:
+    """Wait for the lock of a run whose machine is lost, which a file system of a network keeps for some time."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ConfigError), locked_folder(folder, resumed=True):
+            return
+        time.sleep(1)
 
 
 @contextlib.contextmanager

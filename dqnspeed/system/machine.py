@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import torch
 
+CORES = "DQNSPEED_CORES"  # of a job, whose launcher binds it to none
 PACKAGES = (
     "dqnspeed",
     "torch",
@@ -36,8 +37,10 @@ CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def cores() -> int:
-    """Cores this process may use: those it is bound to, or fewer if a container's CPU quota is lower."""
-    return max(1, math.floor(min(len(allowed_cores()), cpu_quota())))
+    """Cores this process may use: those it is bound to, or fewer if a container's quota or :data:`CORES` says so."""
+    told = os.environ.get(CORES, "")
+    most = float(told) if told.isdigit() else math.inf
+    return max(1, math.floor(min(len(allowed_cores()), cpu_quota(), most)))
 
 
 def cpu_quota(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> float:

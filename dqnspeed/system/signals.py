@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
+import subprocess
 import threading
-from collections.abc import Iterator
-from multiprocessing import resource_tracker
+from collections.abc import Callable, Iterator
+from multiprocessing import popen_fork, resource_tracker
 from types import FrameType
 from typing import Any
 
@@ -79,6 +80,21 @@ def handlers_kept() -> Iterator[None]:
                     signal.signal(number, handler)  # also where Python knows of no other: it may be C's
 
 
+def kill_for_terminate() -> Callable[[], None]:
+    """From now on ``terminate()`` of a process that this one has started is SIGKILL, as where a user's environment
+    starts some: they inherit that SIGTERM does not come. Returns what takes that back."""
+    started: list[Any] = [popen_fork.Popen, subprocess.Popen]
+    before = [kind.terminate for kind in started]
+    for kind in started:
+        kind.terminate = kind.kill
+
+    def as_before() -> None:
+        for kind, terminate in zip(started, before, strict=True):
+            kind.terminate = terminate
+
+    return as_before
+
+
 @contextlib.contextmanager
 def children_ignore_signals() -> Iterator[None]:
     """Processes started inside receive neither Ctrl-C, SIGTERM, SIGHUP nor the signals of a cluster, which may come to
@@ -90,9 +106,11 @@ def children_ignore_signals() -> Iterator[None]:
     resource_tracker.ensure_running()  # if it started with the first child, it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*ENDING, *PREEMPTING})
     others = multiprocessing.active_children()
+    as_before = kill_for_terminate()
     try:
         yield
     finally:
+        as_before()
         for child in set(multiprocessing.active_children()).difference(others):
             started: Any = child
             started._popen.terminate = started._popen.kill

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import json
 import math
 import os
@@ -27,7 +28,7 @@ from forked import Forked
 from test_actors import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses
 
 from dqnspeed.actors import ActorArguments, ActorError, make_actors
-from dqnspeed.actors.ray import RayActors, connected
+from dqnspeed.actors.ray import RayActors, connected, reason_of
 from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.options import ConfigError
@@ -36,7 +37,8 @@ from dqnspeed.envs import describe
 from dqnspeed.memory import Rows
 from dqnspeed.trainer import train
 
-ray = pytest.importorskip("ray")
+if importlib.util.find_spec("ray") is None:  # which takes moments to import
+    pytest.skip("needs Ray", allow_module_level=True)
 
 RAY = [
     "parallelism=ray", "parallelism.address=auto", "parallelism.num_actors=2", "num_envs=2",
@@ -70,10 +72,10 @@ def test_a_local_cluster_that_a_busy_machine_starts_too_slowly_is_started_again(
             raise Exception("The current node timed out during startup. This could happen because of anything.")
 
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(ray, "init", functools.partial(init, 1))
+    monkeypatch.setattr("ray.init", functools.partial(init, 1))
     connected(None, 1.0)
     assert tried == ["local", "local"]
-    monkeypatch.setattr(ray, "init", functools.partial(init, 100))
+    monkeypatch.setattr("ray.init", functools.partial(init, 100))
     sentence = r"the Ray cluster at \S+ cannot be joined \(The current node timed out during startup"
     for address, times in ((None, 2), ("10.0.0.1:1", 1)):
         tried.clear()
@@ -150,6 +152,8 @@ class TestOneSetOfActors:
 
     def test_a_lost_one_is_replaced_and_no_transition_crosses_the_gap(self, started: Started) -> None:
         started.collect(200)
+        import ray
+
         ray.kill(started.actors._links[1].handle)  # type: ignore[attr-defined]
         said, deadline = list[str](), time.monotonic() + 60
         while not said or started.actors.metrics()["perf/actors"] < 2:
@@ -256,6 +260,14 @@ def test_what_cannot_work_is_said_in_one_sentence(ray_cluster: Any) -> None:
     run = make_toy("parallelism=ray", "parallelism.address=nonsense")
     with pytest.raises(ConfigError, match="takes HOST:PORT"):
         run.parallelism.check_here()  # type: ignore[attr-defined]
+
+
+def test_of_an_actor_that_is_lost_the_reason_is_told() -> None:
+    died = "The actor died unexpectedly.\n\tclass_name: RayActor\n\tip: 10.0.0.2\nIts node ran out of memory.\nMore."
+    assert reason_of(RuntimeError(died)) == "The actor died unexpectedly; ip: 10.0.0.2; Its node ran out of memory"
+    began = "An error in its creation task, \x1b[36mray::RayActor()\x1b[39m (ip=10.0.0.2)\n  File x\nKeyError: 'it'\n"
+    told = "An error in its creation task, ray::RayActor() (ip=10.0.0.2); KeyError: 'it'"
+    assert reason_of(RuntimeError(began)) == told and reason_of(KeyError()) == "KeyError"
 
 
 def test_without_the_extra_one_sentence_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:

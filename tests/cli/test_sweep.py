@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from conftest import TOY, command, composed, environment, make_run, make_toy
@@ -546,3 +547,23 @@ def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -
     found = summaries(folder)
     assert set(found) == {"0", "1"}
     assert all(one["stopped_by"] in STOPPING and one["benchmark"] is False for one in found.values())
+
+
+def test_a_terminal_that_says_twice_that_it_is_closed_waits_for_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil.Process, "children", lambda process: [])
+    waited = list[bool]()
+    with pytest.raises(SystemExit) as ended, Sweep()._waiting():
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        waited.append(True)
+    assert ended.value.code == 143 and waited
+    with pytest.raises(KeyboardInterrupt), Sweep()._waiting():
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(SystemExit) as ended:
+        queued = Sweep()
+        queued.is_queued = True  # by Slurm, whose jobs need no process here
+        with queued._waiting():
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise AssertionError("still waits")
+    assert ended.value.code == 143

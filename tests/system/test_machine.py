@@ -64,6 +64,8 @@ def test_cores_are_whole_cores_of_the_quota(monkeypatch: pytest.MonkeyPatch, quo
     monkeypatch.setattr(machine, "cpu_quota", lambda: quota)
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert machine.cores() == (cores or bound)
+    monkeypatch.setenv(machine.CORES, "1")  # as a launcher says, which binds its jobs to none
+    assert machine.cores() == 1
 
 
 @pytest.mark.parametrize(

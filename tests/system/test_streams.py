@@ -25,13 +25,13 @@ def test_a_reader_that_has_left_ends_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    full = open("/dev/full", "w")  # noqa: SIM115  closing it fails
+    full = open("/dev/full", "w")  # noqa: SIM115  closed below
     monkeypatch.setattr(sys, "stderr", full)
     with lasting_streams():
         print("lost", file=sys.stderr, flush=True)
         assert not sys.stderr.isatty() and sys.stderr.encoding == full.encoding
-    with pytest.raises(OSError, match="No space left"):
-        full.close()
+        print("waits", file=sys.stderr, end="")
+    full.close()  # nothing waits to be written, with which Python would end with an error
 
 
 def test_every_command_goes_on_without_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
