@@ -73,12 +73,13 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     It prints what the command line prints, with a bar in a notebook. Ctrl-C, or the notebook's stop button, ends the
     run saved: its results are returned, with ``summary["stopped_by"] == "SIGINT"``, and ``resume=FOLDER`` among the
     overrides continues it; a second one raises :class:`KeyboardInterrupt` at once. That needs the main thread, where
-    Python handles signals; in another the run goes on to its end. SIGTERM and SIGHUP save the run too, and then do what
-    they did before.
+    Python handles signals; in another the run goes on to its end. SIGTERM, SIGHUP, and SIGUSR1 and SIGUSR2 where Python
+    handles them, save the run too, and then do what they did before.
 
-    Handlers of signals, the threads of torch and OpenCV, the random generators of Python, NumPy and torch, and a Hydra
-    of the process's own are restored at the end. Not so a W&B run that is active here, which that of ``tracking.wandb``
-    finishes (``tracking=local`` has none), and the statistics of peak memory, which start anew.
+    Handlers of signals, the threads of torch and OpenCV, torch's arithmetic on GPUs, the random generators of Python,
+    NumPy and torch, and a Hydra of the process's own are restored at the end. Not so a W&B run that is active here,
+    which that of ``tracking.wandb`` finishes (``tracking=local`` has none), and the statistics of peak memory, which
+    start anew.
 
     With actor or worker processes a script must call it under ``if __name__ == "__main__":``, since each of them
     imports the script; a notebook need not.
@@ -125,7 +126,7 @@ def read(folder: str | Path) -> Results:
     return read_results(Path(folder))
 
 
-def load(folder: str | Path, checkpoint: str = "best", device: str = "auto") -> Agent:
+def load(folder: str | Path, checkpoint: str | Path = "best", device: str = "auto") -> Agent:
     """The trained agent of a run.
 
     Args:
@@ -149,7 +150,7 @@ def load(folder: str | Path, checkpoint: str = "best", device: str = "auto") -> 
     """
     from dqnspeed.play.agent import load as load_agent
 
-    return load_agent(Path(folder), checkpoint, device)
+    return load_agent(Path(folder), str(checkpoint), device)
 
 
 def __getattr__(name: str) -> Any:

@@ -109,6 +109,8 @@ def test_a_configuration_is_composed_and_checked() -> None:
         ("", "overrides: '' is none; each is a text"),
         ("-m", "overrides: -m is a flag of the command line alone"),
         ("resume=it", r"overrides: resume=it is for train\(\)"),
+        ("env=[pong,breakout]", r"env=\[pong,breakout\]: takes one option; several are a sweep"),
+        ("hydra.sweep.dir=it", r"hydra\.sweep\.dir=it: is for sweeps"),
     ):
         with pytest.raises(dqnspeed.ConfigError, match=f"^{sentence}"):
             dqnspeed.compose([given])  # type: ignore[list-item]
@@ -312,11 +314,16 @@ def test_an_agent_takes_the_observations_it_was_trained_on_and_no_others(trained
     {"ppo": "logits of the policy", "c51": "action values", "q_learning": "action values"}.items(),
 )
 def test_an_agent_of_any_algorithm_looks_at_a_game(algo: str, outputs: str, tmp_path: Path) -> None:
-    game = ["env=frozen_lake"] if algo == "q_learning" else ["env.id=toy_envs:Catch-v0", "wrappers=none", "model=board"]
+    game = (
+        ["env=frozen_lake", "eval.every_steps=100"]
+        if algo == "q_learning"
+        else ["env.id=toy_envs:Catch-v0", "wrappers=none", "model=board"]
+    )
     results = dqnspeed.train(
         [*TOY[5:], *game, f"algo={algo}", "stop.reward_bound=null", "stop.max_steps=200"], folder=tmp_path
     )
     agent = dqnspeed.load(results.folder)
+    assert dqnspeed.load(results.folder, checkpoint=agent.checkpoint).checkpoint == agent.checkpoint
     env = agent.make_env()
     observation, _ = env.reset(seed=1)
     assert agent.outputs == outputs and agent.values(observation).shape == (agent.action_space.n,)

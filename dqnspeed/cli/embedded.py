@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
@@ -20,14 +21,16 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.compose import own_hydra
 from dqnspeed.cli.errors import as_config_error
-from dqnspeed.cli.preflight import check_folder_is_new, check_jobs, is_set, made_folder
+from dqnspeed.cli.preflight import check_folder_is_new, check_jobs, check_line, is_set, made_folder
 from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.execution.precision import arithmetic_kept
 from dqnspeed.execution.world import size_here
 from dqnspeed.system import seeding
 from dqnspeed.tracking.results import Results, read
 from dqnspeed.tracking.run_folder import HYDRA_CONFIG, HYDRA_OVERRIDES
+from dqnspeed.tracking.wandb import ask_again
 
 
 def compose(overrides: Sequence[str]) -> RunConfig:
@@ -45,21 +48,22 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     _check_texts(overrides)
     if size_here() > 1:  # each of whose processes would lead a run of its own
         raise ConfigError("dqnspeed.train: leads a run alone; under torchrun, use torchrun -m dqnspeed.train.")
+    ask_again()  # the user may have logged in since
     with undisturbed(), contextlib.ExitStack() as resources:
         with own_hydra(), as_config_error(overrides):
             job = _resumed(overrides, folder) if resuming.asked_for(overrides) else _new(overrides, folder, resources)
         summary = train_and_tell(job)
-    if summary.get("signal") in (signal.SIGTERM.name, signal.SIGHUP.name):  # also if the run had ended by itself
-        signal.raise_signal(signal.Signals[summary["signal"]])  # it asks this process to end; now the run is saved
+    if summary.get("signal") not in (None, signal.SIGINT.name):  # also if the run had ended by itself
+        signal.raise_signal(signal.Signals[summary["signal"]])  # it was this process' own; now the run is saved
     return read(job.folder)
 
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Restore the threads of torch and OpenCV and the global random generators after the block."""
+    """Restore the threads of torch and OpenCV, torch's arithmetic on GPUs and the global random generators."""
     threads, cv2_threads = torch.get_num_threads(), cv2.getNumThreads()
     try:
-        with seeding.preserved():
+        with seeding.preserved(), arithmetic_kept():
             yield
     finally:
         torch.set_num_threads(threads)
@@ -86,6 +90,7 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
     HydraConfig.instance().cfg = cast("HydraConf", config)
     if config.hydra.mode == RunMode.MULTIRUN:
         raise ConfigError(f"sweep={config.hydra.runtime.choices.sweep}: a sweep needs the command line.")
+    check_line(config, sweeps=False)
     return config
 
 
@@ -102,6 +107,7 @@ def _new(overrides: Sequence[str], folder: str | Path | None, resources: context
         check_folder_is_new(option, Path(named))
     task = list(config.hydra.overrides.task)
     [(run, spec)] = check_jobs([(config, task)])
+    config = copy.copy(config)  # to Hydra's own part of it values may still refer
     with open_dict(config):
         del config["hydra"]
     made = resources.enter_context(made_folder(option, named, is_named))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import torch
@@ -46,6 +47,16 @@ def set_precision(execution: ExecutionConfig) -> None:
     """Let a GPU multiply float32 in TF32, or not; torch alone would for convolutions, and would not for matrices."""
     tf32 = execution.precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+
+
+@contextlib.contextmanager
+def arithmetic_kept() -> Iterator[None]:
+    """What :func:`set_precision` changes inside is restored."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 def gradients_off(execution: ExecutionConfig) -> AbstractContextManager[object]:

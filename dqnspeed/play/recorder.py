@@ -75,7 +75,7 @@ class Recorder:
                 for number in itertools.count(2):  # another play of the same run may have chosen the name meanwhile
                     if not path.exists():
                         break
-                    path = self._folder / f"{Path(name).stem}_{number}{path.suffix}"
+                    path = self._folder / name.replace("_episode_", f"_{number}_episode_", 1)
                 film.end(path)
         written = path if self._film is not None else None
         self.close()

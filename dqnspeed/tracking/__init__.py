@@ -75,7 +75,8 @@ def make_trackers(
         # Where evaluations decide, the mean of training games does not tell how far a run is.
         return Earlier() if run.stop.on == "eval" else earlier_runs(config, here, but=folder)
 
-    return Trackers([*trackers, make_progress(run, label, earlier)])
+    # Closed first: others may take long then, and be interrupted, and a terminal is to have its cursor.
+    return Trackers([make_progress(run, label, earlier), *trackers])
 
 
 __all__ = ["FolderCheck", "FolderGoneError", "Tracker", "Trackers", "file_sizes", "make_trackers", "time_logged"]

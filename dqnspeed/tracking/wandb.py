@@ -36,6 +36,11 @@ TAG, NOTES = 64, 10_000  # the most characters that W&B takes
 _no_wandb: list[str] = []  # why W&B's server cannot be used, for the later jobs of a sweep
 
 
+def ask_again() -> None:
+    """Forget that W&B's server could not be used."""
+    _no_wandb.clear()
+
+
 class WandB(Tracker):
     """A run of Weights & Biases, offline unless asked.
 
@@ -43,10 +48,11 @@ class WandB(Tracker):
     device and the kinds of change; its notes the command line. Videos are media of the game's step, and at the end
     the best checkpoint is an artifact.
 
-    Online, a resumed run continues under its id. Offline runs cannot be continued, so each segment is a run of its own,
-    ``<id>-<step it was resumed at>``, in one group. Steps that were lost in a kill and trained again are there twice.
-    If the server cannot be used, this run and the later ones of the process are offline; a warning says why. A run of
-    an agent of W&B's, ``wandb agent``, has the id that the agent gives it.
+    Online, a resumed run continues under its id, if none of its segments that is still here has that. Offline runs
+    cannot be continued, so each segment is a run of its own, ``<id>-<step it was resumed at>``, in one group. Steps
+    that were lost in a kill and trained again are there twice. If the server cannot be used, this run and the later
+    ones of the process are offline; a warning says why. A run of an agent of W&B's, ``wandb agent``, has the id
+    that the agent gives it.
     """
 
     def __init__(
@@ -90,7 +96,9 @@ class WandB(Tracker):
             try:
                 if not _no_wandb:
                     check_server(wandb)
-                    online = begin("online", first)
+                    # An offline segment of this id may be synced yet.
+                    begun_offline = any(folder.glob(f"{WANDB}/offline-run-*-{first}"))
+                    online = begin("online", f"{first}-{resumed_at or 0}" if begun_offline else first)
             except Exception as error:
                 logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # used by W&B; its errors add nothing
                 _no_wandb.append(" ".join(str(error).split()).rstrip("."))

@@ -31,10 +31,10 @@ from dqnspeed.play.games import play as play_here
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.player import Player
-from dqnspeed.play.recorder import told
+from dqnspeed.play.recorder import Recorder, told
 from dqnspeed.play.results import earlier, keep
 from dqnspeed.play.screen import Screen, WindowClosedError
-from dqnspeed.report.runs import read_run
+from dqnspeed.report.runs import read_run, return_of
 from dqnspeed.runs import checkpoint
 from dqnspeed.system import shell
 from dqnspeed.tracking.video import Film, check_encoder, enlarge, frame_rate, is_whole, picture, write_mp4
@@ -433,6 +433,18 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
         assert _films(player, 77) == f"{start}_seed77_2"
         assert (read_run(atari / "run").best_video == film) == player.is_of_run
         film.unlink()
+
+
+def test_a_film_whose_name_is_taken_still_ends_with_its_return(atari: Path, tmp_path: Path) -> None:
+    player = Player(options(f"run={atari / 'run'}", "checkpoint=final", "window=false", "record=true"))
+    films = list[Path | None]()
+    for _ in range(3):
+        recorder = Recorder(None, player, [], options("record=true"), 30)  # type: ignore[arg-type]
+        recorder._folder = tmp_path
+        recorder._film = Film(tmp_path, 30)
+        recorder._film.add(np.zeros((20, 20, 3), np.uint8))
+        films.append(recorder.end("play_final_seed1_episode_000001_return_-21.mp4"))
+    assert len(set(films)) == 3 and [return_of(film) for film in films if film and film.exists()] == [-21] * 3
 
 
 def test_a_film_has_pictures_of_one_size_and_needs_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
