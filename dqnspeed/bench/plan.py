@@ -105,7 +105,8 @@ class Plan:
         self.overrides, self.seed, self.full = list(overrides), seed, full
         self._composed: dict[tuple[str, ...], tuple[RunConfig, EnvSpec]] = {}
         # By rule more games bring larger batches.
-        run = self._composed_of([line for line in overrides if not (alone and changes.keys_of([line]) == {"num_envs"})])
+        lines = [line for line in overrides if not (alone and changes.keys_of([line]) == {"num_envs"})]
+        run = self._composed_of(lines)
         if not run.has_replay:
             raise ConfigError(
                 f"algo={run.algo.name}: has no replay, and the bench compares trainings that do the same updates for "
@@ -115,10 +116,11 @@ class Plan:
         held = run.replay_ratio
         self.ratio = algo.batch_size / algo.steps_per_update if held is None else held
         needs = getattr(algo, "least_start", lambda _: 0)  # a plugin's may have none
-        self.starts = max(STARTS, needs(self._composed_of(self.overrides)))
+        self.starts = max(STARTS, needs(run if lines == self.overrides else self._composed_of(self.overrides)))
         self._work = [*_work_of(run), *self._held(run)]
         self._pinned = [*self._work, *([] if start is None else [f"exploration.start={start:g}"])]
         self.reference, self.spec = self.compose()
+        self.starts = cast("Any", self.reference.algo).learning_starts  # the user's, if there is one
 
     def lines(self, *overrides: str) -> list[str]:
         """All overrides of a training at equal work; of one key the last counts."""

@@ -119,9 +119,12 @@ def nothing(
     return Recommendation([], line, {}, Interval(1.0, 1.0, 1.0), sentence=sentence)
 
 
-def more_if_allowed(plan: Plan, result: Result, allowed: Collection[str], gain: float) -> str:
-    """A sentence on what a line that is not ``allowed`` would gain, if it is more; else empty."""
-    row = chosen(plan, result, KINDS)
+def more_if_allowed(
+    plan: Plan, result: Result, allowed: Collection[str], gain: float, without: Sequence[Sequence[str]] = ()
+) -> str:
+    """A sentence on what a line that is not ``allowed`` would gain, if it is more; else empty. ``without`` are the
+    overrides of lines that were tried."""
+    row = chosen(plan, result, KINDS, without)
     if row is None or row.ratio is None or row.ratio.low <= gain:
         return ""
     kinds = plan.kinds(row.overrides)

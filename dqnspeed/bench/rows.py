@@ -13,7 +13,7 @@ from dqnspeed.config.schema import KINDS
 # Groups of measurements in the order in which they are shown, and what they are.
 GROUPS = {
     "rungs": "Whole trainings at equal learner work",
-    "check": "The recommended line, checked end to end",
+    "check": "Lines measured once more, and end to end",
     "peers": "Other libraries",
     "envs": "Environments",
     "resize": "Resizing a frame",

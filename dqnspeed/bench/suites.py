@@ -151,7 +151,7 @@ class Suite:
             elif fresh.error:
                 found = nothing(plan, f"{' '.join(row.overrides)} could not be measured once more: {fresh.error}")
             failed.append(row.overrides)
-        more = more_if_allowed(plan, measuring.result, allowed, found.expected.high)
+        more = more_if_allowed(plan, measuring.result, allowed, found.expected.high, failed)
         measuring.change(recommendation=found, to_solve=to_solve(plan))
         measuring.end_reference()
         if found.overrides:

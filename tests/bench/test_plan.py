@@ -28,6 +28,7 @@ def test_every_training_does_the_same_work_and_the_users_numbers_win() -> None:
     run = toy().reference
     assert (run.algo.batch_size, run.updates_per_step, run.algo.learning_starts, run.seed) == (32, 1, 40, 3)
     assert run.stop.reward_bound is run.stop.max_steps is run.stop.max_minutes is None and not run.checkpoint.final
+    assert Plan([*toy().overrides, "algo.learning_starts=70"], seed=0).starts == 70
     free = toy().rung("parallelism=process").make()
     assert free.overrides == ("parallelism=process", "parallelism.replay_ratio=32")
     assert pickle.loads(free.program.stdin).run.updates_per_step == 1

@@ -53,6 +53,9 @@ def test_the_fastest_line_of_the_kinds_allowed_is_chosen() -> None:
     assert line_of(result, (*SAFE, ALGORITHM)) == [GAMES]
     assert more_if_allowed(toy(), result, SAFE, 1.3).startswith(f"allow=algorithm would allow {GAMES}, ")
     assert more_if_allowed(toy(), result, (*SAFE, ALGORITHM), 1.3) == ""
+    short = rungs(**{BF16: 2.99, f"{GAMES} {LAST}": 3.0})  # the shorter one, as good, is allowed, but did not hold
+    assert more_if_allowed(toy(), short, SAFE, 1.0) == ""
+    assert more_if_allowed(toy(), short, SAFE, 1.0, [[BF16]]).startswith("allow=algorithm would allow ")
 
 
 def test_a_part_that_adds_nothing_beyond_noise_is_left_out() -> None:
