@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import torch
 
-IMPORTED = "torch torch._dynamo ale_py cv2 gymnasium hydra omegaconf PIL psutil rich safetensors".split()
+IMPORTED = "torch torch._dynamo ale_py cv2 gymnasium hydra omegaconf PIL psutil rich safetensors warp".split()
 
 PACKAGES = "actors algorithms envs execution exploration memory networks runs system tracking cli".split()
 FOLDER = Path(str(importlib.util.find_spec("dqnspeed").origin)).parent  # type: ignore[union-attr]

@@ -103,6 +103,7 @@ def test_building_graphs_changes_no_number() -> None:
     results = []
     for execution in ("execution.no_grad=true", "execution.no_grad=false"):
         dqn = make_dqn(mlp("algo.double=true", execution), VECTOR)
+        assert next(dqn.target.parameters()).requires_grad == execution.endswith("false")
         for i in range(5):
             dqn.update(make_batch(VECTOR, seed=i))
         results.append([p.detach().clone() for p in dqn.network.parameters()])
@@ -125,11 +126,15 @@ def test_fast_executions_agree_with_the_plain_one(execution: str, spec: EnvSpec)
     for override in ("execution=eager", execution):
         run = mlp if spec is VECTOR else functools.partial(make_run, "model=small")
         dqn = make_dqn(run("optimizer.lr=1e-3", override), spec)
+        if "channels_last" in override:
+            images = [weight for weight in dqn.network.parameters() if weight.ndim == 4]
+            assert images and all(weight.is_contiguous(memory_format=torch.channels_last) for weight in images)
         batch = make_batch(spec)
         for _ in range(4):
             dqn.update(batch)
         losses.append(dqn._history[:4, 0].tolist())
     assert losses[1] == pytest.approx(losses[0], rel=0.05 if "bf16" in execution else 1e-3)
+    assert "bf16" not in execution or losses[1] != losses[0]
     assert losses[0][3] < losses[0][0]
 
 

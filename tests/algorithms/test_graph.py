@@ -343,7 +343,7 @@ def frames_of(spec: EnvSpec, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_graph_acts_on_the_same_stacks_and_knows_the_same(name: str, device: str, form: str) -> None:
-    _, spec, _, stacked, graphed = policies(name, device)
+    _, spec, policy, stacked, graphed = policies(name, device)
     rng = np.random.default_rng(0)
     for step in range(9):
         frames, first = frames_of(spec, rng), rng.random(4) < (1 if step == 0 else 0.3)
@@ -359,6 +359,12 @@ def test_a_graph_acts_on_the_same_stacks_and_knows_the_same(name: str, device: s
             assert known[column].dtype == knew[column].dtype or column == "versions"
         if "values" in knew:
             np.testing.assert_allclose(known["values"], knew["values"], rtol=1e-4, atol=1e-6)
+        if name == "ppo":
+            network: Any = policy.network
+            with torch.no_grad():
+                logits, _ = network.policy_and_value(torch.from_numpy(saved).flatten(1, 2).to(device))
+            chosen = torch.log_softmax(logits, 1).cpu().numpy()[np.arange(4), actions]
+            np.testing.assert_allclose(known["log_probs"], chosen, rtol=1e-4, atol=1e-6)
         if name in ("dqn", "pqn"):
             np.testing.assert_array_equal(actions, expected)
 

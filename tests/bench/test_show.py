@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from made import BEST, make_result
-from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
 
@@ -105,6 +104,8 @@ def test_the_pictures_for_light_and_dark_show_the_same(tmp_path: Path) -> None:
 
 
 def test_a_picture_explains_the_colours_that_it_has() -> None:
+    from matplotlib.figure import Figure  # here, since every worker imports this file
+
     def legend(result: Result) -> set[str]:
         axes = Figure().add_axes((0, 0, 1, 1))
         Sheet(axes, LIGHT).head(result)

@@ -83,7 +83,7 @@ def test_modules_of_the_working_folder_are_found_by_the_installed_commands(tmp_p
     script.parent.mkdir()
     script.write_text("from dqnspeed.train import main\nif __name__ == '__main__':\n    main()\n")
     result = subprocess.run(
-        [sys.executable, str(script), *FEW, "env.id=of_my_own:Counter-v0", "parallelism=overlap", "num_envs=2"],
+        [sys.executable, str(script), *FEW, "env.id=of_my_own:Counter-v0", "parallelism=overlap", "num_envs=1"],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -102,8 +102,9 @@ def test_every_command_prints_its_version(
 def test_output_may_go_to_the_terminal_alone(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    result = cli(*TOY, "hydra/job_logging=stdout", "stop.max_steps=50", "hydra.run.dir=run")
-    assert result.returncode == 0, result.stderr
+    told = "eval.episodes=3"  # does nothing there, of which the log tells
+    result = cli(*TOY, told, "hydra/job_logging=stdout", "stop.max_steps=50", "hydra.run.dir=run")
+    assert result.returncode == 0 and f"{told}: does nothing here" in result.stdout, result.stderr
     assert not list((tmp_path / "run").glob("*.log"))
 
 

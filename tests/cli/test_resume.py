@@ -424,18 +424,22 @@ def test_a_table_is_saved_also_where_its_tests_take_all_the_time(tmp_path: Path)
 @pytest.mark.parametrize("parallelism", ["overlap", "process"])
 def test_ctrl_c_twice_leaves_at_once_without_harm(parallelism: str, tmp_path: Path) -> None:
     """The first is not enough here: the environment hangs, and a clean end would wait for it."""
-    hanging = ["env.id=toy_envs:Broken-v0", "env.kwargs={how: hang, folder: run}", "parallelism.timeout_s=100"]
+    hanging = ["env.id=toy_envs:Broken-v0", "env.kwargs={how: hang, folder: now}", "parallelism.timeout_s=100"]
     with started(
         tmp_path, *TOY, *hanging, f"parallelism={parallelism}", "hydra.run.dir=run", "checkpoint.every_minutes=0.001"
     ) as run:
-        wait_for((tmp_path / "run" / "hangs").exists, run)
+        wait_for(lambda: newest_step(tmp_path / "run") > 0, run)
+        (tmp_path / "now").mkdir()
+        wait_for((tmp_path / "now" / "hangs").exists, run)
         for _ in range(2):
             time.sleep(1)  # two that come together are one
             os.killpg(run.pid, signal.SIGINT)
         _, errors = run.communicate(timeout=60)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["error"] == "KeyboardInterrupt: "
     assert run.returncode == 128 + signal.SIGINT and "Traceback" not in errors
-    for path in (tmp_path / "run").rglob("checkpoints/*"):
+    found = [*(tmp_path / "run").rglob("checkpoints/*")]
+    assert found
+    for path in found:
         load(path)  # whole
 
 

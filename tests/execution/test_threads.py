@@ -158,6 +158,13 @@ def test_threads_come_and_go_with_other_processes_unless_their_number_was_given(
         torch.set_num_threads(before)
 
 
+def test_cores_that_wait_are_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = SimpleNamespace(user=1, nice=2, system=3, irq=4, softirq=5, steal=6, idle=1000, iowait=1000)
+    monkeypatch.setattr(machine.psutil, "cpu_times", lambda percpu: [times, times])
+    monkeypatch.setattr(machine, "listed_cores", lambda positions: [True, False])
+    assert machine.cpu_seconds() == 21
+
+
 def test_what_is_no_child_of_a_run_is_a_neighbour() -> None:
     everybody, own = machine.cpu_seconds(), machine.own_cpu_seconds()
     burn = "import time\nwhile time.process_time() < 0.7: pass"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from dqnspeed.report.statistics import (
     Estimate,
@@ -17,13 +17,20 @@ from dqnspeed.report.statistics import (
 )
 
 
+@pytest.fixture(scope="module")
+def stats() -> Any:
+    from scipy import stats  # here, since every worker imports this file
+
+    return stats
+
+
 @pytest.mark.parametrize("runs", range(1, 10))
-def test_the_interquartile_mean_leaves_out_a_quarter_at_each_end(runs: int) -> None:
+def test_the_interquartile_mean_leaves_out_a_quarter_at_each_end(runs: int, stats: Any) -> None:
     values = np.random.default_rng(runs).normal(size=(4, runs))
     assert interquartile_mean(values) == pytest.approx(stats.trim_mean(values, 0.25, axis=1))
 
 
-def test_the_probability_of_improvement_is_that_of_mann_and_whitney() -> None:
+def test_the_probability_of_improvement_is_that_of_mann_and_whitney(stats: Any) -> None:
     draw = np.random.default_rng(0).integers
     one, other = draw(5, size=(3, 6)).astype(float), draw(5, size=(3, 4)).astype(float)  # with ties
     expected = [stats.mannwhitneyu(a, b).statistic / 24 for a, b in zip(one, other, strict=True)]
@@ -31,7 +38,7 @@ def test_the_probability_of_improvement_is_that_of_mann_and_whitney() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_median_time_is_that_of_kaplan_and_meier(seed: int) -> None:
+def test_the_median_time_is_that_of_kaplan_and_meier(seed: int, stats: Any) -> None:
     draw = np.random.default_rng(seed)
     times, solved = draw.integers(1, 9, size=7).astype(float), draw.random(7) < 0.7
     survival = stats.ecdf(stats.CensoredData(uncensored=times[solved], right=times[~solved])).sf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ from dqnspeed.report import wandb as reports
 from dqnspeed.report.figures import COLOURS
 from dqnspeed.trainer import train
 
-pytest.importorskip("wandb_workspaces")
+if importlib.util.find_spec("wandb_workspaces") is None:  # which takes moments to import
+    pytest.skip("needs wandb_workspaces", allow_module_level=True)
 pytestmark = pytest.mark.slow
 
 
