@@ -11,7 +11,7 @@ from typing import Any
 
 from dqnspeed.report import tables
 from dqnspeed.report.figures import Figure, figures_of
-from dqnspeed.report.rungs import Rung, game, shared_words
+from dqnspeed.report.rungs import BASELINE, Rung, game, shared_words
 from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import Table, duration
 from dqnspeed.system.version import __version__
@@ -77,6 +77,12 @@ class Report:
             )
         sentences = [sentence[0].upper() + sentence[1:] for sentence in found]
         sentences += tables.bounds(self.rungs)
+        several = [rung.name for rung in self.rungs if rung.label.startswith(f"{BASELINE}, ")]
+        if self.baseline is None and len(several) > 1:
+            sentences.append(
+                f"There are {len(several)} baselines ({'; '.join(several)}), so nothing is measured against one; "
+                f"baseline=NAME chooses."
+            )
         for rung in self.rungs:
             if mixed := rung.mixed:
                 more = f" and {len(mixed) - NAMED} more" if len(mixed) > NAMED else ""

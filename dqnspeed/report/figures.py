@@ -242,8 +242,9 @@ def _by_num_envs(rungs: Sequence[Rung], value: Callable[[Run], tuple[float, bool
     for rung, place in zip(rungs, numbers, strict=True):
         seconds = rung.figures.seconds_to_solve
         median = rung.figures.steps_per_second if value is _speed else seconds and seconds / 60
-        if median is not None and math.isfinite(median):
-            medians.append((float(place), median))
+        medians.append((float(place), math.nan if median is None or not math.isfinite(median) else median))
+    if all(math.isnan(median) for _, median in medians):
+        return []
     x, y = ([pair[column] for pair in sorted(medians)] for column in (0, 1))
     return [Series("median", "mean", None, _short(x), _short(y), text="median"),
             *_dots(rungs, value, lambda rung: rung.runs[0].value("num_envs"))]  # fmt: skip

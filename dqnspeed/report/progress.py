@@ -54,10 +54,15 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
     """
     sweeps = {sweep.resolve(): _jobs(sweep) for sweep in holding(folders, SWEEP)}
     # A sweep may be in the folder of another.
-    of = Counter(next((at for at in run.folder.resolve().parents if at in sweeps), None) for run in runs)
+    above = [next((at for at in run.folder.resolve().parents if at in sweeps), None) for run in runs]
+    of = Counter(above)
+    whole = Counter(at for run, at in zip(runs, above, strict=True) if not run.running)
+    open_sweeps = {at for at, number in sweeps.items() if whole[at] < max(number, of[at])}
     jobs = of[None] + sum(max(number, of[sweep]) for sweep, number in sweeps.items())
     begun = [run for run in runs if run.running]
-    lately = [run.span[1] for run in runs if run.span] + [(sweep / SWEEP).stat().st_mtime for sweep in sweeps]
+    # One of a sweep that others come after, too.
+    waited_for = [run for run, at in zip(runs, above, strict=True) if run.running or at in open_sweeps]
+    lately = [run.span[1] for run in waited_for if run.span] + [(at / SWEEP).stat().st_mtime for at in open_sweeps]
     ended = [run for run in runs if not run.running]
     # Their locks are not asked, since that would hold up the runs themselves.
     going_on = any(time.time() - written < SILENT_S for written in lately)

@@ -193,15 +193,24 @@ def _groups(runs: Sequence[Run], group_by: str | None) -> dict[str, list[Run]]:
     if group_by and all(run.value(group_by) is None for run in runs):
         known = sorted({key for run in runs for key in [*_keys(run.config), *_keys(run.summary)]})
         raise ConfigError(f"group_by={group_by}: no run has such an option{nearest(group_by, known)}.")
+    first = dict[tuple[str, ...], str]()
+
+    def name_of(run: Run) -> str:
+        """The same in whichever order its overrides were given."""
+        name = _name(run, group_by)
+        return first.setdefault(tuple(sorted(name.split(" "))), name)
+
     games = dict[str, dict[tuple[str, float | None], None]]()
     for run in runs:
-        games.setdefault(_name(run, group_by), {}).update({(run.env, run.bound): None} if run.env else {})
+        games.setdefault(name_of(run), {}).update({(run.env, run.bound): None} if run.env else {})
     groups = dict[str, list[Run]]()
     for run in runs:
-        name = _name(run, group_by)
+        name = name_of(run)
         # One that failed before it knew its game is of the first that its rung has.
         env, bound = (run.env, run.bound) if run.env else next(iter(games[name]), ("", None))
-        of_game = f", {game(env)}" if len({env for env, _ in games[name]}) > 1 else ""
+        ids = {env for env, _ in games[name]}
+        shown = game(env) if len({*map(game, ids)}) == len(ids) else env
+        of_game = f", {shown}" if len(ids) > 1 else ""
         to_bound = f", bound={bound}" if len({bound for _, bound in games[name]}) > 1 else ""
         groups.setdefault(f"{name}{of_game}{to_bound}", []).append(run)
     return groups
@@ -271,7 +280,7 @@ def _speeds(runs: Sequence[Run]) -> list[float]:
 
 
 def _time_to_solve(runs: Sequence[Run]) -> Estimate | None:
-    known = [run for run in runs if run.solved or (run.bound is not None and run.seconds > 0)]
+    known = [run for run in runs if run.solved or (run.bound is not None and (run.gave_up or run.seconds > 0))]
     # One that failed or was pruned would not have solved it any later, other than one that was ended by a limit.
     times = [(math.inf, False) if run.gave_up else run.time_to_solve for run in known]
     return estimate(statistics.median_time, times)

@@ -168,9 +168,12 @@ class Run:
         """``metric`` against ``step`` or ``time``, by the reports that have it.
 
         Args:
-            learning: only those whose speeds are of no time before the first update, if there are any.
+            learning: only those whose speeds are of no time before the first update, if there are any; none of a run
+                that has not come to an update.
         """
         begun = next((report["time"] + WINDOW_S for report in self.reports if report.get("train/updates")), 0.0)
+        if learning and not any(report.get("train/updates") for report in self.reports):
+            return []
         later = [report for report in self.reports if learning and report["time"] >= begun] or self.reports
         return [(float(report[against]), float(report[metric])) for report in later if metric in report]
 
@@ -227,6 +230,8 @@ def read_run(folder: Path) -> Run:
         DamagedError: ``summary.json`` is damaged, or the configuration of a run without one.
     """
     summary = load(folder)
+    if summary.get("updates_per_second") == 0:  # it ended in its warm-up, whose speed is none of the training
+        summary = {**summary, "steps_per_second": None, "replay_ratio": None}
     reports, lost = read_metrics(folder)
     episodes, also_lost = read_episodes(folder)
     begun = summary["stopped_by"] != FAILED or holds_run(folder)  # else it failed before it reported
@@ -265,28 +270,65 @@ def load(folder: Path) -> Row:
 
 
 def _so_far(folder: Path) -> Row:
-    run, overrides = _configuration(folder)
+    begun, window = _begun_with(folder)
     reports, _ = read_metrics(folder)
     last = reports[-1] if reports else {}
     learning = next((report["time"] + WINDOW_S for report in reports if report.get("train/updates")), math.inf)
     speeds = last if last and last["time"] >= learning else {}  # without the warm-up
-    summary = {
-        "experiment": run.experiment.name,
-        "kind": run.experiment.kind,
-        "env": run.env.id,
-        "reward_bound": run.stop.reward_bound,
-        "seed": run.seed,
+    return {
+        **begun,
         "solved": False,
         "stopped_by": RUNNING,
         "steps_per_second": speeds.get("perf/steps_per_second"),
         "updates_per_second": speeds.get("perf/updates_per_second"),
         "replay_ratio": speeds.get("perf/replay_ratio"),
         "return_mean_100": last.get(MEAN),
-        "return_mean_games": min(int(last.get("episode/count") or 0), run.stop.window),
+        "return_mean_games": min(int(last.get("episode/count") or 0), window),
         "eval_return_mean": next((report[EVALUATED] for report in reversed(reports) if EVALUATED in report), None),
         "time_to_solve_s": None,
     }
-    return {**summary, **_named(summary, run, overrides)}
+
+
+def _begun_with(folder: Path) -> tuple[Row, int]:
+    """What the configuration of a run says for its summary, and its ``stop.window``."""
+    try:
+        run, overrides = _configuration(folder)
+    except DamagedError:
+        written = _as_written(folder)
+        if written is None:
+            raise
+        return written
+    told: Row = {
+        "experiment": run.experiment.name,
+        "kind": run.experiment.kind,
+        "env": run.env.id,
+        "reward_bound": run.stop.reward_bound,
+        "seed": run.seed,
+    }
+    return {**told, **_named(told, run, overrides)}, run.stop.window
+
+
+def _as_written(folder: Path) -> tuple[Row, int] | None:
+    """The same of a run with options that are not to be had here, as of a plugin; ``None`` if its configuration or its
+    overrides cannot be read: without these it would stand in another's row."""
+    overrides = read_overrides(folder)
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        told: Row = {
+            "experiment": str(config["experiment"]["name"]),
+            "kind": [str(kind) for kind in config["experiment"]["kind"]],
+            "env": str(config["env"]["id"]),
+            "reward_bound": config["stop"]["reward_bound"],
+            "seed": int(config["seed"]),
+        }
+        window = int(config["stop"]["window"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not overrides:
+        return None
+    changed = changes.keys_of(overrides)
+    label = changes.label(told["experiment"], overrides, changed)
+    return {**told, "label": label, "kind": changes.kinds(told["kind"], changed)}, window
 
 
 def _named(summary: Row, run: RunConfig, overrides: Sequence[str]) -> Row:

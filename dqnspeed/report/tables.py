@@ -187,7 +187,7 @@ def _against(rung: Rung, baseline: Rung | None) -> str:
 
 def time_to_solve(rung: Rung, interval: bool = True) -> str:
     """The median time, such as ``6.7 min [3.7, 8.2]`` or ``> 30 min``."""
-    if rung.time_to_solve is None:
+    if rung.time_to_solve is None or not rung.tried:  # none of its runs has begun to train
         return NONE
     mark = "≥ " if rung.is_lower_bound else ""
 

@@ -364,6 +364,45 @@ def test_a_run_without_a_summary_is_shown_as_far_as_it_came(
     assert errors.startswith(f"dqnspeed: {runs / 'a' / '.hydra'}: is damaged (")
 
 
+def test_a_run_of_options_that_are_not_to_be_had_here_is_shown_by_what_it_wrote(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin(runs / "b", "algo=gone", "seed=5")
+    config = {
+        "experiment": {"name": "baseline", "kind": ["exact"]}, "env": {"id": "toy_envs:Counter-v0"}, "seed": 5,
+        "stop": {"reward_bound": None, "window": 100}, "algo": {"name": "gone"}, "device": "auto",
+    }  # fmt: skip
+    (runs / "b" / "config.json").write_text(json.dumps(config))
+    code, shown, errors = run_report(monkeypatch, capsys, runs)
+    assert (code, errors) == (0, "")
+    (row,) = (row for row in rows_of(shown)[0] if row["rung"] == "`baseline algo=gone`")
+    assert row["seeds"] == "5" and row["remarks"] == "not finished: running still, or killed"
+    (runs / "b" / ".hydra" / "overrides.yaml").write_text("")  # it would bear the name of another rung
+    code, _, errors = run_report(monkeypatch, capsys, runs)
+    assert code == 1 and "is damaged (" in errors
+
+
+def test_a_run_that_ended_in_its_warm_up_has_no_speed(runs: Path) -> None:
+    change(runs / "a", updates_per_second=0.0, steps_per_second=900.0)
+    lines = [json.loads(line) for line in (runs / "a" / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("train/updates", None)
+    (runs / "a" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    short, whole = (read_run(runs / name) for name in "ab")
+    assert short.summary["steps_per_second"] is short.summary["replay_ratio"] is None
+    assert whole.curve("perf/steps_per_second", "time", learning=True)
+    assert short.curve("perf/steps_per_second", "time", learning=True) == []
+    (rung,) = rungs_of([short, whole])
+    assert rung.steps_per_second is not None and rung.steps_per_second.value == whole.summary["steps_per_second"]
+
+
+def test_the_order_of_overrides_makes_no_other_rung(runs: Path) -> None:
+    for name, label in (("a", "baseline num_envs=2 model=mlp"), ("b", "baseline model=mlp num_envs=2")):
+        change(runs / name, label=label)
+    (rung,) = rungs_of([read_run(runs / name) for name in "ab"])
+    assert len(rung.runs) == 2
+
+
 def test_evaluations_count_where_they_say_whether_a_run_is_solved(runs: Path) -> None:
     for name, on in (("a", "eval"), ("b", "train")):
         change(runs / name, label=name, eval_return_mean=0.75, return_mean_100=0.25)
