@@ -138,7 +138,7 @@ class FromRollouts(Algorithm):
         return self.epochs * (run.num_lanes * self.rollout_steps // self.batch_size)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        return _ordered_layout(run, spec, 2 * run.num_lanes * (self.rollout_steps + 1))
+        return _ordered_layout(run, spec, 2 * run.num_envs * (self.rollout_steps + 1))  # no lane may be further ahead
 
     def size(self, run: RunConfig) -> tuple[str, int, str]:
         return "num_envs", run.num_envs, "environments"
