@@ -1,8 +1,9 @@
 # dqnspeed in a container, as a user without rights, on a CPU or a GPU:
 #   docker build -t dqnspeed .
 #   docker build --build-arg TORCH=cu130 -t dqnspeed:cuda .
-#   mkdir -p outputs
-#   docker run --rm --shm-size=1g --user "$(id -u)" -e HOME=/tmp -v "$PWD/outputs:/home/agent/outputs" dqnspeed experiment=speedrun
+#   mkdir -p outputs multirun
+#   docker run --rm --shm-size=1g --user "$(id -u)" -e HOME=/tmp -v "$PWD/outputs:/home/agent/outputs" \
+#     -v "$PWD/multirun:/home/agent/multirun" dqnspeed experiment=speedrun
 FROM python:3.12-slim-bookworm
 
 # The wheels of torch: cpu, or those of a version of CUDA; EXTRAS of dqnspeed.
@@ -19,7 +20,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY conf ./conf
 COPY hydra_plugins ./hydra_plugins
 COPY dqnspeed ./dqnspeed
-RUN pip install -c constraints.txt ".[${EXTRAS}]" && useradd --create-home --uid 1000 agent && install -d -o agent /home/agent/outputs
+RUN pip install -c constraints.txt ".[${EXTRAS}]" && useradd --create-home --uid 1000 agent && install -d -o agent /home/agent/outputs /home/agent/multirun
 
 USER 1000
 WORKDIR /home/agent

@@ -13,6 +13,7 @@ ARGS   ?=
 
 .PHONY: help install train play bench bench-compare report ladder docs docs-serve gpu test quick lint format clean
 .DEFAULT_GOAL := help
+.NOTPARALLEL:  # two would install into one environment
 
 help:
 	@echo 'make train      set everything up and train Pong in minutes: experiment=speedrun (ARGS="seed=1" changes'
@@ -35,10 +36,15 @@ help:
 
 install: $(VENV)/.installed
 
+# The Python of an environment, or that which is to make it.
+FIT  := 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))'
+ours  = if test -x $(1)/bin/python; then $(1)/bin/python -c $(FIT) || \
+	  { echo 'dqnspeed needs Python 3.10 to 3.13, and $(1) has another: delete it, and name one with PYTHON=python3.x'; exit 1; }; \
+	else $(PYTHON) -c $(FIT) || \
+	  { echo 'dqnspeed needs Python 3.10 to 3.13; name one with PYTHON=python3.x'; exit 1; }; fi
+
 $(VENV)/.installed: pyproject.toml constraints.txt
-	@$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(PYTHON)) -c \
-	  'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' || \
-	  { echo 'dqnspeed needs Python 3.10 to 3.13; name one with PYTHON=python3.x'; exit 1; }
+	@$(call ours,$(VENV))
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[emulator]'
 	@touch $@
@@ -101,6 +107,7 @@ CUDA_HERE := { command -v nvidia-smi || test -e /dev/nvidiactl || test -e /dev/d
 
 $(GPU_VENV)/.installed: pyproject.toml constraints.txt
 	@$(CUDA_HERE) || { echo 'dqnspeed: make gpu needs a CUDA device, and this machine has no NVIDIA driver.' >&2; exit 2; }
+	@$(call ours,$(GPU_VENV))
 	@$(GPU_VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^torch==' constraints.txt > $(GPU_VENV)/constraints.txt
 	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \

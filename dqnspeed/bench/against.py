@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.text import Text
 
@@ -76,7 +77,8 @@ def _main() -> None:
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="dqnspeed-bench-") as folder:
         with tarfile.open(fileobj=io.BytesIO(source)) as archive:
-            archive.extractall(Path(folder, "base"), filter="data")
+            how: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # since 3.10.12 and 3.11.4
+            archive.extractall(Path(folder, "base"), **how)
         pieces = [of_two_trees(piece, Path(folder, "base"), options.base) for piece, _ in plan.pieces()]
         seconds = 2 * LOOK_S + len(pieces) * PACE.seconds(paired=True)
         print(f"{len(pieces)} pieces against {options.base} take about {shown(seconds)} minutes here", flush=True)

@@ -93,6 +93,7 @@ class Sheet:
         self._line((MARGIN, WIDTH - MARGIN), (self.y, self.y), color=self._theme.quiet, linewidth=0.6)
         self.y += GAP
         shown = section.measured[:MOST]
+        shown += [one for one in section.measured[MOST:] if remark(one, result) == RECOMMENDED]
         units = {one.unit for one in shown}
         figures = [_figure(one, not section.unit) for one in shown]
         room = PLOT - GAP - LETTER * max(map(len, figures), default=0)

@@ -25,7 +25,7 @@ from dqnspeed.cli import plugins, store
 from dqnspeed.cli.schemas import CONF_DIR, default_options, keys_of, schema, unknown
 from dqnspeed.config import changes
 from dqnspeed.config.combinations import check
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, check_values
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.threads import by_rule
@@ -91,6 +91,7 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
     """Replace what is said of ``BY_RULE`` by numbers, which others may be computed from, who plays and in which
     precision by names, and what of a picture is kept by its bounds; returns what they make."""
     run = _typed(cfg)
+    check_values(run, only=("device",))  # which is asked below
     begun = run.wrappers.backend, run.execution.precision
     if run.wrappers.backend == "auto":
         cfg.wrappers.backend = envs.fastest_backend(run.env, run.wrappers)

@@ -24,7 +24,7 @@ def check(run: RunConfig) -> None:
     if not run.has_replay and run.model.background and run.algo.learning_starts < run.num_lanes:
         raise ConfigError(
             f"algo.learning_starts={run.algo.learning_starts}: model.background=true is measured over these first "
-            f"steps; use 2000, say."
+            f"steps of {run.num_lanes} environments; use {max(2000, run.num_lanes)}, say."
         )
     _check_world(run)
     _check_graph(run)

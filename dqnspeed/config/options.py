@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from typing import Any
 
@@ -45,10 +45,11 @@ def option(
     return field(metadata={"about": about, "choices": choices, **bounds}, **default)
 
 
-def check_values(node: Any) -> None:
-    """Raise :class:`ConfigError` at the first value of a (nested) dataclass that is out of range."""
+def check_values(node: Any, only: Collection[str] | None = None) -> None:
+    """Raise :class:`ConfigError` at the first value of a (nested) dataclass that is out of range; ``only`` these."""
     for key, value, meta in leaves(node):
-        _check_value(key, value, meta)
+        if only is None or key in only:
+            _check_value(key, value, meta)
 
 
 def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

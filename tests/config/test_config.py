@@ -225,6 +225,8 @@ def preflight(*overrides: str) -> str | None:
 BAD = {
     "num_env=3": "num_env: there is no such option (nearest: num_envs, env).",
     "num_envs=-1": "num_envs=-1: must be at least 0.",
+    "device=gpu experiment=speedrun": "device=gpu: choose one of auto, cpu, cuda, mps.",
+    "device=tpu num_envs=0": "device=tpu: choose one of auto, cpu, cuda, mps.",
     "device=cpu execution=graph": "execution.graph=true: needs a CUDA device, and device=cpu is cpu here; use",
     "execution=graph parallelism=process parallelism.replay_ratio=8 execution.updates_per_graph=4": "due one by one;",
     "num_envs=0 execution.world_size=0": "execution.world_size=0: must be at least 1.",
