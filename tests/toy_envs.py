@@ -61,6 +61,11 @@ class Broken(Counter):
             another.start()
             another.terminate()
             another.join()
+            if multiprocessing.parent_process() is not None:  # nobody listens to this one
+                read, write = os.pipe()
+                os.close(read)
+                os.dup2(write, 1)
+                os.close(write)
         if multiprocessing.parent_process() is not None and how == "no worker":
             os.kill(os.getpid(), 9)
         if multiprocessing.parent_process() is not None and how == "no answer":

@@ -27,7 +27,7 @@ from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 from dqnspeed.system.parent import end_with_parent, may_have_children
-from dqnspeed.system.signals import ENDING
+from dqnspeed.system.signals import ENDING, kill_for_terminate
 from dqnspeed.system.streams import outlast_readers
 
 PAUSE_S = 0.0005
@@ -109,6 +109,7 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
         signal.signal(ignored, signal.SIG_IGN)
     end_with_parent()
     may_have_children()
+    kill_for_terminate()
     outlast_readers()
     dump = open(job.dump_path, "w")  # noqa: SIM115  held open for a crash of the interpreter itself
     faulthandler.enable(dump)

@@ -158,7 +158,8 @@ class RayActors(RemoteActors):
         rows = self._memory.rows(index * self._num_envs)
         made = self._arguments
         job = RayJob(made.run, made.spec, index, state, segment, self._own_steps[index], rows)
-        return RayLink(self, self._ray, self._make, job)
+        with self._in_reach():
+            return RayLink(self, self._ray, self._make, job)
 
     def _steps(self, index: int) -> int:
         return self._own_steps[index]
@@ -183,7 +184,9 @@ class RayActors(RemoteActors):
         try:
             yield
         except (self._ray.exceptions.RayError, ConnectionError) as error:
-            raise NoActorsError(f"the Ray cluster is lost ({_first_sentence(error)}).") from error
+            full = isinstance(error, self._ray.exceptions.ObjectStoreFullError)
+            what = "Ray's object store is full" if full else "the Ray cluster is lost"
+            raise NoActorsError(f"{what} ({_first_sentence(error)}).") from error
 
     def _measured_seconds(self) -> Mapping[str, float]:
         found = self._seconds.values()
@@ -199,7 +202,7 @@ class RayLink:
         self._version, self._silent_s = weights[0], 0.0
         try:
             self.handle = make.remote(job, weights)
-        except ConnectionError:
+        except (ConnectionError, ray.exceptions.RayError):
             raise
         except Exception as error:  # of Ray's, which pickles what it is given
             reason = _first_sentence(error.__cause__ or error)[:200]  # its own has the whole job in it

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.compose import own_hydra
 from dqnspeed.cli.errors import as_config_error
-from dqnspeed.cli.preflight import check_folder_is_new, check_jobs, check_line, is_set, made_folder
+from dqnspeed.cli.preflight import OF_SWEEPS, check_folder_is_new, check_jobs, check_line, is_set, made_folder
 from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -90,6 +90,9 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
     HydraConfig.instance().cfg = cast("HydraConf", config)
     if config.hydra.mode == RunMode.MULTIRUN:
         raise ConfigError(f"sweep={config.hydra.runtime.choices.sweep}: a sweep needs the command line.")
+    for line in config.hydra.overrides.hydra:
+        if line.startswith(OF_SWEEPS):
+            raise ConfigError(f"{line}: is for sweeps, which need the command line.")
     check_line(config, sweeps=False)
     return config
 

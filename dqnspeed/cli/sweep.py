@@ -112,13 +112,13 @@ class Sweep:
         """
 
         def end(number: int, frame: FrameType | None) -> None:
+            if self.is_queued and number != signal.SIGINT:  # the jobs go on without this process
+                sys.exit(128 + number)
             if self.heard.received is not None:
                 if number == signal.SIGINT:
                     raise KeyboardInterrupt
                 return  # a terminal that is closed sends more than one
             self.heard(number, frame)
-            if self.is_queued and number != signal.SIGINT:  # the jobs go on without this process
-                sys.exit(128 + number)
             for child in psutil.Process().children():
                 with contextlib.suppress(psutil.Error):
                     child.terminate()
@@ -128,9 +128,7 @@ class Sweep:
             yield
         except Exception as error:
             if self.heard.received is None:
-                said = [line.strip() for line in str(error).splitlines() if line.strip()]
-                reason = " ".join(said[:2])  # of submitit's the second says what became of a job
-                raise RunError(f"the launcher failed: {type(error).__name__}: {reason}") from error
+                raise RunError(f"the launcher failed: {type(error).__name__}: {_reason(error)}") from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -171,7 +169,7 @@ class Sweep:
         failed = [f"  {self.folder / name}: {one.why}" for name, one in found.items() if one.state == "failed"]
         left = sum(one.state == "not run" for one in found.values())
         lines = [f"dqnspeed: {len(failed)} of {len(found)} jobs failed:", *failed] if failed else []
-        if left:
+        if left and not self.is_queued:
             lines.append(f"dqnspeed: the sweep was ended: {left} of its {len(found)} jobs were left out.")
         return lines
 
@@ -179,6 +177,13 @@ class Sweep:
     def has_failed(self) -> bool:
         """Whether a job has not come to its end."""
         return self.folder is not None and any(not outcome(self.folder / job.folder).is_finished for job in self.jobs)
+
+
+def _reason(error: Exception) -> str:
+    """What a launcher says, as one line: of submitit's the second says what became of a job, or the last of a trace."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip("- ")]
+    end = next((k for k, line in enumerate(said) if line.startswith("You can check full logs")), 0)
+    return " ".join([*said[:1], *(said[end - 1 : end] if end > 1 else said[1:2])])
 
 
 sweep = Sweep()

@@ -90,7 +90,7 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
     hydra_config = HydraConfig.get()
     if holds_run(folder):
         if is_ray(hydra_config.launcher):
-            wait_until_free(folder)
+            wait_until_free(folder, lambda: sweep.heard.received is not None)
         job = resumed_job([f"{resuming.PREFIX}{_shown(folder)}"])
     else:
         job = _composed(cfg, folder, group_of(Path(hydra_config.sweep.dir)))

@@ -220,8 +220,8 @@ class Emulator:
                 if name == "actions" and values.element_size() > 4:
                     values = values.clamp(-1, 2**31 - 1)  # neither is an action
                 values = (values != 0 if name == "mask" else values).int()
-            self._tensors[name] = values  # until the next is copied
-            values = wp.from_torch(values.contiguous())
+            self._tensors[name] = values.contiguous()  # until the next is copied
+            values = wp.from_torch(self._tensors[name])
         if isinstance(values, wp.array):
             if values.shape != to.shape or values.device != self.device or values.dtype != to.dtype:
                 there = f"of shape {values.shape} on {values.device} of {values.dtype.__name__}"

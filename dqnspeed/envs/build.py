@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,9 @@ def make_vector_env(
     else:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
-            makers = [functools.partial(make_in_worker, make, seed) for seed in seeds or range(run.num_envs)]
+            makers = [
+                functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds or range(run.num_envs)
+            ]
             backend = AsyncBackend(make_workers(makers, run.parallelism.timeout_s), run.parallelism.timeout_s)
         else:
             backend = SyncBackend(

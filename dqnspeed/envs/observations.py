@@ -13,7 +13,6 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig
 
 Convert = Callable[[Any], np.ndarray]
-MOST_OF_A_PICTURE = 4  # channels: red, green, blue and how opaque it is
 MAX_VALUES = 1_000_000  # in a one-hot observation, and actions to choose from
 
 
@@ -105,13 +104,13 @@ def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.B
 
 
 def _turns(shape: tuple[int, ...], config: EnvConfig) -> bool:
-    """Whether an image has its channels first: as configured, else if the first is the shortest, or the other two are
-    equal, as those of a board are, and more than the channels of a picture."""
+    """Whether an image has its channels first: as configured, else if the other two sides are equal as those of a board
+    are, or the first is the shortest."""
     if len(shape) != 3 or config.channels == "last":
         return False
     if config.channels == "first" or shape[0] < min(shape[1:]):
         return True
-    return shape[0] != shape[1] == shape[2] > MOST_OF_A_PICTURE
+    return shape[0] != shape[1] == shape[2]
 
 
 def _fits_a_byte(box: spaces.Box) -> bool:

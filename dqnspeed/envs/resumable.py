@@ -97,7 +97,14 @@ class Resumable(gymnasium.Wrapper):
                 "frames": self._pooled_frames(),
                 "owed": [p.start_reward for p in self._presses()],
             }
-        return {**state, "begun": self._start, "actions": np.array(self._actions), "frame": np.array(self._frame)}
+        ale = self._ale_state() if self._over else None  # from whose random numbers the next game begins
+        return {
+            **state,
+            "ale": ale,
+            "begun": self._start,
+            "actions": np.array(self._actions),
+            "frame": np.array(self._frame),
+        }
 
     @game.setter
     def game(self, state: dict[str, Any]) -> None:
@@ -112,6 +119,7 @@ class Resumable(gymnasium.Wrapper):
             self.games_restored = True
         elif state["over"]:
             self._set_rng(state["rng"])
+            self._set_ale(state.get("ale"))
             self.games_restored = True
         else:
             self.games_restored = self._repeat(state)
@@ -130,8 +138,7 @@ class Resumable(gymnasium.Wrapper):
             return False
         if start["rng"] is not None:
             self._set_rng(start["rng"])
-        if start.get("ale") is not None:
-            cast("AtariEnv", self.unwrapped).restore_state(ALEState(start["ale"].tobytes()))
+        self._set_ale(start.get("ale"))
         self.reset(seed=start["seed"])
         self._start = start
         for action in state["actions"].tolist():
@@ -146,6 +153,10 @@ class Resumable(gymnasium.Wrapper):
         if not isinstance(env, AtariEnv):
             return None
         return np.frombuffer(env.clone_state(include_rng=True).serialize(), np.uint8)
+
+    def _set_ale(self, state: np.ndarray | None) -> None:
+        if state is not None:
+            cast("AtariEnv", self.unwrapped).restore_state(ALEState(state.tobytes()))
 
     def _pooled_frames(self) -> dict[str, np.ndarray]:
         skip = self._frame_skip()

@@ -133,7 +133,8 @@ class VectorEnv:
         except NotImplementedError as error:
             raise ConfigError("this environment cannot draw itself (it has no render()).") from error
         except Exception as error:
-            raise ConfigError(f"this environment cannot draw itself ({type(error).__name__}: {error}).") from error
+            reason = (str(error).splitlines() or [""])[0].rstrip(".")
+            raise ConfigError(f"this environment cannot draw itself ({type(error).__name__}: {reason}).") from error
         if image.ndim == 2:
             image = image[..., None]
         if image.ndim != 3 or image.shape[2] not in (1, 3, 4):

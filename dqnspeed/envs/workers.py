@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Sequence
 
 import gymnasium
@@ -11,7 +12,7 @@ from dqnspeed.envs.backends import ActorError, TracebackToParent
 from dqnspeed.envs.probe import Watchdog
 from dqnspeed.system import seeding
 from dqnspeed.system.parent import end_with_parent, may_have_children
-from dqnspeed.system.signals import children_ignore_signals
+from dqnspeed.system.signals import children_ignore_signals, kill_for_terminate
 from dqnspeed.system.streams import outlast_readers
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
@@ -44,11 +45,16 @@ def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) 
         ) from error
 
 
-def make_in_worker(make: Callable[[], gymnasium.Env], seed: int) -> gymnasium.Env:
-    """An environment in its worker, whose global generators are seeded, and which ends with its parent."""
+def make_in_worker(make: Callable[[], gymnasium.Env], seed: int, learner: int) -> gymnasium.Env:
+    """An environment in its worker, whose global generators are seeded, and which ends with its parent.
+
+    Args:
+        learner: the number of the process that starts the workers, in which Gymnasium makes one, too.
+    """
     end_with_parent()
     may_have_children()
-    if multiprocessing.parent_process() is not None:  # one is made in the learner's process, too
+    if os.getpid() != learner:
+        kill_for_terminate()
         outlast_readers()
     seeding.seed_everything(seed)
     return TracebackToParent(make())

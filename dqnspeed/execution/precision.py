@@ -6,6 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
@@ -52,11 +53,26 @@ def set_precision(execution: ExecutionConfig) -> None:
 @contextlib.contextmanager
 def arithmetic_kept() -> Iterator[None]:
     """What :func:`set_precision` changes inside is restored."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    kinds: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    try:
+        before = [kind.allow_tf32 for kind in kinds]
+    except RuntimeError:  # somebody has chosen by torch's newer settings, of which these are not read
+        before = []
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+        for kind, allowed in zip(kinds, before, strict=False):
+            kind.allow_tf32 = allowed
+
+
+@contextlib.contextmanager
+def computed_as(execution: ExecutionConfig, device: torch.device) -> Iterator[None]:
+    """Arithmetic inside is that of a training, and after it what it was."""
+    on_gpu = device.type == "cuda"
+    with arithmetic_kept() if on_gpu else contextlib.nullcontext(), precision(execution, device):
+        if on_gpu:
+            set_precision(execution)
+        yield
 
 
 def gradients_off(execution: ExecutionConfig) -> AbstractContextManager[object]:

@@ -18,7 +18,7 @@ from dqnspeed.cli import resume as resuming
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.precision import arithmetic_kept, check_execution, precision, set_precision
+from dqnspeed.execution.precision import check_execution, computed_as
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.runs import checkpoint
 from dqnspeed.runs.evaluation import with_starts
@@ -79,8 +79,7 @@ class Player:
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """What the network computes of each action, ``(B, num_actions) float32``, for ``(B, stack * C, ...)``."""
-        with torch.inference_mode(), arithmetic_kept(), precision(self.run.execution, self.device):
-            set_precision(self.run.execution)  # as it was trained
+        with torch.inference_mode(), computed_as(self.run.execution, self.device):
             values: np.ndarray = self.network(torch.from_numpy(observations).to(self.device)).cpu().numpy()
         return values
 

@@ -9,7 +9,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -47,13 +47,17 @@ def _lock(file: IO[str]) -> None:
         log.warning("%s: this file system locks no files; that no other run writes here is not checked.", file.name)
 
 
-def wait_until_free(folder: Path, patience_s: float = LOST_S) -> None:
+def wait_until_free(folder: Path, gives_up: Callable[[], bool]) -> None:
     """Wait for the lock of a run whose machine is lost, which a file system of a network keeps for some time."""
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        with contextlib.suppress(ConfigError), locked_folder(folder, resumed=True):
-            return
-        time.sleep(1)
+    deadline = time.monotonic() + LOST_S
+    while time.monotonic() < deadline and not gives_up():
+        try:
+            with locked_folder(folder, resumed=True):
+                return
+        except ConfigError as error:
+            if not isinstance(error.__cause__, BlockingIOError):
+                return  # what is wrong is told where the run is to go on
+        time.sleep(0.5)
 
 
 @contextlib.contextmanager

@@ -37,10 +37,14 @@ CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def cores() -> int:
-    """Cores this process may use: those it is bound to, or fewer if a container's quota or :data:`CORES` says so."""
+    """Cores this process is to use: those it may, or fewer where :data:`CORES` says so."""
     told = os.environ.get(CORES, "")
-    most = float(told) if told.isdigit() else math.inf
-    return max(1, math.floor(min(len(allowed_cores()), cpu_quota(), most)))
+    return min(there(), max(1, int(told))) if told.isdigit() else there()
+
+
+def there() -> int:
+    """Cores this process may use: those it is bound to, or fewer if a container's CPU quota is lower."""
+    return max(1, math.floor(min(len(allowed_cores()), cpu_quota())))
 
 
 def cpu_quota(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> float:

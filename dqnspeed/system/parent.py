@@ -7,8 +7,6 @@ import multiprocessing.connection
 import os
 import threading
 
-from dqnspeed.system.signals import kill_for_terminate
-
 
 def end_with_parent() -> None:
     """From now on this process of :mod:`multiprocessing` ends at once with its parent, whatever it waits for.
@@ -23,8 +21,6 @@ def end_with_parent() -> None:
 def may_have_children() -> None:
     """Let this process start others, as a user's environment may, though its parent kills it when it ends itself."""
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
-    if multiprocessing.parent_process() is not None:
-        kill_for_terminate()
 
 
 def _end_after(sentinel: int) -> None:

@@ -98,7 +98,8 @@ class WandB(Tracker):
                     check_server(wandb)
                     # An offline segment of this id may be synced yet.
                     begun_offline = any(folder.glob(f"{WANDB}/offline-run-*-{first}"))
-                    online = begin("online", f"{first}-{resumed_at or 0}" if begun_offline else first)
+                    own_id = _new_id(folder, f"{first}-{resumed_at or 0}") if begun_offline else first
+                    online = begin("online", own_id)
             except Exception as error:
                 logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # used by W&B; its errors add nothing
                 _no_wandb.append(" ".join(str(error).split()).rstrip("."))

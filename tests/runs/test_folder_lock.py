@@ -26,7 +26,8 @@ def test_another_thread_of_the_process_is_refused_until_the_run_has_ended(tmp_pa
                 other.submit(lock, False).result()
             with pytest.raises(ConfigError, match="this run is still running"):
                 other.submit(lock, True).result()
-            waits = other.submit(wait_until_free, tmp_path)
+            other.submit(wait_until_free, tmp_path, lambda: True).result()  # as after a signal
+            waits = other.submit(wait_until_free, tmp_path, lambda: False)
             assert not wait([waits], timeout=0.3).done
         waits.result(timeout=60)
         other.submit(lock, False).result()
