@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -59,7 +60,8 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
     """``run`` with a number for ``num_envs`` and ``parallelism.num_actors`` where they are 0.
 
     There is an actor process for each core that is not the learner's. Each core that steps has four games with
-    ``wrappers=native`` or ``emulator``, so that there is one that can step while others are acted on, and else one.
+    ``wrappers=native`` or ``emulator``, so that there is one that can step while others are acted on, and else one;
+    and no more than ``algo.learning_starts`` is enough for, nor fewer than fill a batch of a rollout.
     """
     parallelism, on_threads = run.parallelism, run.wrappers.threads
     if parallelism.processes and not parallelism.shares_memory:
@@ -76,8 +78,21 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
     if not envs:
         each = max(1, stepping // actors) if parallelism.processes else stepping
         envs = 4 * each if on_threads else 1 if parallelism.processes else each
+        envs = _learnable(run, envs)
         run = replace(run, num_envs=envs + (envs % 2 if run.takes_turns else 0))
     return run
+
+
+def _learnable(run: RunConfig, envs: int) -> int:
+    """``envs``, or as many more or less as the algorithm can learn from with its other numbers."""
+    algo: Any = run.algo
+    rollout = getattr(algo, "rollout_steps", 0) * run.parallelism.num_actors
+    if rollout:
+        envs = max(envs, -(-algo.batch_size // rollout))
+    needs = getattr(algo, "least_start", None)  # a plugin's may have none
+    while needs and envs > 1 and needs(replace(run, num_envs=envs)) > algo.learning_starts:
+        envs -= 1
+    return envs
 
 
 def _learner_threads(run: RunConfig) -> int:
