@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
-import math
 import os
-import re
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -20,35 +15,15 @@ from typing import Any
 from dqnspeed.actors.base import ActorArguments, Actors
 from dqnspeed.actors.process import Process
 from dqnspeed.actors.ray_actor import AHEAD, Delivery, RayActor, RayJob, RayOrders, weights_of
+from dqnspeed.actors.ray_cluster import check_address, connected, first_sentence, reason_of
 from dqnspeed.actors.remote import LostError, NoActorsError, RemoteActors
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError
-from dqnspeed.system.signals import children_ignore_signals, handlers_kept
 
-CONNECT_S, JOIN_S = 15.0, 45.0  # until somebody answers, and until Ray has joined
 WAIT_S = 0.01
-LOCAL, LOCAL_STORE = "127.0.0.1", 256 * 2**20  # address and bytes of the object store of a local cluster
-TRIES, TOO_SLOW = 2, "timed out during startup"  # what Ray says when a busy machine has not started one within 30 s
-COLOUR, MOST_SAID = re.compile(r"\x1b\[[0-9;]*m"), 400  # of what Ray says; characters
-# At 0 a cluster has no other machines and listens on 127.0.0.1 alone, as on macOS. Else Ray listens to everybody, also
-# where it is given that address.
-LOOPBACK_ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-
-
-JOINS = """
-import logging, sys, ray
-try:
-    ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
-except Exception as error:
-    sys.exit(print(error) or 1)
-nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-for kind in ("CPU", "GPU"):
-    counts = [node.get(kind, 0.0) for node in nodes]
-    print(sum(counts), max(counts, default=0.0))
-"""
 
 
 class RayActors(RemoteActors):
@@ -186,7 +161,7 @@ class RayActors(RemoteActors):
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             full = isinstance(error, self._ray.exceptions.ObjectStoreFullError)
             what = "Ray's object store is full" if full else "the Ray cluster is lost"
-            raise NoActorsError(f"{what} ({_first_sentence(error)}).") from error
+            raise NoActorsError(f"{what} ({first_sentence(error)}).") from error
 
     def _measured_seconds(self) -> Mapping[str, float]:
         found = self._seconds.values()
@@ -205,7 +180,7 @@ class RayLink:
         except (ConnectionError, ray.exceptions.RayError):
             raise
         except Exception as error:  # of Ray's, which pickles what it is given
-            reason = _first_sentence(error.__cause__ or error)[:200]  # its own has the whole job in it
+            reason = first_sentence(error.__cause__ or error)[:200]  # its own has the whole job in it
             raise ActorError(f"parallelism=ray: an actor's job cannot be sent ({reason}).") from error
         self._exchange()
 
@@ -250,48 +225,6 @@ def _python_path() -> str:
     return os.pathsep.join(str(path) for path in paths if not any(map(path.is_relative_to, installed)))
 
 
-def _first_sentence(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
-
-
-def reason_of(error: BaseException) -> str:
-    """What Ray says of an actor that is lost, as one line: what happened, where, and why, which comes last."""
-    lines = [line.strip().rstrip(".") for line in COLOUR.sub("", str(error)).splitlines() if line.strip()]
-    at = next((k for k, line in enumerate(lines) if line.startswith("ip:")), None)
-    told = [*lines[:1], *(lines[-1:] if at is None else lines[at : at + 2])]
-    return "; ".join(dict.fromkeys(told))[:MOST_SAID] or type(error).__name__
-
-
-def connected(address: str | None, own_cpus: float) -> Any:
-    """Ray, connected to the cluster at ``address``, or to a local one of its own that has ``own_cpus``.
-
-    Raises:
-        ActorError: it cannot be.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address is None:
-        os.environ[LOOPBACK_ALONE] = "0"  # read when Ray is imported
-    import ray as module
-
-    ray: Any = module
-    how: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
-    if address is None:
-        how |= {"num_cpus": math.ceil(own_cpus), "include_dashboard": False, "object_store_memory": LOCAL_STORE}
-    for left in reversed(range(TRIES)):
-        try:
-            with children_ignore_signals(), handlers_kept():
-                ray.init(address=address or "local", **how)
-            break
-        except Exception as error:  # Ray's own kinds, and bare ones
-            if left and address is None and TOO_SLOW in str(error):
-                continue
-            raise ActorError(
-                f"the Ray cluster at {address or LOCAL} cannot be joined ({_first_sentence(error)})."
-            ) from error
-    return ray
-
-
 @register("parallelism", "ray")
 @dataclass(frozen=True)
 class RayParallelism(Process):
@@ -326,39 +259,3 @@ class RayParallelism(Process):
             raise ConfigError("parallelism=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
         each = self.cpus_per_actor
         check_address("parallelism.address", self.address, self.num_actors * each, each)
-
-
-def check_address(option: str, address: str | None, cpus: float, each: float, gpus_each: float = 0) -> None:
-    """Raise :class:`ConfigError` if ``address`` is none, nobody answers there, or the cluster is too small.
-
-    Args:
-        cpus: of all actors or jobs together; ``each``, ``gpus_each``: of one, which a machine must have.
-    """
-    if address is None:
-        return
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if port.isdigit():
-        try:
-            socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
-        except OSError as error:
-            raise ConfigError(
-                f"{option}={address}: nobody answers there ({error.strerror or error}); ray status on its head node "
-                f"says whether the cluster runs."
-            ) from error
-    elif address != "auto":
-        raise ConfigError(f"{option}={address}: takes HOST:PORT, ray://HOST:PORT, auto or null.")
-    # In a process of its own, since Ray goes on asking for minutes.
-    line = [sys.executable, "-c", JOINS, address]
-    try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=JOIN_S, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"{option}={address}: no Ray cluster answers there within {JOIN_S:g} s.") from error
-    if done.returncode:
-        reason = " ".join(done.stdout.split())[:300].rstrip(".")  # of versions that differ it has several lines
-        raise ConfigError(f"{option}={address}: cannot be joined ({reason}).")
-    has, largest, _, most_gpus = map(float, done.stdout.split()[-4:])
-    if has < cpus:
-        raise ConfigError(f"{option}={address}: the cluster has {has:g} CPUs, and {cpus:g} are asked for.")
-    for kind, most, asked in (("CPUs", largest, each), ("GPUs", most_gpus, gpus_each)):
-        if most < asked:
-            raise ConfigError(f"{option}={address}: no machine there has {asked:g} {kind}, but {most:g} at most.")

@@ -21,7 +21,7 @@ from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from dqnspeed.actors.ray import check_address, connected
+from dqnspeed.actors.ray_cluster import check_address, connected
 from dqnspeed.cli.key_value import typed
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config.options import ConfigError, option

@@ -28,8 +28,9 @@ from forked import Forked
 from test_actors import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses
 
 from dqnspeed.actors import ActorArguments, ActorError, make_actors
-from dqnspeed.actors.ray import RayActors, connected, reason_of
+from dqnspeed.actors.ray import RayActors
 from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
+from dqnspeed.actors.ray_cluster import connected, reason_of
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
