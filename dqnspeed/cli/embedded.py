@@ -91,7 +91,7 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
     if config.hydra.mode == RunMode.MULTIRUN:
         raise ConfigError(f"sweep={config.hydra.runtime.choices.sweep}: a sweep needs the command line.")
     for line in config.hydra.overrides.hydra:
-        if line.startswith(OF_SWEEPS):
+        if line.lstrip("+~").startswith(OF_SWEEPS):
             raise ConfigError(f"{line}: is for sweeps, which need the command line.")
     check_line(config, sweeps=False)
     return config

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -53,16 +53,16 @@ def set_precision(execution: ExecutionConfig) -> None:
 @contextlib.contextmanager
 def arithmetic_kept() -> Iterator[None]:
     """What :func:`set_precision` changes inside is restored."""
-    kinds: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    matmul, cudnn = cast("Any", torch.backends.cuda.matmul), cast("Any", torch.backends.cudnn)
     try:
-        before = [kind.allow_tf32 for kind in kinds]
-    except RuntimeError:  # somebody has chosen by torch's newer settings, of which these are not read
-        before = []
+        before = [(one, "allow_tf32", one.allow_tf32) for one in (matmul, cudnn)]
+    except RuntimeError:  # somebody has chosen by torch's newer names, which are not to be mixed with these
+        before = [(one, "fp32_precision", one.fp32_precision) for one in (matmul, cudnn.conv, cudnn.rnn)]
     try:
         yield
     finally:
-        for kind, allowed in zip(kinds, before, strict=False):
-            kind.allow_tf32 = allowed
+        for one, name, value in before:
+            setattr(one, name, value)
 
 
 @contextlib.contextmanager

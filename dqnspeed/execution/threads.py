@@ -61,7 +61,7 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
 
     There is an actor process for each core that is not the learner's. Each core that steps has four games with
     ``wrappers=native`` or ``emulator``, so that there is one that can step while others are acted on, and else one;
-    and no more than ``algo.learning_starts`` is enough for, nor fewer than fill a batch of a rollout.
+    and no fewer than fill a batch of a rollout.
     """
     parallelism, on_threads = run.parallelism, run.wrappers.threads
     if parallelism.processes and not parallelism.shares_memory:
@@ -84,15 +84,10 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
 
 
 def _learnable(run: RunConfig, envs: int) -> int:
-    """``envs``, or as many more or less as the algorithm can learn from with its other numbers."""
+    """``envs``, or as many more as fill a batch of an algorithm's rollout."""
     algo: Any = run.algo
-    rollout = getattr(algo, "rollout_steps", 0) * run.parallelism.num_actors
-    if rollout:
-        envs = max(envs, -(-algo.batch_size // rollout))
-    needs = getattr(algo, "least_start", None)  # a plugin's may have none
-    while needs and envs > 1 and needs(replace(run, num_envs=envs)) > algo.learning_starts:
-        envs -= 1
-    return envs
+    each = getattr(algo, "rollout_steps", 0) * replace(run, num_envs=1).num_lanes
+    return max(envs, -(-algo.batch_size // each)) if each else envs
 
 
 def _learner_threads(run: RunConfig) -> int:

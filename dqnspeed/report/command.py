@@ -147,7 +147,9 @@ def _report(options: ReportConfig, folders: Sequence[Path], problems: Problems) 
             problems.note(f"so far: {error}")
     baseline = baseline_of(rungs, options.baseline)
     search = list(search_figures(runs, problems.note, problems.add))
-    return Report(rungs, baseline, options.title, progress.sentence(), [*problems.said], search), progress
+    return Report(
+        rungs, baseline, options.title, progress.sentence(), [*problems.said], search, options.baseline
+    ), progress
 
 
 def _watched(

@@ -30,6 +30,7 @@ class Report:
         progress: a sentence on a sweep that is not done, or empty.
         problems: sentences on what could not be read.
         search: figures of the searches that the runs are of.
+        asked_for: the name of the baseline, if one was named.
     """
 
     rungs: list[Rung]
@@ -38,6 +39,7 @@ class Report:
     progress: str
     problems: list[str]
     search: Sequence[Figure] = ()
+    asked_for: str | None = None
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -78,7 +80,7 @@ class Report:
         sentences = [sentence[0].upper() + sentence[1:] for sentence in found]
         sentences += tables.bounds(self.rungs)
         several = [rung.name for rung in self.rungs if rung.label.startswith(f"{BASELINE}, ")]
-        if self.baseline is None and len(several) > 1:
+        if self.baseline is None and self.asked_for is None and len(several) > 1:
             sentences.append(
                 f"There are {len(several)} baselines ({'; '.join(several)}), so nothing is measured against one; "
                 f"baseline=NAME chooses."

@@ -20,6 +20,7 @@ from dqnspeed.report.statistics import Estimate, estimate
 from dqnspeed.tracking.base import without_recording
 
 BASELINE = "baseline"
+OVERRIDES = re.compile(r" (?=[+~]?[\w./@]+=)")  # what is between those of a label, whose values may have blanks
 BOOK = Path(__file__).with_name("book_ladder.csv")
 BOOK_ENV, BOOK_BOUND = "PongNoFrameskip-v4", 17
 DIGITS = 4  # of long numbers in names, as a search tries them, at least
@@ -198,7 +199,7 @@ def _groups(runs: Sequence[Run], group_by: str | None) -> dict[str, list[Run]]:
     def name_of(run: Run) -> str:
         """The same in whichever order its overrides were given."""
         name = _name(run, group_by)
-        return first.setdefault(tuple(sorted(name.split(" "))), name)
+        return first.setdefault(tuple(sorted(OVERRIDES.split(name))), name)
 
     games = dict[str, dict[tuple[str, float | None], None]]()
     for run in runs:

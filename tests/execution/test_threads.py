@@ -57,7 +57,6 @@ RULES = {  # actors and environments of each, on each of CORES
     "wrappers=native": [(1, 4 * cores) for cores in CORES],
     "wrappers=native parallelism=overlap": [(1, 4), (1, 4), (1, 8), (1, 16), (1, 32), (1, 128)],
     "algo=ppo": [(1, 2), (1, 2), (1, 4), (1, 8), (1, 16), (1, 64)],
-    "experiment=speedrun_dqn": [(1, 4), (1, 8), (1, 16), (1, 32), (1, 64), (1, 142)],
     "algo=ppo parallelism=overlap": [(1, 2), (1, 2), (1, 2), (1, 4), (1, 8), (1, 32)],
     "parallelism=process": [(1, 1), (1, 1), (2, 1), (4, 1), (8, 1), (32, 1)],
     "parallelism=process wrappers=native device=cuda": [(1, 4), (1, 4), (3, 4), (7, 4), (15, 4), (63, 4)],

@@ -401,6 +401,9 @@ def test_the_order_of_overrides_makes_no_other_rung(runs: Path) -> None:
         change(runs / name, label=label)
     (rung,) = rungs_of([read_run(runs / name) for name in "ab"])
     assert len(rung.runs) == 2
+    for name, sizes in (("a", "[64, 128, 32]"), ("b", "[128, 64, 32]")):
+        change(runs / name, label=f"baseline model.hidden={sizes}")
+    assert len(rungs_of([read_run(runs / name) for name in "ab"])) == 2
 
 
 def test_evaluations_count_where_they_say_whether_a_run_is_solved(runs: Path) -> None:
