@@ -6,8 +6,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from dqnspeed.emulator.colors import palette
 from dqnspeed.emulator.compiling import compiled
 from dqnspeed.emulator.games import ACTIONS, FOLDER, EmulatorError, Game, find, rom_of
 from dqnspeed.emulator.memory import check_memory
+from dqnspeed.emulator.threads import Threads
 from dqnspeed.emulator.translation import NONE, translated
 
 WIDTH = 160
@@ -102,7 +102,7 @@ class Emulator:
             self._answers[:, column]
             for column in (kernels.REWARD, kernels.TERMINATED, kernels.TRUNCATED, kernels.LIVES)
         )
-        self._threads = _Threads(num_envs, 1 if self.device.is_cuda else threads)
+        self._threads = Threads(num_envs, 1 if self.device.is_cuda else threads)
         self._launches = [self._prepared(these) for these in self._threads.parts]
         self._given, self._tensors = dict[str, int](), dict[str, Any]()
         self._load()
@@ -300,35 +300,6 @@ def _translation(game: Game, rom: Path | None, code: bytes) -> str:
         if traced.terminated.numpy().any():
             traced.reset(traced.terminated)
     return translated(game, code, traced.trace())
-
-
-class _Threads:
-    """Consoles shared out between threads; Warp itself has one on a CPU."""
-
-    def __init__(self, consoles: int, threads: int):
-        threads = min(threads, consoles)
-        bounds = [consoles * k // threads for k in range(threads + 1)]
-        self.parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
-        self._pool = ThreadPoolExecutor(threads, "emulator") if threads > 1 else None
-
-    def run(self, play: Callable[[int], None]) -> None:
-        if self._pool is None:
-            for part in range(len(self.parts)):
-                play(part)
-            return
-        played: list[Future[None]] = []
-        try:
-            for part in range(len(self.parts)):
-                played.append(self._pool.submit(play, part))
-            for each in played:
-                each.result()
-        finally:
-            wait(played)  # after Ctrl-C too: no part may be played by two threads
-
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
 
 
 def has_cuda() -> bool:

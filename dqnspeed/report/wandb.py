@@ -10,7 +10,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.report.contents import Report
 from dqnspeed.report.figures import COLOURS
 from dqnspeed.report.rungs import Rung, differing
-from dqnspeed.report.runs import MEAN
+from dqnspeed.report.summaries import MEAN
 from dqnspeed.system import atomic
 from dqnspeed.tracking.run_folder import wandb_ids
 from dqnspeed.tracking.wandb import SECONDS, STEP, check_server

@@ -18,7 +18,8 @@ from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.report import command as report
 from dqnspeed.report.figures import figures_of
 from dqnspeed.report.rungs import BOOK, baseline_of, book_figures, rungs_of, shared_words, short
-from dqnspeed.report.runs import load, read_run, runs_below
+from dqnspeed.report.runs import read_run, runs_below
+from dqnspeed.report.summaries import load
 from dqnspeed.report.tables import run_table, rung_table
 from dqnspeed.tracking.run_folder import read_metrics
 from dqnspeed.trainer import train
