@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import copy
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.adam import AdamInGraph, Moments
 from dqnspeed.execution.compiling import compiled_with_gradients
 from dqnspeed.execution.optimizers import lr_at, make_capturable, make_optimizer, optimizer_of, set_lr
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
@@ -53,8 +56,9 @@ class GradientLearner:
 
     STATS: ClassVar[tuple[str, ...]] = ("train/loss",)  # what a loss gives
     MEASURED: ClassVar[tuple[str, ...]] = ()  # what else is measured of each batch
-    # On a CPU the compiler may make one graph of loss and gradients. For the gradient of indexing with tensors, though
-    # not for that of gather, it may then write outside of arrays (pytorch/pytorch#191837; torch 2.13 does).
+    # On a CPU the compiler may make one graph of loss, gradients and Adam's step. For the gradient of indexing with
+    # tensors, though not for that of gather, it may then write outside of arrays (pytorch/pytorch#191837; torch 2.13
+    # does).
     JOINS: ClassVar[bool] = False
     loss: Callable[..., Loss]
 
@@ -74,6 +78,8 @@ class GradientLearner:
         self._compute_loss = torch.compile(self.loss, dynamic=False) if compiles else self.loss
         joins = compiles and self.JOINS and device.type == "cpu"
         self._compute_both = compiled_with_gradients(self.loss_and_gradients) if joins else None
+        steps = self._compute_both is not None and self._max_grad_norm is None
+        self._adam = AdamInGraph.of(self.optimizer) if steps else None
         self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
         self._count = torch.zeros(1, dtype=torch.int64, device=device)
         self._reported = 0
@@ -122,6 +128,12 @@ class GradientLearner:
 
     def warm_up(self, batch: Any) -> None:
         """Compile, choose kernels and touch memory as an update on ``batch`` would; the learner is unchanged."""
+        if self._adam is not None and self._world is None:
+            kept = self.optimizer.state
+            self.optimizer.state = collections.defaultdict(dict, {p: copy.deepcopy(kept[p]) for p in kept})
+            self._step_in_graph(batch, lr=0.0)
+            self.optimizer.state = kept
+            return
         self.backward(batch)
         self.optimizer.zero_grad(set_to_none=True)
         scratch = copy.deepcopy(self.network)
@@ -148,21 +160,34 @@ class GradientLearner:
         """Change the weights, and count on the device."""
         now = self.now
         with self.timed():
-            loss = self.backward(batch)
+            in_graph = self._adam is not None and self._world is None
+            loss = self._step_in_graph(batch, self.learning_rate(now)) if in_graph else self.backward(batch)
             numbers = torch.stack([number.detach().float() for number in (*loss.numbers, *self.measured(batch))])
-            if self._world is not None:
-                gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
-                self._world.average([*gradients, numbers])
-            if self._max_grad_norm is not None:
-                nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
-            self.see(now, numbers)
-            set_lr(self.optimizer, self.learning_rate(now))
-            self.optimizer.step()
+            if not in_graph:
+                self._descend(now, numbers)
             if isinstance(now, Tensor):
                 self._history.index_copy_(0, now % HISTORY, numbers[None])
             else:
                 self._history[now % HISTORY] = numbers
             self._count += 1
+        return loss
+
+    def _descend(self, now: int | Tensor, numbers: Tensor) -> None:
+        """Change the weights by the gradients that they have."""
+        if self._world is not None:
+            gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
+            self._world.average([*gradients, numbers])
+        if self._max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
+        self.see(now, numbers)
+        set_lr(self.optimizer, self.learning_rate(now))
+        self.optimizer.step()
+
+    def _step_in_graph(self, batch: Any, lr: float | Tensor) -> Loss:
+        """Change the weights in the graph of the loss; they get no gradients."""
+        assert self._adam is not None and self._compute_both is not None
+        step = self._adam.begin(self._trained, float(lr))
+        loss: Loss = self._compute_both(step, **self._to_device(self.loss_inputs(batch)))[0]
         return loss
 
     def backward(self, batch: Any) -> Loss:
@@ -180,14 +205,20 @@ class GradientLearner:
             parameter.grad = gradient
         return loss
 
-    @property
+    @functools.cached_property
     def _trained(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.network.parameters() if parameter.requires_grad]
 
-    def loss_and_gradients(self, **inputs: Tensor) -> tuple[Loss, tuple[Tensor | None, ...]]:
-        """Both of a batch; ``None`` of parameters that have no part in the loss."""
+    def loss_and_gradients(
+        self, step: tuple[Moments, Tensor] | None = None, **inputs: Tensor
+    ) -> tuple[Loss, tuple[Tensor | None, ...]]:
+        """Both of a batch; ``None`` of parameters that have no part in the loss, and none after a ``step`` of Adam."""
         loss = self.loss(**inputs)
         gradients = torch.autograd.grad(loss.numbers[0], self._trained, allow_unused=True)
+        if self._adam is not None and step is not None:
+            with torch.no_grad():
+                self._adam.step(self._trained, gradients, *step)
+            gradients = ()
         return Loss(tuple(number.detach() for number in loss.numbers), loss.errors), gradients
 
     def see(self, now: int | Tensor, numbers: Tensor) -> None:

@@ -1,0 +1,67 @@
+"""Adam as operations of a graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+Moments = Sequence[tuple[Tensor, Tensor]]  # of each parameter: the running means of its gradient and of the square
+
+
+class AdamInGraph:
+    """The steps of torch's ``Adam`` or ``AdamW`` on a CPU, as operations that a compiler joins with those that give the
+    gradients, which then are read once, in the precision that they have.
+
+    They equal torch's own but for rounding, and use the optimizer's own state, so that either may make the next step.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        self._optimizer = optimizer
+        group = optimizer.param_groups[0]
+        (self._beta1, self._beta2), self._eps, self._decay = group["betas"], group["eps"], group["weight_decay"]
+        self._decoupled = isinstance(optimizer, torch.optim.AdamW)
+
+    @classmethod
+    def of(cls, optimizer: torch.optim.Optimizer) -> AdamInGraph | None:
+        """``None`` if it is another."""
+        return cls(optimizer) if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)) else None
+
+    def begin(self, parameters: Sequence[nn.Parameter], lr: float) -> tuple[Moments, Tensor]:
+        """Count a step, and give what :meth:`step` takes: moments, and what is another number at each step, ``(3,)``.
+
+        The numbers are computed here since the compiler would compute powers again for every few weights.
+        """
+        states = [self._optimizer.state[parameter] for parameter in parameters]
+        for parameter, state in zip(parameters, states, strict=True):
+            if not state:  # as torch makes it at a first step
+                state["step"] = torch.zeros(())
+                for name in ("exp_avg", "exp_avg_sq"):
+                    state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        torch._foreach_add_([state["step"] for state in states], 1)
+        count = states[0]["step"].item()
+        numbers = [lr, lr / (1 - self._beta1**count), 1 / math.sqrt(1 - self._beta2**count)]
+        return [(state["exp_avg"], state["exp_avg_sq"]) for state in states], torch.tensor(numbers)
+
+    def step(
+        self,
+        parameters: Sequence[nn.Parameter],
+        gradients: Sequence[Tensor | None],
+        moments: Moments,
+        numbers: Tensor,
+    ) -> None:
+        """Change ``parameters`` and ``moments``; those without a gradient stay."""
+        lr, step_size, scale = numbers.unbind()
+        for parameter, gradient, (first, second) in zip(parameters, gradients, moments, strict=True):
+            if gradient is None:
+                continue
+            gradient = gradient.float()
+            if self._decoupled:
+                parameter.mul_(1 - lr * self._decay)
+            elif self._decay:
+                gradient = gradient + self._decay * parameter  # of add(alpha=) the compiler (2.13) loses the alpha
+            first.lerp_(gradient, 1 - self._beta1)
+            second.mul_(self._beta2).addcmul_(gradient, gradient, value=1 - self._beta2)
+            parameter.sub_(first * step_size / (second.sqrt() * scale + self._eps))
