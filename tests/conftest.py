@@ -84,6 +84,13 @@ TOY = [
 ]
 
 
+def as_arrays(state: Any) -> Any:
+    """A state as a checkpoint has it."""
+    if isinstance(state, dict):
+        return {name: as_arrays(value) for name, value in state.items()}
+    return state.detach().cpu().numpy().copy() if isinstance(state, torch.Tensor) else state
+
+
 @functools.cache
 def make_run(*overrides: str) -> RunConfig:
     """The configuration that these overrides compose to."""

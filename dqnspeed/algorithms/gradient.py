@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import copy
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -58,7 +57,7 @@ class GradientLearner:
     MEASURED: ClassVar[tuple[str, ...]] = ()  # what else is measured of each batch
     # On a CPU the compiler may make one graph of loss, gradients and Adam's step. For the gradient of indexing with
     # tensors, though not for that of gather, it may then write outside of arrays (pytorch/pytorch#191837; torch 2.13
-    # does).
+    # does). see() and backward() have no part in it: one that has its own is not joined.
     JOINS: ClassVar[bool] = False
     loss: Callable[..., Loss]
 
@@ -78,8 +77,10 @@ class GradientLearner:
         self._compute_loss = torch.compile(self.loss, dynamic=False) if compiles else self.loss
         joins = compiles and self.JOINS and device.type == "cpu"
         self._compute_both = compiled_with_gradients(self.loss_and_gradients) if joins else None
-        steps = self._compute_both is not None and self._max_grad_norm is None
-        self._adam = AdamInGraph.of(self.optimizer) if steps else None
+        own = any(getattr(type(self), name) is not getattr(GradientLearner, name) for name in ("see", "backward"))
+        alone = self._compute_both is not None and self._max_grad_norm is None and not own
+        self._adam = AdamInGraph.of(self.optimizer) if alone else None
+        self._compute_step = compiled_with_gradients(self.loss_and_step) if self._adam is not None else None
         self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
         self._count = torch.zeros(1, dtype=torch.int64, device=device)
         self._reported = 0
@@ -128,11 +129,15 @@ class GradientLearner:
 
     def warm_up(self, batch: Any) -> None:
         """Compile, choose kernels and touch memory as an update on ``batch`` would; the learner is unchanged."""
-        if self._adam is not None and self._world is None:
-            kept = self.optimizer.state
-            self.optimizer.state = collections.defaultdict(dict, {p: copy.deepcopy(kept[p]) for p in kept})
-            self._step_in_graph(batch, lr=0.0)
-            self.optimizer.state = kept
+        if self._adam is not None:
+            slots, weights = self.optimizer.state, [parameter.detach().clone() for parameter in self._trained]
+            self.optimizer.state = collections.defaultdict(dict, {p: copy.deepcopy(slots[p]) for p in slots})
+            try:
+                self._step_in_graph(batch, lr=0.0)
+            finally:
+                self.optimizer.state = slots
+                for parameter, before in zip(self._trained, weights, strict=True):
+                    parameter.data.copy_(before)  # NaN in a batch without meaning reaches them at any rate
             return
         self.backward(batch)
         self.optimizer.zero_grad(set_to_none=True)
@@ -148,6 +153,8 @@ class GradientLearner:
     def attach(self, memory: Any, world: World | None = None) -> None:
         """Average gradients with the other processes of ``world``, if there are any."""
         self._world = world
+        if world is not None:  # gradients are averaged before the step
+            self._adam = None
 
     def update(self, batch: Any) -> None:
         """One optimizer step on ``batch``."""
@@ -160,7 +167,7 @@ class GradientLearner:
         """Change the weights, and count on the device."""
         now = self.now
         with self.timed():
-            in_graph = self._adam is not None and self._world is None
+            in_graph = self._adam is not None
             loss = self._step_in_graph(batch, self.learning_rate(now)) if in_graph else self.backward(batch)
             numbers = torch.stack([number.detach().float() for number in (*loss.numbers, *self.measured(batch))])
             if not in_graph:
@@ -185,9 +192,9 @@ class GradientLearner:
 
     def _step_in_graph(self, batch: Any, lr: float | Tensor) -> Loss:
         """Change the weights in the graph of the loss; they get no gradients."""
-        assert self._adam is not None and self._compute_both is not None
-        step = self._adam.begin(self._trained, float(lr))
-        loss: Loss = self._compute_both(step, **self._to_device(self.loss_inputs(batch)))[0]
+        assert self._adam is not None and self._compute_step is not None
+        moments, numbers = self._adam.begin(self._trained, float(lr))
+        loss: Loss = self._compute_step(moments, numbers, **self._to_device(self.loss_inputs(batch)))
         return loss
 
     def backward(self, batch: Any) -> Loss:
@@ -205,21 +212,23 @@ class GradientLearner:
             parameter.grad = gradient
         return loss
 
-    @functools.cached_property
+    @property
     def _trained(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.network.parameters() if parameter.requires_grad]
 
-    def loss_and_gradients(
-        self, step: tuple[Moments, Tensor] | None = None, **inputs: Tensor
-    ) -> tuple[Loss, tuple[Tensor | None, ...]]:
-        """Both of a batch; ``None`` of parameters that have no part in the loss, and none after a ``step`` of Adam."""
+    def loss_and_gradients(self, **inputs: Tensor) -> tuple[Loss, tuple[Tensor | None, ...]]:
+        """Both of a batch; ``None`` of parameters that have no part in the loss."""
         loss = self.loss(**inputs)
         gradients = torch.autograd.grad(loss.numbers[0], self._trained, allow_unused=True)
-        if self._adam is not None and step is not None:
-            with torch.no_grad():
-                self._adam.step(self._trained, gradients, *step)
-            gradients = ()
         return Loss(tuple(number.detach() for number in loss.numbers), loss.errors), gradients
+
+    def loss_and_step(self, moments: Moments, numbers: Tensor, /, **inputs: Tensor) -> Loss:
+        """The loss of a batch, on which the weights change as :meth:`AdamInGraph.begin` says."""
+        loss, gradients = self.loss_and_gradients(**inputs)
+        assert self._adam is not None
+        with torch.no_grad():
+            self._adam.step(self._trained, gradients, moments, numbers)
+        return loss
 
     def see(self, now: int | Tensor, numbers: Tensor) -> None:
         """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first, before its step."""

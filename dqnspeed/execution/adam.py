@@ -16,6 +16,7 @@ class AdamInGraph:
     gradients, which then are read once, in the precision that they have.
 
     They equal torch's own but for rounding, and use the optimizer's own state, so that either may make the next step.
+    All parameters count the same steps, also those that have no part in a loss, of which torch counts none.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer):
@@ -26,13 +27,18 @@ class AdamInGraph:
 
     @classmethod
     def of(cls, optimizer: torch.optim.Optimizer) -> AdamInGraph | None:
-        """``None`` if it is another."""
-        return cls(optimizer) if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)) else None
+        """``None`` if it is another, or has options that are not known here."""
+        plain = type(optimizer) in (torch.optim.Adam, torch.optim.AdamW) and len(optimizer.param_groups) == 1
+        group = optimizer.param_groups[0]
+        decoupled = group.get("decoupled_weight_decay", False) and type(optimizer) is torch.optim.Adam
+        known = not (group.get("amsgrad") or group.get("maximize") or group.get("differentiable") or decoupled)
+        return cls(optimizer) if plain and known else None
 
     def begin(self, parameters: Sequence[nn.Parameter], lr: float) -> tuple[Moments, Tensor]:
-        """Count a step, and give what :meth:`step` takes: moments, and what is another number at each step, ``(3,)``.
+        """Count a step, and give what :meth:`step` takes: the moments, and the numbers ``(3,)`` that are others at each
+        step, the learning rate, the size of the step and the factor of the root.
 
-        The numbers are computed here since the compiler would compute powers again for every few weights.
+        They are computed here since the compiler would compute powers again for every few weights.
         """
         states = [self._optimizer.state[parameter] for parameter in parameters]
         for parameter, state in zip(parameters, states, strict=True):
@@ -41,7 +47,7 @@ class AdamInGraph:
                 for name in ("exp_avg", "exp_avg_sq"):
                     state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
         torch._foreach_add_([state["step"] for state in states], 1)
-        count = states[0]["step"].item()
+        count = max(state["step"].item() for state in states)
         numbers = [lr, lr / (1 - self._beta1**count), 1 / math.sqrt(1 - self._beta2**count)]
         return [(state["exp_avg"], state["exp_avg_sq"]) for state in states], torch.tensor(numbers)
 

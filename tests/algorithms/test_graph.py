@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from conftest import make_run, make_toy
+from conftest import as_arrays, make_run, make_toy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
@@ -539,13 +539,6 @@ def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> 
             np.testing.assert_array_equal(a, b)
     for _, _, does in both:
         assert_graphed(does)
-
-
-def as_arrays(state: Any) -> Any:
-    """A state as a checkpoint has it."""
-    if isinstance(state, dict):
-        return {name: as_arrays(value) for name, value in state.items()}
-    return state.detach().cpu().numpy().copy() if isinstance(state, torch.Tensor) else state
 
 
 @pytest.mark.cuda

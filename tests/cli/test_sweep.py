@@ -567,3 +567,24 @@ def test_a_terminal_that_says_twice_that_it_is_closed_waits_for_the_jobs(monkeyp
             os.kill(os.getpid(), signal.SIGTERM)
             raise AssertionError("still waits")
     assert ended.value.code == 143
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "Job (task=0) failed during processing with trace:\n----------------------\nTraceback (most recent call "
+            'last):\n  File "job.py", line 1, in run\n    work()\nValueError: no such game\n\n----------------------\n'
+            "You can check full logs with 'job.stderr(0)' and 'job.stdout(0)'or at paths:\n  - /logs/7_0_log.err\n",
+            "Job (task=0) failed during processing with trace: ValueError: no such game",
+        ),
+        (
+            "Job 7 (task: 0) with path /logs/7_0_result.pkl\nhas not produced any output (state: TIMEOUT)\n"
+            "Error stream produced:\n----------------------------------------\nslurmstepd: error\n",
+            "Job 7 (task: 0) with path /logs/7_0_result.pkl has not produced any output (state: TIMEOUT)",
+        ),
+        ("no partition", "no partition"),
+    ],
+)
+def test_of_what_a_launcher_says_a_line_is_shown_that_tells_what_happened(said: str, reason: str) -> None:
+    assert sweeps._reason(RuntimeError(said)) == reason

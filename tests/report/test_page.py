@@ -208,6 +208,20 @@ def test_the_time_left_of_a_sweep_is_that_of_runs_like_those_that_ended(tmp_path
     assert progress_of([tmp_path], [read_run(folder) for folder in folders]).jobs == 4 + 2
 
 
+def test_a_sweep_goes_on_between_two_of_its_jobs_and_before_the_first(tmp_path: Path) -> None:
+    half_done(tmp_path)
+    shutil.rmtree(tmp_path / "1")
+    ended = [read_run(tmp_path / "0")]
+    assert not progress_of([tmp_path], ended).done
+    for file in tmp_path.rglob("*"):
+        os.utime(file, (1e9, 1e9))
+    assert progress_of([tmp_path], [read_run(tmp_path / "0")]).done
+    shutil.rmtree(tmp_path / "0")
+    assert progress_of([tmp_path], []).done
+    (tmp_path / "multirun.yaml").touch()
+    assert not progress_of([tmp_path], []).done
+
+
 def get(address: str, path: str = "/", **headers: str) -> tuple[int, bytes]:
     host, _, port = address.removeprefix("http://").strip("/").partition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10)

@@ -236,6 +236,19 @@ def test_games_and_bounds_are_not_put_together(runs: Path) -> None:
     assert rungs[1].change(rungs[0]) == rungs[0].change(rungs[0]) == (None, None)
 
 
+def test_of_several_baselines_none_is_chosen(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, env in {"a": "ALE/Pong-v5", "b": "ALE/Breakout-v5"}.items():
+        change(runs / name, label="baseline", env=env, reward_bound=None)
+        (runs / name / "config.json").write_text("{}")
+    sentence = "There are 2 baselines (baseline, Pong; baseline, Breakout), so nothing is measured against one; "
+    _, shown, _ = run_report(monkeypatch, capsys, runs)
+    assert sentence + "baseline=NAME chooses." in shown
+    code, shown, _ = run_report(monkeypatch, capsys, runs, "baseline='baseline, Pong'")
+    assert code == 0 and sentence not in shown
+
+
 def test_other_bounds_other_code_and_resumptions_are_told(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
