@@ -123,6 +123,8 @@ class Training:
         learner, actors, progress = self.learner, self.actors, self.progress
         actors.begin()
         progress.start()
+        if self.evaluator.is_due(progress.agent_steps):  # the one that a signal cut short
+            self.evaluate()
         while not self.stop.holds(progress, self.evaluator.mean):
             actors.dispatch()
             learnt = self.learn()

@@ -33,6 +33,7 @@ from omegaconf import OmegaConf
 import dqnspeed
 from dqnspeed.envs import Step, describe, make_vector_env
 from dqnspeed.play.environment import AgentEnv
+from dqnspeed.runs import evaluation
 from dqnspeed.runs.evaluation import play_games
 from dqnspeed.tracking.run_folder import METRICS, SUMMARY
 
@@ -352,6 +353,30 @@ def test_an_interrupted_training_is_saved_returned_and_resumed(parallelism: str,
         dqnspeed.train(overrides, folder=tmp_path)
     summary = dqnspeed.train(overrides).summary
     assert summary["stopped_by"] == "max_steps" and summary["resumed_at"] == [steps]
+
+
+@pytest.mark.slow
+def test_an_evaluation_that_a_signal_cut_short_is_played_first_when_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = [*TOY, "eval.every_steps=100", "eval.episodes=2", "stop.max_steps=350", "checkpoint.replay=true"]
+    dqnspeed.train(overrides, folder=tmp_path / "whole")
+    played, calls = evaluation.play_games, []
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return played(*arguments, **named)
+
+    monkeypatch.setattr(evaluation, "play_games", interrupted)
+    assert dqnspeed.train(overrides, folder=tmp_path / "cut").summary["stopped_by"] == "SIGINT"
+    dqnspeed.train([f"resume={tmp_path / 'cut'}"])
+    whole, cut = (
+        [line.rpartition(",")[0] for line in (tmp_path / name / "evaluations.csv").read_text().splitlines()[1:]]
+        for name in ("whole", "cut")
+    )
+    assert whole == cut and len(whole) == 6
 
 
 @pytest.mark.slow

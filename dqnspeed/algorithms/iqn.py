@@ -87,7 +87,8 @@ class IQN(DeepQ):
 class QuantileNetwork(QNetwork):
     """Quantiles of the return of each action, at any fraction; called, it gives the mean of evenly spaced ones.
 
-    The paper draws those fractions too (section 3.1); evenly spaced ones have the same mean, and values without noise.
+    The paper draws those fractions too (section 3.1); evenly spaced ones have nearly the same mean, and values
+    without noise; a single one is the median.
     """
 
     acting_taus: Tensor

@@ -41,7 +41,7 @@ from dqnspeed.execution.world import check_world, ranks_here, size_here
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
 from dqnspeed.runs.ranks import share_of
 from dqnspeed.system import machine
-from dqnspeed.tracking.run_folder import SWEEP, holds_run
+from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into
 from dqnspeed.tracking.video import check_video
 
 log = logging.getLogger(__name__)
@@ -115,6 +115,8 @@ def check_line(config: DictConfig, sweeps: bool) -> None:
     """Raise :class:`ConfigError` if the command line has what Hydra passes over without a word: its overrides for the
     other mode, several options of one group, and a user's option files with names of ours."""
     overrides = config.hydra.overrides
+    if config.hydra.job.chdir:
+        raise ConfigError("hydra.job.chdir=true: a run writes into its own folder at any rate; leave it out.")
     for line in overrides.hydra:
         key = line.lstrip("+~").partition("=")[0]
         if not sweeps and key.startswith(OF_SWEEPS):
@@ -127,7 +129,7 @@ def check_line(config: DictConfig, sweeps: bool) -> None:
             raise ConfigError(f"{line}: takes one option; several are a sweep, -m {group}={options.strip('[]')}.")
     sources = [(source.provider, source.path) for source in config.hydra.runtime.config_sources]
     own = [folder for provider, folder in sources if provider == "command-line" or "searchpath" in provider]
-    for ours in sorted(Path(CONF_DIR).glob("*/**/*.yaml")) if own and ("main", CONF_DIR) in sources else []:
+    for ours in sorted(Path(CONF_DIR).rglob("*.yaml")) if own and ("main", CONF_DIR) in sources else []:
         for path in (Path(folder, ours.relative_to(CONF_DIR)) for folder in own):
             if path.is_file() and ours.read_bytes() != path.read_bytes():
                 raise ConfigError(f"{path}: is not used, since {ours} has its name; give it one of its own.")
@@ -337,7 +339,8 @@ def is_set(config: DictConfig, option: str) -> bool:
 
 def check_folder_is_new(option: str, folder: Path) -> None:
     """Raise :class:`ConfigError` if the ``folder`` that ``option`` names holds a run, or a sweep."""
-    if (folder / SWEEP).exists():
-        raise ConfigError(f"{option}: {folder} holds a sweep; name a new folder.")
-    if holds_run(folder):
-        raise ConfigError(f"{option}: {folder} holds another run already; name a new folder.")
+    with looking_into(folder):
+        if (folder / SWEEP).exists():
+            raise ConfigError(f"{option}: {folder} holds a sweep; name a new folder.")
+        if holds_run(folder):
+            raise ConfigError(f"{option}: {folder} holds another run already; name a new folder.")

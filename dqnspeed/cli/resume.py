@@ -32,6 +32,7 @@ from dqnspeed.tracking.run_folder import (
     SWEEP,
     DamagedError,
     group_of,
+    looking_into,
     read_summary,
     sweep_above,
 )
@@ -101,13 +102,14 @@ def load_run(folder: Path) -> DictConfig:
     Raises:
         ConfigError: there is no run, or every copy of its configuration is damaged.
     """
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: there is no such folder.")
-    if (folder / SWEEP).exists():
-        raise ConfigError(f"{folder}: is a sweep; name the folder of one of its runs, such as {folder / '0'}.")
-    found = _own_copy(folder)
-    if found is None and not (folder / HYDRA_CONFIG).exists():
-        raise ConfigError(f"{folder}: holds no run (no {HYDRA_CONFIG}).")
+    with looking_into(folder):
+        if not folder.is_dir():
+            raise ConfigError(f"{folder}: there is no such folder.")
+        if (folder / SWEEP).exists():
+            raise ConfigError(f"{folder}: is a sweep; name the folder of one of its runs, such as {folder / '0'}.")
+        found = _own_copy(folder)
+        if found is None and not (folder / HYDRA_CONFIG).exists():
+            raise ConfigError(f"{folder}: holds no run (no {HYDRA_CONFIG}).")
     try:
         cfg = _composed(folder, {} if found is None else flat(found[1]))
         if found is None or not (differing := _differing(plain_of(cfg), _as_here(found[1]))):

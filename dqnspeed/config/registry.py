@@ -110,6 +110,11 @@ def class_of(group: str, name: Any) -> type:
     """
     known = GROUPS[group]
     found = known.options.get(str(name)) or known.options.get(known.fallback or "")
+    if found is None and name is None:
+        raise ConfigError(
+            f"{group}: has no option; a configuration of your own begins with defaults: [config, _self_], and no group "
+            f"can be left out."
+        )
     if found is None:
         names = sorted(known.options)
         raise ConfigError(

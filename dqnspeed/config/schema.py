@@ -69,7 +69,9 @@ class EnvConfig:
     reward_bound: float | None = option("mean of 100 games at which this game counts as solved")
     sticky_actions: float | None = option("chance that ALE repeats the last action, null: as the id says", ge=0, lt=1)
     full_action_space: bool | None = option("all 18 joystick actions, null: as the id says")
-    max_episode_frames: int | None = option("emulated frames before truncation, null: as the id says", ge=1)
+    max_episode_frames: int | None = option(
+        "emulated frames before truncation, null: as the id says", ge=1, le=2**31 - 1
+    )
     mode: int | None = option("ALE's mode of the game, null: the usual one", ge=0)
     difficulty: int | None = option("ALE's difficulty of the game, null: the usual one", ge=0)
     observation_key: str | None = option("the entry to look at, where observations are a Dict")
@@ -92,9 +94,9 @@ class WrappersConfig(GroupOption):
     translate: bool = option(
         "wrappers=emulator compiles a game's code, once, in some ten seconds; CPUs play faster then"
     )
-    noop_max: int = option("most no-ops at a game's start, 0: none", ge=0)
+    noop_max: int = option("most no-ops at a game's start, 0: none", ge=0, le=2**20)
     fire_reset: bool = option("press FIRE at a game's start and after a lost life")
-    frame_skip: int = option("frames an action lasts", ge=1)
+    frame_skip: int = option("frames an action lasts", ge=1, le=2**20)
     tap: int = option(
         "frames after which an action's second form lets go, less than frame_skip; 0: actions are held throughout", ge=0
     )
@@ -246,7 +248,9 @@ class EvalConfig:
     every_steps: int | None = option("agent steps between evaluations, null: none", ge=1)
     episodes: int = option("games of one evaluation", ge=1)
     epsilon: float = option("chance of a random action in them, 0: greedy", ge=0, le=1)
-    noop_max: int = option("most no-ops at the start of an ALE game in them and in play, 0: the run's own", ge=0)
+    noop_max: int = option(
+        "most no-ops at the start of an ALE game in them and in play, 0: the run's own", ge=0, le=2**20
+    )
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from dqnspeed import envs
+from dqnspeed.actors.base import Parallelism
 from dqnspeed.algorithms import algorithm_of, check_fits
 from dqnspeed.algorithms.footprint import check_footprint, memory_device
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, watchdog, wrapper_order
 from dqnspeed.doctor.training import training
 from dqnspeed.envs import EnvSpec
@@ -34,6 +35,7 @@ def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[floa
     Raises:
         ConfigError: the environment cannot be made at all.
     """
+    typed(run.parallelism, Parallelism).check_here()
     check_execution(run)
     check_learner(run)
     check_threads(run)

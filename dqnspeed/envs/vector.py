@@ -15,7 +15,8 @@ from dqnspeed.envs.backends import AnyArray, Backend, RawStep
 
 @dataclass(frozen=True)
 class Episode:
-    """A whole game that ended: its unclipped return and its length in agent steps, all lives together."""
+    """A whole game that ended: its unclipped return and its length, all lives together, in agent steps and
+    the step after each lost life."""
 
     env: int
     episode_return: float

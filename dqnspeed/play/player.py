@@ -59,7 +59,8 @@ class Player:
     @property
     def is_of_run(self) -> bool:
         """Whether the checkpoint is in the run's folder."""
-        return self.path.resolve().is_relative_to(self.folder.resolve())
+        # By its name, too: folders and files of a run may be links to where there is room.
+        return any(at(self.path).is_relative_to(at(self.folder)) for at in (Path.absolute, Path.resolve))
 
     def _check_belongs(self, state: checkpoint.State, plain: Mapping[str, Any], name: str) -> None:
         """Raise :class:`ConfigError` if a checkpoint in the run's folder is of another run; one named by its path may

@@ -33,6 +33,8 @@ def earlier(folder: Path) -> list[Any]:
     aside = next(name for name in names if not name.exists())
     try:
         os.replace(path, aside)
+    except FileNotFoundError:  # another process has set it aside
+        return []
     except OSError as error:
         raise ConfigError(f"{path}: is damaged and cannot be set aside ({error.strerror}).") from error
     print(f"{path} is damaged; it is kept as {aside.name}, and a new one is started.", flush=True)

@@ -24,7 +24,7 @@ from dqnspeed.report.study import search_figures
 from dqnspeed.report.watch import EVERY_S, served
 from dqnspeed.system import atomic
 from dqnspeed.tracking.results import in_order
-from dqnspeed.tracking.run_folder import METRICS, SWEEP, DamagedError, newest_run, sweep_above
+from dqnspeed.tracking.run_folder import METRICS, SWEEP, DamagedError, looking_into, newest_run, sweep_above
 
 PAGE, MARKDOWN, JSON, PICTURES = "report.html", "report.md", "report.json", "report"
 NEEDS = "pip install 'dqnspeed[report]' brings it."
@@ -84,10 +84,11 @@ def _main() -> None:
         print(f"dqnspeed: reports the newest, {folders[0]}", file=sys.stderr, flush=True)
     problems = Problems()
     for folder in folders:
-        if not folder.is_dir():
-            problems.add(f"{folder}: there is no such folder.")
-        elif not _holds_runs(folder, options):
-            problems.add(f"{folder}: holds no run (no {METRICS}).")
+        with looking_into(folder):
+            if not folder.is_dir():
+                problems.add(f"{folder}: there is no such folder.")
+            elif not _holds_runs(folder, options):
+                problems.add(f"{folder}: holds no run (no {METRICS}).")
     found = [folder for folder in folders if _holds_runs(folder, options)]
     if options.wandb:
         wandb.check()

@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -82,9 +83,22 @@ class Checkpoints:
         """Save ``step_<step>`` and drop the oldest; delete a ``final`` from before the run was resumed."""
         if self._save(f"step_{step:010d}", state):
             (self._folder / f"final{SUFFIX}").unlink(missing_ok=True)
-            for old in sorted(self._folder.glob(f"step_*{SUFFIX}"))[: -self._config.keep]:
+            for old in self._periodic()[: -self._config.keep]:
                 old.unlink(missing_ok=True)
         self._schedule_next()
+
+    def _periodic(self) -> list[Path]:
+        """Those of the run, oldest first."""
+        return sorted(self._folder.glob(f"step_*{SUFFIX}"))
+
+    def _make_room(self) -> bool:
+        """Delete the oldest of several periodic checkpoints where the disk has no room for one more."""
+        found = self._periodic()
+        with contextlib.suppress(OSError):
+            if len(found) > 1 and shutil.disk_usage(self._folder).free < found[-1].stat().st_size:
+                found[0].unlink()
+                return True
+        return False
 
     @property
     def keeps_final(self) -> bool:
@@ -120,8 +134,14 @@ class Checkpoints:
 
     def _save(self, name: str, state: State) -> bool:
         kind = name.partition("_")[0]
+        path = self._folder / f"{name}{SUFFIX}"
         try:
-            save(self._folder / f"{name}{SUFFIX}", state)
+            try:
+                save(path, state)
+            except (OSError, SafetensorError):
+                if not self._make_room():
+                    raise
+                save(path, state)
         except (OSError, SafetensorError) as error:
             if kind not in self._refused and kind != "final":  # named at the end of the run
                 log.warning("checkpoint %s could not be saved, training continues: %s", name, error)
@@ -148,7 +168,15 @@ def load(path: Path) -> State:
 
     Raises:
         DamagedError: the file is truncated, changed, or no checkpoint.
+        ConfigError: it cannot be read now, which says nothing of what it holds.
     """
+    try:
+        with path.open("rb") as opened:
+            opened.read(1)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
     try:
         with safe_open(path, framework="np") as file, safe_open(path, framework="pt") as mapped:
             metadata, arrays = file.metadata() or {}, {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -63,6 +64,11 @@ def flush(path: Path) -> None:
     """Wait until the file or folder ``path`` is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
+        whole = getattr(fcntl, "F_FULLFSYNC", None)  # of macOS, whose fsync leaves it in the memory of the drive
+        with contextlib.suppress(OSError):
+            if whole is not None:
+                fcntl.fcntl(handle, whole)
+                return
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from multiprocessing import popen_fork, resource_tracker
 from types import FrameType
@@ -16,6 +17,8 @@ from typing import Any
 PREEMPTING = (signal.SIGUSR1, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPING = {one.name: 128 + one for one in (*ENDING, *PREEMPTING)}  # and their exit codes
+
+TOGETHER_S = 0.1
 
 
 def endings() -> list[signal.Signals]:
@@ -36,11 +39,13 @@ class StopSignals:
     """Stores the first SIGINT, SIGTERM, SIGHUP or signal of a cluster in ``received``, or what a :class:`Remembering`
     heard before it was entered; restores the old handlers on exit.
 
-    A second Ctrl-C raises :class:`KeyboardInterrupt` at once.
+    A second Ctrl-C raises :class:`KeyboardInterrupt` at once; one that follows within ``TOGETHER_S`` is the same, as
+    ``timeout -s INT`` sends it to a process, and to its group with it.
     """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self._heard = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -59,8 +64,10 @@ class StopSignals:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None and number == signal.SIGINT:
+            if time.monotonic() - self._heard < TOGETHER_S:
+                return
             raise KeyboardInterrupt
-        self.received = signal.Signals(number)
+        self.received, self._heard = signal.Signals(number), time.monotonic()
 
 
 def _is_heard(number: signal.Signals) -> bool:

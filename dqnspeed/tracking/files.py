@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dqnspeed.envs import Episode
+from dqnspeed.system import atomic
 from dqnspeed.tracking.base import Tracker
 from dqnspeed.tracking.run_folder import EPISODE_COLUMNS, EPISODES, EVALUATIONS, METRICS, VIDEOS
 
@@ -26,10 +27,10 @@ def file_sizes(folder: Path) -> dict[str, int]:
     """Bytes in each file of ``folder`` now, after fsync where that works."""
     sizes = {}
     for name in FILES:
-        with contextlib.suppress(FileNotFoundError), (folder / name).open("rb") as file:
-            sizes[name] = os.fstat(file.fileno()).st_size
+        with contextlib.suppress(FileNotFoundError):
+            sizes[name] = (folder / name).stat().st_size
             with contextlib.suppress(OSError):
-                os.fsync(file.fileno())
+                atomic.flush(folder / name)
     return sizes
 
 
@@ -135,14 +136,14 @@ class FolderCheck:
 class Lines:
     """A file to which whole lines are appended, unbuffered.
 
-    If a line cannot be written, a warning is logged once, nothing of it stays, and later ones are tried. The rest of a
-    line after a power cut is removed before the next one.
+    If a line cannot be written, a warning is logged once, nothing of it stays, and later ones are tried; a header comes
+    with the first that can. The rest of a line after a power cut is removed before the next one.
     """
 
     def __init__(self, path: Path, header: str = ""):
         self._path = path
         self._file = path.open("a+b", buffering=0)
-        self._refused = False
+        self._refused, self._header = False, header
         size = self._file.tell()
         whole = _end_of_lines(self._file, size)
         if whole < size:
@@ -151,7 +152,9 @@ class Lines:
             self.add(header)
 
     def add(self, line: str) -> None:
-        size, data = os.fstat(self._file.fileno()).st_size, f"{line}\n".encode()
+        size = os.fstat(self._file.fileno()).st_size
+        header = f"{self._header}\n" if self._header and not size and line != self._header else ""
+        data = f"{header}{line}\n".encode()
         try:
             written = self._file.write(data)
             if written != len(data):

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,15 @@ Row = dict[str, Any]
 
 class DamagedError(Exception):
     """A file of a run cannot be used; the message is one sentence for the user, which names it."""
+
+
+@contextlib.contextmanager
+def looking_into(folder: Path) -> Iterator[None]:
+    """Raise :class:`ConfigError` where that is not allowed inside, or no folder can have this name."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be looked into ({error.strerror}).") from error
 
 
 def holds_run(folder: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any, cast
 
 import hydra
@@ -14,6 +16,7 @@ from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.resume import foreign, plain_of
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.upgrade import upgraded
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 
 
@@ -60,3 +63,24 @@ def test_a_label_that_has_become_the_name_of_an_option_is_still_a_label() -> Non
     assert [layer[0] for layer in plain["model"]["conv"]] == [16, 32]
     assert type(loaded(plain).model) is type(make_run("model=small").model)
     assert foreign(plain, plain_of(upgraded(OmegaConf.create(plain)))) == []  # its checkpoint is still its own
+
+
+@pytest.mark.parametrize("experiment", sorted(path.stem for path in Path(CONF_DIR, "experiment").glob("*.yaml")))
+def test_an_environment_that_is_asked_for_is_that_of_any_experiment(experiment: str) -> None:
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        cfg = hydra.compose("config", overrides=[f"experiment={experiment}", "env=taxi"])
+    assert cfg.env.id.startswith("Taxi-v")
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("env.max_episode_frames=10000000000", "env.max_episode_frames=10000000000: must be at most 2147483647."),
+        ("eval.noop_max=2000000", "eval.noop_max=2000000: must be at most 1048576."),
+        ("~replay", "replay: has no option; a configuration of your own begins with defaults: [config, _self_]"),
+    ],
+)
+def test_what_no_run_can_have_gets_one_sentence(override: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
+        make_run(override)

@@ -507,6 +507,7 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
     )
     bad = {
         "resume=nowhere": "nowhere: there is no such folder.",
+        f"resume={'x' * 300}": f"{'x' * 300}: cannot be looked into (File name too long).",
         "resume=empty": "empty: holds no run (no .hydra/config.yaml).",
         "resume=run": finished,
         "resume=run num_envs=3": "num_envs: cannot be changed in a resumed run",

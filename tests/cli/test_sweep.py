@@ -245,7 +245,7 @@ def test_an_error_of_a_check_that_nobody_expects_ends_the_command(
 
     monkeypatch.setattr(preflight, "check_jobs", check)
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
-    hydra = {"overrides": {"hydra": [], "task": []}, "runtime": {"config_sources": []}}
+    hydra = {"overrides": {"hydra": [], "task": []}, "job": {"chdir": None}, "runtime": {"config_sources": []}}
     config = OmegaConf.create({"hydra": hydra})
     with pytest.raises(SystemExit) as ended:
         preflight.Preflight().on_run_start(config)
@@ -497,6 +497,8 @@ def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: s
         ("hydra.sweep.dir=s", False, "hydra.sweep.dir=s: is for sweeps; add -m."),
         ("hydra.run.dir=x", True, "hydra.run.dir=x: is for a single run; the folder of a sweep is hydra.sweep.dir."),
         ("env=[pong,breakout]", False, "env=[pong,breakout]: takes one option; several are a sweep, -m env=pong,break"),
+        ("hydra.job.chdir=true", False, "hydra.job.chdir=true: a run writes into its own folder"),
+        ("hydra.job.chdir=true", True, "hydra.job.chdir=true: a run writes into its own folder"),
         ("hydra.run.dir=x", False, ""),
         ("hydra.sweep.dir=s", True, ""),
     ],
@@ -518,6 +520,10 @@ def test_an_option_file_of_ones_own_that_is_never_read_is_named(
     (own / "speedrun.yaml").write_text("# @package _global_\nseed: 7\n")
     result = cli("--config-dir", "mine", "experiment=baseline", "sweep.dry_run=true")
     assert result.returncode == 2 and "speedrun.yaml: is not used, since " in result.stderr
+    (own / "speedrun.yaml").unlink()
+    (tmp_path / "mine" / "config.yaml").write_text("num_envs: 4\n")
+    result = cli("--config-dir", "mine", "experiment=baseline", "sweep.dry_run=true")
+    assert result.returncode == 2 and "mine/config.yaml: is not used, since " in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

@@ -229,6 +229,7 @@ def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, mon
 BAD = {
     "--help": None,
     "run=nowhere": "nowhere: there is no such folder.",
+    f"run={'x' * 300}": f"{'x' * 300}: cannot be looked into (File name too long).",
     "run=run checkpoint=nothing": "checkpoint=nothing: is not in run/checkpoints; there: ",
     "run=run window=true": "window=true: there is no display here; record=true writes videos instead.",
 }
@@ -425,6 +426,12 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
         for path in (folder / "final.safetensors", elsewhere)
     )
     assert own.is_of_run and not foreign.is_of_run
+    moved = atari / "where_there_is_room"
+    folder.rename(moved)
+    folder.symlink_to(moved)
+    assert Player(options(f"run={atari / 'run'}", "checkpoint=final", "window=false")).is_of_run
+    folder.unlink()
+    moved.rename(folder)
     for player, start in ((own, "play_final"), (foreign, "other_of_another_seed")):
         assert _films(player, 77) == f"{start}_seed77"
         film = atari / "run" / "videos" / f"{start}_seed77_episode_000001_return_9000.mp4"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
@@ -247,3 +248,35 @@ def test_a_disk_that_is_full_leaves_the_previous_checkpoint_whole(
     assert [r.levelno for r in caplog.records] == [logging.WARNING] and "training continues" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["step_0000000001.safetensors"]
     assert load(tmp_path / "step_0000000001.safetensors")["weights"].shape == (10,)
+
+
+def test_where_a_full_disk_has_no_room_for_one_more_the_oldest_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints, written = Checkpoints(tmp_path, make_run("checkpoint.keep=2").checkpoint), checkpoint.save
+
+    def save(path: Path, state: Any) -> None:
+        if len([*tmp_path.iterdir()]) >= 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written(path, state)
+
+    def left() -> list[str]:
+        return sorted(path.stem[-1] for path in tmp_path.iterdir())
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    free = SimpleNamespace(free=10**12)
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: free)
+    for step in (1, 2, 3):
+        checkpoints.save_periodic({}, step)
+    assert left() == ["1", "2"] and "training continues" in caplog.text  # it failed for another reason
+    free.free = 10
+    for step in (4, 5):
+        checkpoints.save_periodic({}, step)
+    assert left() == ["4", "5"]
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    Checkpoints(tmp_path, make_run().checkpoint).save_periodic({}, 1)
+    (tmp_path / "step_0000000002.safetensors").mkdir()
+    with pytest.raises(ConfigError, match=r"step_0000000002.safetensors: cannot be read \(Is a directory\)"):
+        newest(tmp_path)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
-from dqnspeed.system.signals import Remembering, StopSignals
+from dqnspeed.system.signals import TOGETHER_S, Remembering, StopSignals
 
 
 @pytest.mark.parametrize("nohup", [False, True])
@@ -32,3 +33,17 @@ def test_a_signal_that_came_before_a_training_ends_it() -> None:
         assert signal.getsignal(signal.SIGTERM) is heard
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_two_that_come_together_are_one_and_a_later_one_ends_at_once() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with StopSignals() as signals:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            assert signals.received is signal.SIGINT
+            time.sleep(2 * TOGETHER_S)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
