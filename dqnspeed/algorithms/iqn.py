@@ -88,14 +88,15 @@ class QuantileNetwork(QNetwork):
     """Quantiles of the return of each action, at any fraction; called, it gives the mean of evenly spaced ones.
 
     The paper draws those fractions too (section 3.1); evenly spaced ones have nearly the same mean, and values
-    without noise; a single one is the median.
+    without noise; a single one is the median. What is multiplied by a fraction's embedding are features that are
+    learnt: of an observation itself, what is near zero would be so at any fraction.
     """
 
     acting_taus: Tensor
 
     def __init__(self, algo: IQN, run: RunConfig, spec: EnvSpec):
         linear = typed(run.exploration, Exploration).linear
-        super().__init__(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
+        super().__init__(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear, learnt=True)
         self.embedding = CosineEmbedding(self.units[0])
         taus = (torch.arange(algo.acting_samples) + 0.5) / algo.acting_samples
         self.register_buffer("acting_taus", taus, persistent=False)

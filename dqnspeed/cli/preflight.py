@@ -115,7 +115,7 @@ def check_line(config: DictConfig, sweeps: bool) -> None:
     """Raise :class:`ConfigError` if the command line has what Hydra passes over without a word: its overrides for the
     other mode, several options of one group, and a user's option files with names of ours."""
     overrides = config.hydra.overrides
-    if config.hydra.job.chdir:
+    if config.hydra.job.chdir and not sweep.resumes:  # what an older version recorded
         raise ConfigError("hydra.job.chdir=true: a run writes into its own folder at any rate; leave it out.")
     for line in overrides.hydra:
         key = line.lstrip("+~").partition("=")[0]

@@ -54,6 +54,7 @@ class QNetwork(TorsoNetwork):
     Args:
         linear: makes the fully connected layers.
         outputs: numbers for each action, of which a subclass computes the value.
+        learnt: a torso without weights is followed by the first fully connected layer, so that features are learnt.
     """
 
     def __init__(
@@ -64,8 +65,12 @@ class QNetwork(TorsoNetwork):
         largest: float = 1.0,
         linear: Linear = nn.Linear,
         outputs: int = 1,
+        learnt: bool = False,
     ):
         super().__init__(model, observation_shape, largest)
+        if learnt and len(self.units) > 1 and next(self.features.parameters(), None) is None:
+            self.features = nn.Sequential(self.features, *layers(self.units[:2], model.layer_norm, linear))
+            self.units = self.units[1:]
         self._outputs = outputs
         self.q = head(self.units, num_actions * outputs, model.layer_norm, linear)
         self.value = head(self.units, outputs, model.layer_norm, linear) if model.dueling else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ class Player:
     def is_of_run(self) -> bool:
         """Whether the checkpoint is in the run's folder."""
         # By its name, too: folders and files of a run may be links to where there is room.
-        return any(at(self.path).is_relative_to(at(self.folder)) for at in (Path.absolute, Path.resolve))
+        return any(Path(at(self.path)).is_relative_to(at(self.folder)) for at in (os.path.abspath, os.path.realpath))
 
     def _check_belongs(self, state: checkpoint.State, plain: Mapping[str, Any], name: str) -> None:
         """Raise :class:`ConfigError` if a checkpoint in the run's folder is of another run; one named by its path may

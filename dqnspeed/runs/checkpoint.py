@@ -7,12 +7,12 @@ damage. Nothing in it is unpickled.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import logging
 import math
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 State = dict[str, Any]  # nested dicts with string keys; leaves are arrays, tensors or JSON values
 SUFFIX = ".safetensors"
+FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or what a user may have of it
 _SEPARATOR = "/"
 MAPPED = 2**26  # values from which on an array is not read into memory, which may not have room for a replay twice
 
@@ -92,10 +93,10 @@ class Checkpoints:
         return sorted(self._folder.glob(f"step_*{SUFFIX}"))
 
     def _make_room(self) -> bool:
-        """Delete the oldest of several periodic checkpoints where the disk has no room for one more."""
+        """Delete the oldest of several periodic checkpoints."""
         found = self._periodic()
         with contextlib.suppress(OSError):
-            if len(found) > 1 and shutil.disk_usage(self._folder).free < found[-1].stat().st_size:
+            if len(found) > 1:
                 found[0].unlink()
                 return True
         return False
@@ -134,21 +135,19 @@ class Checkpoints:
 
     def _save(self, name: str, state: State) -> bool:
         kind = name.partition("_")[0]
-        path = self._folder / f"{name}{SUFFIX}"
-        try:
+        while True:
             try:
-                save(path, state)
-            except (OSError, SafetensorError):
-                if not self._make_room():
-                    raise
-                save(path, state)
-        except (OSError, SafetensorError) as error:
-            if kind not in self._refused and kind != "final":  # named at the end of the run
-                log.warning("checkpoint %s could not be saved, training continues: %s", name, error)
-            self._refused[kind] = getattr(error, "strerror", None) or str(error)
-            return False
-        self._refused.pop(kind, None)
-        return True
+                save(self._folder / f"{name}{SUFFIX}", state)
+            except (OSError, SafetensorError) as error:
+                why = getattr(error, "strerror", None) or str(error)
+                if not any(os.strerror(full) in why for full in FULL) or not self._make_room():
+                    if kind not in self._refused and kind != "final":  # named at the end of the run
+                        log.warning("checkpoint %s could not be saved, training continues: %s", name, error)
+                    self._refused[kind] = why
+                    return False
+            else:
+                self._refused.pop(kind, None)
+                return True
 
 
 def save(path: Path, state: State) -> None:
@@ -176,7 +175,9 @@ def load(path: Path) -> State:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}); try again later, or move it away for the one before it."
+        ) from error
     try:
         with safe_open(path, framework="np") as file, safe_open(path, framework="pt") as mapped:
             metadata, arrays = file.metadata() or {}, {}

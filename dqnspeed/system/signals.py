@@ -55,7 +55,7 @@ class StopSignals:
                     self._before[number] = signal.signal(number, self._receive)
         for handler in self._before.values():
             if isinstance(handler, Remembering) and self.received is None:
-                self.received = handler.received
+                self.received, self._heard = handler.received, time.monotonic()
         return self
 
     def __exit__(self, *_: Any) -> None:

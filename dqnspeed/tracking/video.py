@@ -101,8 +101,9 @@ class Film:
             self._folder.mkdir(parents=True, exist_ok=True)
             size, how = (even.shape[1], even.shape[0]), ["-preset", "veryfast", "-f", "mp4"]
             self._writer = imageio_ffmpeg.write_frames(
-                str(self._partial), size, fps=self._fps, macro_block_size=2, output_params=how, quality=7
-            )
+                str(self._partial), size, fps=self._fps, macro_block_size=2, output_params=how, quality=7,
+                ffmpeg_log_level="fatal",  # it says much of a frame that a signal cut short
+            )  # fmt: skip
             try:
                 self._writer.send(None)
             except RuntimeError as error:  # as where ffmpeg has no encoder for H.264
@@ -119,7 +120,7 @@ class Film:
             return
         self._writer.close()
         if not is_whole(self._partial):  # nobody asks ffmpeg how it ended
-            raise OSError(errno.EIO, "ffmpeg did not write all of it")
+            raise OSError(errno.EIO, "ffmpeg did not write all of it; is there room on the disk?")
         atomic.flush(self._partial)
         os.replace(self._partial, path)
 

@@ -123,3 +123,9 @@ def test_the_memory_check_counts_the_largest_number_of_fractions() -> None:
         for more in ([], ["algo.samples=64"], ["algo.target_samples=64"])
     ]
     assert sizes[1] == sizes[2] > 5 * sizes[0]
+
+
+def test_what_is_near_zero_differs_by_its_fraction() -> None:
+    network = learner_of("algo=iqn").network
+    quantiles = network.quantiles(torch.zeros(1, 5), torch.tensor([[0.1, 0.9]]))  # type: ignore[operator]
+    assert (quantiles[0, 0] - quantiles[0, 1]).abs().min() > 0
