@@ -30,8 +30,8 @@ from dqnspeed.algorithms.gradient import NotFiniteError
 from dqnspeed.cli.log_file import LogFile
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.runs.checkpoint import load
 from dqnspeed.runs.parts import Learning
+from dqnspeed.runs.state_file import load
 from dqnspeed.system.atomic import finite
 from dqnspeed.tracking.files import Lines
 from dqnspeed.trainer import train

@@ -21,7 +21,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution, computed_as
 from dqnspeed.play.options import PlayConfig
-from dqnspeed.runs import checkpoint
+from dqnspeed.runs import checkpoint, state_file
 from dqnspeed.runs.evaluation import with_starts
 from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import CHECKPOINTS, DamagedError
@@ -63,7 +63,7 @@ class Player:
         # By its name, too: folders and files of a run may be links to where there is room.
         return any(Path(at(self.path)).is_relative_to(at(self.folder)) for at in (os.path.abspath, os.path.realpath))
 
-    def _check_belongs(self, state: checkpoint.State, plain: Mapping[str, Any], name: str) -> None:
+    def _check_belongs(self, state: state_file.State, plain: Mapping[str, Any], name: str) -> None:
         """Raise :class:`ConfigError` if a checkpoint in the run's folder is of another run; one named by its path may
         be, if the game and the network are the same."""
         differing = resuming.foreign(state.get("config") or {}, plain)  # older versions did not save it
@@ -86,7 +86,7 @@ class Player:
         return values
 
 
-def _load(folder: Path, name: str) -> tuple[Path, checkpoint.State]:
+def _load(folder: Path, name: str) -> tuple[Path, state_file.State]:
     """The checkpoint ``name``; for ``best`` the newest if there is none."""
     path = folder / f"{name.removesuffix(checkpoint.SUFFIX)}{checkpoint.SUFFIX}"
     if not path.exists() and Path(name).is_file():
@@ -97,6 +97,6 @@ def _load(folder: Path, name: str) -> tuple[Path, checkpoint.State]:
         there = ", ".join(sorted(file.stem for file in folder.glob(f"*{checkpoint.SUFFIX}"))) or "none"
         raise ConfigError(f"checkpoint={name}: is not in {folder}; there: {there}.")
     try:
-        return path, checkpoint.load(path)
+        return path, state_file.load(path)
     except DamagedError as error:
         raise ConfigError(f"checkpoint={name}: {error}") from error

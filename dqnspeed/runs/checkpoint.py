@@ -8,36 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import logging
 import math
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import safetensors.numpy
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
-from torch import Tensor
+from safetensors import SafetensorError
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import CheckpointConfig
+from dqnspeed.runs.state_file import State, facts_of, load, save
 from dqnspeed.system import atomic
 from dqnspeed.tracking.files import time_logged
 from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, HYDRA_CONFIG, METRICS, DamagedError
 
 log = logging.getLogger(__name__)
 
-State = dict[str, Any]  # nested dicts with string keys; leaves are arrays, tensors or JSON values
 SUFFIX = ".safetensors"
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or what a user may have of it
-_SEPARATOR = "/"
-MAPPED = 2**26  # values from which on an array is not read into memory, which may not have room for a replay twice
 
 
 class Checkpoints:
@@ -125,7 +116,7 @@ class Checkpoints:
     def _take_best(self) -> None:
         """Let a ``best`` of this run stand that is better than what is known, as it was saved after the checkpoint."""
         with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
-            found = _facts(self._folder / f"best{SUFFIX}")["best"]
+            found = facts_of(self._folder / f"best{SUFFIX}")["best"]
             mean, provisional = float(found["mean"]), bool(found["provisional"])
             if found["measure"] == self._measure and self.is_best(mean, provisional):
                 self._best, self._provisional = mean, provisional
@@ -148,76 +139,6 @@ class Checkpoints:
             else:
                 self._refused.pop(kind, None)
                 return True
-
-
-def save(path: Path, state: State) -> None:
-    """Write ``state`` to ``path`` whole or not at all, even if the machine loses power.
-
-    Raises:
-        OSError, SafetensorError: it could not be written; ``path`` is unchanged.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    facts, arrays = _packed(state)
-    with atomic.replacing(path) as partial:
-        save_file(arrays, partial, metadata={"facts": facts, "sha256": _checksum(facts, arrays)})
-
-
-def load(path: Path) -> State:
-    """The state in ``path``; tensors come back as arrays, of which large ones stay in the file until they are read.
-
-    Raises:
-        DamagedError: the file is truncated, changed, or no checkpoint.
-        ConfigError: it cannot be read now, which says nothing of what it holds.
-    """
-    try:
-        with path.open("rb") as opened:
-            opened.read(1)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); try again later, or move it away for the one before it."
-        ) from error
-    try:
-        with safe_open(path, framework="np") as file, safe_open(path, framework="pt") as mapped:
-            metadata, arrays = file.metadata() or {}, {}
-            for name in file.keys():  # noqa: SIM118  no mapping
-                large = math.prod(file.get_slice(name).get_shape()) >= MAPPED
-                arrays[name] = mapped.get_tensor(name).numpy() if large else file.get_tensor(name)
-        facts = metadata["facts"]
-        if _checksum(facts, arrays) != metadata["sha256"]:
-            raise DamagedError(f"{path} is damaged: its contents do not match its checksum.")
-        return _unpacked(facts, arrays)
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise DamagedError(f"{path} is damaged or no checkpoint ({type(error).__name__}: {error}).") from error
-
-
-def dumps(state: State) -> bytes:
-    """``state`` as the bytes of such a file, without a checksum."""
-    facts, arrays = _packed(state)
-    return bytes(safetensors.numpy.save(arrays, metadata={"facts": facts}))
-
-
-def loads(data: bytes) -> State:
-    """The state that :func:`dumps` made these bytes of."""
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])  # as the format is defined
-    return _unpacked(header["__metadata__"]["facts"], safetensors.numpy.load(data))
-
-
-def _packed(state: State) -> tuple[str, dict[str, np.ndarray]]:
-    arrays: dict[str, np.ndarray] = {}
-    return json.dumps(_take_arrays(state, "", arrays)), arrays
-
-
-def _unpacked(facts: str, arrays: Mapping[str, np.ndarray]) -> State:
-    state: State = json.loads(facts)
-    for name, array in arrays.items():
-        *parents, key = name.split(_SEPARATOR)
-        node = state
-        for parent in parents:
-            node = node[parent]
-        node[key] = array
-    return state
 
 
 def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False) -> State:
@@ -297,7 +218,7 @@ def newest_config(folder: Path) -> tuple[Path, State] | None:
     """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not loaded."""
     for path in [*candidates(folder), folder / f"best{SUFFIX}"]:
         with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
-            if config := _facts(path).get("config"):
+            if config := facts_of(path).get("config"):
                 return path, config
     return None
 
@@ -325,43 +246,11 @@ def _agent_steps(path: Path) -> tuple[float, bool]:
     with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
         if not final:
             return float(path.stem.removeprefix("step_")), False
-        return float(_facts(path)["progress"]["agent_steps"]), True
+        return float(facts_of(path)["progress"]["agent_steps"]), True
     return math.inf, final
-
-
-def _facts(path: Path) -> State:
-    """All of a checkpoint but its arrays, whose checksum is not looked at."""
-    with safe_open(path, framework="np") as file:
-        facts: State = json.loads(file.metadata()["facts"])
-    return facts
 
 
 def playable(folder: Path) -> bool:
     """Whether the run in ``folder`` has saved a network, which can be played."""
     best = folder / CHECKPOINTS / f"best{SUFFIX}"
     return any(path.is_file() for path in [best, *candidates(folder / CHECKPOINTS)])
-
-
-def _take_arrays(node: Mapping[str, Any], prefix: str, arrays: dict[str, np.ndarray]) -> State:
-    """``node`` without its arrays, which are put into ``arrays`` by their path."""
-    rest: State = {}
-    for key, value in node.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            rest[key] = _take_arrays(value, f"{name}{_SEPARATOR}", arrays)
-        elif isinstance(value, Tensor):
-            arrays[name] = np.asarray(value.detach().cpu().numpy(), order="C")
-        elif isinstance(value, np.ndarray):
-            arrays[name] = np.asarray(value, order="C")
-        else:
-            rest[key] = value
-    return rest
-
-
-def _checksum(facts: str, arrays: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(facts.encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()

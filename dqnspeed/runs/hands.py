@@ -16,7 +16,7 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.world import World
 from dqnspeed.memory import Memory
 from dqnspeed.memory.buffers import layout_bytes
-from dqnspeed.runs.checkpoint import State
+from dqnspeed.runs.state_file import State
 from dqnspeed.system import machine, seeding
 
 log = logging.getLogger(__name__)

@@ -20,11 +20,12 @@ from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import LearnerThreads, set_threads
 from dqnspeed.execution.world import device_of_rank
 from dqnspeed.memory import Memory
-from dqnspeed.runs.checkpoint import Checkpoints, State
+from dqnspeed.runs.checkpoint import Checkpoints
 from dqnspeed.runs.evaluation import Evaluator
 from dqnspeed.runs.hands import Hands, HandsArguments
 from dqnspeed.runs.ranks import Leading
 from dqnspeed.runs.schedule import LearningStart, Prune, StopRule, UpdateSchedule, make_schedule
+from dqnspeed.runs.state_file import State
 from dqnspeed.runs.summary import Progress, summarize, write_summary
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals

@@ -31,11 +31,11 @@ from dqnspeed.execution.world import (
 )  # fmt: skip
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Memory, OrderedMemory
-from dqnspeed.runs import checkpoint
-from dqnspeed.runs.checkpoint import State
+from dqnspeed.runs import state_file
 from dqnspeed.runs.hands import Hands, HandsArguments
 from dqnspeed.runs.rank_processes import led_world
 from dqnspeed.runs.schedule import LearningStart, make_schedule
+from dqnspeed.runs.state_file import State
 from dqnspeed.system import machine, seeding
 
 
@@ -134,7 +134,7 @@ class Leading:
         others = state.pop("ranks") if state else {}
         for rank in range(1, world.size):
             own = others.pop(str(rank), None)
-            world.send(rank, checkpoint.dumps({"learner": learner.state_dict(), "own": own, "segment": segment}))
+            world.send(rank, state_file.dumps({"learner": learner.state_dict(), "own": own, "segment": segment}))
         steps = state["agent_steps"] if state else 0
         hands = Hands(replace(arguments, run=share_of(run, 0)), resources, world)
         self._rank = Rank(run, world, hands, learner, steps)
@@ -146,7 +146,7 @@ class Leading:
         own, ranks = self._rank.state_dict(), {}
         for rank in range(1, self._world.size):  # one after another, since each may take much memory
             self._world.command(Order.SAVE, rank, 0)
-            ranks[str(rank)] = checkpoint.loads(self._world.receive(rank))
+            ranks[str(rank)] = state_file.loads(self._world.receive(rank))
         return {**own, "ranks": ranks}
 
     def _end(self, error: type[BaseException] | None, *_: object) -> None:
@@ -230,7 +230,7 @@ class AllMemory:
         frames = self._own.recent_frames(count)
         self._world.command(Order.MEASURE, 0, 0)
         for rank in range(1, self._world.size):
-            self._world.send(rank, checkpoint.dumps({"frames": frames}))
+            self._world.send(rank, state_file.dumps({"frames": frames}))
         return frames
 
     def due(self, batch_size: int) -> int:
@@ -286,7 +286,7 @@ def follow(world: World, run: RunConfig, spec: EnvSpec) -> None:
     set_precision(run.execution)
     keep_memory(run.execution)
     learner = make_learner(run, spec, device)
-    sent = checkpoint.loads(world.receive(0))
+    sent = state_file.loads(world.receive(0))
     learner.load_state_dict(sent["learner"])
     own = sent["own"]
     steps = own["agent_steps"] if own else 0
@@ -307,7 +307,7 @@ def _obey(order: Order, first: float, second: float, world: World, rank: Rank, l
     elif order == Order.COLLECT:
         rank.collect(first, bool(second))
     elif order == Order.MEASURE:
-        learner.begin(checkpoint.loads(world.receive(0))["frames"])
+        learner.begin(state_file.loads(world.receive(0))["frames"])
     elif order == Order.DISCARD:
         hands.memory.discard_pending()
     elif order == Order.UPDATE:
@@ -321,4 +321,4 @@ def _obey(order: Order, first: float, second: float, world: World, rank: Rank, l
         with contextlib.suppress(NotFiniteError):  # rank 0 says so, too
             learner.stats()
     elif order == Order.SAVE and first == world.rank:
-        world.send(0, checkpoint.dumps(rank.state_dict()))
+        world.send(0, state_file.dumps(rank.state_dict()))

@@ -29,7 +29,7 @@ from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
 from dqnspeed.envs.backends import RawStep
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.base import Network
-from dqnspeed.runs.checkpoint import dumps, loads
+from dqnspeed.runs.state_file import dumps, loads
 from dqnspeed.runs.updates import make_updates
 from dqnspeed.tracking.metrics import Timer
 

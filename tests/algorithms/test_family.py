@@ -20,7 +20,7 @@ from dqnspeed.algorithms.q_learning import TableLearner
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, describe
 from dqnspeed.memory import Batch, RolloutBatch
-from dqnspeed.runs.checkpoint import load
+from dqnspeed.runs.state_file import load
 from dqnspeed.trainer import train
 
 SIZE = 16

@@ -31,7 +31,8 @@ from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.exploration.policy import NetworkPolicy
-from dqnspeed.runs.checkpoint import State, load, newest, save
+from dqnspeed.runs.checkpoint import newest
+from dqnspeed.runs.state_file import State, load, save
 from dqnspeed.tracking.run_folder import SWEEP
 from dqnspeed.trainer import Training, train
 

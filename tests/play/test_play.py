@@ -35,7 +35,7 @@ from dqnspeed.play.recorder import Recorder, told
 from dqnspeed.play.results import earlier, keep
 from dqnspeed.play.screen import Screen, WindowClosedError
 from dqnspeed.report.runs import read_run, return_of
-from dqnspeed.runs import checkpoint
+from dqnspeed.runs import state_file
 from dqnspeed.system import shell
 from dqnspeed.tracking.video import Film, check_encoder, enlarge, frame_rate, is_whole, picture, write_mp4
 from dqnspeed.trainer import train
@@ -397,7 +397,7 @@ def test_a_damaged_play_json_is_set_aside_and_nothing_is_lost(
 
 def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
     folder = atari / "run" / "checkpoints"
-    state = checkpoint.load(folder / "final.safetensors")
+    state = state_file.load(folder / "final.safetensors")
     config = state["config"]
     other = {**config, "env": {**config["env"], "id": "ALE/Pong-v5"}}
     for name, changed, sentence in (
@@ -410,16 +410,16 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
         ("table", {**state, "learner": {"table": np.zeros(3)}}, "table: is of another network than this run's."),
         ("nothing", {"learner": {}}, "nothing: is of another network than this run's."),
     ):
-        checkpoint.save(folder / f"{name}.safetensors", changed)
+        state_file.save(folder / f"{name}.safetensors", changed)
         with pytest.raises(ConfigError, match=re.escape(sentence)):
             Player(options(f"run={atari / 'run'}", f"checkpoint={name}", "window=false"))
         (folder / f"{name}.safetensors").unlink()
     changed = {**config, "eval": {**config["eval"], "episodes": 3}}  # as a run that is resumed may
-    checkpoint.save(folder / "own.safetensors", {**state, "config": changed})
+    state_file.save(folder / "own.safetensors", {**state, "config": changed})
     assert Player(options(f"run={atari / 'run'}", "checkpoint=own", "window=false")).agent_steps == 450
     (folder / "own.safetensors").unlink()
     elsewhere = atari / "of_another_seed.safetensors"
-    checkpoint.save(elsewhere, {**state, "config": {**config, "seed": 1}})
+    state_file.save(elsewhere, {**state, "config": {**config, "seed": 1}})
     assert Player(options(f"run={atari / 'run'}", f"checkpoint={elsewhere}", "window=false")).agent_steps == 450
     own, foreign = (
         Player(options(f"run={atari / 'run'}", f"checkpoint={path}", "window=false"))

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.runs import checkpoint
-from dqnspeed.runs.checkpoint import Checkpoints, candidates, load, newest, save, state_to_resume
+from dqnspeed.runs import checkpoint, state_file
+from dqnspeed.runs.checkpoint import Checkpoints, candidates, newest, state_to_resume
+from dqnspeed.runs.state_file import load, save
 from dqnspeed.tracking.run_folder import DamagedError
 
 STATE = {
@@ -87,7 +88,7 @@ def test_any_changed_byte_of_an_array_is_noticed(whole: bytes, tmp_path: Path) -
 
 
 def test_large_arrays_stay_in_the_file_until_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "MAPPED", 1000)
+    monkeypatch.setattr(state_file, "MAPPED", 1000)
     path, large = tmp_path / "step.safetensors", np.random.default_rng(0).integers(0, 256, (10, 100), np.uint8)
     save(path, {"replay": {"frames": large, "few": large[0], "ends": large > 9, "sums": large * 0.5}})
     state = load(path)["replay"]
@@ -254,7 +255,7 @@ def test_a_disk_that_is_full_leaves_the_previous_checkpoint_whole(
 def test_where_a_full_disk_has_no_room_for_one_more_the_oldest_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    checkpoints, written = Checkpoints(tmp_path, make_run("checkpoint.keep=2").checkpoint), checkpoint.save
+    checkpoints, written = Checkpoints(tmp_path, make_run("checkpoint.keep=2").checkpoint), state_file.save
 
     def save(path: Path, state: Any) -> None:
         if len([*tmp_path.iterdir()]) >= 2:

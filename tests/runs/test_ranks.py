@@ -29,9 +29,9 @@ from dqnspeed.execution import world as worlds
 from dqnspeed.execution.world import LostRankError, World, check_world
 from dqnspeed.memory import Batch, RolloutBatch
 from dqnspeed.runs import rank_processes
-from dqnspeed.runs.checkpoint import dumps, load, loads
 from dqnspeed.runs.ranks import share_of
 from dqnspeed.runs.schedule import schedule_sentence
+from dqnspeed.runs.state_file import dumps, load, loads
 
 pytestmark = pytest.mark.slow
 

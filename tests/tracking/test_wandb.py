@@ -19,7 +19,7 @@ from conftest import environment, make_toy
 
 import dqnspeed
 from dqnspeed.envs import Episode
-from dqnspeed.runs.checkpoint import load
+from dqnspeed.runs.state_file import load
 from dqnspeed.tracking.run_folder import read_episodes, read_metrics, read_overrides, read_summary, wandb_ids
 from dqnspeed.tracking.wandb import WandB, _exit_code, _new_id
 
