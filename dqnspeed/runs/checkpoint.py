@@ -1,8 +1,4 @@
-"""Checkpoints: everything a run needs to resume, in one safetensors file written whole or not at all.
-
-Arrays and weights are tensors of the file, everything else is JSON in its header, and a SHA-256 over both detects
-damage. Nothing in it is unpickled.
-"""
+"""Checkpoints: everything a run needs to resume; when they are written, and which one a run goes on from."""
 
 from __future__ import annotations
 

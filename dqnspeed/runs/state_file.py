@@ -1,4 +1,8 @@
-"""A state as a file: arrays and plain values, in safetensors, with a checksum; nothing in it is unpickled."""
+"""A state as one safetensors file, written whole or not at all.
+
+Arrays and weights are tensors of the file, everything else is JSON in its header, and a SHA-256 over both detects
+damage. Nothing in it is unpickled.
+"""
 
 from __future__ import annotations
 
