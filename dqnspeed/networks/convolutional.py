@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, List  # noqa: UP035  OmegaConf reads it at run time
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -30,6 +31,20 @@ class LayerNorm(nn.LayerNorm):
         return functional.layer_norm(nhwc, weight.shape, weight, bias, self.eps).permute(0, 3, 1, 2)
 
 
+class Flatten(nn.Flatten):
+    """``(B, ...)`` to ``(B, F)``.
+
+    A compiler for CPUs computes where each number of NHWC images goes to, one by one. If it is made to copy images to
+    images it copies vectors.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling() or images.device.type != "cpu":
+            return super().forward(images)
+        features = images[0].numel()
+        return images.contiguous().as_strided((len(images), features), (features, 1))
+
+
 @register("model", "convolutional")
 @dataclass(frozen=True)
 class Convolutional(Model):
@@ -50,7 +65,7 @@ class Convolutional(Model):
                 layers.append(LayerNorm(shape))
             layers.append(nn.ReLU())
         # The last of them after the flattening: with NHWC its gradient comes in the order that its values have.
-        layers.insert(len(layers) - bool(self.conv), nn.Flatten())
+        layers.insert(len(layers) - bool(self.conv), Flatten())
         return nn.Sequential(*layers), math.prod(shape)
 
     def check(self, run: RunConfig) -> None:

@@ -13,7 +13,7 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.networks.base import Model, shown
-from dqnspeed.networks.convolutional import LayerNorm
+from dqnspeed.networks.convolutional import Flatten, LayerNorm
 
 
 class ImpalaTorso(nn.Module):
@@ -39,7 +39,7 @@ class ImpalaTorso(nn.Module):
             layers += [nn.Conv2d(shape[0], filters, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
             shape = (filters, *(-(-side // 2) for side in shape[1:]))
             layers += [Residual(shape, layer_norm), Residual(shape, layer_norm)]
-        self.layers = nn.Sequential(*layers, *_activation(shape, layer_norm), nn.Flatten())
+        self.layers = nn.Sequential(*layers, *_activation(shape, layer_norm), Flatten())
         self.units = math.prod(shape)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -98,7 +98,10 @@ def test_preprocessing_in_bf16_gives_the_numbers_of_float32(subtract: bool, scal
 
 @pytest.mark.parametrize("model", ["small", "impala"])
 @pytest.mark.parametrize("background", [False, True])
-def test_the_memory_layout_changes_no_value_and_no_gradient_but_by_rounding(model: str, background: bool) -> None:
+@pytest.mark.parametrize("compiling", [False, True])
+def test_the_memory_layout_changes_no_value_and_no_gradient_but_by_rounding(
+    model: str, background: bool, compiling: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_run(f"model={model}", "model.layer_norm=true", f"model.background={background}")
     network = PolicyValueNetwork(run.model, (2, 40, 48), num_actions=3, largest=255)
     frames = torch.randint(0, 256, (5, 2, 40, 48), dtype=torch.uint8)
@@ -109,6 +112,7 @@ def test_the_memory_layout_changes_no_value_and_no_gradient_but_by_rounding(mode
             torch.nn.init.normal_(layer.bias)
     results = []
     for channels_last in (False, True):
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling and channels_last)  # noqa: B023
         network.place(torch.device("cpu"), channels_last)
         network.zero_grad()
         logits, values = network.policy_and_value(frames)
@@ -120,14 +124,16 @@ def test_the_memory_layout_changes_no_value_and_no_gradient_but_by_rounding(mode
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("compiling", [False, True])
 def test_preprocessing_gives_the_same_numbers_in_either_layout_and_leaves_observations_alone(
-    channels: int, dtype: torch.dtype
+    channels: int, dtype: torch.dtype, compiling: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = torch.randint(0, 256, (5, channels, 6, 8)).to(dtype)
     given, preprocess = images.clone(), Preprocess((channels, 6, 8), 64.0, subtract=True)
     preprocess.measure(torch.randint(0, 256, (5, channels, 6, 8)))
     plain = preprocess(images)
     preprocess.channels_last = True
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
     fast = preprocess(images)
     assert torch.equal(plain, fast) and torch.equal(images, given)
     assert plain.is_contiguous() and fast.is_contiguous(memory_format=torch.channels_last)
