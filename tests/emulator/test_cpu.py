@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("warp")
 
-from assembler import OPCODES, Opcode, assemble
+from assembler import OPCODES, Opcode, assemble, frames
 from beside import Pair
+from sweep import delay
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 N, V, B, D, I, Z, C = 0x80, 0x40, 0x30, 8, 4, 2, 1  # noqa: E741 flags, B with the bit that is always set
@@ -399,3 +400,71 @@ def test_every_opcode_does_what_is_documented_and_what_ale_does(device: str, tmp
                 wrong[f"{op.code:02X} {op.name} {op.mode}, elsewhere"] = pair.difference()
     assert not wrong, "\n".join(f"{key}: {said}" for key, said in wrong.items())
     assert checked > 10000
+
+
+# Two players that meet in the line after the one that this begins, and cross the middle of the picture.
+MEETING = f"""
+    LDA #7
+    STA NUSIZ0
+    STA NUSIZ1
+    LDA #$FF
+    STA GRP0
+    STA GRP1
+    STA WSYNC
+    {delay(30)}
+    STA RESP0
+    STA RESP1
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("opcode", [0xA1, 0xB1, 0xC3, 0xD1, 0x03])
+def test_a_pointer_is_read_when_its_instruction_ends(opcode: int, device: str, tmp_path: Path) -> None:
+    """As in ALE; that the two players meet, in the cycle of one of these waits, changes where it points to."""
+    code = "".join(
+        f"STA WSYNC\nSTA CXCLR\nLDA #$37\nLDX #0\nLDY #3\n{delay(18 + k)}.byte {opcode}, $27\nPHP\nSTA ${0xA0 + k:X}\n"
+        f"PLA\nSTA ${0xC0 + k:X}\n"
+        for k in range(12)
+    )
+    pair = Pair(assemble(frames(MEETING + code)), tmp_path, device)
+    pair.frame()
+    assert not pair.difference()
+    seen = pair.rams()[0]
+    assert len({(seen[0x20 + k], seen[0x40 + k]) for k in range(12)}) > 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("jump", "to", "stack"),
+    [("6C 37 04", 0x84, 0xFF), ("60", 0xA1, 0x36), ("40", 0x80, 0x35)],
+    ids=["JMP", "RTS", "RTI"],
+)
+def test_where_a_jump_goes_to_is_read_when_it_ends(jump: str, to: int, stack: int, device: str, tmp_path: Path) -> None:
+    """From the register that tells whether the players have met: if so to the memory, and from there back."""
+    met = []
+    for wait in range(26, 34):
+        code = f"""
+            LDA #$4C
+            STA ${to:X}
+            LDA #<back
+            STA ${to + 1:X}
+            LDA #>back
+            STA ${to + 2:X}
+            LDX #${stack:X}
+            TXS
+            STA WSYNC
+            STA CXCLR
+            {delay(wait)}
+            .byte {", ".join("$" + byte for byte in jump.split())}
+            back: LDA #$A5
+            STA $F0
+            LDX #$FF
+            TXS
+        """
+        pair = Pair(assemble(frames(MEETING + code)), tmp_path, device)
+        pair.frame()
+        theirs, ours = (int(ram[0xF0 - 128]) == 0xA5 for ram in pair.rams())
+        assert theirs == ours, wait
+        assert not theirs or not pair.difference()
+        met.append(theirs)
+    assert not met[0] and met[-1]

@@ -1,6 +1,6 @@
     // --- 6507 ----------------------------------------------------------------------------------------------------
-    // Every access happens at its own cycle: `t` is brought to the end of that cycle before it. Accesses
-    // by the way, whose result nobody uses, are made where an address is computed and after a jump.
+    // As in ALE, what an instruction accesses it accesses when it ends, also what a 6502 reads or writes on the way: `t`
+    // is brought there before. Reads whose result nobody uses are made where the processor pulls, and after a return.
 
     CUDA_CALLABLE void set_nz(i32 value) { nv = zv = value; }
 
@@ -37,12 +37,11 @@
         return read(0x100 | s, bus);
     }
 
-    // The first byte that is pulled: before it, what the stack's pointer is at is read by the way.
-    CUDA_CALLABLE i32 pull_first(i32 opcode) {
-        t += 3;
-        i32 bus = read(0x100 | s, opcode);
-        t += 1;
-        return pull(bus);
+    // The first byte that is pulled, by an instruction of so many `cycles`, at whose end ALE pulls them all: before it,
+    // what the stack's pointer is at is read by the way.
+    CUDA_CALLABLE i32 pull_first(i32 opcode, i32 cycles) {
+        t += cycles;
+        return pull(read(0x100 | s, opcode));
     }
 
     // A read whose result nobody uses, and that the timer does not notice.
@@ -87,22 +86,27 @@
         return indexed(base, index, use);
     }
 
-    CUDA_CALLABLE i32 indirect_x(i32& bus) {
-        i32 at = fetch();
-        t += 4;
-        i32 low = read((at + x) & 0xff, at);
-        t += 1;
-        bus = read((at + x + 1) & 0xff, low);
+    // The address that stands in the zero page from `at` on. ALE reads it when the instruction ends, which takes so many
+    // `cycles` if no page is crossed; it matters where the television interface is read.
+    CUDA_CALLABLE i32 pointer(i32 at, i32 bus_before, i32 cycles, i32& bus) {
+        i32 begin = t;
+        t += cycles;
+        i32 low = read(at, bus_before);
+        bus = read((at + 1) & 0xff, low);
+        t = begin;
         return low | bus << 8;
     }
 
+    CUDA_CALLABLE i32 indirect_x(i32 use, i32& bus) {
+        i32 at = fetch(), address = pointer((at + x) & 0xff, at, use == CHANGES ? 8 : 6, bus);
+        t += 5;
+        return address;
+    }
+
     CUDA_CALLABLE i32 indirect_y(i32 use, i32& bus) {
-        i32 at = fetch();
-        t += 3;
-        i32 low = read(at, at);
-        t += 1;
-        bus = read((at + 1) & 0xff, low);
-        return indexed(low | bus << 8, y, use);
+        i32 at = fetch(), base = pointer(at, at, use == CHANGES ? 8 : use == STORES ? 6 : 5, bus);
+        t += 4;
+        return indexed(base, y, use);
     }
 
     // Address modes by the low bits of the opcode (its columns), as the processor itself decodes them.
@@ -110,7 +114,7 @@
         i32 column = opcode & 0x1f;
         bool by_y = (opcode & 0xc2) == 0x82;  // STX, LDX and what belongs to them
         switch (column) {
-            case 0x01: case 0x03: return indirect_x(bus);
+            case 0x01: case 0x03: return indirect_x(use, bus);
             case 0x04: case 0x05: case 0x06: case 0x07: return zero_page(bus);
             case 0x0c: case 0x0d: case 0x0e: case 0x0f: return absolute(bus);
             case 0x11: case 0x13: return indirect_y(use, bus);
@@ -299,9 +303,8 @@
             case 0x4c: pc = absolute(bus); break;
             case 0x6c:
                 m = absolute(bus);
-                t += 1;
+                t += 2;
                 address = read(m, bus);
-                t += 1;
                 pc = address | read((m & 0xff00) | ((m + 1) & 0xff), address) << 8;
                 break;
             case 0x20:  // JSR
@@ -314,19 +317,15 @@
                 pc = m | address << 8;
                 break;
             case 0x60:  // RTS
-                m = pull_first(opcode);
-                t += 1;
+                m = pull_first(opcode, 6);
                 address = pull(m);
                 if (scheme == FE) choose(address & 0x20 ? 0 : 1);
-                t += 1;
                 idle_read(m | address << 8, address);
                 pc = ((m | address << 8) + 1) & 0xffff;
                 break;
             case 0x40:  // RTI
-                set_flags(m = pull_first(opcode));
-                t += 1;
+                set_flags(m = pull_first(opcode, 6));
                 m = pull(m);
-                t += 1;
                 pc = m | pull(m) << 8;
                 break;
             case 0x00:  // BRK
@@ -341,8 +340,8 @@
                 break;
             case 0x48: t += 3; push(a); break;
             case 0x08: t += 3; push(flags() | 0x10); break;
-            case 0x68: set_nz(a = pull_first(opcode)); break;
-            case 0x28: set_flags(pull_first(opcode)); break;
+            case 0x68: set_nz(a = pull_first(opcode, 4)); break;
+            case 0x28: set_flags(pull_first(opcode, 4)); break;
             // undocumented: with immediate operands
             case 0x0b: case 0x2b: set_nz(a &= operand(opcode)); carry = a >> 7; break;  // ANC
             case 0x4b: a &= operand(opcode); a = shifted(2, a); break;                   // ALR
