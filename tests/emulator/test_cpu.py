@@ -418,9 +418,12 @@ MEETING = f"""
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("opcode", [0xA1, 0xB1, 0xC3, 0xD1, 0x03])
+@pytest.mark.parametrize("opcode", [0xA1, 0xB1, 0xC3, 0xD1, 0x03, 0xA7])
 def test_a_pointer_is_read_when_its_instruction_ends(opcode: int, device: str, tmp_path: Path) -> None:
-    """As in ALE; that the two players meet, in the cycle of one of these waits, changes where it points to."""
+    """As in ALE; that the two players meet, in the cycle of one of these waits, changes where it points to.
+
+    So is a value (A7), with whose instruction ALE takes a cycle longer than a 6502.
+    """
     code = "".join(
         f"STA WSYNC\nSTA CXCLR\nLDA #$37\nLDX #0\nLDY #3\n{delay(18 + k)}.byte {opcode}, $27\nPHP\nSTA ${0xA0 + k:X}\n"
         f"PLA\nSTA ${0xC0 + k:X}\n"

@@ -231,8 +231,8 @@
             case 0xa2: case 0xa6: case 0xb6: case 0xae: case 0xbe: set_nz(x = operand(opcode)); break;
             case 0xa0: case 0xa4: case 0xb4: case 0xac: case 0xbc: set_nz(y = operand(opcode)); break;
             case 0xa3: case 0xa7: case 0xaf: case 0xb3: case 0xb7: case 0xbf:  // LAX
-                set_nz(a = x = operand(opcode));
                 t += opcode == 0xa7;  // in ALE alone
+                set_nz(a = x = operand(opcode));
                 break;
             // stores
             case 0x85: case 0x95: case 0x8d: case 0x9d: case 0x99: case 0x81: case 0x91: store(opcode, a); break;
