@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import copy
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -213,7 +212,7 @@ class GradientLearner:
             parameter.grad = gradient
         return loss
 
-    @functools.cached_property
+    @property
     def _trained(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.network.parameters() if parameter.requires_grad]
 

@@ -18,7 +18,7 @@ def _interleaved(images: Tensor) -> Tensor:
     A CPU does this faster than torch copies single bytes: eight times for two of them, and twice for four.
     """
     first, second, *others = (images[:, channel] for channel in range(images.shape[1]))
-    if others and AVX512 and torch.compiler.is_compiling():  # which makes vectors of 32 bits, and none of 16
+    if others and AVX512 and torch.compiler.is_compiling():  # a compiler makes vectors of 32 bits, and none of 16
         pixels = first.to(torch.int32)
         for place, channel in enumerate((second, *others), start=1):
             pixels = pixels + (channel.to(torch.int32) << 8 * place)

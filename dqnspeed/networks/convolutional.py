@@ -41,8 +41,8 @@ class Flatten(nn.Flatten):
     def forward(self, images: Tensor) -> Tensor:
         if not torch.compiler.is_compiling() or images.device.type != "cpu":
             return super().forward(images)
-        features = images[0].numel()
-        return images.contiguous().as_strided((len(images), features), (features, 1))
+        features = math.prod(images.shape[1:])
+        return images.contiguous().as_strided((images.shape[0], features), (features, 1))
 
 
 @register("model", "convolutional")

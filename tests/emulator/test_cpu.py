@@ -425,7 +425,7 @@ def test_a_pointer_is_read_when_its_instruction_ends(opcode: int, device: str, t
     So is a value (A7), with whose instruction ALE takes a cycle longer than a 6502.
     """
     code = "".join(
-        f"STA WSYNC\nSTA CXCLR\nLDA #$37\nLDX #0\nLDY #3\n{delay(18 + k)}.byte {opcode}, $27\nPHP\nSTA ${0xA0 + k:X}\n"
+        f"STA WSYNC\nSTA CXCLR\nLDA #$37\nLDY #3\n{delay(18 + k)}LDX #0\n.byte {opcode}, $27\nPHP\nSTA ${0xA0 + k:X}\n"
         f"PLA\nSTA ${0xC0 + k:X}\n"
         for k in range(12)
     )

@@ -140,6 +140,17 @@ def test_preprocessing_gives_the_same_numbers_in_either_layout_and_leaves_observ
     assert plain.is_contiguous() and fast.is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("avx512", [False, True])
+def test_the_compiler_lays_frames_out_as_torch_does(avx512: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dqnspeed.networks.background.AVX512", avx512)
+    torch.compiler.reset()
+    preprocess, images = Preprocess((4, 6, 8), 64.0, subtract=False), torch.randint(0, 256, (5, 4, 6, 8)).byte()
+    preprocess.channels_last = True
+    compiled = torch.compile(preprocess, fullgraph=True, dynamic=False)
+    assert torch.equal(compiled(images), preprocess(images))
+
+
 def test_images_keep_their_layout_through_layer_normalization() -> None:
     layer, images = LayerNorm((6, 5, 4)), torch.rand(3, 6, 5, 4)
     assert layer(images).is_contiguous()

@@ -1,6 +1,7 @@
     // --- 6507 ----------------------------------------------------------------------------------------------------
-    // As in ALE, what an instruction accesses it accesses when it ends, also what a 6502 reads or writes on the way: `t`
-    // is brought there before. Reads whose result nobody uses are made where the processor pulls, and after a return.
+    // As in ALE, what an instruction accesses, but for its own bytes, it accesses when it ends, also what a 6502 reads or
+    // writes on the way: `t` is brought there before. Reads whose result nobody uses are made where the processor pulls,
+    // and after a return.
 
     CUDA_CALLABLE void set_nz(i32 value) { nv = zv = value; }
 
