@@ -418,7 +418,7 @@ MEETING = f"""
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("opcode", [0xA1, 0xB1, 0xC3, 0xD1, 0x03, 0xA7])
+@pytest.mark.parametrize("opcode", [0xA1, 0xB1, 0xD1, 0x03, 0xA7])
 def test_a_pointer_is_read_when_its_instruction_ends(opcode: int, device: str, tmp_path: Path) -> None:
     """As in ALE; that the two players meet, in the cycle of one of these waits, changes where it points to.
 
