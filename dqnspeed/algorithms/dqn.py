@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -21,8 +21,9 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Batch
-from dqnspeed.networks.base import Network, frozen_copy
+from dqnspeed.networks.base import Network, frozen_copy, shown
 from dqnspeed.networks.heads import QNetwork
+from dqnspeed.networks.int8 import Int8Network, fits
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,23 @@ class DeepQ(FromReplay):
 class ScalarQ(DeepQ):
     """Those whose action values are numbers, that are moved towards a target."""
 
+    int8 = True
+
     loss: str = option("loss on the TD error", choices=("mse", "huber"))
+
+    def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
+        super().check_spec(run, spec)
+        if not run.execution.int8_target:
+            return
+        with torch.device("meta"):
+            fitting = fits(self.network(run, spec))
+        if not fitting or spec.frame_dtype != np.uint8:
+            raise ConfigError(
+                f"execution.int8_target=true: takes bytes, and convolutions and hidden layers with ReLU alone between "
+                f"them, as model=nature has them without layer_norm, background and exploration=noisy; with "
+                f"model={run.model.name} and observations of {shown(spec.observation_shape)} {spec.frame_dtype} use "
+                f"false."
+            )
 
 
 @register("algo", "dqn")
@@ -74,13 +91,21 @@ class DeepQLearner(GradientLearner):
         if not run.execution.no_grad:
             self.target.requires_grad_(True)  # builds graphs nobody uses: the point of that rung
         self._target_sync = algo.target_sync
+        self._int8 = Int8Network(cast(QNetwork, self.target)) if run.execution.int8_target else None
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "target": self.target.state_dict()}
+        target = {"target": self.target.state_dict()}
+        if self._int8 is not None:
+            target["int8_target"] = {"largest": self._int8.largest}
+        return super().state_dict() | target
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self.target.load_state_dict(as_tensors(state["target"]))
+        if self._int8 is not None:
+            self._int8.forget()
+            if "int8_target" in state:
+                self._int8.load(**as_tensors(state["int8_target"]))
 
     def begin(self, frames: np.ndarray) -> None:
         super().begin(frames)
@@ -99,6 +124,19 @@ class DeepQLearner(GradientLearner):
     def settle(self) -> None:
         """Copy the network into the target network."""
         self.target.load_state_dict(self.network.state_dict())
+        if self._int8 is not None:
+            self._int8.forget()
+
+    def warm_up(self, batch: Batch) -> None:
+        largest = None if self._int8 is None else self._int8.largest.clone()
+        super().warm_up(batch)
+        if self._int8 is not None and largest is not None:
+            self._int8.load(largest)
+
+    def target_q(self, observations: Tensor) -> Tensor:
+        """The target network's values ``(B, num_actions)``."""
+        values: Tensor = (self._int8 or self.target)(observations)
+        return values
 
     def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
         return batch.arrays()
@@ -161,7 +199,7 @@ class DQNLearner(ScalarQLearner):
     def target_values(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
-        target_q: Tensor = self.target(next_observations)
+        target_q = self.target_q(next_observations)
         if not self._double:
             return rewards + discounts * target_q.max(dim=1).values
         best = self.network(next_observations).argmax(dim=1, keepdim=True)  # van Hasselt et al. 2016, equation 4

@@ -63,6 +63,6 @@ class MunchausenLearner(ScalarQLearner):
     def target_values(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
-        before, after = self.target(observations), self.target(next_observations)
+        before, after = self.target_q(observations), self.target_q(next_observations)
         rewards = munchausen_reward(rewards, before, actions, self._alpha, self._temperature, self._log_prob_min)
         return rewards + discounts * soft_value(after, self._temperature)

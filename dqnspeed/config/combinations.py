@@ -28,6 +28,7 @@ def check(run: RunConfig) -> None:
         )
     _check_world(run)
     _check_graph(run)
+    _check_int8(run)
     if run.stop.on == "eval" and run.eval.every_steps is None:
         raise ConfigError("stop.on=eval: needs evaluations; set eval.every_steps.")
 
@@ -79,6 +80,11 @@ def _check_graph(run: RunConfig) -> None:
         raise ConfigError(
             f"execution.updates_per_graph={together}: must divide {due:g}, the updates that are due at a time."
         )
+
+
+def _check_int8(run: RunConfig) -> None:
+    if run.execution.int8_target and not run.algo.int8:
+        raise ConfigError(f"execution.int8_target=true: is for algo={_able('int8')}, not {run.algo.name}; use false.")
 
 
 def _able(flag: str) -> str:

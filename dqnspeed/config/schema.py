@@ -42,6 +42,7 @@ class AlgoConfig(GroupOption):
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
     shares_batches: ClassVar[bool] = False  # can learn in several processes, each with its share of a batch
     captures: ClassVar[bool] = False  # batches are drawn on the device, so that drawing and update can be one graph
+    int8: ClassVar[bool] = False  # its target network's values can be computed in 8-bit integers
 
     name: str = option("the learning algorithm")
     gamma: float = option("discount of one agent step", ge=0, le=1)
@@ -200,6 +201,7 @@ class ExecutionConfig:
         choices=("auto", "fp32", "tf32", "bf16"),
     )
     channels_last: bool = option("NHWC memory layout of the convolutions")
+    int8_target: bool = option("8-bit integers for the target network (DQN and Munchausen on a CPU with VNNI)")
     compile: bool = option("torch.compile of the update (needs a C++ compiler)")
     threads: int = option("torch threads of the learner, 0: the cores left over by the actors", ge=0)
     world_size: int = option("processes that learn together, on a GPU each", ge=1, le=256)

@@ -57,13 +57,13 @@ class Preprocess(nn.Module):
             self.register_buffer("background", torch.zeros(tuple(observation_shape)))
 
     def forward(self, observations: Tensor) -> Tensor:
-        values = self._laid_out(observations).to(self._dtype(observations), copy=True)  # the caller's own stay
+        values = self.laid_out(observations).to(self._dtype(observations), copy=True)  # the caller's own stay
         if self.subtract:
-            values -= self._laid_out(self.background[None]).to(values.dtype)
+            values -= self.laid_out(self.background[None]).to(values.dtype)
         values *= self.scale
         return values
 
-    def _laid_out(self, observations: Tensor) -> Tensor:
+    def laid_out(self, observations: Tensor) -> Tensor:
         if not self.channels_last or observations.dim() != 4:
             return observations
         few = observations.shape[1] in (2, 4) and observations.dtype == torch.uint8 and sys.byteorder == "little"

@@ -214,6 +214,13 @@ def precision(name: str, flags: Path = Path("/proc/cpuinfo")) -> str:
     return "fp32"
 
 
+def multiplies_bytes(flags: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor sums products of bytes in 32 bits (VNNI); without it sums of two are cut off at 16."""
+    with contextlib.suppress(OSError):
+        return bool(re.search(r"^flags\s*:.*\b(avx512_vnni|avx_vnni)\b", flags.read_text(), re.MULTILINE))
+    return False
+
+
 def device_available(name: str) -> bool:
     if name == "cuda":
         return torch.cuda.is_available()

@@ -8,6 +8,7 @@ import pytest
 from conftest import make_run
 
 from dqnspeed.envs import describe
+from dqnspeed.system import machine
 from dqnspeed.trainer import train
 
 KINDS = {
@@ -19,6 +20,7 @@ KINDS = {
     "prioritized": ["replay=prioritized"],
     "noisy": ["exploration=noisy"],
     "impala": ["model=impala", "model.channels=[8]"],
+    "8-bit target": [f"execution.int8_target={machine.multiplies_bytes()}"],
 }
 QUICK = ["num_envs=4", "algo.n_step=3", "algo.batch_size=32", "algo.steps_per_update=4", "algo.max_grad_norm=10",
          "optimizer.lr=1e-3", "optimizer.eps=1e-4", "execution.threads=1", "tracking=local",

@@ -33,6 +33,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.runs.checkpoint import newest
 from dqnspeed.runs.state_file import State, load, save
+from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import SWEEP
 from dqnspeed.trainer import Training, train
 
@@ -64,7 +65,8 @@ def episodes(folder: Path) -> list[dict[str, str]]:
     "kind",
     [
         [*SMALL_ATARI, "num_envs=2", "algo.batch_size=16"],
-        [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16"],
+        [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16",
+         f"execution.int8_target={machine.multiplies_bytes()}"],
         [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2"],
         [*SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",
          "env.max_episode_frames=300"],

@@ -84,6 +84,8 @@ def test_a_processor_computes_in_bf16_if_it_says_so(tmp_path: Path, line: str, p
     flags.write_text(f"processor\t: 0\n{line}\nbugs\t\t:\n")
     assert machine.precision("cpu", flags) == precision
     assert machine.precision("cpu", tmp_path / "none") == "fp32"
+    assert machine.multiplies_bytes(flags) == ("vnni" in line)
+    assert not machine.multiplies_bytes(tmp_path / "none")
     if not machine.device_available("cuda"):
         assert machine.precision("cuda") == "fp32"  # a run there is refused, but only once it is composed
 
