@@ -67,6 +67,9 @@ class NStepRings(HeldRings):
         """The batch that starts at the rows ``row`` ``(B,) int64`` of lanes ``(B,) int64``."""
         return self._batch(*self._gather_arrays(lane, row))
 
+    def _gather_arrays(self, lane: Array, row: Array) -> tuple[Any, ...]:
+        return self._with_stacks(*self._located(lane, row))
+
     def _batch(
         self, observations: Tensor, actions: Array, rewards: Array, following: Tensor, discounts: Array, versions: Array
     ) -> Batch:
@@ -74,13 +77,20 @@ class NStepRings(HeldRings):
         versions = None if versions is None else tensor(versions)
         return Batch(observations, tensor(actions), tensor(rewards), following, tensor(discounts), versions)
 
-    def _gather_arrays(self, lane: Array, row: Array) -> tuple[Any, ...]:
+    def _located(self, lane: Array, row: Array) -> tuple[Any, ...]:
+        """All of a batch but its stacks, and before that where their frames stand, ``(2 * B, stack) int64``, those of
+        the next observations behind the others."""
         arrays, xp, held = self.arrays, self.arrays.xp, self._held
         steps = windows(arrays, lane, row, self.n_step, self._rows)
         start = steps[:, 0]
         rewards, discounts, count = sum_rewards(arrays, held, steps, self._gammas)
         both = xp.concatenate([lane, lane]), xp.concatenate([row, row + count])
-        stacks = self._stacks_at(self._stack_places(*both))
         actions = xp.asarray(arrays.take(held["actions"], start), dtype=xp.int64)
         versions = arrays.take(held["versions"], start) if "versions" in held else None
-        return stacks[: len(row)], actions, rewards, stacks[len(row) :], discounts, versions
+        return self._stack_places(*both), actions, rewards, discounts, versions
+
+    def _with_stacks(
+        self, places: Array, actions: Array, rewards: Array, discounts: Array, versions: Array
+    ) -> tuple[Any, ...]:
+        stacks, size = self._stacks_at(places), len(actions)
+        return stacks[:size], actions, rewards, stacks[size:], discounts, versions

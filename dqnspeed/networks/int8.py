@@ -28,6 +28,8 @@ def fits(network: nn.Module) -> bool:
     else; the last ones apart, which stay in float32."""
     if not isinstance(network, QNetwork) or network.preprocess.subtract:
         return False
+    if any(isinstance(layer, nn.Conv2d) and type(layer.padding) is str for layer in _weighted(network)):  # "same"
+        return False
     torso, *hidden = ([type(layer) for layer in layers if type(layer) is not Flatten] for layers in _paths(network))
     return all(
         bool(kinds) and kinds == [kind, nn.ReLU] * (len(kinds) // 2)
@@ -197,8 +199,6 @@ def _signed(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 _numbers = itertools.count()
 _networks: weakref.WeakValueDictionary[int, Int8Network] = weakref.WeakValueDictionary()
-
-
 _library = torch.library.Library("dqnspeed", "DEF")  # with a custom_op a call takes longer
 _library.define("int8_values(Tensor images, int number, int actions) -> Tensor")
 _library.impl("int8_values", lambda images, number, _: _networks[number].values(images), "CPU")

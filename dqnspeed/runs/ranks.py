@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, cast
@@ -221,6 +221,10 @@ class AllMemory:
         self._world.command(Order.UPDATE, 0, 0)
         self._rank.due -= 1
         return self._own.sample(batch_size // self._world.size)
+
+    def batches(self, batch_size: int, count: int) -> Iterator[Any]:
+        for _ in range(count):
+            yield self.sample(batch_size)
 
     def blank(self, batch_size: int) -> Any:
         return self._own.blank(batch_size // self._world.size)
