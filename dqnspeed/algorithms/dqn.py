@@ -52,8 +52,6 @@ class DeepQ(FromReplay):
 class ScalarQ(DeepQ):
     """Those whose action values are numbers, that are moved towards a target."""
 
-    int8 = True
-
     loss: str = option("loss on the TD error", choices=("mse", "huber"))
 
     def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
@@ -74,6 +72,8 @@ class ScalarQ(DeepQ):
 @register("algo", "dqn")
 @dataclass(frozen=True)
 class DQN(ScalarQ):
+    int8 = True
+
     double: bool = option("double DQN: the online network chooses, the target network values")
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
@@ -102,10 +102,10 @@ class DeepQLearner(GradientLearner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self.target.load_state_dict(as_tensors(state["target"]))
-        if self._int8 is not None:
+        if self._int8 is not None and "int8_target" in state:
+            self._int8.load(**as_tensors(state["int8_target"]))
+        elif self._int8 is not None:
             self._int8.forget()
-            if "int8_target" in state:
-                self._int8.load(**as_tensors(state["int8_target"]))
 
     def begin(self, frames: np.ndarray) -> None:
         super().begin(frames)
@@ -128,10 +128,12 @@ class DeepQLearner(GradientLearner):
             self._int8.forget()
 
     def warm_up(self, batch: Batch) -> None:
-        largest = None if self._int8 is None else self._int8.largest.clone()
+        if self._int8 is None:
+            super().warm_up(batch)
+            return
+        largest = self._int8.largest.clone()
         super().warm_up(batch)
-        if self._int8 is not None and largest is not None:
-            self._int8.load(largest)
+        self._int8.load(largest)
 
     def target_q(self, observations: Tensor) -> Tensor:
         """The target network's values ``(B, num_actions)``."""

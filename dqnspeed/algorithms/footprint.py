@@ -61,7 +61,8 @@ def network_bytes(run: RunConfig, size: Size) -> int:
     """Weights, gradients, optimizer state and target networks."""
     # During warm-up there is a copy of the network with its own optimizer.
     slots, copies = typed(run.optimizer, Optimizer).slots, algorithm_of(run).copies
-    return int(FLOAT * (3 + slots + copies + (run.execution.precision == "bf16") / 2) * size.parameters)
+    less = (run.execution.precision == "bf16") / 2 + run.execution.int8_target / 4  # copies with fewer bits
+    return int(FLOAT * (3 + slots + copies + less) * size.parameters)
 
 
 def batch_bytes(run: RunConfig, spec: EnvSpec, size: Size) -> int:

@@ -43,6 +43,8 @@ def munchausen_reward(
 class Munchausen(ScalarQ):
     """M-DQN. Of a transition of several steps, the first action alone is rewarded."""
 
+    int8 = True
+
     temperature: float = option("temperature of the policy that the action values stand for", gt=0)
     alpha: float = option("share of the action's log-probability in the reward", ge=0, le=1)
     log_prob_min: float = option("the least that temperature * log-probability counts", le=0)

@@ -83,7 +83,12 @@ def _check_graph(run: RunConfig) -> None:
 
 
 def _check_int8(run: RunConfig) -> None:
-    if run.execution.int8_target and not run.algo.int8:
+    if not run.execution.int8_target:
+        return
+    if run.execution.world_size > 1:
+        size = run.execution.world_size
+        raise ConfigError(f"execution.int8_target=true: is for one process that learns, not {size}; use false.")
+    if not run.algo.int8:
         raise ConfigError(f"execution.int8_target=true: is for algo={_able('int8')}, not {run.algo.name}; use false.")
 
 

@@ -38,9 +38,14 @@ def check_learner(run: RunConfig) -> None:
         )
     if run.execution.int8_target:
         if on.type != "cpu" or not machine.multiplies_bytes():
-            where = "which this processor lacks" if on.type == "cpu" else f"and device={run.device} is {on} here"
+            where = (
+                "which this processor lacks or does not tell of"
+                if on.type == "cpu"
+                else f"and device={run.device} is {on} here"
+            )
             raise ConfigError(f"execution.int8_target=true: needs a CPU with VNNI, {where}; use false.")
-        if missing := [name for name in ONEDNN if not hasattr(torch.ops.onednn, name)]:
+        has = torch.backends.mkldnn.is_available()
+        if missing := [name for name in ONEDNN if not has or not hasattr(torch.ops.onednn, name)]:
             raise ConfigError(f"execution.int8_target=true: torch {torch.__version__} has no {missing[0]}; use false.")
     if run.execution.precision == "tf32" and on.type != "cuda":
         raise ConfigError("execution.precision=tf32: is arithmetic of a CUDA device; use fp32 or bf16.")

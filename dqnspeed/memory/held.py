@@ -69,6 +69,7 @@ class HeldRings(Rings):
         super().append(rows, lane)
 
     def sample(self, batch_size: int) -> Any:
+        """The next batch."""
         raise NotImplementedError
 
     def batches(self, batch_size: int, count: int) -> Iterator[Any]:

@@ -78,8 +78,8 @@ class NStepRings(HeldRings):
         return Batch(observations, tensor(actions), tensor(rewards), following, tensor(discounts), versions)
 
     def _located(self, lane: Array, row: Array) -> tuple[Any, ...]:
-        """All of a batch but its stacks, and before that where their frames stand, ``(2 * B, stack) int64``, those of
-        the next observations behind the others."""
+        """Where the frames of a batch's stacks stand, ``(2 * B, stack) int64``, those of the next observations behind
+        the others; then its actions, rewards, discounts and versions."""
         arrays, xp, held = self.arrays, self.arrays.xp, self._held
         steps = windows(arrays, lane, row, self.n_step, self._rows)
         start = steps[:, 0]
@@ -92,5 +92,6 @@ class NStepRings(HeldRings):
     def _with_stacks(
         self, places: Array, actions: Array, rewards: Array, discounts: Array, versions: Array
     ) -> tuple[Any, ...]:
+        """A batch, in its order, of what :meth:`_located` gives."""
         stacks, size = self._stacks_at(places), len(actions)
         return stacks[:size], actions, rewards, stacks[size:], discounts, versions

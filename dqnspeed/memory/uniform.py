@@ -19,6 +19,8 @@ from dqnspeed.memory.gather import place
 from dqnspeed.memory.n_step import Batch, NStepRings
 from dqnspeed.memory.rings import each
 
+TOGETHER = 16  # batches whose places are found at once
+
 
 class NStepReplay(NStepRings):
     """Rings from which transitions are drawn many times, where they are held.
@@ -126,17 +128,19 @@ class UniformReplay(NStepReplay):
         return lane, self.arrays.take(self._row_of_there, place(lane, number, self._rows))
 
     def batches(self, batch_size: int, count: int) -> Iterator[Batch]:
-        """As of :meth:`sample`; on the host their places are found together, which takes hardly longer than for one."""
-        if self._joined is not None or self.arrays.device is not None or count == 1:
+        """As of :meth:`sample`; on the host places of some are found at once, in hardly more time than of one."""
+        if self.arrays.device is not None or type(self) is not UniformReplay:  # a subclass may draw otherwise
             yield from super().batches(batch_size, count)
             return
-        self.prepare(batch_size)
-        places, *columns = self._located(*self.draw(count * batch_size))
-        places = places.reshape(2, count, batch_size, self.stack)
-        for i in range(count):
-            own = slice(i * batch_size, (i + 1) * batch_size)
-            parts = (None if column is None else column[own] for column in columns)
-            yield self._batch(*self._with_stacks(places[:, i].reshape(-1, self.stack), *parts))
+        for begin in range(0, count, TOGETHER):
+            together = min(TOGETHER, count - begin)
+            self.prepare(batch_size)
+            places, *columns = self._located(*self.draw(together * batch_size))
+            places = places.reshape(2, together, batch_size, self.stack)
+            for i in range(together):
+                own = slice(i * batch_size, (i + 1) * batch_size)
+                parts = (None if column is None else column[own] for column in columns)
+                yield self._batch(*self._with_stacks(places[:, i].reshape(-1, self.stack), *parts))
 
     def check_drawable(self) -> None:
         if not self._chances[0, -1]:

@@ -1,7 +1,8 @@
 """A frozen network in 8-bit integers, for processors that multiply four pairs of them at once (VNNI).
 
 As by Krishnamoorthi (2018, arXiv:1806.08342, sections 2 and 3.1): weights are signed bytes with a scale for each
-output; what a ReLU leaves is bytes with a scale for each layer. Sums are 32-bit integers, which no order changes.
+output; what a ReLU leaves is bytes with a scale for each layer, but before the last layers. Sums are 32-bit integers,
+which no order changes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def fits(network: nn.Module) -> bool:
     else; the last ones apart, which stay in float32."""
     if not isinstance(network, QNetwork) or network.preprocess.subtract:
         return False
-    if any(isinstance(layer, nn.Conv2d) and type(layer.padding) is str for layer in _weighted(network)):  # "same"
+    convolutions = [layer for layer in _weighted(network) if isinstance(layer, nn.Conv2d)]
+    if any(layer.padding_mode != "zeros" or isinstance(layer.padding, str) for layer in convolutions):
         return False
     torso, *hidden = ([type(layer) for layer in layers if type(layer) is not Flatten] for layers in _paths(network))
     return all(
