@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -24,6 +24,8 @@ from dqnspeed.memory import Batch
 from dqnspeed.networks.base import Network, frozen_copy, shown
 from dqnspeed.networks.heads import QNetwork
 from dqnspeed.networks.int8 import Int8Network, fits
+
+TOGETHER = 4  # batches of which a target network in 8 bits computes the values at once, if as many are due
 
 
 @dataclass(frozen=True)
@@ -91,21 +93,13 @@ class DeepQLearner(GradientLearner):
         if not run.execution.no_grad:
             self.target.requires_grad_(True)  # builds graphs nobody uses: the point of that rung
         self._target_sync = algo.target_sync
-        self._int8 = Int8Network(cast(QNetwork, self.target)) if run.execution.int8_target else None
 
     def state_dict(self) -> dict[str, Any]:
-        target = {"target": self.target.state_dict()}
-        if self._int8 is not None:
-            target["int8_target"] = {"largest": self._int8.largest}
-        return super().state_dict() | target
+        return super().state_dict() | {"target": self.target.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self.target.load_state_dict(as_tensors(state["target"]))
-        if self._int8 is not None and "int8_target" in state:
-            self._int8.load(**as_tensors(state["int8_target"]))
-        elif self._int8 is not None:
-            self._int8.forget()
 
     def begin(self, frames: np.ndarray) -> None:
         super().begin(frames)
@@ -124,20 +118,10 @@ class DeepQLearner(GradientLearner):
     def settle(self) -> None:
         """Copy the network into the target network."""
         self.target.load_state_dict(self.network.state_dict())
-        if self._int8 is not None:
-            self._int8.forget()
-
-    def warm_up(self, batch: Batch) -> None:
-        if self._int8 is None:
-            super().warm_up(batch)
-            return
-        largest = self._int8.largest.clone()
-        super().warm_up(batch)
-        self._int8.load(largest)
 
     def target_q(self, observations: Tensor) -> Tensor:
         """The target network's values ``(B, num_actions)``."""
-        values: Tensor = (self._int8 or self.target)(observations)
+        values: Tensor = self.target(observations)
         return values
 
     def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
@@ -151,9 +135,10 @@ class DeepQLearner(GradientLearner):
         next_observations: Tensor,
         discounts: Tensor,
         weights: Tensor | None = None,
+        **known: Tensor,
     ) -> Loss:
         """The mean of :meth:`losses`, each weighted by how much likelier its replay drew it than a uniform one."""
-        losses, errors, q_taken = self.losses(observations, actions, rewards, next_observations, discounts)
+        losses, errors, q_taken = self.losses(observations, actions, rewards, next_observations, discounts, **known)
         loss = losses.mean() if weights is None else (weights * losses).mean()
         return Loss((loss, q_taken.detach().mean()), errors.detach())
 
@@ -165,19 +150,83 @@ class DeepQLearner(GradientLearner):
 
 
 class ScalarQLearner(DeepQLearner):
-    """Regresses the value of the action taken on a target."""
+    """Regresses the value of the action taken on a target.
+
+    In 8 bits the target network's values are computed before the loss, of several batches at once.
+    """
+
+    # What target_q() is asked for, and target_values() takes by the names with a _q, where that is known before.
+    VALUED: ClassVar[tuple[str, ...]] = ("next_observations",)
 
     def __init__(self, algo: ScalarQ, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
+        int8, compiles = run.execution.int8_target, run.execution.compile
+        self._int8 = Int8Network(cast(QNetwork, self.target), compiles) if int8 else None
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        return state if self._int8 is None else {**state, "int8_target": {"largest": self._int8.largest}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        if self._int8 is not None and "int8_target" in state:
+            self._int8.load(**as_tensors(state["int8_target"]))
+        elif self._int8 is not None:
+            self._int8.forget()
+
+    def settle(self) -> None:
+        super().settle()
+        if self._int8 is not None:
+            self._int8.forget()
+
+    def warm_up(self, batch: Batch) -> None:
+        if self._int8 is None:
+            super().warm_up(batch)
+            return
+        largest = self._int8.largest.clone()
+        self._values([batch] * TOGETHER)
+        super().warm_up(batch)
+        self._int8.load(largest)
+
+    def ahead(self, batch: Batch) -> int:
+        left = self._target_sync - self.updates % self._target_sync
+        # A replay that draws by errors has to know those of the batches before.
+        together = self._int8 is not None and left >= TOGETHER and batch.reprioritize is None
+        return TOGETHER - 1 if together else 0
+
+    def prepare(self, batches: Sequence[Batch]) -> None:
+        if len(batches) == TOGETHER:  # for any other number a compiler would have to work anew
+            for batch, values in zip(batches, self._values(batches), strict=True):
+                batch.prepared = values
+
+    def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
+        if self._int8 is not None and not batch.prepared:
+            [batch.prepared] = self._values([batch])
+        return super().loss_inputs(batch)
+
+    def _values(self, batches: Sequence[Batch]) -> list[dict[str, Tensor]]:
+        """The target network's values in 8 bits for each of ``batches``, as of :attr:`VALUED`."""
+        assert self._int8 is not None
+        values = [self._int8(*(getattr(batch, name) for batch in batches)) for name in self.VALUED]
+        return [
+            {f"{name}_q": value for name, value in zip(self.VALUED, of_one, strict=True)}
+            for of_one in zip(*values, strict=True)
+        ]
 
     def losses(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        rewards: Tensor,
+        next_observations: Tensor,
+        discounts: Tensor,
+        **known: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         with precision(self._execution, self.device):
             q = self.network(observations)
             with gradients_off(self._execution):
-                targets = self.target_values(observations, actions, rewards, next_observations, discounts)
+                targets = self.target_values(observations, actions, rewards, next_observations, discounts, **known)
         q_taken = q.gather(1, actions[:, None])[:, 0]
         targets = targets.detach()
         return self._criterion(q_taken, targets, reduction="none"), (q_taken - targets).abs(), q_taken
@@ -199,9 +248,15 @@ class DQNLearner(ScalarQLearner):
         self._double = algo.double
 
     def target_values(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        rewards: Tensor,
+        next_observations: Tensor,
+        discounts: Tensor,
+        next_observations_q: Tensor | None = None,
     ) -> Tensor:
-        target_q = self.target_q(next_observations)
+        target_q = self.target_q(next_observations) if next_observations_q is None else next_observations_q
         if not self._double:
             return rewards + discounts * target_q.max(dim=1).values
         best = self.network(next_observations).argmax(dim=1, keepdim=True)  # van Hasselt et al. 2016, equation 4

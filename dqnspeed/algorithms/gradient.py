@@ -156,6 +156,13 @@ class GradientLearner:
         if world is not None:  # gradients are averaged before the step
             self._adam = None
 
+    def ahead(self, batch: Any) -> int:
+        """How many more batches may be drawn before the update on ``batch``."""
+        return 0
+
+    def prepare(self, batches: Sequence[Any]) -> None:
+        """Compute what the next updates, which are on ``batches``, need and can have of all at once."""
+
     def update(self, batch: Any) -> None:
         """One optimizer step on ``batch``."""
         self.step(batch)

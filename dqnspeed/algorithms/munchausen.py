@@ -57,14 +57,23 @@ class MunchausenLearner(ScalarQLearner):
     """The target is the reward, more of it for likely actions, and the soft value of what follows."""
 
     JOINS = True
+    VALUED = ("observations", "next_observations")
 
     def __init__(self, algo: Munchausen, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._alpha, self._temperature, self._log_prob_min = algo.alpha, algo.temperature, algo.log_prob_min
 
     def target_values(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        rewards: Tensor,
+        next_observations: Tensor,
+        discounts: Tensor,
+        observations_q: Tensor | None = None,
+        next_observations_q: Tensor | None = None,
     ) -> Tensor:
-        before, after = self.target_q(observations), self.target_q(next_observations)
+        before = self.target_q(observations) if observations_q is None else observations_q
+        after = self.target_q(next_observations) if next_observations_q is None else next_observations_q
         rewards = munchausen_reward(rewards, before, actions, self._alpha, self._temperature, self._log_prob_min)
         return rewards + discounts * soft_value(after, self._temperature)

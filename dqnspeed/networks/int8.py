@@ -8,10 +8,7 @@ which no order changes.
 from __future__ import annotations
 
 import copy
-import itertools
-import weakref
 from collections.abc import Iterator, Mapping
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -54,29 +51,29 @@ def _weighted(network: QNetwork) -> list[nn.Module]:
 
 
 class Int8Network:
-    """The values ``(B, num_actions) float32`` of a frozen network for bytes ``(B, stack * C, H, W)``.
+    """The values ``(B, num_actions) float32`` of a frozen network for bytes ``(B, stack * C, H, W)``, for each of
+    several batches at a time.
 
-    Weights and scales are those of the first batch after :meth:`forget`, scales by the largest number that each layer
-    gave for it; what is larger later is cut off.
+    Weights and scales are those of the first call after :meth:`forget`, scales by the largest number that each layer
+    gave in it; what is larger later is cut off.
 
     Args:
         network: one that :func:`fits`; its weights may change where :meth:`forget` follows.
+        compiles: what lays images out.
 
     Attributes:
         largest: ``(layers,) float32``, those numbers; zeros before that batch.
     """
 
-    def __init__(self, network: QNetwork):
+    def __init__(self, network: QNetwork, compiles: bool = False):
         self._network = network
         self._layers = _weighted(network)
-        self._actions = cast(nn.Linear, network.q[-1]).out_features
+        self._lay_out = torch.compile(self._laid_out, dynamic=False) if compiles else self._laid_out
         self.largest = torch.zeros(len(self._layers))
         self._int8: QNetwork | None = None
-        self._number = next(_numbers)
-        _networks[self._number] = self
 
     def forget(self) -> None:
-        """Take weights and scales anew, with the next batch."""
+        """Take weights and scales anew, with the next call."""
         self.load(torch.zeros_like(self.largest))
 
     def load(self, largest: Tensor) -> None:
@@ -84,20 +81,19 @@ class Int8Network:
         self.largest.copy_(largest)
         self._int8 = None
 
-    def __call__(self, observations: Tensor) -> Tensor:
-        images = self._network.preprocess.laid_out(observations)  # here, since a compiler does it in half the time
-        values: Tensor = torch.ops.dqnspeed.int8_values(images, self._number, self._actions)
-        return values
-
     @torch.no_grad()
-    def values(self, images: Tensor) -> Tensor:
-        """What a call returns, which a compiler can trace, and this it cannot."""
+    def __call__(self, *batches: Tensor) -> tuple[Tensor, ...]:
+        images = self._lay_out(*batches)
         if self._int8 is None:
             if not self.largest.any():
                 self._measure(images)
             self._int8 = self._converted()
         values: Tensor = self._int8(images)
-        return values
+        parts: tuple[Tensor, ...] = values.split([len(batch) for batch in batches])
+        return parts
+
+    def _laid_out(self, *batches: Tensor) -> Tensor:
+        return torch.cat([self._network.preprocess.laid_out(batch) for batch in batches])
 
     def _measure(self, observations: Tensor) -> None:
         def see(layer: nn.Module, _: object, output: Tensor) -> None:
@@ -197,15 +193,3 @@ def _signed(weight: Tensor) -> tuple[Tensor, Tensor]:
     weight = weight.detach().float()
     scales = (weight.flatten(1).abs().amax(1) / SIGNED).clamp(min=torch.finfo(torch.float32).tiny)
     return (weight / scales.view(-1, *[1] * (weight.dim() - 1))).round().to(torch.int8), scales
-
-
-_numbers = itertools.count()
-_networks: weakref.WeakValueDictionary[int, Int8Network] = weakref.WeakValueDictionary()
-_library = torch.library.Library("dqnspeed", "DEF")  # with a custom_op a call takes longer
-_library.define("int8_values(Tensor images, int number, int actions) -> Tensor")
-_library.impl("int8_values", lambda images, number, _: _networks[number].values(images), "CPU")
-
-
-torch.library.register_fake(
-    "dqnspeed::int8_values", lambda images, _, actions: images.new_empty((len(images), actions), dtype=torch.float32)
-)

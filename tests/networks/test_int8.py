@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,17 +14,19 @@ from conftest import as_arrays, make_run
 from torch import nn
 
 from dqnspeed.algorithms import make_learner, make_network
-from dqnspeed.algorithms.dqn import DeepQLearner
+from dqnspeed.algorithms.dqn import DQN, DeepQLearner
 from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import ONEDNN, check_learner
-from dqnspeed.memory import Batch
+from dqnspeed.memory import Batch, Memory
 from dqnspeed.networks.base import frozen_copy
 from dqnspeed.networks.heads import QNetwork
 from dqnspeed.networks.int8 import Int8Network, fits
+from dqnspeed.runs.updates import PlainUpdates
 from dqnspeed.system import machine
+from dqnspeed.tracking.metrics import Timer
 
 here = machine.multiplies_bytes() and all(hasattr(torch.ops.onednn, name) for name in ONEDNN)
 computed = pytest.mark.skipif(not here, reason="a processor without VNNI, or a torch without its operations")
@@ -79,29 +83,30 @@ def test_values_are_those_of_the_network_but_for_a_hundredth(options: list[str])
     floats.place(torch.device("cpu"), "channels_last" in str(options))
     int8 = Int8Network(floats)
     for seed in range(3):
-        expected, got = floats(images(seed)), int8(images(seed))
+        expected, [got] = floats(images(seed)), int8(images(seed))
         assert got.shape == expected.shape and got.dtype == torch.float32
         spread = (expected - expected.mean(1, keepdim=True)).abs().mean()  # of the actions, which is the least of all
         assert 0 < (got - expected).abs().mean() < 0.02 * spread
-    assert int8(images(0, 5)).shape == (5, 4)  # a batch of another size
+    assert [tuple(one.shape) for one in int8(images(0, 5), images(1, 3))] == [(5, 4), (3, 4)]  # of other sizes
 
 
 @computed
 def test_scales_and_weights_are_those_of_the_first_batch_until_they_are_to_be_taken_anew() -> None:
     floats = network("model=small")
     int8 = Int8Network(floats)
-    before = int8(images())
+    [before] = int8(images())
     size, largest = before.abs().mean(), int8.largest.clone()
     assert (largest > 0).all()
     with torch.no_grad():
         for parameter in floats.parameters():
             parameter.mul_(2)
-    assert torch.equal(int8(images()), before)
+    assert torch.equal(*int8(images()), before)
     again = Int8Network(floats)
     again.load(largest)
-    assert not torch.equal(again(images()), before) and torch.equal(again.largest, largest)
+    assert not torch.equal(*again(images()), before) and torch.equal(again.largest, largest)
     int8.forget()
-    assert (int8(images()) - floats(images())).abs().mean() < 0.02 * size < (before - floats(images())).abs().mean()
+    [anew] = int8(images())
+    assert (anew - floats(images())).abs().mean() < 0.02 * size < (before - floats(images())).abs().mean()
     assert (int8.largest > largest).all()
 
 
@@ -112,10 +117,10 @@ def test_a_layer_that_gave_nothing_and_numbers_beyond_the_first_batch_s_stay_fin
         floats.features[0].weight[:] = 0
         floats.features[0].bias[:] = -1
     int8 = Int8Network(floats)
-    assert int8(images()).isfinite().all() and int8.largest[0] == 1
+    assert int8(images())[0].isfinite().all() and int8.largest[0] == 1
     dark = Int8Network(network("model=small"))
     dark(torch.zeros(4, 4, 84, 84, dtype=torch.uint8))
-    assert dark(images()).isfinite().all()
+    assert dark(images())[0].isfinite().all()
 
 
 @computed
@@ -125,7 +130,7 @@ def test_threads_change_nothing() -> None:
         found = []
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found.append(int8(images()))
+            found += int8(images())
     finally:
         torch.set_num_threads(before)
     assert torch.equal(*found)
@@ -155,6 +160,45 @@ def test_a_learner_learns_the_same_but_for_rounding_and_goes_on_as_if_never_stop
         second.load_state_dict(as_arrays(first.state_dict()))
         second.warm_up(batch(50))
         assert found + losses(second, range(stop, 8)) == got
+
+
+class Drawn:
+    """A memory that gives batches in their order, and remembers how many are drawn and not yet learnt from."""
+
+    def __init__(self, learner: DeepQLearner):
+        self._learner, self._drawn, self.ahead = learner, 0, list[int]()
+
+    def batches(self, batch_size: int, count: int) -> Iterator[Batch]:
+        for _ in range(count):
+            self.ahead.append(self._drawn - self._learner.updates)
+            self._drawn += 1
+            yield batch(self._drawn)
+
+
+@computed
+@pytest.mark.parametrize("options", [[], ["algo.double=true", "algo.loss=huber"], ["algo=munchausen"]])
+def test_values_of_several_batches_at_once_are_those_of_one_after_another(options: list[str]) -> None:
+    def run(counts: Sequence[int]) -> tuple[list[float], list[int]]:
+        made = learner(*options, "algo.target_sync=9")
+        memory = Drawn(made)
+        updates = PlainUpdates(made, cast("Memory", memory), 16, Timer(("sampling", "updating")), "eager")
+        for count in counts:
+            updates.do(count)
+        return made._history[: made.updates, 0].tolist(), memory.ahead
+
+    expected, one_by_one = run([1] * 20)
+    got, ahead = run([1, 4, 3, 1, 11])  # as the scales are those of the first call, that has one batch here too
+    assert one_by_one == [0] * 20
+    assert ahead == [0, *range(4), *range(3), 0, *range(4), *range(4), 0, *range(2)]  # not beyond 9 and 18 updates
+    assert got[:9] == pytest.approx(expected[:9], rel=1e-5) and got == pytest.approx(expected, rel=0.02)
+
+
+@computed
+def test_a_batch_of_a_replay_that_draws_by_errors_is_learnt_from_before_the_next_is_drawn() -> None:
+    drawn = batch(0)
+    assert learner("algo.target_sync=100").ahead(drawn) == 3
+    drawn.reprioritize = lambda errors: None
+    assert learner("algo.target_sync=100").ahead(drawn) == 0
 
 
 @computed
@@ -211,3 +255,9 @@ def test_where_it_cannot_be_computed_a_sentence_says_so(monkeypatch: pytest.Monk
         check(make_run("execution.int8_target=true", "execution.world_size=2"))
     with pytest.raises(ConfigError, match="is for algo=dqn, munchausen, not c51; use false"):
         check(make_run("algo=c51", "execution.int8_target=true"))
+
+    class Own(DQN):
+        """May compute its targets otherwise."""
+
+    with pytest.raises(ConfigError, match="is for algo=dqn, munchausen, not dqn; use false"):
+        check(dataclasses.replace(run, algo=Own(**vars(run.algo))))
