@@ -175,8 +175,13 @@ class GradientLearner:
         now = self.now
         with self.timed():
             in_graph = self._adam is not None
-            loss = self._step_in_graph(batch, self.learning_rate(now)) if in_graph else self.backward(batch)
-            numbers = torch.stack([number.detach().float() for number in (*loss.numbers, *self.measured(batch))])
+            if in_graph:
+                loss, numbers = self._step_in_graph(batch, self.learning_rate(now))
+            else:
+                loss = self.backward(batch)
+                numbers = _stacked(loss.numbers)
+            if measured := self.measured(batch):
+                numbers = torch.cat([numbers, _stacked(measured)])
             if not in_graph:
                 self._descend(now, numbers)
             if isinstance(now, Tensor):
@@ -197,12 +202,12 @@ class GradientLearner:
         set_lr(self.optimizer, self.learning_rate(now))
         self.optimizer.step()
 
-    def _step_in_graph(self, batch: Any, lr: float | Tensor) -> Loss:
-        """Change the weights in the graph of the loss; they get no gradients."""
+    def _step_in_graph(self, batch: Any, lr: float | Tensor) -> tuple[Loss, Tensor]:
+        """Change the weights in the graph of the loss; they get no gradients. Also gives its numbers as one tensor."""
         assert self._adam is not None and self._compute_step is not None
         moments, numbers = self._adam.begin(self._trained, float(lr))
-        loss: Loss = self._compute_step(moments, numbers, **self._to_device(self.loss_inputs(batch)))
-        return loss
+        found: tuple[Loss, Tensor] = self._compute_step(moments, numbers, **self._to_device(self.loss_inputs(batch)))
+        return found
 
     def backward(self, batch: Any) -> Loss:
         """The loss on ``batch``, whose gradients become those of the parameters."""
@@ -229,13 +234,13 @@ class GradientLearner:
         gradients = torch.autograd.grad(loss.numbers[0], self._trained, allow_unused=True)
         return Loss(tuple(number.detach() for number in loss.numbers), loss.errors), gradients
 
-    def loss_and_step(self, moments: Moments, numbers: Tensor, /, **inputs: Tensor) -> Loss:
-        """The loss of a batch, on which the weights change as :meth:`AdamInGraph.begin` says."""
+    def loss_and_step(self, moments: Moments, numbers: Tensor, /, **inputs: Tensor) -> tuple[Loss, Tensor]:
+        """The loss of a batch, on which the weights change as :meth:`AdamInGraph.begin` says; and its numbers."""
         loss, gradients = self.loss_and_gradients(**inputs)
         assert self._adam is not None
         with torch.no_grad():
             self._adam.step(self._trained, gradients, moments, numbers)
-        return loss
+        return loss, _stacked(loss.numbers)
 
     def see(self, now: int | Tensor, numbers: Tensor) -> None:
         """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first, before its step."""
@@ -310,6 +315,10 @@ class OnPolicyLearner(GradientLearner):
     def measured(self, batch: Any) -> Sequence[Tensor]:
         versions = batch.versions.to(self.device, non_blocking=True)
         return [(self.now - versions).float().mean()]
+
+
+def _stacked(numbers: Sequence[Tensor]) -> Tensor:
+    return torch.stack([number.detach().float() for number in numbers])
 
 
 def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -24,6 +25,9 @@ class AdamInGraph:
         group = optimizer.param_groups[0]
         (self._beta1, self._beta2), self._eps, self._decay = group["betas"], group["eps"], group["weight_decay"]
         self._decoupled = isinstance(optimizer, torch.optim.AdamW)
+        self._state: object = None  # of the optimizer, when what follows was taken from it
+        self._parameters, self._moments = list[nn.Parameter](), list[tuple[Tensor, Tensor]]()
+        self._step = torch.zeros(())
 
     @classmethod
     def of(cls, optimizer: torch.optim.Optimizer) -> AdamInGraph | None:
@@ -40,16 +44,27 @@ class AdamInGraph:
 
         They are computed here since the compiler would compute powers again for every few weights.
         """
+        known = self._state is self._optimizer.state and len(parameters) == len(self._parameters)
+        if not known or not all(map(operator.is_, parameters, self._parameters)):
+            self._take(parameters)
+        self._step += 1
+        count = self._step.item()
+        numbers = [lr, lr / (1 - self._beta1**count), 1 / math.sqrt(1 - self._beta2**count)]
+        return self._moments, torch.tensor(numbers)
+
+    def _take(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Take moments and the count from the optimizer's state, which was loaded, say; one count serves all."""
         states = [self._optimizer.state[parameter] for parameter in parameters]
         for parameter, state in zip(parameters, states, strict=True):
             if not state:  # as torch makes it at a first step
                 state["step"] = torch.zeros(())
                 for name in ("exp_avg", "exp_avg_sq"):
                     state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-        torch._foreach_add_([state["step"] for state in states], 1)
-        count = max(state["step"].item() for state in states)
-        numbers = [lr, lr / (1 - self._beta1**count), 1 / math.sqrt(1 - self._beta2**count)]
-        return [(state["exp_avg"], state["exp_avg_sq"]) for state in states], torch.tensor(numbers)
+        self._step = torch.stack([state["step"] for state in states]).max()
+        for state in states:
+            state["step"] = self._step
+        self._state, self._parameters = self._optimizer.state, list(parameters)
+        self._moments = [(state["exp_avg"], state["exp_avg_sq"]) for state in states]
 
     def step(
         self,
