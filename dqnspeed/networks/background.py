@@ -12,28 +12,35 @@ from torch import Tensor, nn
 AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
-def _interleaved(images: Tensor) -> Tensor:
-    """``(B, 2 or 4, H, W) uint8`` laid out as NHWC: the bytes of a pixel as one number, the first of them lowest.
+def _interleaved(*batches: Tensor) -> Tensor:
+    """``(B, 2 or 4, H, W) uint8`` each, one after another and laid out as NHWC.
 
-    A CPU does this faster than torch copies single bytes: eight times for two of them, and twice for four.
+    A CPU joins the bytes of a pixel to one number faster than torch copies single bytes: eight times for two of them,
+    and twice for four.
     """
+    pixels = _joined([_pixels(images) for images in batches])
+    interleaved: Tensor = pixels.view(torch.uint8).unflatten(2, (-1, batches[0].shape[1]))
+    return interleaved.permute(0, 3, 1, 2)
+
+
+def _joined(batches: Sequence[Tensor]) -> Tensor:
+    return batches[0] if len(batches) == 1 else torch.cat(list(batches))
+
+
+def _pixels(images: Tensor) -> Tensor:
+    """The bytes of each pixel of ``(B, 2 or 4, H, W) uint8`` as one integer ``(B, H, W)``, the first of them lowest."""
     first, second, *others = (images[:, channel] for channel in range(images.shape[1]))
     if others and AVX512 and torch.compiler.is_compiling():  # a compiler makes vectors of 32 bits, and none of 16
         pixels = first.to(torch.int32)
         for place, channel in enumerate((second, *others), start=1):
             pixels = pixels + (channel.to(torch.int32) << 8 * place)
-        return _as_channels(pixels, images.shape[1])
+        return pixels
     pixels = torch.add(first, second.to(torch.int16), alpha=256)  # which wraps around
     if others:
         third, fourth = others
         upper = torch.add(third, fourth.to(torch.int16), alpha=256)
         pixels = torch.add(pixels.to(torch.int32) & 0xFFFF, upper.to(torch.int32), alpha=65536)
-    return _as_channels(pixels, images.shape[1])
-
-
-def _as_channels(pixels: Tensor, channels: int) -> Tensor:
-    interleaved: Tensor = pixels.view(torch.uint8).unflatten(2, (-1, channels))
-    return interleaved.permute(0, 3, 1, 2)
+    return pixels
 
 
 class Preprocess(nn.Module):
@@ -63,13 +70,15 @@ class Preprocess(nn.Module):
         values *= self.scale
         return values
 
-    def laid_out(self, observations: Tensor) -> Tensor:
+    def laid_out(self, *batches: Tensor) -> Tensor:
+        """Batches one after another, images laid out."""
+        observations = batches[0]
         if not self.channels_last or observations.dim() != 4:
-            return observations
+            return _joined(batches)
         few = observations.shape[1] in (2, 4) and observations.dtype == torch.uint8 and sys.byteorder == "little"
         if few and observations.device.type == "cpu":
-            return _interleaved(observations)
-        return observations.contiguous(memory_format=torch.channels_last)
+            return _interleaved(*batches)
+        return _joined([batch.contiguous(memory_format=torch.channels_last) for batch in batches])
 
     def _dtype(self, observations: Tensor) -> torch.dtype:
         """That of autocast, if all numbers are exact in it: half the memory. Else float32.

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from dqnspeed.config.schema import ModelConfig, typed
@@ -39,10 +40,17 @@ class Head(nn.Sequential):
     def forward(self, features: Tensor) -> Tensor:
         *hidden, last = self
         for layer in hidden:
-            features = layer(features)
+            features = _product(layer, features) if type(layer) is nn.Linear else layer(features)
         with full_precision(features.device):
             values: Tensor = last(features.float())
         return values
+
+
+def _product(layer: nn.Linear, features: Tensor) -> Tensor:
+    """``layer(features)``. On a CPU it is quicker with the larger factor on the left, which then is read as it lies."""
+    if not torch.compiler.is_compiling() or features.device.type != "cpu" or features.dim() != 2:
+        return layer(features)  # type: ignore[no-any-return]
+    return torch.addmm(layer.bias[:, None], layer.weight, features.t()).t()
 
 
 class QNetwork(TorsoNetwork):

@@ -68,7 +68,8 @@ class Int8Network:
     def __init__(self, network: QNetwork, compiles: bool = False):
         self._network = network
         self._layers = _weighted(network)
-        self._lay_out = torch.compile(self._laid_out, dynamic=False) if compiles else self._laid_out
+        laid_out = network.preprocess.laid_out
+        self._laid_out = torch.compile(laid_out, dynamic=False) if compiles else laid_out
         self.largest = torch.zeros(len(self._layers))
         self._int8: QNetwork | None = None
 
@@ -83,7 +84,7 @@ class Int8Network:
 
     @torch.no_grad()
     def __call__(self, *batches: Tensor) -> tuple[Tensor, ...]:
-        images = self._lay_out(*batches)
+        images = self._laid_out(*batches)
         if self._int8 is None:
             if not self.largest.any():
                 self._measure(images)
@@ -91,9 +92,6 @@ class Int8Network:
         values: Tensor = self._int8(images)
         parts: tuple[Tensor, ...] = values.split([len(batch) for batch in batches])
         return parts
-
-    def _laid_out(self, *batches: Tensor) -> Tensor:
-        return torch.cat([self._network.preprocess.laid_out(batch) for batch in batches])
 
     def _measure(self, observations: Tensor) -> None:
         def see(layer: nn.Module, _: object, output: Tensor) -> None:
