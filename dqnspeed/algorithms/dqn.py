@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -185,14 +185,17 @@ class ScalarQLearner(DeepQLearner):
             super().warm_up(batch)
             return
         largest = self._int8.largest.clone()
-        self._values([batch] * TOGETHER)
+        apart = [
+            replace(batch, **{name: getattr(batch, name).clone() for name in self.VALUED}) for _ in range(TOGETHER)
+        ]
+        self._values(apart)  # a compiler would make another graph of one tensor, given four times
         super().warm_up(batch)
         self._int8.load(largest)
 
     def ahead(self, batch: Batch) -> int:
-        left = self._target_sync - self.updates % self._target_sync
+        settles = any(self.settles(self.updates + i) for i in range(1, TOGETHER))
         # A replay that draws by errors has to know those of the batches before.
-        together = self._int8 is not None and left >= TOGETHER and batch.reprioritize is None
+        together = self._int8 is not None and not settles and batch.reprioritize is None
         return TOGETHER - 1 if together else 0
 
     def prepare(self, batches: Sequence[Batch]) -> None:
@@ -201,9 +204,11 @@ class ScalarQLearner(DeepQLearner):
                 batch.prepared = values
 
     def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
+        inputs = super().loss_inputs(batch)
         if self._int8 is not None and not batch.prepared:
-            [batch.prepared] = self._values([batch])
-        return super().loss_inputs(batch)
+            inputs = {**inputs, **self._values([batch])[0]}
+        batch.prepared = {}  # it served this update; by the next on this batch the target network may be another
+        return inputs
 
     def _values(self, batches: Sequence[Batch]) -> list[dict[str, Tensor]]:
         """The target network's values in 8 bits for each of ``batches``, as of :attr:`VALUED`."""

@@ -136,6 +136,7 @@ class GradientLearner:
                 self._step_in_graph(batch, lr=0.0)
             finally:
                 self.optimizer.state = slots
+                self._adam.forget()
                 for parameter, before in zip(self._trained, weights, strict=True):
                     parameter.data.copy_(before)  # NaN in a batch without meaning reaches them at any rate
             return

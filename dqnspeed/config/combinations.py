@@ -88,7 +88,7 @@ def _check_int8(run: RunConfig) -> None:
     if run.execution.world_size > 1:
         size = run.execution.world_size
         raise ConfigError(f"execution.int8_target=true: is for one process that learns, not {size}; use false.")
-    if not vars(type(run.algo)).get("int8"):  # a subclass may compute its targets otherwise
+    if not vars(type(run.algo)).get("int8"):
         able = ", ".join(sorted(name for name, kind in GROUPS["algo"].options.items() if vars(kind).get("int8")))
         raise ConfigError(f"execution.int8_target=true: is for algo={able}, not {run.algo.name}; use false.")
 

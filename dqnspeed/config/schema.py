@@ -42,7 +42,9 @@ class AlgoConfig(GroupOption):
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
     shares_batches: ClassVar[bool] = False  # can learn in several processes, each with its share of a batch
     captures: ClassVar[bool] = False  # batches are drawn on the device, so that drawing and update can be one graph
-    int8: ClassVar[bool] = False  # its target network's values can be computed in 8-bit integers
+    # Its target network's values can be computed in 8-bit integers: of a ScalarQ, whose learner's target_values() takes
+    # those that VALUED names. What a class inherits does not count, as it may compute its targets otherwise.
+    int8: ClassVar[bool] = False
 
     name: str = option("the learning algorithm")
     gamma: float = option("discount of one agent step", ge=0, le=1)

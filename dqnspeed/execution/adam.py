@@ -16,8 +16,9 @@ class AdamInGraph:
     """The steps of torch's ``Adam`` or ``AdamW`` on a CPU, as operations that a compiler joins with those that give the
     gradients, which then are read once, in the precision that they have.
 
-    They equal torch's own but for rounding, and use the optimizer's own state, so that either may make the next step.
-    All parameters count the same steps, also those that have no part in a loss, of which torch counts none.
+    They equal torch's own but for rounding, and use the optimizer's own state, so that either may make the next step
+    once it was saved and loaded; until then one tensor counts the steps of all parameters, also of those that have no
+    part in a loss, of which torch counts none.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer):
@@ -51,6 +52,10 @@ class AdamInGraph:
         count = self._step.item()
         numbers = [lr, lr / (1 - self._beta1**count), 1 / math.sqrt(1 - self._beta2**count)]
         return self._moments, torch.tensor(numbers)
+
+    def forget(self) -> None:
+        """Take all from the optimizer's state anew, with the next step."""
+        self._state, self._moments = None, []
 
     def _take(self, parameters: Sequence[nn.Parameter]) -> None:
         """Take moments and the count from the optimizer's state, which was loaded, say; one count serves all."""

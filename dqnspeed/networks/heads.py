@@ -48,7 +48,8 @@ class Head(nn.Sequential):
 
 def _product(layer: nn.Linear, features: Tensor) -> Tensor:
     """``layer(features)``. On a CPU it is quicker with the larger factor on the left, which then is read as it lies."""
-    if not torch.compiler.is_compiling() or features.device.type != "cpu" or features.dim() != 2:
+    fits = features.dim() == 2 and features.numel() < layer.weight.numel() and layer.bias is not None
+    if not fits or not torch.compiler.is_compiling() or features.device.type != "cpu":
         return layer(features)  # type: ignore[no-any-return]
     return torch.addmm(layer.bias[:, None], layer.weight, features.t()).t()
 

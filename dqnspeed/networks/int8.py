@@ -54,8 +54,8 @@ class Int8Network:
     """The values ``(B, num_actions) float32`` of a frozen network for bytes ``(B, stack * C, H, W)``, for each of
     several batches at a time.
 
-    Weights and scales are those of the first call after :meth:`forget`, scales by the largest number that each layer
-    gave in it; what is larger later is cut off.
+    Weights and scales are those of the first batch after :meth:`forget`, scales by the largest number that each layer
+    gave for it; what is larger later is cut off.
 
     Args:
         network: one that :func:`fits`; its weights may change where :meth:`forget` follows.
@@ -74,7 +74,7 @@ class Int8Network:
         self._int8: QNetwork | None = None
 
     def forget(self) -> None:
-        """Take weights and scales anew, with the next call."""
+        """Take weights and scales anew, with the next batch."""
         self.load(torch.zeros_like(self.largest))
 
     def load(self, largest: Tensor) -> None:
@@ -87,7 +87,7 @@ class Int8Network:
         images = self._laid_out(*batches)
         if self._int8 is None:
             if not self.largest.any():
-                self._measure(images)
+                self._measure(images[: len(batches[0])])
             self._int8 = self._converted()
         values: Tensor = self._int8(images)
         parts: tuple[Tensor, ...] = values.split([len(batch) for batch in batches])

@@ -45,7 +45,7 @@ class PlainUpdates:
             with self._timer("sampling"), self._timed():
                 drawn = [next(batches)]
                 if self._prepares is not None:
-                    drawn += itertools.islice(batches, self._prepares.ahead(drawn[0]))
+                    drawn += itertools.islice(batches, min(self._prepares.ahead(drawn[0]), count - 1))
             with self._timer("updating"):
                 if self._prepares is not None:
                     self._prepares.prepare(drawn)

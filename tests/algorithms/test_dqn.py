@@ -170,7 +170,9 @@ def test_what_the_compiler_joins_to_the_loss_changes_the_weights_as_torch_does(
         return dqn
 
     results = []
-    for before, after in ((False, False), (True, True), (True, False)):
+    for before, after, anew in (
+        (False, False, False), (True, True, False), (True, False, False), (True, True, True),
+    ):  # fmt: skip
         dqn = made(before)
         begin = copy.deepcopy(dqn.network.state_dict())
         counters.clear()
@@ -180,9 +182,12 @@ def test_what_the_compiler_joins_to_the_loss_changes_the_weights_as_torch_does(
                 batch.rewards[:] = math.nan  # it may hold anything
                 dqn.warm_up(batch)
                 torch.testing.assert_close(dqn.state_dict(), kept, rtol=0, atol=0)
-            if i == 3 and after != before:
-                state, dqn = dqn.state_dict(), made(after)
-                dqn.load_state_dict(as_arrays(state))
+            if i == 3 and (after != before or anew):
+                state = as_arrays(dqn.state_dict())
+                dqn = dqn if anew else made(after)
+                if anew:  # what it did meanwhile must have no effect
+                    dqn.update(make_batch(IMAGE, seed=8))
+                dqn.load_state_dict(state)
             dqn.update(make_batch(IMAGE, seed=i))
         assert not counters["graph_break"]
         results.append(as_arrays({"network": dqn.network.state_dict(), "slots": dqn.state_dict()["optimizer"]}))

@@ -66,7 +66,7 @@ def episodes(folder: Path) -> list[dict[str, str]]:
     [
         [*SMALL_ATARI, "num_envs=2", "algo.batch_size=16"],
         [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16"],
-        pytest.param([*SMALL_ATARI, "num_envs=6", "execution.int8_target=true"],
+        pytest.param([*SMALL_ATARI, "num_envs=6", "algo.steps_per_update=1", "execution.int8_target=true"],
                      marks=pytest.mark.skipif(not machine.multiplies_bytes(), reason="no VNNI")),
         [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2"],
         [*SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",

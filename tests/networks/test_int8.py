@@ -177,7 +177,12 @@ class Drawn:
 
 @computed
 @pytest.mark.parametrize("options", [[], ["algo.double=true", "algo.loss=huber"], ["algo=munchausen"]])
-def test_values_of_several_batches_at_once_are_those_of_one_after_another(options: list[str]) -> None:
+def test_values_of_several_batches_at_once_are_those_of_one_after_another(
+    options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, call = list[int](), Int8Network.__call__
+    monkeypatch.setattr(Int8Network, "__call__", lambda self, *of: (together.append(len(of)), call(self, *of))[1])
+
     def run(counts: Sequence[int]) -> tuple[list[float], list[int]]:
         made = learner(*options, "algo.target_sync=9")
         memory = Drawn(made)
@@ -187,10 +192,36 @@ def test_values_of_several_batches_at_once_are_those_of_one_after_another(option
         return made._history[: made.updates, 0].tolist(), memory.ahead
 
     expected, one_by_one = run([1] * 20)
-    got, ahead = run([1, 4, 3, 1, 11])  # as the scales are those of the first call, that has one batch here too
-    assert one_by_one == [0] * 20
-    assert ahead == [0, *range(4), *range(3), 0, *range(4), *range(4), 0, *range(2)]  # not beyond 9 and 18 updates
-    assert got[:9] == pytest.approx(expected[:9], rel=1e-5) and got == pytest.approx(expected, rel=0.02)
+    valued = 2 if "munchausen" in str(options) else 1
+    assert one_by_one == [0] * 20 and together == [1] * 20 * valued
+    together.clear()
+    got, ahead = run([5, 3, 1, 11])
+    assert ahead == [*range(4), 0, *range(3), 0, *range(4), *range(4), 0, *range(2)]  # not beyond 9 and 18 updates
+    assert together[::valued] == [4, *[1] * 5, 4, 4, 1, 1, 1]
+    assert got == pytest.approx(expected, rel=1e-5)
+
+
+@computed
+def test_a_batch_that_is_learnt_from_again_has_the_values_of_the_target_network_as_it_is_by_then() -> None:
+    again, anew = learner(), learner()
+    same = batch(0)
+    for _ in range(5):  # beyond a copy into the target network
+        again.update(same)
+        anew.update(batch(0))
+    assert again._history[:5, 0].tolist() == anew._history[:5, 0].tolist()
+    assert not same.prepared
+
+
+@computed
+@pytest.mark.slow
+def test_after_the_warm_up_nothing_is_compiled() -> None:
+    from torch._dynamo.utils import counters
+
+    made = learner("execution.compile=true", "optimizer=adam", "algo.target_sync=100")
+    made.warm_up(batch(50))
+    before = counters["stats"]["unique_graphs"]
+    PlainUpdates(made, cast("Memory", Drawn(made)), 16, Timer(("sampling", "updating")), "compiled").do(5)
+    assert before and counters["stats"]["unique_graphs"] == before
 
 
 @computed
@@ -259,5 +290,5 @@ def test_where_it_cannot_be_computed_a_sentence_says_so(monkeypatch: pytest.Monk
     class Own(DQN):
         """May compute its targets otherwise."""
 
-    with pytest.raises(ConfigError, match="is for algo=dqn, munchausen, not dqn; use false"):
-        check(dataclasses.replace(run, algo=Own(**vars(run.algo))))
+    with pytest.raises(ConfigError, match="is for algo=dqn, munchausen, not own; use false"):
+        check(dataclasses.replace(run, algo=Own(**vars(run.algo) | {"name": "own"})))
