@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dqnspeed.networks.base import full_precision
-from dqnspeed.networks.convolutional import Flatten
+from dqnspeed.networks.convolutional import Convolution, Flatten
 from dqnspeed.networks.heads import Head, QNetwork
 
 _onednn = torch.ops.onednn
@@ -29,11 +29,15 @@ def fits(network: nn.Module) -> bool:
     convolutions = [layer for layer in _weighted(network) if isinstance(layer, nn.Conv2d)]
     if any(layer.padding_mode != "zeros" or isinstance(layer.padding, str) for layer in convolutions):
         return False
-    torso, *hidden = ([type(layer) for layer in layers if type(layer) is not Flatten] for layers in _paths(network))
+    torso, *hidden = ([_kind(layer) for layer in layers if type(layer) is not Flatten] for layers in _paths(network))
     return all(
         bool(kinds) and kinds == [kind, nn.ReLU] * (len(kinds) // 2)
         for kinds, kind in [(torso, nn.Conv2d), *((kinds, nn.Linear) for kinds in hidden)]
     )
+
+
+def _kind(layer: nn.Module) -> type[nn.Module]:
+    return nn.Conv2d if type(layer) is Convolution else type(layer)
 
 
 def _heads(network: QNetwork) -> dict[str, Head]:

@@ -221,6 +221,15 @@ def multiplies_bytes(flags: Path = Path("/proc/cpuinfo")) -> bool:
     return False
 
 
+def multiplies_bf16_pairs(flags: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor sums products of pairs of bfloat16 (AVX512_BF16), and has nothing better (AMX)."""
+    with contextlib.suppress(OSError):
+        known = re.search(r"^flags\s*:.*$", flags.read_text(), re.MULTILINE)
+        has = set(known[0].split()) if known else set()
+        return {"avx512_bf16", "avx512bw", "avx512vl"} <= has and "amx_bf16" not in has
+    return False
+
+
 def device_available(name: str) -> bool:
     if name == "cuda":
         return torch.cuda.is_available()
