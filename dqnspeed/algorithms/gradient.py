@@ -22,6 +22,7 @@ from dqnspeed.execution.optimizers import lr_at, make_capturable, make_optimizer
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.execution.world import World
 from dqnspeed.networks.base import Network
+from dqnspeed.networks.gradients import own_gradients
 
 CAUSES = (
     "Likely causes: optimizer.lr too high, large rewards (try wrappers.clip_reward=true, algo.max_grad_norm=10 or, "
@@ -74,6 +75,8 @@ class GradientLearner:
         self._to_device = ToDevice(device, run.execution.pin_memory)
         self._timer = DeviceTimer(device, "updating")
         compiles = run.execution.compile
+        if compiles and device.type == "cpu" and run.execution.precision == "bf16":
+            own_gradients(self.network)
         self._compute_loss = torch.compile(self.loss, dynamic=False) if compiles else self.loss
         joins = compiles and self.JOINS and device.type == "cpu"
         self._compute_both = compiled_with_gradients(self.loss_and_gradients) if joins else None

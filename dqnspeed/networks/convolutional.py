@@ -14,8 +14,8 @@ from torch.nn import functional
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.networks import gradients
 from dqnspeed.networks.base import Model, shown
+from dqnspeed.networks.gradients import Convolution
 
 
 class LayerNorm(nn.LayerNorm):
@@ -30,27 +30,6 @@ class LayerNorm(nn.LayerNorm):
             return super().forward(images)
         weight, bias = (values.permute(1, 2, 0) for values in (self.weight, self.bias))
         return functional.layer_norm(nhwc, weight.shape, weight, bias, self.eps).permute(0, 3, 1, 2)
-
-
-class Convolution(nn.Conv2d):
-    """Without padding; compiled for a CPU that computes in bfloat16 it has quicker gradients."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        if torch.compiler.is_compiling() and self._own_gradients(images):
-            assert self.bias is not None
-            return gradients.convolution(images, self.weight, self.bias, list(self.stride))
-        return super().forward(images)
-
-    def _own_gradients(self, images: Tensor) -> bool:
-        learns = torch.is_grad_enabled() and self.weight.requires_grad and self.out_channels % gradients.FILTERS == 0
-        return (
-            learns
-            and images.device.type == "cpu"
-            and torch.is_autocast_enabled("cpu")
-            and torch.get_autocast_dtype("cpu") == torch.bfloat16
-            and images.is_contiguous(memory_format=torch.channels_last)
-            and gradients.available()
-        )
 
 
 class Flatten(nn.Flatten):

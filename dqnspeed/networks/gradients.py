@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dqnspeed.system import machine
 
@@ -49,9 +49,8 @@ def _library() -> Any:
             return None
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def available() -> bool:
-    """Whether :func:`convolution` computes gradients of its own on this machine."""
+    """Whether they are computed here on this machine; compiles at the first call, in about a second."""
     return _library() is not None
 
 
@@ -98,11 +97,35 @@ class _Convolution(torch.autograd.Function):
         return of_images, *torch.ops.dqnspeed.weight_gradient(images, gradient, [*weight.shape[2:]], ctx.stride), None
 
 
-def convolution(images: Tensor, weight: Tensor, bias: Tensor, stride: list[int]) -> Tensor:
-    """A convolution in bfloat16 without padding, with gradients of weights in float32.
+class Convolution(nn.Conv2d):
+    """Without padding.
 
-    Args:
-        images: ``(B, C, H, W)``; ``weight`` ``(F, C, ...)``, F a multiple of ``FILTERS``; ``bias`` ``(F,)``.
+    Attributes:
+        own_gradients: compute them here, where it is compiled for a CPU and computes in bfloat16.
     """
-    result: Tensor = _Convolution.apply(images, weight, bias, stride)  # type: ignore[no-untyped-call]
-    return result
+
+    own_gradients = False
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.own_gradients and torch.compiler.is_compiling() and self._fits(images):
+            found: Tensor = _Convolution.apply(images, self.weight, self.bias, [*self.stride])  # type: ignore[no-untyped-call]
+            return found
+        return super().forward(images)
+
+    def _fits(self, images: Tensor) -> bool:
+        return (
+            torch.is_grad_enabled()
+            and self.weight.requires_grad
+            and self.out_channels % FILTERS == 0
+            and images.device.type == "cpu"
+            and images.is_contiguous(memory_format=torch.channels_last)
+            and torch.is_autocast_enabled("cpu")
+            and torch.get_autocast_dtype("cpu") == torch.bfloat16
+        )
+
+
+def own_gradients(network: nn.Module) -> None:
+    """Have the convolutions of ``network`` compute their gradients here, if this machine can."""
+    for layer in network.modules():
+        if isinstance(layer, Convolution):
+            layer.own_gradients = available()

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from dqnspeed.networks.base import full_precision
-from dqnspeed.networks.convolutional import Convolution, Flatten
+from dqnspeed.networks.convolutional import Flatten
+from dqnspeed.networks.gradients import Convolution
 from dqnspeed.networks.heads import Head, QNetwork
 
 _onednn = torch.ops.onednn

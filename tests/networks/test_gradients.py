@@ -16,7 +16,7 @@ from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.envs import EnvSpec
 from dqnspeed.memory import Batch
 from dqnspeed.networks import gradients
-from dqnspeed.networks.convolutional import Convolution
+from dqnspeed.networks.gradients import Convolution
 from dqnspeed.system import machine
 
 computed = pytest.mark.skipif(not gradients.available(), reason="a processor without AVX512_BF16, or no compiler")
@@ -87,7 +87,7 @@ def test_compiled_learners_use_them_and_learn_as_without_them(algo: str, monkeyp
     own = learner(f"algo={algo}")
     own.update(batch())
     assert len(calls) == 3
-    monkeypatch.setattr(Convolution, "_own_gradients", lambda *_: False)
+    monkeypatch.setattr(Convolution, "_fits", lambda *_: False)
     torch.compiler.reset()
     torchs = learner(f"algo={algo}")
     torchs.update(batch())
@@ -106,14 +106,14 @@ def test_what_they_are_not_for_is_left_to_torch() -> None:
 
     def uses(layer: Convolution, images: Tensor = images, dtype: torch.dtype = torch.bfloat16) -> bool:
         with torch.autocast("cpu", dtype):
-            return layer._own_gradients(images)
+            return layer._fits(images)
 
     assert uses(Convolution(4, 16, 3))
     assert not uses(Convolution(4, 24, 3))
     assert not uses(Convolution(4, 16, 3), images.contiguous())
     assert not uses(Convolution(4, 16, 3), dtype=torch.float16)
     assert not uses(Convolution(4, 16, 3).requires_grad_(False))
-    assert not Convolution(4, 16, 3)._own_gradients(images)
+    assert not Convolution(4, 16, 3)._fits(images)
     with torch.no_grad():
         assert not uses(Convolution(4, 16, 3))
     layer = Convolution(4, 16, 3)
