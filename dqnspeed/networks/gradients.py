@@ -34,19 +34,19 @@ def _library() -> Any:
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None or not machine.multiplies_bf16_pairs():
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "weight_gradient.so"
-        options = "-O3 -std=c++17 -mavx512f -mavx512bw -mavx512vl -mavx512bf16 -mfma -fopenmp -shared -fPIC".split()
-        command = [compiler, *options, str(SOURCE), "-o", str(made)]
-        try:
+    options = "-O3 -std=c++17 -mavx512f -mavx512bw -mavx512vl -mavx512bf16 -mfma -fopenmp -shared -fPIC".split()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "weight_gradient.so"
+            command = [compiler, *options, str(SOURCE), "-o", str(made)]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
             function = ctypes.CDLL(str(made)).weight_gradient
-            function.argtypes = [*[ctypes.c_void_p] * 4, ctypes.POINTER(_Shape), ctypes.c_int]
-            return function
-        except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", None) or str(error)
-            log.info("%s is not used, torch's own gradients are: %s", SOURCE.name, said.strip().splitlines()[-1])
-            return None
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or error
+        log.info("%s is not used, but torch's own gradients: %s", SOURCE.name, str(said).strip())
+        return None
+    function.argtypes = [*[ctypes.c_void_p] * 4, ctypes.POINTER(_Shape), ctypes.c_int]
+    return function
 
 
 def available() -> bool:
