@@ -538,6 +538,7 @@ def test_the_wheel_carries_its_configuration_to_any_folder(tmp_path: Path) -> No
     shipped = {path.relative_to(site / "dqnspeed" / "conf") for path in (site / "dqnspeed" / "conf").rglob("*.yaml")}
     assert shipped == {path.relative_to(CONF_DIR) for path in Path(CONF_DIR).rglob("*.yaml")}
     assert (site / "hydra_plugins" / "dqnspeed_sweepers.py").is_file()
+    assert (site / "dqnspeed" / "networks" / "weight_gradient.cpp").is_file()
     result = subprocess.run(
         command(*TOY, "stop.max_steps=100"), cwd=tmp_path, capture_output=True, text=True,
         env={**environment(), "PYTHONPATH": f"{site}:{environment()['PYTHONPATH']}"},

@@ -17,12 +17,12 @@ from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.adam import AdamInGraph, Moments
-from dqnspeed.execution.compiling import compiled_with_gradients
+from dqnspeed.execution.compiling import compiled_with_gradients, traces_gradients
 from dqnspeed.execution.optimizers import lr_at, make_capturable, make_optimizer, optimizer_of, set_lr
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.execution.world import World
 from dqnspeed.networks.base import Network
-from dqnspeed.networks.gradients import own_gradients
+from dqnspeed.networks.weight_gradient import make_quick
 
 CAUSES = (
     "Likely causes: optimizer.lr too high, large rewards (try wrappers.clip_reward=true, algo.max_grad_norm=10 or, "
@@ -75,8 +75,9 @@ class GradientLearner:
         self._to_device = ToDevice(device, run.execution.pin_memory)
         self._timer = DeviceTimer(device, "updating")
         compiles = run.execution.compile
-        if compiles and device.type == "cpu" and run.execution.precision == "bf16":
-            own_gradients(self.network)
+        nhwc = run.execution.channels_last and run.execution.precision == "bf16"
+        if compiles and nhwc and device.type == "cpu" and traces_gradients():
+            make_quick(self.network)
         self._compute_loss = torch.compile(self.loss, dynamic=False) if compiles else self.loss
         joins = compiles and self.JOINS and device.type == "cpu"
         self._compute_both = compiled_with_gradients(self.loss_and_gradients) if joins else None

@@ -25,9 +25,16 @@ def compiled_with_gradients(function: Callable[..., Any]) -> Callable[..., Any] 
     Autograd's engine has no part in it, and its kernels are called from C++ and not from Python. What cannot be traced
     breaks it into several.
     """
+    if not traces_gradients():
+        return None
     from torch._dynamo import config
 
-    if not hasattr(config, "trace_autograd_ops"):
-        return None
     config.trace_autograd_ops = True
     return torch.compile(function, dynamic=False, options={"cpp_wrapper": True})
+
+
+def traces_gradients() -> bool:
+    """Whether torch is new enough to make one graph of a loss and its gradients."""
+    from torch._dynamo import config
+
+    return hasattr(config, "trace_autograd_ops")

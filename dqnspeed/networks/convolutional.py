@@ -15,7 +15,7 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.networks.base import Model, shown
-from dqnspeed.networks.gradients import Convolution
+from dqnspeed.networks.weight_gradient import Convolution
 
 
 class LayerNorm(nn.LayerNorm):

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from dqnspeed.networks.base import full_precision
 from dqnspeed.networks.convolutional import Flatten
-from dqnspeed.networks.gradients import Convolution
 from dqnspeed.networks.heads import Head, QNetwork
+from dqnspeed.networks.weight_gradient import Convolution
 
 _onednn = torch.ops.onednn
 BYTE, SIGNED = 255, 127  # the largest of each

@@ -20,6 +20,7 @@ struct Shape {
     long weights() const { return kernel_height * reach(); }
 };
 
+// Threads and what they lay out share no cache line.
 static long padded(long size) { return (size + 15) & ~15L; }
 
 // The numbers of two images as halves; those of a second that is missing are zeros.
@@ -88,6 +89,7 @@ extern "C" int weight_gradient(
     const long image = s.height * s.width * s.channels, gradient = s.out_height * s.out_width * s.filters;
     const long sums = padded((s.weights() + 1) * s.filters), room = sums + padded(image) + padded(gradient);
     const long pairs = (s.images + 1) / 2;
+    if (threads > pairs) threads = (int)pairs;
     float *memory = (float *)aligned_alloc(64, (size_t)(room * threads) * sizeof(float));
     if (!memory) return 1;
 #pragma omp parallel num_threads(threads)
@@ -108,8 +110,8 @@ extern "C" int weight_gradient(
             for (; first < s.filters; first += 16) add_all<1, 16>(s, two, two_gradients + first, own + first);
         }
 #pragma omp barrier
-        for (long filter = s.filters * thread / all; filter < s.filters * (thread + 1) / all; filter++)
-            for (long k = 0; k <= s.weights(); k++) {
+        for (long k = (s.weights() + 1) * thread / all; k < (s.weights() + 1) * (thread + 1) / all; k++)
+            for (long filter = 0; filter < s.filters; filter++) {
                 float sum = 0;
                 for (int i = 0; i < all; i++) sum += memory[i * room + k * s.filters + filter];
                 (k < s.weights() ? weights[filter * s.weights() + k] : biases[filter]) = sum;

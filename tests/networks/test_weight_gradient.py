@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import make_run
-from torch import Tensor, nn
+from torch import Tensor
 
 from dqnspeed.algorithms import make_learner
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.envs import EnvSpec
 from dqnspeed.memory import Batch
-from dqnspeed.networks import gradients
-from dqnspeed.networks.gradients import Convolution
+from dqnspeed.networks import weight_gradient
+from dqnspeed.networks.weight_gradient import Convolution
 from dqnspeed.system import machine
-
-computed = pytest.mark.skipif(not gradients.available(), reason="a processor without AVX512_BF16, or no compiler")
 
 IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 4, 4, largest=255.0)
 SHAPES = {  # images, channels, height, width, filters, kernel, stride
@@ -32,12 +29,18 @@ SHAPES = {  # images, channels, height, width, filters, kernel, stride
 }
 
 
+@pytest.fixture(scope="module")
+def computed() -> None:
+    if not weight_gradient.available():
+        pytest.skip("a processor without AVX512_BF16, or no compiler")
+
+
 def random(*shape: int) -> Tensor:
     values = torch.from_numpy(np.random.default_rng(0).normal(size=shape)).to(torch.bfloat16)
     return values.contiguous(memory_format=torch.channels_last)
 
 
-@computed
+@pytest.mark.usefixtures("computed")
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_gradients_are_those_of_torch_in_float32(
@@ -77,60 +80,86 @@ def batch() -> Batch:
     return Batch(images[0], torch.arange(16) % 4, rewards, images[1], torch.full((16,), 0.9))
 
 
-@computed
+LEARNERS = {  # the loss and gradients of the first are one graph, and of the second two
+    "dqn": ["algo=dqn"],
+    "c51": ["algo=c51"],
+    "layer norm, whose results are float32": ["algo=dqn", "model.layer_norm=true"],
+}
+
+
+@pytest.mark.usefixtures("computed")
 @pytest.mark.slow
-@pytest.mark.parametrize("algo", ["dqn", "c51"])  # whose loss and gradients are one graph, and two
-def test_compiled_learners_use_them_and_learn_as_without_them(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", LEARNERS.values(), ids=LEARNERS)
+def test_compiled_learners_use_them_and_learn_as_without_them(
+    options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
-    plain = gradients._gradients_like
-    monkeypatch.setattr(gradients, "_gradients_like", lambda *args: calls.append(args) or plain(*args))
-    own = learner(f"algo={algo}")
+    plain = weight_gradient._gradients_like
+    monkeypatch.setattr(weight_gradient, "_gradients_like", lambda *args: calls.append(args) or plain(*args))
+    own = learner(*options)
     own.update(batch())
     assert len(calls) == 3
-    monkeypatch.setattr(Convolution, "_fits", lambda *_: False)
     torch.compiler.reset()
-    torchs = learner(f"algo={algo}")
+    torchs = learner(*options)
+    for layer in torchs.network.modules():
+        if isinstance(layer, Convolution):
+            layer.quick = False
     torchs.update(batch())
     assert len(calls) == 3
     torch.compiler.reset()
     for name, weight in own.network.named_parameters():
         other = dict(torchs.network.named_parameters())[name]
         state, others = own.optimizer.state[weight], torchs.optimizer.state[other]
-        off = (state["exp_avg"] - others["exp_avg"]).norm() / others["exp_avg"].norm()
-        assert 0 <= off < 0.02, name
+        assert (state["exp_avg"] - others["exp_avg"]).norm() < 0.02 * others["exp_avg"].norm(), name
 
 
-@computed
+def quick(*overrides: str) -> list[bool]:
+    return [layer.quick for layer in learner(*overrides).network.modules() if isinstance(layer, Convolution)]
+
+
+def test_they_are_for_compiled_bf16_in_nhwc_where_they_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(weight_gradient, "available", lambda: asked.append(True) or True)
+    assert quick() == [True] * 3
+    assert quick("model.conv=[[16,8,4],[24,4,2]]") == [True, False]
+    asked.clear()
+    for others in ("compile=false", "precision=fp32", "channels_last=false"):
+        assert quick(f"execution.{others}") == [False] * 3
+    assert not asked
+    monkeypatch.setattr(weight_gradient, "available", lambda: False)
+    assert quick() == [False] * 3
+
+
 def test_what_they_are_not_for_is_left_to_torch() -> None:
     images = random(2, 4, 12, 12)
 
-    def uses(layer: Convolution, images: Tensor = images, dtype: torch.dtype = torch.bfloat16) -> bool:
+    def fits(layer: Convolution, images: Tensor = images, dtype: torch.dtype = torch.bfloat16) -> bool:
         with torch.autocast("cpu", dtype):
             return layer._fits(images)
 
-    assert uses(Convolution(4, 16, 3))
-    assert not uses(Convolution(4, 24, 3))
-    assert not uses(Convolution(4, 16, 3), images.contiguous())
-    assert not uses(Convolution(4, 16, 3), dtype=torch.float16)
-    assert not uses(Convolution(4, 16, 3).requires_grad_(False))
+    assert fits(Convolution(4, 16, 3))
+    assert not fits(Convolution(4, 16, 3), images.contiguous())
+    assert not fits(Convolution(4, 16, 3), dtype=torch.float16)
+    assert not fits(Convolution(4, 16, 3).requires_grad_(False))
     assert not Convolution(4, 16, 3)._fits(images)
     with torch.no_grad():
-        assert not uses(Convolution(4, 16, 3))
-    layer = Convolution(4, 16, 3)
-    assert torch.equal(layer(images.float()), nn.Conv2d.forward(layer, images.float()))
+        assert not fits(Convolution(4, 16, 3))
 
 
 def test_a_compiler_that_fails_leaves_them_to_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(machine, "multiplies_bf16_pairs", lambda: True)
-    (tmp_path / "broken.cpp").write_text("nothing that a compiler knows")
-    monkeypatch.setattr(gradients, "SOURCE", tmp_path / "broken.cpp")
-    with caplog.at_level(logging.INFO):
-        assert gradients._library.__wrapped__() is None
-    assert "broken.cpp is not used" in caplog.text
-    monkeypatch.setattr(gradients, "COMPILERS", ())
-    assert gradients._library.__wrapped__() is None
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho no such option >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    monkeypatch.setattr(weight_gradient, "COMPILERS", ())
+    assert weight_gradient._function.__wrapped__() is None
+    assert f"torch's own gradients are used: {broken}: no such option" in caplog.text
+    monkeypatch.delenv("CXX")
+    assert weight_gradient._function.__wrapped__() is None
+    assert "torch's own gradients are used: there is no compiler" in caplog.text
 
 
 @pytest.mark.parametrize(

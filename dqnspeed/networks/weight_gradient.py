@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import os
 import shutil
 import subprocess
 import tempfile
@@ -21,46 +22,50 @@ from dqnspeed.system import machine
 
 log = logging.getLogger(__name__)
 
-SOURCE = Path(__file__).with_name("weight_gradient.cpp")
-COMPILERS = "c++", "g++", "clang++"
+SOURCE = Path(__file__).with_suffix(".cpp")
+COMPILERS = "g++", "c++", "clang++"  # after CXX, in the order of the compiler of graphs, then others
+OPTIONS = "-O3 -std=c++17 -mavx512f -mavx512bw -mavx512vl -mavx512bf16 -mfma -fopenmp -shared -fPIC".split()
 FILTERS = 16  # of which as many are computed at once
 
 _Shape = ctypes.c_long * 11
 
 
 @functools.cache
-def _library() -> Any:
-    """The compiled source, or ``None`` where it is of no use or cannot be made."""
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None or not machine.multiplies_bf16_pairs():
+def _function() -> Any:
+    """That of the compiled source, or ``None`` where it is of no use or cannot be made."""
+    if not machine.multiplies_bf16_pairs():
         return None
-    options = "-O3 -std=c++17 -mavx512f -mavx512bw -mavx512vl -mavx512bf16 -mfma -fopenmp -shared -fPIC".split()
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "weight_gradient.so"
-            command = [compiler, *options, str(SOURCE), "-o", str(made)]
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-            function = ctypes.CDLL(str(made)).weight_gradient
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or error
-        log.info("%s is not used, but torch's own gradients: %s", SOURCE.name, str(said).strip())
-        return None
-    function.argtypes = [*[ctypes.c_void_p] * 4, ctypes.POINTER(_Shape), ctypes.c_int]
-    return function
+    compilers = [*filter(None, map(shutil.which, (os.environ.get("CXX", ""), *COMPILERS)))]
+    said = "there is no compiler"
+    for compiler in dict.fromkeys(compilers):
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                made = Path(folder) / "weight_gradient.so"
+                command = [compiler, *OPTIONS, str(SOURCE), "-o", str(made)]
+                subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=120)
+                function = ctypes.CDLL(str(made)).weight_gradient
+        except (OSError, subprocess.SubprocessError) as error:
+            said = f"{compiler}: {getattr(error, 'stderr', None) or error}".strip()
+        else:
+            function.argtypes = [*[ctypes.c_void_p] * 4, ctypes.POINTER(_Shape), ctypes.c_int]
+            return function
+    log.warning("%s cannot be compiled, and torch's own gradients are used: %s", SOURCE.name, said)
+    return None
 
 
 def available() -> bool:
     """Whether they are computed here on this machine; compiles at the first call, in about a second."""
-    return _library() is not None
+    return _function() is not None
 
 
 def _weight_gradient(images: Tensor, gradient: Tensor, kernel: list[int], stride: list[int]) -> tuple[Tensor, Tensor]:
+    assert images.dtype == gradient.dtype == torch.bfloat16 and gradient.shape[1] % FILTERS == 0
     images, gradient = (values.contiguous(memory_format=torch.channels_last) for values in (images, gradient))
     weights, biases = _gradients_like(images, gradient, kernel, stride)
     (count, channels, *sides), (filters, *out_sides) = images.shape, gradient.shape[1:]
     shape = _Shape(count, *sides, channels, *out_sides, filters, *kernel, *stride)
     pointers = images.data_ptr(), gradient.data_ptr(), weights.data_ptr(), biases.data_ptr()
-    if _library()(*pointers, ctypes.byref(shape), torch.get_num_threads()):
+    if _function()(*pointers, ctypes.byref(shape), torch.get_num_threads()):
         raise MemoryError("no memory for the gradient of a convolution")
     return weights, biases
 
@@ -81,7 +86,7 @@ torch.library.register_fake("dqnspeed::weight_gradient", _gradients_like, lib=_o
 class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor, bias: Tensor, stride: list[int]) -> Tensor:
-        images, weight, bias = (values.to(torch.bfloat16) for values in (images, weight, bias))
+        weight, bias = weight.to(torch.bfloat16), bias.to(torch.bfloat16)
         ctx.save_for_backward(images, weight)
         ctx.stride = stride
         return torch.conv2d(images, weight, bias, stride)
@@ -98,17 +103,22 @@ class _Convolution(torch.autograd.Function):
 
 
 class Convolution(nn.Conv2d):
-    """Without padding.
+    """A convolution without padding of images ``(B, C, H, W)``.
 
     Attributes:
-        own_gradients: compute them here, where it is compiled for a CPU and computes in bfloat16.
+        quick: gradients of its weights and biases are computed here, in float32, where it is compiled, computes in
+            bfloat16 and gets NHWC; then ``MemoryError`` may be raised.
     """
 
-    own_gradients = False
+    quick = False
+
+    def __init__(self, channels: int, filters: int, kernel: int, stride: int = 1):
+        super().__init__(channels, filters, kernel, stride)
 
     def forward(self, images: Tensor) -> Tensor:
-        if self.own_gradients and torch.compiler.is_compiling() and self._fits(images):
-            found: Tensor = _Convolution.apply(images, self.weight, self.bias, [*self.stride])  # type: ignore[no-untyped-call]
+        if self.quick and torch.compiler.is_compiling() and self._fits(images):
+            arguments = images.to(torch.bfloat16), self.weight, self.bias, [*self.stride]
+            found: Tensor = _Convolution.apply(*arguments)  # type: ignore[no-untyped-call]
             return found
         return super().forward(images)
 
@@ -116,7 +126,6 @@ class Convolution(nn.Conv2d):
         return (
             torch.is_grad_enabled()
             and self.weight.requires_grad
-            and self.out_channels % FILTERS == 0
             and images.device.type == "cpu"
             and images.is_contiguous(memory_format=torch.channels_last)
             and torch.is_autocast_enabled("cpu")
@@ -124,8 +133,8 @@ class Convolution(nn.Conv2d):
         )
 
 
-def own_gradients(network: nn.Module) -> None:
-    """Have the convolutions of ``network`` compute their gradients here, if this machine can."""
+def make_quick(network: nn.Module) -> None:
+    """Have the convolutions of ``network`` compute gradients here, those that can on this machine."""
     for layer in network.modules():
-        if isinstance(layer, Convolution):
-            layer.own_gradients = available()
+        if isinstance(layer, Convolution) and layer.out_channels % FILTERS == 0:
+            layer.quick = available()
