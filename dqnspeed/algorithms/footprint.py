@@ -14,7 +14,7 @@ import torch
 from dqnspeed.algorithms import algorithm_of, make_network, with_size
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
-from dqnspeed.envs import EnvSpec, emulator_device
+from dqnspeed.envs import EnvSpec, emulator_device, emulator_spares
 from dqnspeed.execution.optimizers import Optimizer
 from dqnspeed.memory.buffers import SHARE_OF_FREE_MEMORY, layout_bytes
 from dqnspeed.system import machine, seeding
@@ -98,7 +98,8 @@ def _game_bytes(run: RunConfig, spec: EnvSpec) -> int:
     """One environment where the learner's GPU is, if it is played there: by the emulator."""
     if emulator_device(run) != "cuda":
         return 0
-    return CONSOLE + math.prod(spec.observation_shape) * spec.frame_dtype.itemsize
+    consoles = 1 + emulator_spares(run) / run.num_envs
+    return int(consoles * CONSOLE) + math.prod(spec.observation_shape) * spec.frame_dtype.itemsize
 
 
 def memory_device(run: RunConfig, spec: EnvSpec) -> torch.device | None:

@@ -31,7 +31,7 @@ FOREVER = 10**9  # agent steps
 SHARED = {"env", "env.id", "seed", "device", "execution.threads", "algo.batch_size", "algo.steps_per_update",
           "algo.learning_starts", "algo.gamma", "optimizer.lr", "replay.capacity"}  # fmt: skip
 # What a line may change besides, that is measured beside peers by itself: how fast the same work is done.
-OURS = {"wrappers", "wrappers.backend", "wrappers.translate", "num_envs", "parallelism", "execution"}
+OURS = {"wrappers", "wrappers.backend", "wrappers.translate", "wrappers.spares", "num_envs", "parallelism", "execution"}
 
 
 def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:

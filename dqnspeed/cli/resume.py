@@ -44,6 +44,7 @@ LAST_KEY = "device"  # the last key of a whole configuration
 # What may be changed without making it another run.
 CHANGEABLE = (
     "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "wrappers.device",
+    "wrappers.spares",
     "execution.threads", "execution.keep_memory", "execution.graph", "execution.precision",
     "execution.int8_target", "execution.updates_per_graph", "replay.device", "parallelism.weights",
     "parallelism.timeout_s", "parallelism.env_threads", "parallelism.address", "parallelism.compress",

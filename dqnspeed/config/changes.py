@@ -16,8 +16,9 @@ KIND_OF = {
     "wrappers": TASK,
     "wrappers.name": None,
     "wrappers.backend": EQUIVALENT,
-    "wrappers.device": EXACT,
+    "wrappers.device": EQUIVALENT,  # see wrappers.spares
     "wrappers.translate": EXACT,
+    "wrappers.spares": EQUIVALENT,
     "algo": ALGORITHM,
     "num_envs": ALGORITHM,
     "model": ALGORITHM,

@@ -115,6 +115,7 @@ _READERS: dict[str, tuple[Callable[[RunConfig], bool], str]] = {
     "parallelism.weights": (lambda run: run.parallelism.name == "process", "parallelism=process"),
     "parallelism.env_threads": (lambda run: run.wrappers.backend != "gymnasium", "wrappers=native and emulator"),
     "wrappers.device": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
+    "wrappers.spares": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
     "wrappers.translate": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
     "optimizer.lr_decay_steps": (_anneals, _FALLING),
     "optimizer.lr_decay_updates": (_anneals, _FALLING),

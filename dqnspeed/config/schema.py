@@ -97,6 +97,11 @@ class WrappersConfig(GroupOption):
     translate: bool = option(
         "wrappers=emulator compiles a game's code, once, in some ten seconds; CPUs play faster then"
     )
+    spares: int | None = option(
+        "more consoles of wrappers=emulator, which play games' starts ahead, one for each environment at most; null: a "
+        "quarter of them on a GPU, and none on a CPU",
+        ge=0,
+    )
     noop_max: int = option("most no-ops at a game's start, 0: none", ge=0, le=2**20)
     fire_reset: bool = option("press FIRE at a game's start and after a lost life")
     frame_skip: int = option("frames an action lasts", ge=1, le=2**20)

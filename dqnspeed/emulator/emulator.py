@@ -18,12 +18,16 @@ from dqnspeed.emulator.colors import palette
 from dqnspeed.emulator.compiling import compiled
 from dqnspeed.emulator.games import ACTIONS, FOLDER, EmulatorError, Game, find, rom_of
 from dqnspeed.emulator.memory import check_memory
-from dqnspeed.emulator.threads import Threads
+from dqnspeed.emulator.spares import spares_of
+from dqnspeed.emulator.threads import Threads, shares
 from dqnspeed.emulator.translation import NONE, translated
 
 WIDTH = 160
-BLOCK = 32  # consoles in a block of a GPU: some thousands are spread over all of it
+# Consoles in a block of a GPU, which does different things for them one after another: as few as there is room for. A
+# multiprocessor has registers for so many BLOCKS at once, by its compiler for an H100.
+SIZES, BLOCKS = (4, 8, 16, 32), 12
 CONSOLE = 1024  # bytes of a console, about
+NOBODY = slice(0, 0)
 MEMORY = 256  # bytes of a console, the cartridge's among them, with which its state begins
 TRACED, TRACED_STEPS, TRACED_SKIP = 8, 300, 4  # consoles that are watched, for how many steps of how many frames
 FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", "y", "s")  # integers that follow
@@ -49,6 +53,7 @@ class Emulator:
         threads: that play, on a CPU; each has its share of the consoles.
         stages: of a preprocessing; see :class:`dqnspeed.emulator.Games`.
         translate: the game's code is compiled first, which takes a while, once: frames then take less time on a CPU.
+        spares: more consoles, without players; see :class:`dqnspeed.emulator.Games`.
 
     Raises:
         EmulatorError: no such game or device, a cartridge that is not supported, too little memory, or Warp cannot
@@ -64,6 +69,7 @@ class Emulator:
         threads: int = 1,
         stages: Sequence[int] = (0,),
         translate: bool = False,
+        spares: int | None = 0,
     ):
         self.game = find(game) if isinstance(game, str) else game
         for name, count in (("num_envs", num_envs), ("threads", threads)):
@@ -71,7 +77,11 @@ class Emulator:
                 raise EmulatorError(f"{name}={count}: takes a whole number, at least 1.")
         num_envs, threads = int(num_envs), int(threads)  # NumPy's would overflow
         self.num_envs, self.device = num_envs, _device(device)
-        check_memory(num_envs, self._bytes_each(), self.device)
+        if spares is not None and not (isinstance(spares, (int, np.integer)) and spares >= 0):
+            raise EmulatorError(f"spares={spares}: takes a whole number, at least 0.")
+        self.spares = spares_of(spares, num_envs, self.device.is_cuda)
+        consoles = num_envs + self.spares
+        check_memory(num_envs, num_envs * self._bytes_each() + self.spares * Emulator._bytes_each(self), self.device)
         ints = functools.partial(wp.array, dtype=int, device=self.device)
         code = rom_of(self.game, rom)
         self._kernel = kernels.run_with(
@@ -91,19 +101,21 @@ class Emulator:
         self._mask, self._actions = (zeros(num_envs, dtype=int) for _ in range(2))
         self._seeds = zeros(num_envs, dtype=wp.uint64)
         self._stages = ints(stages)
-        self._answers = zeros((num_envs, kernels.ANSWERS), dtype=int)
-        self.screens = zeros((num_envs, 3, self.game.rows, WIDTH), dtype=wp.uint8)
+        self._answers = zeros((consoles, kernels.ANSWERS), dtype=int)
+        self._screens = zeros((consoles, 3, self.game.rows, WIDTH), dtype=wp.uint8)
         self._state = zeros((1, 8), dtype=wp.uint8)
         compiled(self._kernel, lambda: self._prepared(slice(0, 1))).launch()
-        self._state = zeros((num_envs, int(self._answers.numpy()[0, 0])), dtype=wp.uint8)
+        self._state = zeros((consoles, int(self._answers.numpy()[0, 0])), dtype=wp.uint8)
         self._answers.zero_()
-        self.outcomes = self._answers[:, : kernels.REWARD]
+        self.screens = self._screens[:num_envs]
+        self.outcomes = self._answers[:num_envs, : kernels.REWARD]
         self.reward, self.terminated, self.truncated, self.lives = (
-            self._answers[:, column]
+            self._answers[:num_envs, column]
             for column in (kernels.REWARD, kernels.TERMINATED, kernels.TRUNCATED, kernels.LIVES)
         )
         self._threads = Threads(num_envs, 1 if self.device.is_cuda else threads)
-        self._launches = [self._prepared(these) for these in self._threads.parts]
+        spare_parts = shares(self.spares, len(self._threads.parts), num_envs)
+        self._launches = [self._prepared(*each) for each in zip(self._threads.parts, spare_parts, strict=True)]
         self._given, self._tensors = dict[str, int](), dict[str, Any]()
         self._load()
 
@@ -136,7 +148,7 @@ class Emulator:
 
     def ram(self) -> Any:
         """The consoles' memory, ``(N, 128) uint8``."""
-        return self._state[:, :128]
+        return self._state[: self.num_envs, :128]
 
     def screen(self) -> np.ndarray:
         """The newest pictures as colours of the console, ``(N, rows, 160) uint8``; see :func:`rgb`."""
@@ -157,9 +169,9 @@ class Emulator:
         return {
             "game": np.array(self.game.label),
             "version": np.array(self._version),
-            "consoles": self._state.numpy().copy(),
+            "consoles": self._state[: self.num_envs].numpy().copy(),
             "screens": self.screens.numpy().copy(),
-            "answers": self._answers.numpy().copy(),
+            "answers": self._answers[: self.num_envs].numpy().copy(),
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -176,9 +188,9 @@ class Emulator:
             raise EmulatorError(
                 "the state is of another ROM or preprocessing, or another version of the emulator or the game's rules."
             )
-        self._state.assign(state["consoles"])
+        self._state[: self.num_envs].assign(state["consoles"])
         self.screens.assign(state["screens"])
-        self._answers.assign(state["answers"])
+        self._answers[: self.num_envs].assign(state["answers"])
 
     def registers(self) -> dict[str, np.ndarray]:
         """The processors' registers, cycles of the frame, and of the game frames, score, lives and end, ``(N,) int32``
@@ -197,7 +209,8 @@ class Emulator:
         """``(N, fields) int32``, of :data:`FIELDS`; of one console on a CPU they change with it."""
         at = slice(MEMORY, MEMORY + 4 * len(FIELDS))
         # A slice by Warp takes longer than one by NumPy, but spares a copy of all consoles from a GPU.
-        bytes_ = self._state.numpy()[:, at] if self.device.is_cpu else self._state[:, at].numpy()
+        state = self._state[: self.num_envs]
+        bytes_ = state.numpy()[:, at] if self.device.is_cpu else state[:, at].numpy()
         return np.ascontiguousarray(bytes_).view(np.int32)
 
     def _bytes_each(self) -> int:
@@ -247,20 +260,25 @@ class Emulator:
         else:
             to.assign(given)
 
-    def _prepared(self, these: slice) -> Any:
-        """The launch for these consoles, whose order, count and number of frames seen follow."""
-        own = [array[these] for array in (self._state, self.screens)]
+    def _prepared(self, these: slice, spares: slice = NOBODY) -> Any:
+        """The launch for these consoles, whose order, number of frames and of those that are seen follow."""
+        count = these.stop - these.start
+        rows = [these.start, count, spares.start, self.num_envs]
         game = [self._rom, self._trace, self._facts, self._tables, self._script]
         common = [self._timers, self._memory, self._stages]
-        given = [array[these] for array in (self._seeds, self._mask, self._actions)]
-        inputs = [kernels.SIZE, *own, *game, *common, *given, 0, 0, self._answers[these]]
+        given = [self._seeds, self._mask, self._actions]
+        inputs = [kernels.SIZE, *rows, self._state, self._screens, *game, *common, *given, 0, 0, self._answers]
         return wp.launch(
-            self._kernel, dim=these.stop - these.start, inputs=inputs, device=self.device, record_cmd=True,
-            block_dim=BLOCK,
+            self._kernel, dim=count + spares.stop - spares.start, inputs=inputs, device=self.device, record_cmd=True,
+            block_dim=self._block(),
         )  # fmt: skip
 
-    def _run(self, order: int, count: int = 0, seen: int = 0) -> None:
-        given = {"order": order, "count": count, "seen": seen}
+    def _block(self) -> int:
+        room = BLOCKS * self.device.sm_count if self.device.is_cuda else 0
+        return next((size for size in SIZES if size * room >= self.num_envs + self.spares), SIZES[-1])
+
+    def _run(self, order: int, frames: int = 0, seen: int = 0) -> None:
+        given = {"order": order, "frames": frames, "seen": seen}
         if given != self._given:
             for launch, name in itertools.product(self._launches, given):
                 launch.set_param_by_name(name, given[name])

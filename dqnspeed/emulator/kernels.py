@@ -57,6 +57,7 @@ def run_with(translation: str) -> wp.Kernel:
     def emulate(
         order: int,
         i: int,
+        envs: int,
         state: wp.array2d(dtype=wp.uint8),
         screens: wp.array4d(dtype=wp.uint8),
         rom: wp.array(dtype=wp.uint8),
@@ -70,7 +71,7 @@ def run_with(translation: str) -> wp.Kernel:
         seeds: wp.array(dtype=wp.uint64),
         mask: wp.array(dtype=int),
         actions: wp.array(dtype=int),
-        count: int,
+        frames: int,
         seen: int,
         answers: wp.array2d(dtype=int),
     ): ...
@@ -81,6 +82,10 @@ def run_with(translation: str) -> wp.Kernel:
     @wp.kernel(module="unique", module_options=OPTIONS)
     def run(
         order: int,
+        first: int,
+        count: int,
+        first_spare: int,
+        envs: int,
         state: wp.array2d(dtype=wp.uint8),
         screens: wp.array4d(dtype=wp.uint8),
         rom: wp.array(dtype=wp.uint8),
@@ -94,14 +99,14 @@ def run_with(translation: str) -> wp.Kernel:
         seeds: wp.array(dtype=wp.uint64),
         mask: wp.array(dtype=int),
         actions: wp.array(dtype=int),
-        count: int,
+        frames: int,
         seen: int,
         answers: wp.array2d(dtype=int),
     ):
         i = wp.tid()
         native(
-            order, i, state, screens, rom, trace, facts, tables, script, timers, memory, stages, seeds, mask, actions,
-            count, seen, answers,
+            order, wp.where(i < count, first + i, first_spare + i - count), envs, state, screens, rom, trace, facts,
+            tables, script, timers, memory, stages, seeds, mask, actions, frames, seen, answers,
         )  # fmt: skip
 
     return run

@@ -16,9 +16,8 @@ V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 V2 = ("memory.max", "memory.current", "inactive_file")
 
 
-def check_memory(num_envs: int, each: int, device: Any) -> None:
-    """Raise :class:`EmulatorError` if ``num_envs`` consoles of ``each`` bytes do not fit on Warp's ``device``."""
-    needed = num_envs * each
+def check_memory(num_envs: int, needed: int, device: Any) -> None:
+    """Raise :class:`EmulatorError` if the ``needed`` bytes of ``num_envs`` games do not fit on Warp's ``device``."""
     free = device.free_memory if device.is_cuda else _free_memory()
     if needed > free:
         there = f"{device.alias}'s memory, of which {free / 1e9:.1f} GB may be used"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,9 @@ import warp as wp
 from dqnspeed.emulator import kernels
 from dqnspeed.emulator.colors import palette, shades
 from dqnspeed.emulator.compiling import compiled
-from dqnspeed.emulator.emulator import WIDTH, Emulator
+from dqnspeed.emulator.emulator import NOBODY, WIDTH, Emulator
 from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game
+from dqnspeed.emulator.spares import COPYING, NONE, exchange, groups_of, match
 
 PARTS = 21  # of an observation, which a GPU makes at the same time
 
@@ -113,7 +116,15 @@ class Preprocessing:
 class Games(Emulator):
     """``num_envs`` games, each with an agent; see :class:`Emulator` for the rest.
 
-    The step after a game's end ignores its action and starts another game (Gymnasium's NEXT_STEP autoreset).
+    The step after a game's end ignores its action and starts another game (Gymnasium's NEXT_STEP autoreset). All others
+    wait for that start, which takes a hundred frames and more, if they are played at the same time, as a GPU's are.
+
+    Args:
+        spares: more consoles, one for each game at most, which play starts ahead, in each step as many frames as an
+            action lasts; ``None``: a quarter of ``num_envs`` on a GPU, and none on a CPU. An agent whose game has ended
+            goes on with one that is ready (of those for its group of 256 games and more), and leaves its console to
+            start another. So each console plays what it would have played by itself, but for other agents. If none is
+            ready, a start takes its time within a step.
 
     Attributes:
         observations: ``(N, stack * C, size, size) uint8``, a Warp array on the device; C is 1, or 3 for red, green and
@@ -135,16 +146,17 @@ class Games(Emulator):
         rom: Path | None = None,
         threads: int = 1,
         translate: bool = False,
+        spares: int | None = None,
     ):
         stages = self._preprocessing = preprocessing or Preprocessing()
-        super().__init__(game, num_envs, device, rom, threads, stages.stages, translate)
-        pal = self.game.pal
+        super().__init__(game, num_envs, device, rom, threads, stages.stages, translate, spares)
+        num_envs, pal = self.num_envs, self.game.pal
         of_channels = shades(pal)[None] if stages.grayscale else palette(pal).T
         self._shades = wp.array(np.ascontiguousarray(of_channels), dtype=wp.uint8, device=self.device)
         shape = (num_envs, len(of_channels), self.game.rows, WIDTH)
         self._pooled = wp.zeros(shape, dtype=wp.uint8, device=self.device)
         self._size = stages.size or 0
-        self.starts = self._answers[:, kernels.STARTS]
+        self.starts = self._answers[:num_envs, kernels.STARTS]
         self.observations = self._pooled
         if stages.size is not None or stages.stack > 1:
             sides = shape[2:] if stages.size is None else (stages.size, stages.size)
@@ -176,6 +188,8 @@ class Games(Emulator):
         if self.device.is_cuda:
             self._answers_here = wp.empty(self._answers.shape, dtype=int, device="cpu", pinned=True)
         self._observations = [self._observing(these) for these in self._threads.parts]
+        self._takes = wp.full(num_envs, NONE, dtype=int, device=self.device)
+        self._exchanges = self._exchanging() if self.spares else []
         self._begun = False
 
     def begin(self, seeds: Any) -> None:
@@ -210,6 +224,8 @@ class Games(Emulator):
         if not self._begun:
             raise EmulatorError("act: begin() comes first, or load_state().")
         self._give("actions", self._actions, actions)
+        for launch in self._exchanges:
+            launch.launch()
         self._run(kernels.STEP)
 
     def step(self, actions: Any, frames: int = 1, seen: int = 1) -> None:
@@ -236,15 +252,17 @@ class Games(Emulator):
             wp.copy(self._answers_here, answers)
             wp.synchronize_stream(wp.get_stream(self.device))
             answers = self._answers_here
-        return np.array(answers.numpy()[:, : kernels.REWARD])
+        return np.array(answers.numpy()[: self.num_envs, : kernels.REWARD])
 
     def save_state(self) -> dict[str, np.ndarray]:
-        return {**super().save_state(), **{name: of.numpy().copy() for name, of in self._pictures().items()}}
+        parts = self._pictures() | (self._waiting() if self.spares else {})
+        return super().save_state() | {name: of.numpy().copy() for name, of in parts.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """As :meth:`Emulator.load_state`; what the next step answers and observes is as it would have been.
 
-        Games that had not begun have not begun then either; :attr:`Preprocessing.whole` may differ.
+        Games that had not begun have not begun then either; :attr:`Preprocessing.whole` may differ. So may the number
+        of spares: those that the state has not are switched on.
         """
         pictures = self._pictures()
         if any(name not in state or state[name].shape != of.shape for name, of in pictures.items()):
@@ -253,11 +271,25 @@ class Games(Emulator):
         for name, of in pictures.items():
             of.assign(state[name])
         self._begun = bool(state["consoles"].any())
+        there = min(len(state.get("spare_consoles", ())), self.spares)
+        if there < self.spares and self._begun:
+            self._give("seeds", self._seeds, np.array([zlib.crc32(one) for one in state["consoles"]], np.uint64))
+            switch_on = self._prepared(NOBODY, slice(self.num_envs + there, self.num_envs + self.spares))
+            switch_on.set_param_by_name("order", kernels.BEGIN)
+            switch_on.launch()
+        if there:
+            for name, of in self._waiting().items():
+                of[:there].assign(state[name][:there])
 
     def _pictures(self) -> dict[str, Any]:
         """What the next observations are made of, beside the screens."""
         stacked = {} if self.observations is self._pooled else {"observations": self.observations}
         return {"pooled": self._pooled, **stacked}
+
+    def _waiting(self) -> dict[str, Any]:
+        """The spares, as consoles with agents are saved."""
+        every = {"consoles": self._state, "screens": self._screens, "answers": self._answers}
+        return {f"spare_{name}": of[self.num_envs :] for name, of in every.items()}
 
     def _bytes_each(self) -> int:
         stages, picture = self._preprocessing, self.game.rows * WIDTH
@@ -278,6 +310,17 @@ class Games(Emulator):
             kernels.observe,
             lambda: wp.launch(kernels.observe, dim=dim, inputs=inputs, device=self.device, record_cmd=True),
         )
+
+    def _exchanging(self) -> list[Any]:
+        """What gives agents whose games have ended those that are ready."""
+        groups, copying = groups_of(self.num_envs, self.spares), COPYING if self.device.is_cuda else 1
+        pictures = self._screens.reshape((len(self._screens), -1))
+        finds = [self.num_envs, self.spares, groups, self._answers, self._takes]
+        copies = [self._takes, self._state, pictures, copying]
+        return [
+            compiled(kernel, functools.partial(wp.launch, kernel, dim, inputs, device=self.device, record_cmd=True))
+            for kernel, dim, inputs in ((match, groups, finds), (exchange, (self.num_envs, copying), copies))
+        ]
 
     def _after(self, order: int, part: int) -> None:
         if order in (kernels.BEGIN, kernels.STEP):

@@ -7,13 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
+def shares(consoles: int, parts: int, first: int = 0) -> list[slice]:
+    """Of consoles from ``first`` on, as alike as can be."""
+    bounds = [first + consoles * k // parts for k in range(parts + 1)]
+    return [slice(*pair) for pair in itertools.pairwise(bounds)]
+
+
 class Threads:
     """Consoles shared out between threads; Warp itself has one on a CPU."""
 
     def __init__(self, consoles: int, threads: int):
         threads = min(threads, consoles)
-        bounds = [consoles * k // threads for k in range(threads + 1)]
-        self.parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
+        self.parts = shares(consoles, threads)
         self._pool = ThreadPoolExecutor(threads, "emulator") if threads > 1 else None
 
     def run(self, play: Callable[[int], None]) -> None:

@@ -1,7 +1,14 @@
 """Environments: wrappers, their stacks, and vectors of them behind one interface."""
 
 from dqnspeed.envs.backends import ActorError, AnyArray
-from dqnspeed.envs.build import emulator_device, fastest_backend, make_env, make_registered, make_vector_env
+from dqnspeed.envs.build import (
+    emulator_device,
+    emulator_spares,
+    fastest_backend,
+    make_env,
+    make_registered,
+    make_vector_env,
+)
 from dqnspeed.envs.crop import changing_part
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.probe import Watchdog
@@ -20,6 +27,7 @@ __all__ = [
     "changing_part",
     "describe",
     "emulator_device",
+    "emulator_spares",
     "fastest_backend",
     "make_env",
     "make_registered",

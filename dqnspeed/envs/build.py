@@ -281,6 +281,13 @@ def emulator_device(run: RunConfig) -> str:
     return "cuda" if run.wrappers.backend == "emulator" and run.wrappers.device == "cuda" else "cpu"
 
 
+def emulator_spares(run: RunConfig) -> int:
+    """Consoles that play starts ahead for those of a process."""
+    from dqnspeed.emulator.spares import spares_of
+
+    return spares_of(run.wrappers.spares, run.num_envs, emulator_device(run) == "cuda")
+
+
 def _emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Backend:
     with _one_sentence():
         from dqnspeed.emulator import Games, find
@@ -291,7 +298,10 @@ def _emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Ba
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
         stages = dataclasses.replace(_preprocessing(game, run.wrappers), whole=whole)
         played = find(game.rom).at(game.mode, game.difficulty)
-        games = Games(played, run.num_envs, where, stages, threads=threads, translate=run.wrappers.translate)
+        games = Games(
+            played, run.num_envs, where, stages, threads=threads, translate=run.wrappers.translate,
+            spares=run.wrappers.spares,
+        )  # fmt: skip
         names = _action_names(game)
         return EmulatorBackend(games, with_taps(names) if stages.tap else names, overlap)
 

@@ -80,12 +80,14 @@ class EmulatorBackend:
         self._wait()
         state = self._games.save_state()
         common = {name: str(state.pop(name)) for name in COMMON}
-        return [{**common, **{name: array[i] for name, array in state.items()}} for i in range(self.num_envs)]
+        # One of each for a game, and of the spares for some.
+        each = range(self.num_envs)
+        return [{**common, **{name: array[i :: self.num_envs] for name, array in state.items()}} for i in each]
 
     def set_games(self, games: list[dict[str, Any]]) -> bool:
         try:
             common = {name: np.array(games[0][name]) for name in COMMON}
-            arrays = {name: np.stack([game[name] for game in games]) for name in games[0] if name not in COMMON}
+            arrays = {name: np.concatenate([game[name] for game in games]) for name in games[0] if name not in COMMON}
             self._wait()
             self._games.load_state({**common, **arrays})
             wp.synchronize_device(self._games.device)

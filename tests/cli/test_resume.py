@@ -69,6 +69,7 @@ def episodes(folder: Path) -> list[dict[str, str]]:
         pytest.param([*SMALL_ATARI, "num_envs=6", "algo.steps_per_update=1", "execution.int8_target=true"],
                      marks=pytest.mark.skipif(not machine.multiplies_bytes(), reason="no VNNI")),
         [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2"],
+        [*SMALL_ATARI, "wrappers=emulator", "wrappers.spares=1", "num_envs=2", "env.max_episode_frames=300"],
         [*SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",
          "env.max_episode_frames=300"],
         [*TOY, "env.id=CartPole-v1", "num_envs=2"],
@@ -87,7 +88,7 @@ def episodes(folder: Path) -> list[dict[str, str]]:
         ),
         [*FAMILY, "env=frozen_lake", "algo=q_learning", "eval.every_steps=40"],
     ],
-    ids=["serial", "overlap", "8-bit target", "emulator", "tweaked with evaluations",
+    ids=["serial", "overlap", "8-bit target", "emulator", "emulator with starts ahead", "tweaked with evaluations",
          "an environment without states of its own",
          "a2c", "ppo", "pqn", "munchausen", "iqn", "c51", "rainbow", "sac_discrete", "q_learning"],
 )  # fmt: skip

@@ -29,6 +29,7 @@ from dqnspeed.emulator import (
     find,
     kernels,
     known_games,
+    spares,
 )
 from dqnspeed.emulator import __main__ as bench
 from dqnspeed.emulator.colors import shades
@@ -195,7 +196,7 @@ def test_consoles_side_by_side_do_what_each_does_alone(device: str) -> None:
 def test_the_same_source_compiles_for_cuda_also_without_a_gpu(tmp_path: Path) -> None:
     import warp as wp
 
-    for kernel in (kernels.run_with(NONE), kernels.observe):
+    for kernel in (kernels.run_with(NONE), kernels.observe, spares.match, spares.exchange):
         (made,) = wp.compile_aot_module(kernel.module, arch=90, module_dir=tmp_path / "made", use_ptx=False)
         assert kernel.key.encode() in Path(made).read_bytes()  # assembled
 
@@ -211,7 +212,10 @@ def test_a_step_can_be_captured_in_a_graph(agent: bool) -> None:
         else:
             games.step(actions, 4)
 
-    captured, plain = (Games("breakout", 8, "cuda") if agent else Emulator("breakout", 8, "cuda") for _ in range(2))
+    stages = Preprocessing(max_episode_frames=100)  # so that agents are given games that are ready
+    captured, plain = (
+        Games("breakout", 8, "cuda", stages) if agent else Emulator("breakout", 8, "cuda") for _ in range(2)
+    )
     actions = wp.array([k % 4 for k in range(8)], dtype=int, device="cuda")
     for one in (captured, plain):
         if agent:
@@ -219,7 +223,7 @@ def test_a_step_can_be_captured_in_a_graph(agent: bool) -> None:
         step(one)
     with wp.ScopedCapture("cuda") as capture:
         step(captured)
-    for _ in range(30):
+    for _ in range(120):
         wp.capture_launch(capture.graph)
         step(plain)
     np.testing.assert_array_equal(captured.ram().numpy(), plain.ram().numpy())
@@ -248,7 +252,7 @@ def test_pictures_are_whole_though_others_were_not_drawn(game: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_games_start_and_stick_at_random_but_by_their_seeds(device: str) -> None:
     stages = Preprocessing(sticky_actions=0.25, fire=True, max_episode_frames=400)
-    games = [Games("breakout", 6, device, stages, threads=threads) for threads in (1, 3)]
+    games = [Games("breakout", 6, device, stages, threads=threads, spares=0) for threads in (1, 3)]
     seeds, frames = [1, 2, 3, 4, 5, 1], list[np.ndarray]()
     for each in games:
         each.begin(seeds)
@@ -720,6 +724,10 @@ def test_the_command_prints_a_table_and_draws_what_differs(
         ("device=cuda translate=yes", "translate=yes: game code is compiled for device=cpu alone."),
     ):
         assert main(argument.split()) == 2 and said in capsys.readouterr().err
+    for argument in ("spares=-1", "spares=x"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["emulator", argument])
+            assert bench.main() == 2 and f"{argument}: takes a whole number, or usual." in capsys.readouterr().err
     # Of a GPU the bench's usual translate=yes is not asked for.
     assert options_of(["device=cuda"], bench.OPTIONS, None)["translate"] == "no"
 

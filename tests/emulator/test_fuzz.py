@@ -95,8 +95,8 @@ def test_bytes_drawn_at_random_as_a_program_change_no_other_console(name: str, d
     for _ in range(5):
         emulator._rom.assign(draws.integers(0, 256, len(emulator._rom)).astype(np.uint8))
         emulator._mask.fill_(True)
-        for order, count, seen in ((kernels.START, 0, 0), (kernels.PLAY, 10, 10)):
-            for what, value in (("order", order), ("count", count), ("seen", seen)):
+        for order, played, seen in ((kernels.START, 0, 0), (kernels.PLAY, 10, 10)):
+            for what, value in (("order", order), ("frames", played), ("seen", seen)):
                 middle.set_param_by_name(what, value)
             middle.launch()
         after = emulator.save_state()

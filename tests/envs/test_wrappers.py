@@ -183,6 +183,7 @@ def test_the_emulator_plays_on_a_gpu_that_is_there() -> None:
 @pytest.mark.cuda
 def test_the_emulator_gives_the_same_on_a_gpu_and_frames_stay_there() -> None:
     line = ["wrappers=emulator", "env=breakout", "env.sticky_actions=0.25", "num_envs=3", "env.max_episode_frames=403"]
+    line.append("wrappers.spares=1")
     envs = [make_vector_env(make_run(*line, f"wrappers.device={device}")) for device in ("cpu", "cuda")]
     first = [torch.as_tensor(env.reset([1, 2, 3])) for env in envs]
     assert first[1].is_cuda and torch.equal(first[0], first[1].cpu())
@@ -201,9 +202,11 @@ def test_the_emulator_gives_the_same_on_a_gpu_and_frames_stay_there() -> None:
 
 
 @pytest.mark.slow
-def test_games_of_the_emulator_are_saved_whole() -> None:
+@pytest.mark.parametrize("spares", [0, 2])
+def test_games_of_the_emulator_are_saved_whole(spares: int) -> None:
     """Also on another number of threads, and with random no-ops and sticky actions."""
     line = ["wrappers=emulator", "env=breakout", "env.sticky_actions=0.25", "num_envs=3", "env.max_episode_frames=403"]
+    line.append(f"wrappers.spares={spares}")
     env, other = (make_vector_env(make_run(*line, f"parallelism.env_threads={threads}")) for threads in (1, 2))
     env.reset([1, 2, 3])
     other.reset([4, 5, 6])

@@ -6,6 +6,7 @@ enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, TAP, TOP, BOTTOM
 // What is answered: of the game; of an episode, which may be a life, with the reward as the agent has it; and of which
 // two pictures an observation is the maximum, either of which may be the observation before it.
 enum { POINTS, GAME_OVER, OUT_OF_TIME, LEFT, REWARD, TERMINATED, TRUNCATED, STARTS, FIRST, SECOND };
+enum { READY = STARTS };  // of a game that nobody plays, alone: it has started
 enum { KEPT = 2, BEFORE = -1 };
 
 struct Agent {
@@ -16,6 +17,10 @@ struct Agent {
     i32 lost;     // a life: the next step starts another episode of this game
     i32 lives;    // after the last step
     i32 owed;     // points that presses at the game's start brought, which belong to the first step
+    i32 ready;    // another game has started, and waits for an agent
+    i32 at;       // frames of that start that have been played, but no-ops and FIRE
+    i32 noops;    // of it, to come
+    i32 fires;    // whether then FIRE is pressed
 
     // Random by counter; Steele, Lea and Flood 2014, figure 16.
     CUDA_CALLABLE u32 draw() {
@@ -43,29 +48,46 @@ struct Hands {
     CUDA_CALLABLE bool truncated() const { return console.frames >= stages[MOST_FRAMES]; }
     CUDA_CALLABLE bool stopped() const { return console.over || truncated(); }
 
-    CUDA_CALLABLE void start() {
-        player.start();
-        agent.owed = agent.pressed = 0;
-    }
-
-    CUDA_CALLABLE void start_with(i32 noops) {
-        start();
-        for (i32 k = 0; k < noops; k++) {
-            agent.owed += frame(0);
-            if (stopped()) start();
-        }
-    }
-
     CUDA_CALLABLE i32 noops() { return stages[MOST_NOOPS] ? 1 + (i32)(agent.draw() % (u32)stages[MOST_NOOPS]) : 0; }
 
-    CUDA_CALLABLE void begin(bool thorough, i32* answer) {
-        i32 first = noops();
-        player.unseen = thorough ? 0 : player.frames_of_start() + first + stages[PRESS_FIRE] - 2;
-        start_with(first);
-        if (stages[PRESS_FIRE]) {
-            agent.owed += frame(1);
-            if (stopped()) start_with(noops());
+    CUDA_CALLABLE void plan_start() {
+        agent.noops = noops(), agent.fires = stages[PRESS_FIRE];
+        agent.ended = agent.ready = agent.at = 0;
+    }
+
+    // The next frame of the start that is planned. A game that is over or out of time by then starts again.
+    CUDA_CALLABLE void frame_of_start() {
+        if (agent.at < player.frames_of_start()) {
+            if (!agent.at) agent.owed = agent.pressed = 0;
+            player.frame_of_start(agent.at++);
+        } else {
+            const bool fires = !agent.noops;
+            if (fires) agent.fires = 0;
+            else agent.noops--;
+            agent.owed += frame(fires);
+            if (stopped()) agent.at = 0;
+            if (stopped() && fires) agent.noops = noops();
         }
+        agent.ready = agent.at == player.frames_of_start() && !agent.noops && !agent.fires;
+    }
+
+    // Of a game that nobody plays: a step's frames of its next start, until that is ready.
+    CUDA_CALLABLE void prepare(i32* answer) {
+        if (agent.ended) plan_start();
+        for (i32 k = 0; k < stages[SKIP] && !agent.ready; k++) frame_of_start();
+        answer[READY] = agent.ready;
+    }
+
+    // Another game starts, at once.
+    CUDA_CALLABLE void start(bool thorough) {
+        plan_start();
+        player.unseen = thorough ? 0 : player.frames_of_start() + agent.noops + agent.fires - 2;
+        while (!agent.ready) frame_of_start();
+    }
+
+    // The agent begins with a game that is ready.
+    CUDA_CALLABLE void begin(i32* answer) {
+        agent.ready = 0;
         answer[FIRST] = answer[SECOND] = console.turn;
         agent.lives = console.lives;
         tell(0, true, answer);
@@ -75,7 +97,8 @@ struct Hands {
     CUDA_CALLABLE bool sees_all() const { return stages[SKIP] <= stages[POOL] + 1; }
 
     CUDA_CALLABLE void step(i32 action, bool thorough, i32* answer) {
-        if (agent.ended) return begin(thorough, answer);
+        if (agent.ended) start(thorough);
+        if (agent.ready) return begin(answer);
         const bool starts = agent.lost;
         i32 number = action < 0 || action >= stages[ACTIONS] ? 0 : stages[STAGES + action];
         i32 points = agent.owed, last = stages[SKIP] - 1, k = 0, before = BEFORE;

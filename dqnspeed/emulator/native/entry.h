@@ -1,4 +1,5 @@
-// The body of the native function, for game `i` of many.
+// The body of the native function, for game `i` of many. Those from `envs` on have no agent: they start, for agents
+// whose games have ended to go on with.
 
 struct Seat {
     Console console;
@@ -13,8 +14,12 @@ if (order == SIZE) {
     answer[0] = (i32)sizeof(Seat);
     return;
 }
+const bool plays = order == BEGIN || order == STEP;  // an agent
+const bool spare = i >= envs;
+if (spare && !plays) return;
 if ((order == LOAD || order == START) && !wp::index(mask, i)) return;
 wp::uint8* stored = &wp::index(state, i, 0);
+if (spare && order == STEP && ((Seat*)stored)->agent.ready) return;
 #ifdef __CUDA_ARCH__
 const Seat& before = *(Seat*)stored;
 Seat seat = before;  // in memory of the thread's own, which neighbours read side by side
@@ -29,28 +34,28 @@ const wp::uint8* memories = &wp::index(memory, 0);
 Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script, 0), (i32)timers.shape.dims[0]};
 Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
 Hands hands = {player, console, seat.agent, &wp::index(stages, 0)};
-const bool plays = order == BEGIN || order == STEP;  // an agent
-const bool starts = order != PLAY && (order != STEP || before.agent.ended);
 bool around = false;
-for (bool thorough = before.thorough || (order == STEP && hands.sees_all());; thorough = true) {
+for (bool thorough = before.thorough || (order == STEP && (spare || hands.sees_all()));; thorough = true) {
     console.tia.top = plays ? hands.stages[TOP] : 0;
     console.tia.bottom = plays ? hands.stages[BOTTOM] : player.facts[ROWS];
     player.missed = player.whole = 0, player.loading = false;
     i32 started = order == BEGIN ? Console::NEVER : player.frames_of_start() + (order == LOAD ? IDLE_FRAMES : 0);
-    player.unseen = thorough ? 0 : order == PLAY ? count - seen : started - 2;
+    player.unseen = thorough ? 0 : order == PLAY ? frames - seen : started - 2;
     if (order == LOAD) player.load();
     else if (order == START) player.start();
     else if (order == PLAY) {
         answer[POINTS] = 0;
-        for (i32 played = 0; played < count && !console.over; played++) {
+        for (i32 played = 0; played < frames && !console.over; played++) {
             player.frame(wp::index(actions, i), 0x3f);
             answer[POINTS] += player.count();
         }
-    } else if (order == STEP) hands.step(wp::index(actions, i), thorough, answer);
+    } else if (order == STEP && spare) hands.prepare(answer);
+    else if (order == STEP) hands.step(wp::index(actions, i), thorough, answer);
     else {
         player.load();
-        seat.agent.seed = wp::index(seeds, i), seat.agent.drawn = 0;
-        hands.begin(thorough, answer);
+        seat.agent.seed = spare ? ~wp::index(seeds, i - envs) : wp::index(seeds, i), seat.agent.drawn = 0;
+        if (spare) hands.plan_start();
+        else hands.start(thorough), hands.begin(answer);
     }
     around = around || player.missed & Player::AROUND;
     // What should have been drawn is drawn at a second try, from the same state.
@@ -67,7 +72,8 @@ if (!plays) {
 }
 // A game that showed what was around a frame is likely to again. A start says nothing of it, if its frames drew both
 // pictures anew.
-if (starts && player.whole == 3) seat.thorough = 0;
+const bool starts = order == STEP ? before.agent.ended : order != PLAY;
+if (spare || (starts && player.whole == 3)) seat.thorough = 0;
 else if (around) seat.thorough = LASTING;
 else if (seat.thorough) seat.thorough--;
 console.tia.picture = nullptr;  // addresses are not part of a state that is saved

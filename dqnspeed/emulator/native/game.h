@@ -222,23 +222,38 @@ struct Player {
         return points;
     }
 
-    // The game starts anew: as when the console is reset, waits, and somebody presses its switches.
-    CUDA_CALLABLE APART void start() {
+    CUDA_CALLABLE APART void reset() {
         i32 boot = console.boots % made.number_of_timers;
         for (i32 k = 0; k < 128; k++) console.more_ram[k] = made.more_ram[128 * boot + k];
         console.reset(made.timers[boot]);
         for (i32 k = 0; k < 2 * facts[ROWS] * Tia::WIDTH; k++) screens[k] = 0;  // both pictures
         console.boots++;
         console.resistance = in_the_middle();
-        for (i32 k = 0; k < IDLE_FRAMES; k++) frame(0, 0x3f);
-        if (console.boots == FIRST_BOOT) return;
-        const i32* script = made.script + (loading ? 0 : 2 * facts[LOAD_FRAMES]);
-        for (i32 k = 0; k < facts[loading ? LOAD_FRAMES : START_FRAMES]; k++) frame(script[2 * k], script[2 * k + 1]);
+        whole = 0;
+    }
+
+    CUDA_CALLABLE i32 frames_of_start() const {
+        if (console.boots == FIRST_BOOT) return IDLE_FRAMES;
+        return IDLE_FRAMES + facts[loading ? LOAD_FRAMES : START_FRAMES];
+    }
+
+    // The game starts anew: as when the console is reset, waits, and somebody presses its switches. Here, frame `k` of
+    // this.
+    CUDA_CALLABLE void frame_of_start(i32 k) {
+        if (!k) reset();
+        const i32* pressed = made.script + 2 * ((loading ? 0 : facts[LOAD_FRAMES]) + k - IDLE_FRAMES);
+        if (k < IDLE_FRAMES) frame(0, 0x3f);
+        else frame(pressed[0], pressed[1]);
+        if (console.boots == FIRST_BOOT || k + 1 < frames_of_start()) return;
         console.frames = facts[FIRST_FRAME];
         count(true);
     }
 
-    CUDA_CALLABLE i32 frames_of_start() const { return IDLE_FRAMES + facts[START_FRAMES]; }
+    CUDA_CALLABLE void start() {
+        i32 k = 0;
+        do frame_of_start(k);
+        while (++k < frames_of_start());
+    }
 
     // The cartridge is put in, the console switched on, and the game started.
     CUDA_CALLABLE void load() {
