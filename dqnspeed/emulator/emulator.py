@@ -29,12 +29,11 @@ SIZES, BLOCKS = (4, 8, 16, 32), 12
 CONSOLE = 1024  # bytes of a console, about
 NOBODY = slice(0, 0)
 MEMORY = 256  # bytes of a console, the cartridge's among them, with which its state begins
-TRACED, TRACED_STEPS, TRACED_SKIP = 8, 300, 4  # consoles that are watched, for how many steps of how many frames;
-TRACED_ROUNDS, GROWTH = (
-    6,
-    1.02,
-)  # as often at most, while that brings so much more code to light; and no more once there
-LARGE = 3000  # are so many instructions: all of Solaris' 4,462 are slower, by 15%, than the 3,731 of its first round
+# Consoles that are watched, for how many steps of how many frames; as often at most, while that brings so much more
+# code to light, and no longer once so many instructions are known: all 4,462 of Solaris are slower, by 15%, than the
+# 3,731 of its first round.
+TRACED, TRACED_STEPS, TRACED_SKIP = 8, 300, 4
+TRACED_ROUNDS, GROWTH, LARGE = 6, 1.02, 3000
 FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", "y", "s")  # integers that follow
 
 
