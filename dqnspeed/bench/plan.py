@@ -23,7 +23,7 @@ from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.envs.build import check_emulated
+from dqnspeed.envs.emulation import check_emulated
 from dqnspeed.envs.games import atari_game
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.system import machine

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ import warp as wp
 from dqnspeed.emulator import kernels
 from dqnspeed.emulator.colors import palette
 from dqnspeed.emulator.compiling import compiled
-from dqnspeed.emulator.games import ACTIONS, FOLDER, EmulatorError, Game, find, rom_of
+from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game, find, rom_of
 from dqnspeed.emulator.memory import check_memory
+from dqnspeed.emulator.power_on import memory_at_first, power_on
 from dqnspeed.emulator.spares import spares_of
 from dqnspeed.emulator.threads import Threads, shares
 from dqnspeed.emulator.translation import NONE, translated
@@ -91,10 +91,10 @@ class Emulator:
         self._kernel = kernels.run_with(
             _translation(self.game, rom, code) if translate and self.device.is_cpu else NONE
         )
-        cartridge, memory, tables = np.frombuffer(code, np.uint8), _memory_at_first(), self.game.rules.tables()
+        cartridge, memory, tables = np.frombuffer(code, np.uint8), memory_at_first(), self.game.rules.tables()
         facts, script, timers = (
             np.array(numbers, np.int32).reshape(-1)
-            for numbers in (self.game.facts, self.game.script, _power_on()["timers"])
+            for numbers in (self.game.facts, self.game.script, power_on()["timers"])
         )
         made_of = (cartridge, memory, tables, facts, script, timers)
         self._version = hashlib.sha256(b"".join([kernels.hash_of_sources(), *map(bytes, made_of)])).hexdigest()[:16]
@@ -340,14 +340,3 @@ def _device(name: Any) -> Any:
     except (ValueError, RuntimeError) as error:
         there = ", ".join(device.alias for device in wp.get_devices())
         raise EmulatorError(f"device={name}: is not here; there is {there}.") from error
-
-
-def _memory_at_first() -> np.ndarray:
-    """A console's, and behind it a Superchip's."""
-    return np.concatenate([np.array(_power_on()["ram"], np.uint8), np.fromfile(FOLDER / "superchip.bin", np.uint8)])
-
-
-@functools.cache
-def _power_on() -> dict[str, list[int]]:
-    loaded: dict[str, list[int]] = json.loads((FOLDER / "power_on.json").read_text())
-    return loaded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import zlib
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from dqnspeed.emulator.colors import palette, shades
 from dqnspeed.emulator.compiling import compiled
 from dqnspeed.emulator.emulator import NOBODY, WIDTH, Emulator
 from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game
-from dqnspeed.emulator.spares import COPYING, NONE, exchange, groups_of, match
+from dqnspeed.emulator.spares import NONE, exchanges
 
 PARTS = 21  # of an observation, which a GPU makes at the same time
 
@@ -189,7 +188,8 @@ class Games(Emulator):
             self._answers_here = wp.empty(self._answers.shape, dtype=int, device="cpu", pinned=True)
         self._observations = [self._observing(these) for these in self._threads.parts]
         self._takes = wp.full(num_envs, NONE, dtype=int, device=self.device)
-        self._exchanges = self._exchanging() if self.spares else []
+        consoles = self._answers, self._state, self._screens
+        self._exchanges = exchanges(num_envs, self.spares, self._takes, *consoles) if self.spares else []
         self._begun = False
 
     def begin(self, seeds: Any) -> None:
@@ -310,17 +310,6 @@ class Games(Emulator):
             kernels.observe,
             lambda: wp.launch(kernels.observe, dim=dim, inputs=inputs, device=self.device, record_cmd=True),
         )
-
-    def _exchanging(self) -> list[Any]:
-        """What gives agents whose games have ended those that are ready."""
-        groups, copying = groups_of(self.num_envs, self.spares), COPYING if self.device.is_cuda else 1
-        pictures = self._screens.reshape((len(self._screens), -1))
-        finds = [self.num_envs, self.spares, groups, self._answers, self._takes]
-        copies = [self._takes, self._state, pictures, copying]
-        return [
-            compiled(kernel, functools.partial(wp.launch, kernel, dim, inputs, device=self.device, record_cmd=True))
-            for kernel, dim, inputs in ((match, groups, finds), (exchange, (self.num_envs, copying), copies))
-        ]
 
     def _after(self, order: int, part: int) -> None:
         if order in (kernels.BEGIN, kernels.STEP):

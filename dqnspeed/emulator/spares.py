@@ -3,8 +3,12 @@
 # mypy: ignore-errors
 # Annotations are what Warp compiles, so they are no strings.
 
+import functools
+from typing import Any
+
 import warp as wp
 
+from dqnspeed.emulator.compiling import compiled
 from dqnspeed.emulator.kernels import GAME_OVER, OUT_OF_TIME
 from dqnspeed.emulator.kernels import STARTS as READY
 
@@ -60,3 +64,15 @@ def exchange(
         state[spare, byte] = kept
     for byte in range(thread, screens.shape[1] * 2 // 3, threads):
         screens[env, byte] = screens[spare, byte]
+
+
+def exchanges(envs: int, spares: int, takes: Any, answers: Any, state: Any, screens: Any) -> list[Any]:
+    """Launches that give agents whose games have ended those that are ready."""
+    device, groups = state.device, groups_of(envs, spares)
+    copying = COPYING if device.is_cuda else 1
+    finds = [envs, spares, groups, answers, takes]
+    copies = [takes, state, screens.reshape((len(screens), -1)), copying]
+    return [
+        compiled(kernel, functools.partial(wp.launch, kernel, dim, inputs, device=device, record_cmd=True))
+        for kernel, dim, inputs in ((match, groups, finds), (exchange, (envs, copying), copies))
+    ]

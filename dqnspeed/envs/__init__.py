@@ -1,15 +1,9 @@
 """Environments: wrappers, their stacks, and vectors of them behind one interface."""
 
 from dqnspeed.envs.backends import ActorError, AnyArray
-from dqnspeed.envs.build import (
-    emulator_device,
-    emulator_spares,
-    fastest_backend,
-    make_env,
-    make_registered,
-    make_vector_env,
-)
+from dqnspeed.envs.build import fastest_backend, make_env, make_registered, make_vector_env
 from dqnspeed.envs.crop import changing_part
+from dqnspeed.envs.emulation import emulator_device, emulator_spares
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.probe import Watchdog
 from dqnspeed.envs.spec import EnvSpec, describe, probe

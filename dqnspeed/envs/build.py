@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import functools
 import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
-from ale_py.env import AtariEnv
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec as EnvSpecOfGymnasium
 from gymnasium.wrappers import GrayscaleObservation, TransformAction, TransformObservation
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig, typed
+from dqnspeed.envs.ale import fire_index, make_atari, start_rewards
 from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend
 from dqnspeed.envs.base import Wrappers
+from dqnspeed.envs.emulation import emulated
 from dqnspeed.envs.games import AtariGame, atari_game
 from dqnspeed.envs.observations import AsBox
 from dqnspeed.envs.resumable import Resumable
@@ -33,14 +32,12 @@ from dqnspeed.envs.wrappers import (
     FrameSkip,
     NoopReset,
     PillowResize,
-    action_index,
     resized,
-    with_taps,
 )
 from dqnspeed.system import machine
 
 if TYPE_CHECKING:
-    from dqnspeed.emulator import Preprocessing  # brought by an extra
+    pass  # brought by an extra
 
 MOST_CHANNELS = 4  # of an image, which cv2 resizes with every interpolation
 
@@ -49,7 +46,7 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
     """One environment with every stage that works on one environment; its observations are single frames."""
     cv2_threads_off()
     game = atari_game(env)
-    made = _make_atari(game, wrappers, render_mode) if game else _make_own(env, render_mode)
+    made = make_atari(game, wrappers, render_mode) if game else _make_own(env, render_mode)
     if wrappers.noop_max:
         made = NoopReset(made, wrappers.noop_max)
     if wrappers.fire_reset and game and (fire := fire_index(game)) is not None:
@@ -90,7 +87,7 @@ def make_vector_env(
         backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism), rewards)
     elif run.wrappers.backend == "emulator":
         assert game is not None
-        backend = _emulated(game, run, overlap, whole=render_mode is not None)
+        backend = emulated(game, run, overlap, whole=render_mode is not None)
     else:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         if overlap:
@@ -111,61 +108,11 @@ def make_vector_env(
     )
 
 
-@functools.cache
-def fire_index(game: AtariGame) -> int | None:
-    """The action FIRE; ``None`` if the game has none, or if it changes the reward (as the match in Haunted House)."""
-    env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)  # sticky actions may drop the press
-    try:
-        fire = action_index(env, "FIRE")
-        if fire is None:
-            return None
-        env.reset()  # a seed would load the game once more, and draws only sticky actions
-        _, reward, terminated, truncated, _ = env.step(fire)
-        return None if reward or terminated or truncated else fire
-    finally:
-        env.close()
-
-
-@functools.cache
-def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float] | None:
-    """Total reward of FIRE and no-ops at a game's start, by the frame of the game (time in Skiing, walls in Entombed),
-    or ``None`` if there is none, as in most games."""
-    if not noop_max:
-        return None  # FIRE is pressed only where it brings no reward
-    env = _make_atari(dataclasses.replace(game, sticky_actions=0.0), None)
-    try:
-        noop, press = action_index(env, "NOOP"), fire_index(game) if fire else None
-        frame, rewards = env.reset(seed=0)[1]["episode_frame_number"], [0.0]
-        for action in [press] * (press is not None) + [noop] * (noop_max if noop is not None else 0):
-            _, reward, terminated, truncated, _ = env.step(action)
-            if terminated or truncated:
-                break
-            rewards.append(rewards[-1] + float(reward))
-        return {frame + i: reward for i, reward in enumerate(rewards)} if any(rewards) else None
-    finally:
-        env.close()
-
-
 def cv2_threads_off() -> None:
     """An 84x84 resize is too small for threads; OpenCV's would take the learner's cores."""
     import cv2
 
     cv2.setNumThreads(1)
-
-
-def _make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: str | None = None) -> gymnasium.Env:
-    made: gymnasium.Env = AtariEnv(
-        render_mode=render_mode,
-        game=game.rom,
-        mode=game.mode,
-        difficulty=game.difficulty,
-        obs_type="grayscale" if wrappers is None or wrappers.grayscale else "rgb",
-        frameskip=1,
-        repeat_action_probability=game.sticky_actions,
-        full_action_space=game.full_action_space,
-        max_num_frames_per_episode=game.max_episode_frames,
-    )
-    return made
 
 
 def _make_own(env: EnvConfig, render_mode: str | None) -> gymnasium.Env:
@@ -248,91 +195,6 @@ def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
         whole = wrappers.crop is None and not wrappers.tap and env.mode is None and env.difficulty is None
         return "native" if whole else "gymnasium"
     return "emulator"
-
-
-def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
-    """Raise :class:`ConfigError` if ``wrappers=emulator`` cannot play this game as ``wrappers`` say."""
-    with _one_sentence():
-        from dqnspeed.emulator import games, has_cuda
-
-        games.check(game.rom, game.mode, game.difficulty)
-        _preprocessing(game, wrappers)
-        first = games.find(game.rom).at(game.mode, game.difficulty).first_frame
-    if game.max_episode_frames <= first:
-        raise ConfigError(
-            f"env.max_episode_frames={game.max_episode_frames}: with wrappers=emulator this game begins with frame "
-            f"{first}; give more."
-        )
-    if wrappers.device == "cuda" and not has_cuda():
-        raise ConfigError("wrappers.device=cuda: there is no CUDA device here.")
-
-
-@contextlib.contextmanager
-def _one_sentence() -> Iterator[None]:
-    """What the emulator refuses, as an error of the configuration."""
-    try:
-        yield
-    except (ImportError, ValueError) as error:
-        raise ConfigError(f"wrappers=emulator: {error}") from error
-
-
-def emulator_device(run: RunConfig) -> str:
-    """Where games are played, ``cpu`` or ``cuda``."""
-    return "cuda" if run.wrappers.backend == "emulator" and run.wrappers.device == "cuda" else "cpu"
-
-
-def emulator_spares(run: RunConfig) -> int:
-    """Consoles that play starts ahead for those of a process."""
-    from dqnspeed.emulator.spares import spares_of
-
-    return spares_of(run.wrappers.spares, run.num_envs, emulator_device(run) == "cuda")
-
-
-def _emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Backend:
-    with _one_sentence():
-        from dqnspeed.emulator import Games, find
-        from dqnspeed.envs.emulated import EmulatorBackend
-
-        where = emulator_device(run)
-        # Actors set their share of the cores; an evaluation runs alone and may use all.
-        threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
-        stages = dataclasses.replace(_preprocessing(game, run.wrappers), whole=whole)
-        played = find(game.rom).at(game.mode, game.difficulty)
-        games = Games(
-            played, run.num_envs, where, stages, threads=threads, translate=run.wrappers.translate,
-            spares=run.wrappers.spares,
-        )  # fmt: skip
-        names = _action_names(game)
-        return EmulatorBackend(games, with_taps(names) if stages.tap else names, overlap)
-
-
-def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
-    from dqnspeed.emulator import ACTIONS, Preprocessing
-
-    meanings = _action_names(game)
-    crop = None
-    if wrappers.crop is not None:
-        top, bottom, left, right = wrappers.crop
-        crop = (top, bottom, left, right)
-    return Preprocessing(
-        frame_skip=wrappers.frame_skip,
-        tap=wrappers.tap,
-        max_pool=wrappers.max_pool,
-        grayscale=wrappers.grayscale,
-        crop=crop,
-        size=wrappers.resize,
-        noop_max=wrappers.noop_max if "NOOP" in meanings else 0,
-        fire=wrappers.fire_reset and fire_index(game) is not None,
-        sticky_actions=game.sticky_actions,
-        max_episode_frames=game.max_episode_frames,
-        actions=tuple(map(ACTIONS.index, meanings)),
-    )
-
-
-@functools.cache
-def _action_names(game: AtariGame) -> list[str]:
-    with contextlib.closing(_make_atari(game, None)) as env:
-        return list(env.get_wrapper_attr("get_action_meanings")())
 
 
 def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelism: ParallelismConfig) -> object:

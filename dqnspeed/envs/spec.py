@@ -13,7 +13,8 @@ from gymnasium import spaces
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig
-from dqnspeed.envs.build import check_emulated, first_line, make_env, make_registered
+from dqnspeed.envs.build import first_line, make_env, make_registered
+from dqnspeed.envs.emulation import check_emulated
 from dqnspeed.envs.games import atari_game, check_id
 from dqnspeed.envs.observations import MAX_VALUES
 from dqnspeed.envs.probe import Probe

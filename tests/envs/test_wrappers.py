@@ -17,7 +17,7 @@ from PIL import Image
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import FrameStack, describe, make_env, make_vector_env
-from dqnspeed.envs.build import fire_index
+from dqnspeed.envs.ale import fire_index
 from dqnspeed.envs.crop import changing_part
 from dqnspeed.envs.games import _roms, atari_game
 from dqnspeed.play.environment import AgentEnv

@@ -1,0 +1,98 @@
+"""Games of the emulator, as a run asks for them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig, WrappersConfig
+from dqnspeed.envs.ale import action_names, fire_index
+from dqnspeed.envs.backends import Backend
+from dqnspeed.envs.games import AtariGame
+from dqnspeed.envs.wrappers import with_taps
+from dqnspeed.system import machine
+
+if TYPE_CHECKING:
+    from dqnspeed.emulator import Preprocessing  # brought by an extra
+
+
+def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
+    """Raise :class:`ConfigError` if ``wrappers=emulator`` cannot play this game as ``wrappers`` say."""
+    with _one_sentence():
+        from dqnspeed.emulator import games, has_cuda
+
+        games.check(game.rom, game.mode, game.difficulty)
+        _preprocessing(game, wrappers)
+        first = games.find(game.rom).at(game.mode, game.difficulty).first_frame
+    if game.max_episode_frames <= first:
+        raise ConfigError(
+            f"env.max_episode_frames={game.max_episode_frames}: with wrappers=emulator this game begins with frame "
+            f"{first}; give more."
+        )
+    if wrappers.device == "cuda" and not has_cuda():
+        raise ConfigError("wrappers.device=cuda: there is no CUDA device here.")
+
+
+@contextlib.contextmanager
+def _one_sentence() -> Iterator[None]:
+    """What the emulator refuses, as an error of the configuration."""
+    try:
+        yield
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"wrappers=emulator: {error}") from error
+
+
+def emulator_device(run: RunConfig) -> str:
+    """Where games are played, ``cpu`` or ``cuda``."""
+    return "cuda" if run.wrappers.backend == "emulator" and run.wrappers.device == "cuda" else "cpu"
+
+
+def emulator_spares(run: RunConfig) -> int:
+    """Consoles that play starts ahead for those of a process."""
+    from dqnspeed.emulator.spares import spares_of
+
+    return spares_of(run.wrappers.spares, run.num_envs, emulator_device(run) == "cuda")
+
+
+def emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Backend:
+    with _one_sentence():
+        from dqnspeed.emulator import Games, find
+        from dqnspeed.envs.emulated import EmulatorBackend
+
+        where = emulator_device(run)
+        # Actors set their share of the cores; an evaluation runs alone and may use all.
+        threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
+        stages = dataclasses.replace(_preprocessing(game, run.wrappers), whole=whole)
+        played = find(game.rom).at(game.mode, game.difficulty)
+        games = Games(
+            played, run.num_envs, where, stages, threads=threads, translate=run.wrappers.translate,
+            spares=run.wrappers.spares,
+        )  # fmt: skip
+        names = action_names(game)
+        return EmulatorBackend(games, with_taps(names) if stages.tap else names, overlap)
+
+
+def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
+    from dqnspeed.emulator import ACTIONS, Preprocessing
+
+    meanings = action_names(game)
+    crop = None
+    if wrappers.crop is not None:
+        top, bottom, left, right = wrappers.crop
+        crop = (top, bottom, left, right)
+    return Preprocessing(
+        frame_skip=wrappers.frame_skip,
+        tap=wrappers.tap,
+        max_pool=wrappers.max_pool,
+        grayscale=wrappers.grayscale,
+        crop=crop,
+        size=wrappers.resize,
+        noop_max=wrappers.noop_max if "NOOP" in meanings else 0,
+        fire=wrappers.fire_reset and fire_index(game) is not None,
+        sticky_actions=game.sticky_actions,
+        max_episode_frames=game.max_episode_frames,
+        actions=tuple(map(ACTIONS.index, meanings)),
+    )
