@@ -4,16 +4,16 @@
 // rounding is the same: of each row of the picture first the columns, then rows by their weights, and a `share` of that,
 // where all weights are 1. A half it rounds to the even number, but upwards where both sides are `halved`.
 
-enum { WIDTH = 160, STARTS = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160, FEW = 5 };
+enum { WIDTH = 160, STARTS = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160, TERMS = 40 };
 
-// A row of the two pictures, each of them shown in shades of a colour or the maximum before.
+// A row of the two pictures, each of them shown in shades of a colour or the maximum before; words are of eight pixels.
 struct Row {
     const u8 *a, *b;
     bool a_is_before, b_is_before;
 
     enum { WORDS = WIDTH / 8, ALL = (1 << WORDS) - 1 };
 
-    // Where this row looks otherwise than another: a bit for each eight pixels.
+    // Where this row looks otherwise than another: a bit for each word.
     CUDA_CALLABLE u32 differs(const Row& other) const {
         if (a_is_before || b_is_before) return ALL;
         const u64 *x = (const u64*)a, *y = (const u64*)other.a, *v = (const u64*)b, *w = (const u64*)other.b;
@@ -22,11 +22,38 @@ struct Row {
         return found;
     }
 
-    CUDA_CALLABLE void shade(const u8* shades, u8* to, i32 begin, i32 end) const {
-        for (i32 x = begin; x < end; x++) {
-            u8 one = a_is_before ? a[x] : shades[a[x]], other = b_is_before ? b[x] : shades[b[x]];
-            to[x] = one > other ? one : other;
-        }
+    CUDA_CALLABLE u8 shade(const u8* shades, i32 x) const {
+        u8 one = a_is_before ? a[x] : shades[a[x]], other = b_is_before ? b[x] : shades[b[x]];
+        return one > other ? one : other;
+    }
+
+    CUDA_CALLABLE u64 shaded(const u8* shades, i32 word) const {
+        u64 made = 0;
+        for (i32 k = 0; k < 8; k++) made |= (u64)shade(shades, 8 * word + k) << 8 * k;
+        return made;
+    }
+};
+
+// Columns of an observation that words of a row have a part in, each once: word by word, or all if the words are many.
+struct Pieces {
+    u32 words;
+    const i32 left, width, side;
+    i32 begin = 0, end = 0;
+
+    enum { FEW = 5 };
+
+    CUDA_CALLABLE Pieces(u32 words, i32 left, i32 width, i32 side) : words(words), left(left), width(width), side(side) {}
+
+    CUDA_CALLABLE bool next() {
+        if (!words) return false;
+        const bool all = Bits::count(words) > FEW;
+        const i32 word = Bits::lowest(words);
+        begin = all ? 0 : side * (8 * word - left) / width;
+        if (begin < end) begin = end;
+        end = all ? side : (side * (8 * (word + 1) - left) + width - 1) / width;
+        if (end > side) end = side;
+        words = all ? 0 : words & (words - 1);
+        return true;
     }
 };
 
@@ -64,7 +91,7 @@ for (i32 channel = 0; channel < of_shades; channel++) {
     if (!resized_to) {  // what is kept is the newest frame
         for (i32 y = height * part / parts; y < height * (part + 1) / parts; y++) {
             Row row = {a + WIDTH * y, b + WIDTH * y, first == BEFORE, second == BEFORE};
-            row.shade(shade, kept + WIDTH * y, 0, WIDTH);
+            for (i32 x = 0; x < WIDTH; x++) kept[WIDTH * y + x] = row.shade(shade, x);
             if (frames == 1) continue;  // it is where it is kept
             Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts};
             stacked.move_up();
@@ -73,52 +100,66 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         }
         continue;
     }
+    // Most of a picture is as it was a step ago, and most of a row as the one above it. So what is shaded is what differs
+    // from the row above, and what is resized what has changed, of which columns come first. Parts read rows that others
+    // write, so to them all has changed.
     float across_row[MOST], sum[MOST];  // a row of the picture with its columns resized, and a row of the observation
-    i32 last = -1;                      // that row of the picture
+    u64 shaded[Row::WORDS];             // the last row of the picture
+    u32 differ[TERMS], there = 0;       // what of the rows of an observation's row is to be resized anew, and what is there
+    u32 changed_last = 0;
+    i32 last = -1;
     for (i32 y = side * part / parts; y < side * (part + 1) / parts; y++) {
+        u32 changed = 0;
         for (i32 k = 0; k < down; k++) {
             const i32 now = wp::index(rows, y, k);
-            const float weight = wp::index(row_weights, y, k);
+            differ[k] = 0;
             if (now != last) {
                 Row row = {a + WIDTH * now, b + WIDTH * now, first == BEFORE, second == BEFORE};
                 Row above = {a + WIDTH * last, b + WIDTH * last, first == BEFORE, second == BEFORE};
-                u8* to = kept + WIDTH * now;
-                u32 differ = last < 0 ? (u32)Row::ALL : row.differs(above);
-                // All of a row is done at once, a little of it piece by piece: pixels first, then columns made of them.
-                bool all = Bits::count(differ) > FEW;
-                if (all) row.shade(shade, to, 0, WIDTH);
-                else {
-                    const u64* same = (const u64*)(kept + WIDTH * last);  // each once: other parts may read this row
-                    for (i32 k = 0; k < Row::WORDS; k++)
-                        if (!(differ >> k & 1)) ((u64*)to)[k] = same[k];
-                    for (u32 rest = differ; rest; rest &= rest - 1)
-                        row.shade(shade, to, 8 * Bits::lowest(rest), 8 * Bits::lowest(rest) + 8);
-                }
-                for (u32 rest = all ? 1 : differ; rest; rest &= rest - 1) {
-                    i32 word = Bits::lowest(rest), begin = all ? 0 : side * (8 * word - left) / width;
-                    i32 end = all ? side : (side * (8 * (word + 1) - left) + width - 1) / width;
-                    if (begin < 0) begin = 0;
-                    if (end > side) end = side;
-                    for (i32 x = begin; x < end; x++) across_row[x] = 0.0f;
-                    for (i32 c = 0; c < across; c++) {
-                        const i32* column = &wp::index(columns, c, 0);
-                        const float* part_of = &wp::index(column_weights, c, 0);
-                        for (i32 x = begin; x < end; x++)
-                            across_row[x] = across_row[x] + (float)to[column[x]] * part_of[x];
-                    }
+                differ[k] = last < 0 ? (u32)Row::ALL : row.differs(above);
+                for (u32 rest = differ[k]; rest; rest &= rest - 1)
+                    shaded[Bits::lowest(rest)] = row.shaded(shade, Bits::lowest(rest));
+                u64* to = (u64*)(kept + WIDTH * now);
+                changed_last = parts > 1 ? (u32)Row::ALL : 0;
+                for (i32 word = 0; word < Row::WORDS; word++) {
+                    changed_last |= (u32)(to[word] != shaded[word]) << word;
+                    to[word] = shaded[word];
                 }
                 last = now;
             }
-            for (i32 x = 0; x < side; x++) sum[x] = (k ? sum[x] : 0.0f) + weight * across_row[x];
+            changed |= changed_last;
+        }
+        if (Bits::count(changed) > Pieces::FEW) changed = Row::ALL;
+        u32 needed = changed;  // columns that a word has a part in have one in its neighbours too
+        for (i32 reach = 0; 8 * reach * side < width; reach++) needed |= needed << 1 | needed >> 1;
+        needed &= Row::ALL;
+        for (i32 k = 0; k < down; k++) {
+            there &= ~differ[k];
+            if (!changed) continue;
+            const u8* from = kept + WIDTH * wp::index(rows, y, k);
+            for (Pieces piece(needed & ~there, left, width, side); piece.next();) {
+                for (i32 x = piece.begin; x < piece.end; x++) across_row[x] = 0.0f;
+                for (i32 c = 0; c < across; c++) {
+                    const i32* column = &wp::index(columns, c, 0);
+                    const float* part_of = &wp::index(column_weights, c, 0);
+                    for (i32 x = piece.begin; x < piece.end; x++)
+                        across_row[x] = across_row[x] + (float)from[column[x]] * part_of[x];
+                }
+            }
+            there |= needed;
+            const float weight = wp::index(row_weights, y, k);
+            for (Pieces piece(changed, left, width, side); piece.next();)
+                for (i32 x = piece.begin; x < piece.end; x++) sum[x] = (k ? sum[x] : 0.0f) + weight * across_row[x];
         }
         Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts};
         stacked.move_up();
         u8* to = stacked.newest();
         const float whole = 12582912.0f;  // added and taken away rounds to the nearest whole number, or the even one
-        for (i32 x = 0; x < side; x++) {
-            const float mean = sum[x] * share;
-            to[x] = (u8)(i32)(halved ? mean + 0.5f : (mean + whole) - whole);
-        }
+        for (Pieces piece(changed, left, width, side); piece.next();)
+            for (i32 x = piece.begin; x < piece.end; x++) {
+                const float mean = sum[x] * share;
+                to[x] = (u8)(i32)(halved ? mean + 0.5f : (mean + whole) - whole);
+            }
         stacked.spread();
     }
 }
