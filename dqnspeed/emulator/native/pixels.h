@@ -28,7 +28,11 @@ struct Row {
     }
 
     CUDA_CALLABLE u64 shaded(const u8* shades, i32 word) const {
-        u64 made = 0;
+        u64 made = 0, one = ((const u64*)a)[word];
+        if (!a_is_before && !b_is_before && one == ((const u64*)b)[word]) {
+            for (i32 k = 0; k < 8; k++) made |= (u64)shades[one >> 8 * k & 255] << 8 * k;
+            return made;
+        }
         for (i32 k = 0; k < 8; k++) made |= (u64)shade(shades, 8 * word + k) << 8 * k;
         return made;
     }
