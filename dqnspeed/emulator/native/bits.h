@@ -56,6 +56,65 @@ struct Bits {
     }
 };
 
+// Colours of pixels side by side, as many as are painted at once, and a bit for each, the lowest for the leftmost.
+#if defined(__clang__) && !defined(__CUDACC__)
+typedef u8 Colors __attribute__((vector_size(32)));
+typedef u32 Side __attribute__((may_alias));
+#else
+typedef u64 Colors;
+typedef u8 Side;
+#endif
+
+struct Paint {
+    enum { SIDE = sizeof(Colors) };
+
+#if defined(__clang__) && !defined(__CUDACC__)
+    typedef Colors Anywhere __attribute__((aligned(1), may_alias));
+
+    static Colors all_of(u8 color) { return Colors{} + color; }
+
+    static Colors mask(Side where) {
+        typedef u32 Words __attribute__((vector_size(32)));
+        const Colors all = (Colors)(Words{} + where);
+        const Colors each = __builtin_shufflevector(all, all, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
+                                                    18, 18, 18, 18, 18, 18, 18, 18, 19, 19, 19, 19, 19, 19, 19, 19);
+        const Colors bits = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
+                             1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+        return (Colors)((each & bits) != 0);
+    }
+#else
+    typedef Colors Anywhere;
+
+    static CUDA_CALLABLE Colors all_of(u8 color) { return color * 0x0101010101010101ull; }
+
+    static CUDA_CALLABLE Colors mask(Side where) {
+        const Colors bits = where * 0x0101010101010101ull & 0x8040201008040201ull, tops = 0x8080808080808080ull;
+        return (((bits + ~tops) | bits) & tops) / 128 * 255;
+    }
+#endif
+
+    static CUDA_CALLABLE Colors load(const u8* from) { return *(const Anywhere*)from; }
+    static CUDA_CALLABLE void store(u8* to, Colors colors) { *(Anywhere*)to = colors; }
+
+    // What is above where bits are set, and else what is below.
+    static CUDA_CALLABLE Colors blended(Colors below, Colors above, Side where) {
+        return (above & mask(where)) | (below & ~mask(where));
+    }
+
+    // Of pixels from `x` on those that are among begin..end - 1; some are.
+    static CUDA_CALLABLE Side within(i32 x, i32 begin, i32 end) {
+        Side here = (Side)~0u;
+        if (begin > x) here &= ~0u << (begin - x);
+        if (end < x + SIDE) here &= ~(~0u << (end - x));
+        return here;
+    }
+
+    // `back` where bits are set, and else what is there.
+    static CUDA_CALLABLE Colors filled(const u8* pixels, Colors back, Side where) {
+        return where == (Side)~0u ? back : blended(load(pixels), back, where);
+    }
+};
+
 // A set of the 160 pixels of a line.
 struct Pixels {
     u64 w0, w1, w2;
@@ -90,6 +149,9 @@ struct Pixels {
     }
 
     static CUDA_CALLABLE u64 below(i32 x) { return x <= 0 ? 0 : x >= 64 ? ~0ull : (1ull << x) - 1; }
+
+    // Those of pixels that are painted at once, from `x` on.
+    CUDA_CALLABLE Side side(i32 x) const { return ((const Side*)this)[x / Paint::SIDE]; }
 
     CUDA_CALLABLE Pixels both(const Pixels& o) const {
         Pixels p;

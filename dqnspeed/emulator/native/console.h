@@ -211,6 +211,7 @@ struct Console {
             touched = 0;
         }
         tia.picture = picture;
+        tia.anew = 1;
         run();
         tia.draw_until(touched);
         tia.fill_up();

@@ -46,7 +46,8 @@ struct Pieces {
 
     enum { FEW = 5 };
 
-    CUDA_CALLABLE Pieces(u32 words, i32 left, i32 width, i32 side) : words(words), left(left), width(width), side(side) {}
+    CUDA_CALLABLE Pieces(u32 words, i32 left, i32 width, i32 side)
+        : words(words), left(left), width(width), side(side) {}
 
     CUDA_CALLABLE bool next() {
         if (!words) return false;
@@ -104,14 +105,13 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         }
         continue;
     }
-    // Most of a picture is as it was a step ago, and most of a row as the one above it. So what is shaded is what differs
-    // from the row above, and what is resized what has changed, of which columns come first. Parts read rows that others
-    // write, so to them all has changed.
+    // Most of a picture is as it was a step ago, and most of a row as the one above. So only what differs from the row
+    // above is shaded, and only what has changed is resized. Parts read rows that others write, so to them all has.
     float across_row[MOST], sum[MOST];  // a row of the picture with its columns resized, and a row of the observation
-    u64 shaded[Row::WORDS];             // the last row of the picture
-    u32 differ[TERMS], there = 0;       // what of the rows of an observation's row is to be resized anew, and what is there
-    u32 changed_last = 0;
-    i32 last = -1;
+    u64 shaded[Row::WORDS];             // the last row of the picture,
+    i32 last = -1;                      // its number,
+    u32 changed_last = 0;               // and what of it has changed
+    u32 differ[TERMS], there = 0;       // what differs in each row for one of the observation, what across_row has
     for (i32 y = side * part / parts; y < side * (part + 1) / parts; y++) {
         u32 changed = 0;
         for (i32 k = 0; k < down; k++) {

@@ -3,7 +3,7 @@
 
 struct Tia {
     enum { P0, P1, M0, M1, BL, OBJECTS };
-    enum { LINE = 228, BLANK = 68, WIDTH = 160 };
+    enum { LINE = 228, BLANK = 68, WIDTH = 160, SIDE = Paint::SIDE };
 
     i32 begun;       // clock of the frame where drawing began last,
     i32 done;        // that up to which all is drawn,
@@ -25,6 +25,7 @@ struct Tia {
     u16 hits;            // collisions: bits 2k + 1, 2k are D7, D6 of the register k
     u8 stale;            // objects (bit), whose pixels are to be computed anew; bit 5: the playfield,
                          // 6: something has changed since may_meet() was asked
+    u8 anew;             // something has changed since a whole line was painted
     u8 present;          // objects that have pixels in this line
     u16 meet;            // collisions, numbered as in hits, that this line has somewhere and hits has not
     u8 star;             // phase of a line of missile 0's stars, from 1; 0: it draws none
@@ -66,8 +67,11 @@ struct Tia {
     // line where no objects meet.
     CUDA_CALLABLE void draw_until(i32 clock) {
         if (clock <= line + BLANK || clock <= done) return;
-        if (clock < line + LINE && !watched() && !meet && !(stale & CHANGED)) done = clock;
-        else draw(clock);
+        if (clock >= line + LINE) draw(clock);
+        else {
+            if (watched() || meet || stale & CHANGED) draw_line(clock);
+            done = clock;
+        }
     }
 
     CUDA_CALLABLE APART void draw(i32 clock) {
@@ -87,9 +91,17 @@ struct Tia {
         }
     }
 
+    // The same where the line does not end: apart from the loop, before which compilers prepare what its rounds need.
+    CUDA_CALLABLE APART void draw_line(i32 clock) {
+        i32 begin = done - line - BLANK;
+        begun = done;
+        if (displayed()) segment(begin < 0 ? 0 : begin, clock - line - BLANK);
+    }
+
     // What changes between two lines, if `ends` says that anything does.
     CUDA_CALLABLE APART void end_line() {
         ends = 0;
+        anew = 1;
         if (displayed()) {
             comb = 0;
             for (i32 k = 0; k < 2; k++)
@@ -179,7 +191,7 @@ struct Tia {
         present = (u8)((present & ~(1 << object)) | seen[object].any() << object);
     }
 
-    CUDA_CALLABLE void renew() {
+    CUDA_CALLABLE APART void renew() {
         u32 as_before = pairs(~stale & EACH);
         for (i32 k = 0; k < 2; k++) {
             if (begins_anew(k)) player(k, position[k], !hidden[k], seen[k]), look_at(k);
@@ -212,7 +224,10 @@ struct Tia {
             else meet &= ~WITH_PF, stale |= CHANGED;
         }
         if (meet) collide(begin, end);
-        if (shows) paint(begin, end);
+        if (!shows) return;
+        if (end - begin < WIDTH) paint(begin, end);
+        else if (anew) anew = 0, paint(begin, end);
+        else paint_as_above();
     }
 
     // Whether objects that are switched on can meet that have not yet, so that it matters where they are.
@@ -261,30 +276,20 @@ struct Tia {
         return of[objects & EACH];
     }
 
-    CUDA_CALLABLE void fill(i32 begin, i32 end, u8 color) {
-        u8* pixels = picture + row * WIDTH;
-        for (i32 x = begin; x < end; x++) pixels[x] = color;
-    }
+    CUDA_CALLABLE u8 color(i32 k) const { return colors[k] | parity; }
 
-    CUDA_CALLABLE void paint_word(u64 word, i32 offset, u8 color) {
-        while (word) {
-            i32 begin = Bits::lowest(word);
-            u64 rest = ~(word >> begin);
-            i32 end = rest ? begin + Bits::lowest(rest) : 64;
-            fill(offset + begin, offset + end, color);
-            word = end >= 64 ? 0 : word & ~0ull << end;
+    CUDA_CALLABLE void fill(i32 begin, i32 end, u8 color) {
+        const Colors back = Paint::all_of(color);
+        for (i32 x = begin & -SIDE; x < end; x += SIDE) {
+            u8* pixels = picture + row * WIDTH + x;
+            Paint::store(pixels, Paint::filled(pixels, back, Paint::within(x, begin, end)));
         }
     }
 
-    CUDA_CALLABLE void paint_object(i32 object, const Pixels& here, u8 color) {
-        if (!(present >> object & 1)) return;
-        Pixels pixels = seen[object].both(here);
-        paint_word(pixels.w0, 0, color);
-        paint_word(pixels.w1, 64, color);
-        paint_word(pixels.w2, 128, color);
+    CUDA_CALLABLE void paint_as_above() {
+        u8* pixels = picture + row * WIDTH;
+        for (i32 x = 0; x < WIDTH; x += SIDE) Paint::store(pixels + x, Paint::load(pixels + x - WIDTH));
     }
-
-    CUDA_CALLABLE u8 color(i32 k) const { return colors[k] | parity; }
 
     CUDA_CALLABLE void paint(i32 begin, i32 end) {
         if (comb && begin < 8) {
@@ -292,23 +297,28 @@ struct Tia {
             if (end <= 8) return;
             begin = 8;
         }
-        fill(begin, end, color(3));
-        if (!present) return;
-        Pixels here = Pixels::range(begin, end);
+        if (!present) return fill(begin, end, color(3));
         // Where nothing else is switched on, the playfield is not in front, and has the players' colours.
-        bool alone = !(shown() & ~(1 << PF));
-        bool in_front = ctrlpf & 4 && !alone, as_players = ctrlpf & 2 && !in_front;
-        if (!in_front) paint_object(BL, here, color(2));
-        if (as_players) paint_object(PF, here.both(Pixels::range(WIDTH / 2, WIDTH)), color(1));
-        else if (!in_front) paint_object(PF, here, color(2));
-        paint_object(P1, here, color(1));
-        paint_object(M1, here, color(1));
-        if (as_players) paint_object(PF, here.both(Pixels::range(0, WIDTH / 2)), color(0));
-        paint_object(P0, here, color(0));
-        paint_object(M0, here, color(0));
-        if (in_front) {
-            paint_object(PF, here, color(2));
-            paint_object(BL, here, color(2));
+        const bool alone = !(shown() & ~(1 << PF));
+        const bool in_front = ctrlpf & 4 && !alone, as_players = ctrlpf & 2 && !in_front;
+        const Colors zero = Paint::all_of(color(0)), one = Paint::all_of(color(1)), field = Paint::all_of(color(2));
+        const Colors back = Paint::all_of(color(3));
+        for (i32 x = begin & -SIDE; x < end; x += SIDE) {
+            u8* pixels = picture + row * WIDTH + x;
+            const Side here = Paint::within(x, begin, end);
+            const Side zeros = (seen[P0].side(x) | seen[M0].side(x)) & here, bl = seen[BL].side(x) & here;
+            const Side ones = (seen[P1].side(x) | seen[M1].side(x)) & here, pf = seen[PF].side(x) & here;
+            Colors now = Paint::filled(pixels, back, here);
+            if (zeros | ones | pf | bl) {
+                const Side left = (Side)Pixels::below(WIDTH / 2 - x);
+                if (!in_front) now = Paint::blended(now, field, as_players ? bl : bl | pf);
+                if (as_players) now = Paint::blended(now, one, pf & ~left);
+                now = Paint::blended(now, one, ones);
+                if (as_players) now = Paint::blended(now, zero, pf & left);
+                now = Paint::blended(now, zero, zeros);
+                if (in_front) now = Paint::blended(now, field, bl | pf);
+            }
+            Paint::store(pixels, now);
         }
     }
 
@@ -460,6 +470,7 @@ struct Tia {
                 if (hits) hits = 0, renew_later(EACH);  // `meet` has not what hits had
                 break;
         }
+        anew = 1;
     }
 
     // A player's new graphic, which makes the other player's last one its old one, and player 1's the ball's. Only
