@@ -122,7 +122,7 @@ struct Pixels {
     CUDA_CALLABLE void clear() { w0 = w1 = w2 = 0; }
     CUDA_CALLABLE bool any() const { return (w0 | w1 | w2) != 0; }
 
-    // Add `pattern` (at most 32 pixels, the leftmost lowest) at `x`; it wraps around the line's end.
+    // Add `pattern` (the leftmost pixel lowest) at `x`; it wraps around the line's end.
     CUDA_CALLABLE void put(u64 pattern, i32 x) {
         if (x >= 160) x -= 160;
         i32 shift = x & 63;
@@ -130,11 +130,14 @@ struct Pixels {
         if (x < 64) {
             w0 |= low;
             w1 |= high;
-        } else if (x < 128) {
-            w1 |= low;
-            w2 |= high;
         } else {
-            w2 |= low;
+            if (x < 128) {
+                w1 |= low;
+                w2 |= high;
+            } else {
+                w2 |= low;
+                w0 |= high << 32;
+            }
             w0 |= w2 >> 32;
             w2 &= 0xffffffffull;
         }

@@ -140,8 +140,10 @@ struct Tia {
         i32 size = nusiz[k] & 7, wide = scale(size);
         if (wide == 2) graphic = Bits::doubled(graphic);
         if (wide == 4) graphic = Bits::fourfold(graphic);
-        for (i32 c = first_too ? 0 : 1; c < copies(size); c++)
-            pixels.put(graphic, at + (wide > 1) + c * spacing(size));
+        // Copies side by side are one pattern, but for one that stands 64 pixels from the first.
+        const u64 near = 1 | (u64)(size == 1 || size == 3) << 16 | (u64)(size == 2 || size == 3 || size == 6) << 32;
+        if (first_too || near > 1) pixels.put(graphic * (first_too ? near : near - 1), at + (wide > 1));
+        if (size == 4 || size == 6) pixels.put(graphic, at + 64);
     }
 
     // Objects that are switched on.
