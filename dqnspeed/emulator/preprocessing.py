@@ -127,7 +127,7 @@ class Games(Emulator):
 
     Attributes:
         observations: ``(N, stack * C, size, size) uint8``, a Warp array on the device; C is 1, or 3 for red, green and
-            blue. The next step writes into it.
+            blue. The next step writes into it what has changed, so it is to be read only.
         reward, terminated, truncated, starts: of an episode as the agent has it: its reward, whether it ended or was
             cut, and whether this step started another, without a transition, ``(N,) int32`` each, Warp arrays on the
             device; ``outcomes`` are the game's.

@@ -34,6 +34,7 @@ from dqnspeed.emulator import (
 from dqnspeed.emulator import __main__ as bench
 from dqnspeed.emulator.colors import shades
 from dqnspeed.emulator.games import rom_of
+from dqnspeed.emulator.preprocessing import PARTS
 from dqnspeed.emulator.translation import NONE
 from dqnspeed.emulator.verify import ale_action, ale_of, main, options_of, verify
 from dqnspeed.envs.emulated import EmulatorBackend
@@ -337,22 +338,35 @@ def test_rows_that_a_crop_leaves_out_are_drawn_only_for_who_asks() -> None:
     [
         (None, 84), (None, 10), ((34, 194, 0, 160), 84), ((34, 194, 0, 160), 80), ((34, 194, 0, 160), 32),
         ((34, 194, 0, 160), 16), ((30, 180, 5, 155), 25), ((10, 100, 20, 50), 30), ((0, 200, 7, 107), 50),
+        ((34, 194, 16, 155), 64), ((0, 210, 63, 143), 8), ((5, 120, 100, 160), 60),
     ],
 )  # fmt: skip
 def test_whatever_is_on_a_screen_is_resized_as_opencv_does_it(
     crop: tuple[int, int, int, int] | None, size: int, grayscale: bool
 ) -> None:
-    """Halves too, which pictures of games seldom have."""
+    """Halves too, which pictures of games seldom have; a little that has changed; and in parts, as on a GPU."""
     stages = Preprocessing(frame_skip=1, noop_max=0, crop=crop, size=size, grayscale=grayscale)
     games, draws = Games("pong", 1, preprocessing=stages), np.random.default_rng(size)
     games.begin([0])
-    for colors in (256, 4, 2):
-        games.screens.assign(draws.integers(0, colors, games.screens.shape, np.uint8))
+
+    def is_resized() -> None:
         games._observations[0].launch()
         pictures = shades()[games.screen()] if grayscale else games.rgb()
         top, bottom, left, right = crop or (0, *pictures.shape[1:2], 0, pictures.shape[2])
         there = cv2.resize(pictures[0, top:bottom, left:right], (size, size), interpolation=cv2.INTER_AREA)
         np.testing.assert_array_equal(games.observations.numpy()[0].transpose(1, 2, 0).squeeze(), there)
+
+    for parts in (1, PARTS):
+        games._observations[0].set_dim((1, parts))
+        games._observations[0].set_param_by_name("parts", parts)
+        for colors in (256, 4, 2, 1):
+            games.screens.assign(draws.integers(0, colors, games.screens.shape, np.uint8))
+            is_resized()
+        for _ in range(40):  # of a picture of one colour, some pixels after others
+            for _ in range(draws.integers(1, 8)):
+                row, column = draws.integers(games.screens.shape[2]), draws.integers(160)
+                games.screens.numpy()[0, :, row, column : column + draws.integers(1, 20)] = draws.integers(256)
+            is_resized()
 
 
 def test_numbers_may_be_numpys_and_devices_torchs() -> None:

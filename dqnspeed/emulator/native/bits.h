@@ -1,4 +1,4 @@
-// Small tools: integers by width, and sets of pixels of a line.
+// Small tools: integers by width, sets of pixels of a line, and their colours.
 // The parts of this folder are put together, in order, into the body of one native function of Warp, which compiles
 // them for a CPU and for CUDA alike. So they hold local structs, whose member functions are inline, and no includes.
 
@@ -56,7 +56,8 @@ struct Bits {
     }
 };
 
-// Colours of pixels side by side, as many as are painted at once, and a bit for each, the lowest for the leftmost.
+// Colours of pixels side by side, as many as are painted at once: a CPU's vector of them, or, for other compilers than
+// Warp's own, a word; and a bit for each, the lowest for the leftmost.
 #if defined(__clang__) && !defined(__CUDACC__)
 typedef u8 Colors __attribute__((vector_size(32)));
 typedef u32 Side __attribute__((may_alias));
@@ -83,13 +84,13 @@ struct Paint {
         return (Colors)((each & bits) != 0);
     }
 #else
-    typedef Colors Anywhere;
+    typedef Colors Anywhere;  // which is where rows of words are
 
     static CUDA_CALLABLE Colors all_of(u8 color) { return color * 0x0101010101010101ull; }
 
     static CUDA_CALLABLE Colors mask(Side where) {
         const Colors bits = where * 0x0101010101010101ull & 0x8040201008040201ull, tops = 0x8080808080808080ull;
-        return (((bits + ~tops) | bits) & tops) / 128 * 255;
+        return ((bits + ~tops) & tops) / 128 * 255;
     }
 #endif
 
@@ -101,7 +102,7 @@ struct Paint {
         return (above & mask(where)) | (below & ~mask(where));
     }
 
-    // Of pixels from `x` on those that are among begin..end - 1; some are.
+    // Of pixels from `x` on those that are among begin..end - 1, as at least one is.
     static CUDA_CALLABLE Side within(i32 x, i32 begin, i32 end) {
         Side here = (Side)~0u;
         if (begin > x) here &= ~0u << (begin - x);

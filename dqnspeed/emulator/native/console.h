@@ -211,7 +211,7 @@ struct Console {
             touched = 0;
         }
         tia.picture = picture;
-        tia.anew = 1;
+        tia.anew = 1;  // also where a frame goes on that had not ended: in another picture, or seen from another row on
         run();
         tia.draw_until(touched);
         tia.fill_up();

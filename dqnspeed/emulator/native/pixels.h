@@ -1,10 +1,13 @@
-// The body of a native function that makes an observation of game `i`: the rows of one of its parts.
+// The body of a native function that brings an observation of game `i` up to date: the rows of one of its parts.
+//
+// What is kept and the newest frame are as this left them a step ago, or both empty: nobody else may write them.
 //
 // Shades of two pictures, their maximum, and a resize by area as OpenCV does it, in its order of sums, so that every
 // rounding is the same: of each row of the picture first the columns, then rows by their weights, and a `share` of that,
 // where all weights are 1. A half it rounds to the even number, but upwards where both sides are `halved`.
 
-enum { WIDTH = 160, STARTS = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160, TERMS = 40 };
+enum { WIDTH = 160, STARTS = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160 };
+enum { TERMS = 40 };  // rows of a picture that one of an observation is made of, at most: 33, of 250 to 8
 
 // A row of the two pictures, each of them shown in shades of a colour or the maximum before; words are of eight pixels.
 struct Row {
@@ -38,7 +41,8 @@ struct Row {
     }
 };
 
-// Columns of an observation that words of a row have a part in, each once: word by word, or all if the words are many.
+// Columns of an observation that words of a row, inside its crop, have a part in, each once: word by word, or all of
+// them if the words are many.
 struct Pieces {
     u32 words;
     const i32 left, width, side;
@@ -106,7 +110,8 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         continue;
     }
     // Most of a picture is as it was a step ago, and most of a row as the one above. So only what differs from the row
-    // above is shaded, and only what has changed is resized. Parts read rows that others write, so to them all has.
+    // above is shaded, and only what has changed is resized; all is in parts, which read rows that others write.
+    const u32 inside = (u32)Row::ALL >> (Row::WORDS - 1 - (left + width - 1) / 8) & ~0u << left / 8;  // words of a crop
     float across_row[MOST], sum[MOST];  // a row of the picture with its columns resized, and a row of the observation
     u64 shaded[Row::WORDS];             // the last row of the picture,
     i32 last = -1;                      // its number,
@@ -124,19 +129,20 @@ for (i32 channel = 0; channel < of_shades; channel++) {
                 for (u32 rest = differ[k]; rest; rest &= rest - 1)
                     shaded[Bits::lowest(rest)] = row.shaded(shade, Bits::lowest(rest));
                 u64* to = (u64*)(kept + WIDTH * now);
-                changed_last = parts > 1 ? (u32)Row::ALL : 0;
+                changed_last = parts > 1 ? inside : 0;
                 for (i32 word = 0; word < Row::WORDS; word++) {
-                    changed_last |= (u32)(to[word] != shaded[word]) << word;
+                    if (parts == 1) changed_last |= (u32)(to[word] != shaded[word]) << word;
                     to[word] = shaded[word];
                 }
                 last = now;
             }
             changed |= changed_last;
         }
-        if (Bits::count(changed) > Pieces::FEW) changed = Row::ALL;
+        changed &= inside;
+        if (Bits::count(changed) > Pieces::FEW) changed = inside;
         u32 needed = changed;  // columns that a word has a part in have one in its neighbours too
         for (i32 reach = 0; 8 * reach * side < width; reach++) needed |= needed << 1 | needed >> 1;
-        needed &= Row::ALL;
+        needed &= inside;
         for (i32 k = 0; k < down; k++) {
             there &= ~differ[k];
             if (!changed) continue;

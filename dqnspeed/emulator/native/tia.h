@@ -25,7 +25,7 @@ struct Tia {
     u16 hits;            // collisions: bits 2k + 1, 2k are D7, D6 of the register k
     u8 stale;            // objects (bit), whose pixels are to be computed anew; bit 5: the playfield,
                          // 6: something has changed since may_meet() was asked
-    u8 anew;             // something has changed since a whole line was painted
+    u8 anew;             // a line may look otherwise than the one above it, if that was painted at all
     u8 present;          // objects that have pixels in this line
     u16 meet;            // collisions, numbered as in hits, that this line has somewhere and hits has not
     u8 star;             // phase of a line of missile 0's stars, from 1; 0: it draws none
@@ -91,7 +91,8 @@ struct Tia {
         }
     }
 
-    // The same where the line does not end: apart from the loop, before which compilers prepare what its rounds need.
+    // The same where the line does not end, but for `done`. It is apart from the loop, before which compilers prepare
+    // what its rounds need.
     CUDA_CALLABLE APART void draw_line(i32 clock) {
         i32 begin = done - line - BLANK;
         begun = done;
@@ -472,7 +473,7 @@ struct Tia {
                 if (hits) hits = 0, renew_later(EACH);  // `meet` has not what hits had
                 break;
         }
-        anew = 1;
+        anew = 1;  // not before: what was drawn until the change is as it was
     }
 
     // A player's new graphic, which makes the other player's last one its old one, and player 1's the ball's. Only
