@@ -21,6 +21,7 @@ from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game
 from dqnspeed.emulator.spares import NONE, exchanges
 
 PARTS = 21  # of an observation, which a GPU makes at the same time
+TERMS = 40  # rows of a picture that one of an observation may be made of: pixels.h has room for them
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,8 @@ class Games(Emulator):
         height, width = bottom - top, right - left
         columns, column_weights = _areas(width, stages.size or WIDTH)
         rows, row_weights = _areas(height, stages.size or self.game.rows)
+        if rows.shape[1] > TERMS:
+            raise EmulatorError(f"size={stages.size}: too little for a picture of {height} rows; give more.")
         share = 1.0
         if self._size and height % self._size == width % self._size == 0:  # OpenCV sums up, and divides at the end
             column_weights[:], row_weights[:] = 1, 1

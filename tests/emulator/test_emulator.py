@@ -369,6 +369,12 @@ def test_whatever_is_on_a_screen_is_resized_as_opencv_does_it(
             is_resized()
 
 
+def test_a_picture_of_too_many_rows_for_the_size_is_refused() -> None:
+    tall = dataclasses.replace(find("pong"), rows=400)
+    with pytest.raises(EmulatorError, match="size=8: too little for a picture of 400 rows"):
+        Games(tall, 1, preprocessing=Preprocessing(size=8))
+
+
 def test_numbers_may_be_numpys_and_devices_torchs() -> None:
     stages = Preprocessing(size=np.uint8(84), frame_skip=np.int16(4))  # type: ignore[arg-type]
     games = Games("pong", np.uint8(3), torch.device("cpu"), stages, threads=np.int64(2))  # type: ignore[arg-type]
