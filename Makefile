@@ -3,7 +3,7 @@
 # make bench   which of the speed-ups pays on this machine? (ARGS="suite=micro"; suite=full takes an hour)
 # make bench-compare  the working tree against a commit, part by part (BASE=HEAD ARGS="fail_below=0.9")
 # make report  a page with the newest run or sweep (ARGS="outputs multirun watch=true")
-# make gpu     try everything that a GPU can do (PART=tests|train|resume|timings|bench; INSTALL=no PYTHON=python3)
+# make gpu     check this machine's GPU in at most 12 minutes (ARGS="tests train"; INSTALL=no PYTHON=python3)
 # make test    set everything up, then lint, type-check, hold imports to their contract and run all tests
 # make quick   the same with the quick tests alone, a few minutes, for every change
 PYTHON ?= python3
@@ -24,7 +24,7 @@ help:
 	@echo '                (ARGS="suite=full env=breakout")'
 	@echo 'make bench-compare  what became faster or slower since a commit (BASE=HEAD~1 ARGS="fail_below=0.9")'
 	@echo 'make report     a page with the newest run or sweep (ARGS="FOLDER watch=true")'
-	@echo 'make gpu        try everything a GPU can do, at most 24 minutes (PART=tests|train|resume|timings|bench;'
+	@echo 'make gpu        check this machine'"'"'s GPU in at most 12 minutes (ARGS="tests train emulator throughput";'
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
 	@echo 'make quick      the same with the quick tests alone: a few minutes'
@@ -102,7 +102,6 @@ docs-serve: $(VENV)/.installed-docs
 # On Linux the torch of PyPI is a CUDA build; constraints.txt pins the one that the tests on CPUs ran with.
 GPU_VENV ?= .venv-gpu
 INSTALL  ?= yes
-PART     ?= all
 CUDA_HERE := { command -v nvidia-smi || test -e /dev/nvidiactl || test -e /dev/dxg; } >/dev/null 2>&1
 
 $(GPU_VENV)/.installed: pyproject.toml constraints.txt
@@ -111,15 +110,15 @@ $(GPU_VENV)/.installed: pyproject.toml constraints.txt
 	@$(GPU_VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^torch==' constraints.txt > $(GPU_VENV)/constraints.txt
 	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \
-	  -e '.[bench,emulator,gpu]' hypothesis pytest pytest-timeout
+	  -e '.[emulator,gpu]' hypothesis pytest pytest-timeout pytest-xdist
 	@touch $@
 
 ifeq ($(INSTALL),no)
 gpu:
-	$(PYTHON) -m dqnspeed.doctor.gpu part=$(PART) $(ARGS)
+	PYTHONPATH=.$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) tools/gpu_check.py $(ARGS)
 else
 gpu: $(GPU_VENV)/.installed
-	$(GPU_VENV)/bin/python -m dqnspeed.doctor.gpu part=$(PART) $(ARGS)
+	$(GPU_VENV)/bin/python tools/gpu_check.py $(ARGS)
 endif
 
 # One worker more than cores, as many tests wait for processes of theirs.

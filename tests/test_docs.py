@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import forked
+import gpu_check
 import pytest
 import yaml
 from conftest import TESTS, environment, make_run
@@ -37,7 +38,6 @@ COMMANDS = {
     "doctor": "dqnspeed.doctor.command",
     "bench": "dqnspeed.bench.command",
     "bench.against": "dqnspeed.bench.against",
-    "doctor.gpu": "dqnspeed.doctor.gpu",
     "options": "dqnspeed.options.command",
 }
 OF_FOLDERS = ("resume=", "sweep.")  # what takes no part in a composition
@@ -105,7 +105,7 @@ def check(command: str) -> list[RunConfig]:
         return composed(words[words.index("dqnspeed") + 1 :])
     elif words[0:1] in (["ray"], ["docker"]):
         assert words[1] in ("start", "status", "stop", "build", "get-auth-token"), command
-    elif scripts := [word for word in words if word.startswith((".ci/", "examples/", "tests/"))]:
+    elif scripts := [word for word in words if word.startswith((".ci/", "examples/", "tests/", "tools/"))]:
         assert all((ROOT / script).is_file() for script in scripts), command
     elif words and words[:2] != ["git", "clone"] and words[:3] != ["python3", "-m", "venv"]:
         assert words[0] in ("eval", "export", "mkdir", "pre-commit", "source"), f"{command}: is not known here"
@@ -132,7 +132,9 @@ def check_make(target: str, *variables: str) -> None:
     for variable in variables:
         name, _, value = variable.partition("=")
         assert re.search(rf"^{name} *\?=", makefile, re.M), variable
-        if name == "ARGS":
+        if target == "gpu" and name == "ARGS":
+            assert set(shlex.split(value)) <= gpu_check.PARTS.keys(), variable
+        elif name == "ARGS":
             check(f"python -m dqnspeed.{'bench.against' if target == 'bench-compare' else target} {value}")
 
 
