@@ -99,8 +99,6 @@ def check(command: str) -> list[RunConfig]:
     elif words and words[0] in ("tensorboard", "wandb"):
         assert importlib.util.find_spec(words[0])
         assert all((ROOT / word).is_file() for word in words if word.endswith(".yaml")), command
-    elif "dqnspeed.train" in words:  # torchrun starts it
-        return composed(words[words.index("dqnspeed.train") + 1 :])
     elif words[:2] == ["docker", "run"]:
         return composed(words[words.index("dqnspeed") + 1 :])
     elif words[0:1] in (["ray"], ["docker"]):

@@ -118,8 +118,6 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     torch.set_num_threads(1)
     set_precision(job.run.execution)
     keep_memory(job.run.execution)
-    if job.device.type == "cuda" and job.device.index is not None:
-        torch.cuda.set_device(job.device)
     try:
         network = _network(job)
         if network is None:

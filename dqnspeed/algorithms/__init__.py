@@ -49,25 +49,17 @@ def make_memory(run: RunConfig, spec: EnvSpec, device: torch.device | None = Non
     return algorithm_of(run).memory(run, spec, device)
 
 
-def check_fits(
-    run: RunConfig, spec: EnvSpec, device: torch.device | None, share: RunConfig | None = None, copies: int = 1
-) -> None:
-    """Raise :class:`ConfigError` if the memory, held on ``device``, does not fit into the host's free memory.
-
-    Args:
-        share: what one process has of ``run``, where several learn together; ``copies``: of these on this machine.
-    """
-    (option, asked, unit), share = algorithm_of(run).size(run), share or run
-    own = algorithm_of(share).size(share)[1]
-
-    def sized(size: int) -> RunConfig:
-        return with_size(share, option, max(1, size * own // asked))
+def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None) -> None:
+    """Raise :class:`ConfigError` if the memory, held on ``device``, does not fit into the host's free memory."""
+    option, asked, unit = algorithm_of(run).size(run)
 
     def held(size: int) -> int:
-        return copies * layout_bytes(algorithm_of(run := sized(size)).layout(run, spec))
+        sized = with_size(run, option, size)
+        return layout_bytes(algorithm_of(sized).layout(sized, spec))
 
     def written(size: int) -> int:
-        return copies * layout_bytes(algorithm_of(run := sized(size)).arrays(run, spec, device))
+        sized = with_size(run, option, size)
+        return layout_bytes(algorithm_of(sized).arrays(sized, spec, device))
 
     if device is None:
         check_memory(held, option, asked, unit, shared=False)

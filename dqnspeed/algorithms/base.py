@@ -13,7 +13,6 @@ import torch
 from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import AlgoConfig, RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.world import World
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.memory.base import Memory
@@ -37,9 +36,8 @@ class Learner(Protocol):
     def warm_up(self, batch: Any) -> None:
         """Do once what an update on ``batch`` does, without effect, so that the first update is not slower."""
 
-    def attach(self, memory: Any, world: World | None = None) -> None:
-        """Called once with the algorithm's memory, before its first batch, and with the processes that learn together,
-        where there are several (``shares_batches``)."""
+    def attach(self, memory: Any) -> None:
+        """Called once with the algorithm's memory, before its first batch."""
 
     def update(self, batch: Any) -> None:
         """Learn from one batch of the algorithm's memory."""

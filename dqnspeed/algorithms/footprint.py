@@ -114,11 +114,8 @@ def memory_device(run: RunConfig, spec: EnvSpec) -> torch.device | None:
     return device
 
 
-def check_footprint(run: RunConfig, spec: EnvSpec, copies: int = 1) -> None:
+def check_footprint(run: RunConfig, spec: EnvSpec) -> None:
     """Check that network, batch and environments fit into memory beside the experience, or on a GPU with it.
-
-    Args:
-        run: of which there are ``copies`` on this machine, each on a GPU of its own.
 
     Raises:
         ConfigError: one does not; names what is needed and what is free.
@@ -127,7 +124,7 @@ def check_footprint(run: RunConfig, spec: EnvSpec, copies: int = 1) -> None:
     if device.type == "cuda":
         free, where = machine.free_gpu_memory(device), "memory of the GPU"
     else:
-        free, where = machine.available_memory() // copies, "memory beside the experience"
+        free, where = machine.available_memory(), "memory beside the experience"
         free -= min(_experience(run, spec), int(SHARE_OF_FREE_MEMORY * free))
     taken = 0
     for option, needed in required.items():

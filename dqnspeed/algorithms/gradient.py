@@ -18,9 +18,8 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.adam import AdamInGraph, Moments
 from dqnspeed.execution.compiling import compiled_with_gradients, traces_gradients
-from dqnspeed.execution.optimizers import lr_at, make_capturable, make_optimizer, optimizer_of, set_lr
+from dqnspeed.execution.optimizers import lr_at, make_capturable, make_optimizer, set_lr
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
-from dqnspeed.execution.world import World
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.weight_gradient import make_quick
 
@@ -63,7 +62,7 @@ class GradientLearner:
     loss: Callable[..., Loss]
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
-        self._execution, self._optimizer = run.execution, optimizer_of(run)
+        self._execution, self._optimizer = run.execution, run.optimizer
         self._max_grad_norm, self._decay_updates = run.algo.max_grad_norm, run.decay_updates
         self.device = device
         self.updates, self.started = 0, False
@@ -88,7 +87,6 @@ class GradientLearner:
         self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
         self._count = torch.zeros(1, dtype=torch.int64, device=device)
         self._reported = 0
-        self._world: World | None = None
         self.on_device = run.execution.graph
 
     @property
@@ -155,11 +153,8 @@ class GradientLearner:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def attach(self, memory: Any, world: World | None = None) -> None:
-        """Average gradients with the other processes of ``world``, if there are any."""
-        self._world = world
-        if world is not None:  # gradients are averaged before the step
-            self._adam = None
+    def attach(self, memory: Any) -> None:
+        """Nothing: most need nothing of their memory but its batches."""
 
     def ahead(self, batch: Any) -> int:
         """How many more batches may be drawn before the update on ``batch``."""
@@ -198,9 +193,6 @@ class GradientLearner:
 
     def _descend(self, now: int | Tensor, numbers: Tensor) -> None:
         """Change the weights by the gradients that they have."""
-        if self._world is not None:
-            gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
-            self._world.average([*gradients, numbers])
         if self._max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
         self.see(now, numbers)

@@ -27,7 +27,6 @@ class FromReplay(Algorithm):
     """Keeps transitions of ``n_step`` agent steps in ``replay``, and draws from them for each update."""
 
     replays = True
-    shares_batches = True
     captures = True
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer", "replay", "exploration")
 
@@ -119,7 +118,6 @@ class FromRollouts(Algorithm):
     """Learns some epochs long from ``rollout_steps`` of every environment, then forgets them."""
 
     observations = 1
-    shares_batches = True
     captures = True
 
     rollout_steps: int = option("steps of each environment in a rollout", ge=1)

@@ -20,7 +20,6 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.steering import Steering
-from dqnspeed.execution.world import World
 from dqnspeed.memory import RolloutBatch
 
 
@@ -86,8 +85,7 @@ class PPOLearner(PolicyLearner):
         if algo.target_kl is not None and algo.target_kl_final is not None:
             self._steering = Steering(algo.target_kl, algo.target_kl_final, self._decay_updates, device)
 
-    def attach(self, memory: Any, world: World | None = None) -> None:
-        super().attach(memory, world)
+    def attach(self, memory: Any) -> None:
         if self._corrects:
             memory.judge = self.judge
 
@@ -119,27 +117,18 @@ class PPOLearner(PolicyLearner):
         return torch.stack([values.detach().float(), log_probs.detach().float()])
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
+        advantages = batch.advantages
+        if self._normalize:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         return {
             "observations": batch.observations,
             "actions": batch.actions,
             "old_log_probs": batch.log_probs,
             "old_values": batch.values,
             "returns": batch.returns,
-            "advantages": self._normalized(batch.advantages) if self._normalize else batch.advantages,
+            "advantages": advantages,
             "entropy_coef": self._entropy_coef(),
         }
-
-    def _normalized(self, advantages: Tensor) -> Tensor:
-        """By the mean and the deviation of the whole batch, also where it is shared by several learners."""
-        world = self._world
-        if world is None:
-            return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        count, exact = len(advantages) * world.size, advantages.double()
-        sums = torch.stack([exact.sum(), exact.square().sum()])
-        total, squares = world.sum(sums.to(self.device)).to(sums.device)  # experience may lie on the host
-        deviation = ((squares - total**2 / count) / (count - 1)).clamp(min=0).sqrt()
-        scaled: Tensor = ((exact - total / count) / (deviation + 1e-8)).float()
-        return scaled
 
     def loss(
         self,

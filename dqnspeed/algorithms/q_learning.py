@@ -18,7 +18,6 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.world import World
 from dqnspeed.memory import Batch
 from dqnspeed.networks.base import Network, shown
 from dqnspeed.networks.table import Table
@@ -88,8 +87,8 @@ class TableLearner:
     def warm_up(self, batch: Batch) -> None:
         """A table has nothing to prepare."""
 
-    def attach(self, memory: Any, world: World | None = None) -> None:
-        """Nothing: it needs its batches alone, and learns in one process."""
+    def attach(self, memory: Any) -> None:
+        """Nothing: it needs its batches alone."""
 
     def update(self, batch: Batch) -> None:
         """Learn from the transitions of ``batch``, one by one."""

@@ -26,7 +26,6 @@ from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.precision import arithmetic_kept
-from dqnspeed.execution.world import size_here
 from dqnspeed.system import seeding
 from dqnspeed.tracking.results import Results, read
 from dqnspeed.tracking.run_folder import HYDRA_CONFIG, HYDRA_OVERRIDES
@@ -46,8 +45,6 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
     _check_texts(overrides)
-    if size_here() > 1:  # each of whose processes would lead a run of its own
-        raise ConfigError("dqnspeed.train: leads a run alone; under torchrun, use torchrun -m dqnspeed.train.")
     ask_again()  # the user may have logged in since
     with undisturbed(), contextlib.ExitStack() as resources:
         with own_hydra(), as_config_error(overrides):

@@ -37,9 +37,7 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
-from dqnspeed.execution.world import check_world, ranks_here, size_here
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
-from dqnspeed.runs.ranks import share_of
 from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into
 from dqnspeed.tracking.video import check_video
@@ -70,8 +68,6 @@ class Preflight(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with _ended_by_any_error():
-            if size_here() > 1:
-                raise ConfigError("-m: a sweep is started by itself; each of its jobs starts its processes.")
             check_line(config, sweeps=True)
             check_launcher(config.hydra.launcher)
             known = earlier_jobs(Path(config.hydra.sweep.dir)) if is_set(config, FOLDER) else None
@@ -145,14 +141,12 @@ def check_run(run: RunConfig) -> EnvSpec:
     check_execution(run)
     check_learner(run)
     check_threads(run)
-    check_world(run)
     with envs.Watchdog(run.parallelism.timeout_s, functools.partial(_report_silence, run)):
         spec = envs.describe(run)
         warnings = envs.probe(run.env, run.model.input_scale)
     algorithm_of(run).check_spec(run, spec)
-    share = share_of(run, 0)
-    check_fits(run, spec, memory_device(share, spec), share, ranks_here(run))
-    check_footprint(share, spec, ranks_here(run))
+    check_fits(run, spec, memory_device(run, spec))
+    check_footprint(run, spec)
     check_video(run, spec)
     for warning in (*warnings, *emulated(run), *without_emulator(run)):
         log.warning("%s", warning)

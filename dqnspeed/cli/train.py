@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import logging
-import multiprocessing
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,7 @@ import hydra
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
@@ -29,34 +25,19 @@ from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.hint import faster_line
-from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.ray_jobs import has_a_machine, is_ray
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
 from dqnspeed.cli.sweep_record import Line, outcome
 from dqnspeed.config import changes
-from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.threads import set_threads
-from dqnspeed.execution.world import (
-    LostRankError,
-    World,
-    device_of_rank,
-    fail,
-    offered,
-    rank_here,
-    size_here,
-    store_here,
-)  # fmt: skip
 from dqnspeed.runs.checkpoint import playable
 from dqnspeed.runs.folder_lock import wait_until_free
-from dqnspeed.runs.rank_processes import patience_s
-from dqnspeed.runs.ranks import follow
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
-from dqnspeed.system.signals import ENDING, PREEMPTING, STOPPING
-from dqnspeed.system.streams import outlast_readers
+from dqnspeed.system.signals import PREEMPTING, STOPPING
 from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
@@ -264,38 +245,6 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
     )
 
 
-# What a line is given for something else than one training.
-NO_TRAINING = {
-    "-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--info", "-m", "--multirun", "-sc",
-    "--shell-completion", "sweep.dry_run", "sweep.resume",
-}  # fmt: skip
-
-
-def _follow() -> None:
-    """Be one of the processes that learn together, which rank 0 leads."""
-    if NO_TRAINING & {argument.partition("=")[0] for argument in sys.argv[1:]}:
-        return  # rank 0 answers, or refuses
-    outlast_readers()
-    find_modules_here()
-    rank, size, store, leader = rank_here(), size_here(), store_here(), multiprocessing.parent_process()
-    try:
-        config = json.loads(offered(store))  # until rank 0 has one there is nothing to save, and nothing to wait for
-        for ignored in (*ENDING, *PREEMPTING):  # rank 0 alone ends a run
-            signal.signal(ignored, signal.SIG_IGN)
-        run = compose.from_hydra(OmegaConf.create(config))
-        gone = lambda: "rank 0 is gone" if leader and not leader.is_alive() else None  # noqa: E731
-        with contextlib.closing(World(rank, size, store, device_of_rank(run), patience_s(run), gone)) as world:
-            follow(world, run, envs.describe(run))
-    except LostRankError:
-        sys.exit(1)  # another one says what happened
-    except Exception as error:
-        fail(store, rank, str(error) if isinstance(error, (ActorError, ConfigError)) else traceback.format_exc())
-        sys.exit(1)
-
-
 def main() -> None:
     """Console entry point."""
-    if rank_here():
-        _follow()
-    else:
-        run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)
+    run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)

@@ -41,8 +41,6 @@ KIND_OF = {
     "execution.compile": EQUIVALENT,
     "execution.graph": EQUIVALENT,
     "execution.updates_per_graph": EQUIVALENT,
-    "execution.world_size": ALGORITHM,  # each has environments of its own
-    "execution.lr_rule": ALGORITHM,
     "device": EQUIVALENT,
     **dict.fromkeys(("seed", "tracking", "checkpoint", "experiment", "eval", "stop")),
 }

@@ -26,34 +26,10 @@ def check(run: RunConfig) -> None:
             f"algo.learning_starts={run.algo.learning_starts}: model.background=true is measured over these first "
             f"steps of {run.num_lanes} environments; use {max(2000, run.num_lanes)}, say."
         )
-    _check_world(run)
     _check_graph(run)
     _check_int8(run)
     if run.stop.on == "eval" and run.eval.every_steps is None:
         raise ConfigError("stop.on=eval: needs evaluations; set eval.every_steps.")
-
-
-def _check_world(run: RunConfig) -> None:
-    size = run.execution.world_size
-    if size == 1:
-        return
-    if not run.algo.shares_batches:
-        raise ConfigError(
-            f"execution.world_size={size}: algo={run.algo.name} learns in one process; several share a batch with "
-            f"algo={_able('shares_batches')}."
-        )
-    if run.algo.batch_size % size:
-        raise ConfigError(
-            f"execution.world_size={size}: must divide algo.batch_size={run.algo.batch_size}, of which each process "
-            f"takes its share."
-        )
-    if run.parallelism.elsewhere or run.parallelism.name == "ray":
-        raise ConfigError(
-            f"execution.world_size={size}: each process has actors of its own here; use parallelism=process, overlap "
-            f"or serial, not {run.parallelism.name}."
-        )
-    if run.parallelism.replace_lost:
-        raise ConfigError(f"execution.world_size={size}: parallelism.replace_lost=true is for one process that learns.")
 
 
 def _check_graph(run: RunConfig) -> None:
@@ -61,12 +37,13 @@ def _check_graph(run: RunConfig) -> None:
     if not run.execution.graph:
         return
     if not run.algo.captures:
-        raise ConfigError(
-            f"execution.graph=true: the batches of algo={run.algo.name} are chosen on the host; those of "
-            f"algo={_able('captures')} are drawn on the GPU."
+        able = ", ".join(
+            sorted(name for name, kind in GROUPS["algo"].options.items() if getattr(kind, "captures", False))
         )
-    if run.execution.world_size > 1:
-        raise ConfigError(f"execution.graph=true: is for one process that learns, not {run.execution.world_size}.")
+        raise ConfigError(
+            f"execution.graph=true: the batches of algo={run.algo.name} are chosen on the host; those of algo={able} "
+            f"are drawn on the GPU."
+        )
     if run.replay.device == "cpu":
         raise ConfigError("execution.graph=true: draws batches on the GPU; use replay.device=auto, not cpu.")
     due = run.algo.updates_together(run)
@@ -85,17 +62,9 @@ def _check_graph(run: RunConfig) -> None:
 def _check_int8(run: RunConfig) -> None:
     if not run.execution.int8_target:
         return
-    if run.execution.world_size > 1:
-        size = run.execution.world_size
-        raise ConfigError(f"execution.int8_target=true: is for one process that learns, not {size}; use false.")
     if not vars(type(run.algo)).get("int8"):
         able = ", ".join(sorted(name for name, kind in GROUPS["algo"].options.items() if vars(kind).get("int8")))
         raise ConfigError(f"execution.int8_target=true: is for algo={able}, not {run.algo.name}; use false.")
-
-
-def _able(flag: str) -> str:
-    """The algorithms of which ``flag`` is true, as text."""
-    return ", ".join(sorted(name for name, kind in GROUPS["algo"].options.items() if getattr(kind, flag, False)))
 
 
 def _falls(options: Any, name: str) -> bool:
@@ -120,7 +89,6 @@ _READERS: dict[str, tuple[Callable[[RunConfig], bool], str]] = {
     "optimizer.lr_decay_steps": (_anneals, _FALLING),
     "optimizer.lr_decay_updates": (_anneals, _FALLING),
     "algo.entropy_floor": (lambda run: _falls(run.algo, "entropy"), "another algo.entropy_final than algo.entropy"),
-    "execution.lr_rule": (lambda run: run.execution.world_size > 1, "execution.world_size=2 and more"),
     "model.background_frames": (lambda run: run.model.background, "model.background=true"),
     "eval.episodes": (lambda run: run.eval.every_steps is not None, "eval.every_steps"),
     "eval.epsilon": (lambda run: run.eval.every_steps is not None, "eval.every_steps"),

@@ -40,7 +40,6 @@ class AlgoConfig(GroupOption):
 
     replays: ClassVar[bool] = False  # learns from a replay; else from experience in order, once
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
-    shares_batches: ClassVar[bool] = False  # can learn in several processes, each with its share of a batch
     captures: ClassVar[bool] = False  # batches are drawn on the device, so that drawing and update can be one graph
     # Its target network's values can be computed in 8-bit integers: of a ScalarQ, whose learner's target_values() takes
     # those that VALUED names. What a class inherits does not count, as it may compute its targets otherwise.
@@ -211,8 +210,6 @@ class ExecutionConfig:
     int8_target: bool = option("8-bit integers for the target network (DQN and Munchausen on a CPU with VNNI)")
     compile: bool = option("torch.compile of the update (needs a C++ compiler)")
     threads: int = option("torch threads of the learner, 0: the cores left over by the actors", ge=0)
-    world_size: int = option("processes that learn together, on a GPU each", ge=1, le=256)
-    lr_rule: str = option("what lr is multiplied by: nothing, world_size, its root", choices=("none", "linear", "sqrt"))
     keep_memory: bool = option("keep the memory of freed tensors for the next ones (CPU; glibc only)")
     pin_memory: bool = option("page-locked, asynchronous copies of batches that are not drawn on the GPU")
     graph: bool = option("drawing a batch and the update as one CUDA graph (CUDA only)")
@@ -292,14 +289,14 @@ class RunConfig:
     experiment: ExperimentConfig = option("rungs of the ladder and recipes, one file each")
     stop: StopConfig = option("no group: when a run ends")
     eval: EvalConfig = option("no group: games played apart from training")
-    num_envs: int = option("environments (in each actor, of each learner), 0: by the cores there are", ge=0, le=4096)
+    num_envs: int = option("environments (in each actor), 0: by the cores there are", ge=0, le=4096)
     seed: int = option("seed of everything random", ge=0, lt=2**32)
     device: str = option("where the learner runs", choices=("auto", "cpu", "cuda", "mps"))
 
     @property
     def num_lanes(self) -> int:
-        """Environments of all actors of all learners together; each writes a lane of a replay."""
-        return self.num_envs * self.parallelism.num_actors * self.execution.world_size
+        """Environments of all actors together; each writes a lane of a replay."""
+        return self.num_envs * self.parallelism.num_actors
 
     @property
     def has_replay(self) -> bool:

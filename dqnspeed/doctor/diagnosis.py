@@ -22,9 +22,7 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
-from dqnspeed.execution.world import check_world, ranks_here
 from dqnspeed.memory.buffers import layout_bytes
-from dqnspeed.runs.ranks import share_of
 from dqnspeed.system import atomic, machine
 from dqnspeed.tracking.video import enlarge, picture
 
@@ -39,8 +37,6 @@ def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[floa
     check_execution(run)
     check_learner(run)
     check_threads(run)
-    check_world(run)
-    share, ranks = share_of(run, 0), ranks_here(run)
     try:
         with watchdog(run, "spaces"):
             problems = [(LOOK, warning) for warning in envs.probe(run.env, run.model.input_scale)]
@@ -59,13 +55,13 @@ def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[floa
         made.close()
     try:
         algorithm_of(run).check_spec(run, spec)
-        check_footprint(share, spec, ranks)
+        check_footprint(run, spec)
     except ConfigError as error:
         yield Finding(WRONG, "network", str(error))
         return
     decisions = None if limit is None else -(-limit // run.wrappers.frame_skip)
     yield from _with_errors("play", _play(run, spec, decisions, seconds, image, report))
-    yield from _memory(run, spec, share, ranks)
+    yield from _memory(run, spec)
     yield from _with_errors("training", training(run, spec))
 
 
@@ -114,12 +110,11 @@ def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
         Image.fromarray(np.concatenate(parts, axis=1)).save(partial, Image.registered_extensions()[path.suffix.lower()])
 
 
-def _memory(run: RunConfig, spec: EnvSpec, share: RunConfig, ranks: int) -> Iterator[Finding]:
-    """Of a ``run`` of which ``ranks`` processes on this machine have a ``share`` each."""
-    needed, free = ranks * layout_bytes(algorithm_of(share).layout(share, spec)), machine.available_memory()
+def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
+    needed, free = layout_bytes(algorithm_of(run).layout(run, spec)), machine.available_memory()
     what = f"experience takes {needed / 1e9:.2f} GB of {free / 1e9:.1f} GB free"
     try:
-        check_fits(run, spec, memory_device(share, spec), share, ranks)
+        check_fits(run, spec, memory_device(run, spec))
     except ConfigError as error:
         yield Finding(WRONG, "memory", what, str(error))
         return

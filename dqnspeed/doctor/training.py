@@ -24,7 +24,6 @@ from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Memory
-from dqnspeed.runs.ranks import share_of
 from dqnspeed.runs.schedule import LearningStart, make_schedule
 from dqnspeed.system import machine
 from dqnspeed.tracking.terminal import BOOK_STEPS
@@ -34,9 +33,7 @@ LARGE_ERROR = 20  # of a value, for rewards of size 1
 
 
 def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
-    """Collect some steps as the run would, do a few updates, and yield findings on them and on the run's duration; of a
-    run of several processes, as one of them."""
-    whole, run = run, share_of(run, 0)
+    """Collect some steps as the run would, do a few updates, and yield findings on them and on the run's duration."""
     set_threads(run)
     set_precision(run.execution)
     keep_memory(run.execution)
@@ -68,8 +65,7 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
         for _ in range(UPDATES):
             learner.update(memory.sample(run.algo.batch_size) if run.has_replay else batch)
         learner.stats()  # waits for the device
-        steps_s *= whole.execution.world_size
-        yield _hours(whole, steps_s, UPDATES / (time.perf_counter() - begin))
+        yield _hours(run, steps_s, UPDATES / (time.perf_counter() - begin))
 
 
 def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory) -> float:

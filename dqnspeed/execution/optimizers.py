@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -118,15 +118,6 @@ class RMSprop(Optimizer):
 def make_optimizer(config: OptimizerConfig, network: nn.Module, device: torch.device) -> torch.optim.Optimizer:
     """The optimizer of all parameters of ``network``."""
     return typed(config, Optimizer).make(list(network.parameters()), device)
-
-
-def optimizer_of(run: RunConfig) -> OptimizerConfig:
-    """``optimizer``, with the learning rates that ``execution.lr_rule`` makes of its own."""
-    size = run.execution.world_size
-    factor = {"none": 1.0, "linear": size, "sqrt": math.sqrt(size)}[run.execution.lr_rule]
-    config = run.optimizer
-    last = None if config.lr_final is None else config.lr_final * factor
-    return config if factor == 1 else replace(config, lr=config.lr * factor, lr_final=last)
 
 
 def make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> None:

@@ -13,7 +13,6 @@ import torch
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.execution.world import ranks_here
 from dqnspeed.system import machine
 
 BUSY_MOMENT_S, LOOK_EVERY_S = 0.3, 4.0  # shortest measurement of other processes, and time between two
@@ -34,11 +33,9 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
 
     With ``serial`` the two take turns, and each may use all cores. Else stepping (actor processes, worker processes or
     threads) gets up to half of the cores, and the learner the rest; on a GPU the learner needs one. Numbers set
-    by the user are kept; with more processes than cores each has one thread. Of several learners each gets its share
-    of the cores.
+    by the user are kept; with more processes than cores each has one thread.
     """
-    parallelism, on_threads = run.parallelism, run.wrappers.threads
-    cores, threads = max(1, cores // ranks_here(run)), _learner_threads(run)
+    parallelism, on_threads, threads = run.parallelism, run.wrappers.threads, _learner_threads(run)
     if not (parallelism.processes or parallelism.overlaps):
         env = parallelism.env_threads or min(run.num_envs, cores)
         learner = threads or cores
@@ -69,7 +66,6 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
         raise ConfigError(
             f"{key}=0: counts the cores of this machine; give a number with parallelism={parallelism.name}."
         )
-    cores = max(1, cores // max(1, ranks_here(run)))  # what is out of range is refused later
     actors, envs = parallelism.num_actors, run.num_envs
     stepping = _stepping_cores(run, cores) if parallelism.processes or parallelism.overlaps else cores
     if not actors:

@@ -28,10 +28,6 @@ class Exploration(ExplorationConfig):
         """That of each of the environments ``lanes``, of ``total`` of all actors, where ``epsilon`` is the run's."""
         return epsilon
 
-    def shared_by(self, runs: int) -> Exploration:
-        """The same for one of ``runs`` processes, where all of them together do the agent steps of the run."""
-        return self
-
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         """A fully connected layer of the network."""
         return nn.Linear(inputs, outputs)

@@ -24,9 +24,6 @@ class LinearEpsilon(Exploration):
         progress = min(1.0, max(0.0, (step - self.decay_start) / self.decay_steps))
         return self.start + progress * (self.final - self.start)
 
-    def shared_by(self, runs: int) -> LinearEpsilon:
-        return replace(self, decay_start=self.decay_start // runs, decay_steps=max(1, self.decay_steps // runs))
-
     def random_steps(self) -> float | None:
         return self.start * self.decay_start + (self.start + self.final) / 2 * self.decay_steps
 

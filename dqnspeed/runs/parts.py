@@ -11,19 +11,18 @@ from typing import Any
 
 import torch
 
-from dqnspeed.actors import Actors
-from dqnspeed.algorithms import Learner, make_learner
+from dqnspeed.actors import ActorArguments, Actors, make_actors
+from dqnspeed.algorithms import Learner, algorithm_of, make_learner, make_memory
+from dqnspeed.algorithms.footprint import memory_device
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.memory import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import LearnerThreads, set_threads
-from dqnspeed.execution.world import device_of_rank
 from dqnspeed.memory import Memory
+from dqnspeed.memory.buffers import layout_bytes
 from dqnspeed.runs.checkpoint import Checkpoints
 from dqnspeed.runs.evaluation import Evaluator
-from dqnspeed.runs.hands import Hands, HandsArguments
-from dqnspeed.runs.ranks import Leading
 from dqnspeed.runs.schedule import LearningStart, Prune, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.runs.state_file import State
 from dqnspeed.runs.summary import Progress, summarize, write_summary
@@ -65,7 +64,7 @@ class Learning:
     def __init__(self, plan: Plan, signals: StopSignals, resources: contextlib.ExitStack):
         run, folder = plan.run, plan.folder
         self.plan, self.run, self.folder = plan, run, folder
-        self.device = device_of_rank(run)
+        self.device = machine.pick_device(run.device)
         self.threads = LearnerThreads(run, self.device)
         self.progress, self.stop = Progress(run, plan.benchmark), StopRule(run.stop, signals)
         self.learner: Learner = make_learner(run, plan.spec, self.device)
@@ -110,40 +109,56 @@ class Learning:
 
 
 class Acting:
-    """The actors, the memory, and the schedule between them and the learner. They close with ``resources``.
-
-    Of a run in several processes they stand for those of all.
-    """
+    """The actors, the memory, and the schedule between them and the learner. They close with ``resources``."""
 
     def __init__(self, learning: Learning, resources: contextlib.ExitStack):
         plan, learner, progress = learning.plan, learning.learner, learning.progress
-        run, state = plan.run, plan.state
-        if state and not state["replay"]:
-            self._start_anew(learning)
-        arguments = HandsArguments(run, plan.spec, learner, learning.device, state, segment=len(progress.resumed_at))
-        self._parts: Hands | Leading
-        if run.execution.world_size == 1:
-            self._parts = Hands(arguments, resources)
-        else:
-            self._parts = Leading(arguments, resources, plan.config)
-        self.memory: Memory = self._parts.memory
+        run, spec, state, device = plan.run, plan.spec, plan.state, learning.device
+        self.memory: Memory = make_memory(run, spec, place_of_memory(run, spec))
+        resources.callback(self.memory.close)
+        learner.attach(self.memory)
+        if state:
+            self._load(state, learning)
+        actors, segment = (state["actors"] if state else None), len(progress.resumed_at)
+        self.actors: Actors = make_actors(
+            ActorArguments(run, spec, learner.network, self.memory, device, actors, segment)
+        )
+        resources.callback(self.actors.close)
+        with seeding.preserved():
+            learner.warm_up(self.memory.blank(run.algo.batch_size))
+        if state:
+            seeding.load_state_dict(state["random"])
         progress.replay_device = str(self.memory.device)
-        self.actors: Actors = self._parts.actors
         progress.acting = self.actors.how
         progress.warn_busy(learning.threads.warning())
         self.schedule: UpdateSchedule = make_schedule(run, self.memory, learning.start, progress.agent_steps)
 
-    def state_dict(self) -> State:
-        """All that they need to continue; the actors must be paused."""
-        return self._parts.state_dict()
-
-    def _start_anew(self, learning: Learning) -> None:
+    def _load(self, state: State, learning: Learning) -> None:
+        if stored := state.pop("replay"):  # it may take half of the machine's memory
+            self.memory.load_state_dict(stored)
+            return
+        self.memory.resume_empty(learning.learner.updates)
         steps = learning.run.algo.learning_starts
         learning.start = LearningStart(learning.progress.agent_steps + steps, learning.learner.updates)
         log.info(
             "the replay was not saved (checkpoint.replay=false): it is filled anew for %s agent steps before learning "
             "continues", f"{steps:,}",
         )  # fmt: skip
+
+
+def place_of_memory(run: RunConfig, spec: EnvSpec) -> torch.device | None:
+    """Where experience is kept, ``None``: on the host; the log has what it takes of a GPU, or why it does not."""
+    where, device = memory_device(run, spec), machine.pick_device(run.device)
+    taken = layout_bytes(algorithm_of(run).layout(run, spec)) / 1e9
+    if where is not None:
+        log.info("experience takes %.2f GB of the memory of %s", taken, where)
+    elif device.type == "cuda" and run.replay.device == "auto":
+        free = machine.free_gpu_memory(device) / 1e9
+        log.info(
+            "experience takes %.2f GB, and of the %.2f GB that are free on %s not as many are left beside the rest: it "
+            "is kept on the host", taken, free, device,
+        )  # fmt: skip
+    return where
 
 
 def snapshot(learning: Learning, acting: Acting) -> State:
@@ -156,7 +171,9 @@ def snapshot(learning: Learning, acting: Acting) -> State:
         "evaluation": learning.evaluator.state_dict(),
         "checkpoints": learning.checkpoints.state_dict(),
         "learning_start": {"steps": learning.start.steps, "updates": learning.start.updates},
-        **acting.state_dict(),
+        "replay": acting.memory.state_dict() if learning.run.keeps_memory else None,
+        "actors": acting.actors.state_dict(),
+        "random": seeding.state_dict(),
         "files": file_sizes(learning.folder),
     }
 

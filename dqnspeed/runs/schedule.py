@@ -9,7 +9,6 @@ from typing import Protocol, cast
 
 from dqnspeed.algorithms import algorithm_of
 from dqnspeed.config.schema import RunConfig, StopConfig, typed
-from dqnspeed.execution.optimizers import optimizer_of
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Memory, OrderedMemory
 from dqnspeed.runs.summary import Progress
@@ -103,7 +102,7 @@ def schedule_sentence(run: RunConfig) -> str:
     else:
         every = "agent step" if per_step == 1 else f"{1 / per_step:g} agent steps"
         parts.append(f"an update of {run.algo.batch_size} for every {every}")
-    algorithm, optimizer = algorithm_of(run), optimizer_of(run)
+    algorithm, optimizer = algorithm_of(run), run.optimizer
     if "optimizer" in algorithm.uses:
         over = f" over {run.decay_updates:,.0f} updates"
         over += f" ({run.decay_updates / per_step:,.0f} agent steps)" if per_step else ""

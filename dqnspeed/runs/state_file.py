@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
@@ -35,7 +34,8 @@ def save(path: Path, state: State) -> None:
         OSError, SafetensorError: it could not be written; ``path`` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    facts, arrays = _packed(state)
+    arrays: dict[str, np.ndarray] = {}
+    facts = json.dumps(_take_arrays(state, "", arrays))
     with atomic.replacing(path) as partial:
         save_file(arrays, partial, metadata={"facts": facts, "sha256": _checksum(facts, arrays)})
 
@@ -65,37 +65,16 @@ def load(path: Path) -> State:
         facts = metadata["facts"]
         if _checksum(facts, arrays) != metadata["sha256"]:
             raise DamagedError(f"{path} is damaged: its contents do not match its checksum.")
-        return _unpacked(facts, arrays)
+        state: State = json.loads(facts)
+        for name, array in arrays.items():
+            *parents, key = name.split(_SEPARATOR)
+            node = state
+            for parent in parents:
+                node = node[parent]
+            node[key] = array
+        return state
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise DamagedError(f"{path} is damaged or no checkpoint ({type(error).__name__}: {error}).") from error
-
-
-def dumps(state: State) -> bytes:
-    """``state`` as the bytes of such a file, without a checksum."""
-    facts, arrays = _packed(state)
-    return bytes(safetensors.numpy.save(arrays, metadata={"facts": facts}))
-
-
-def loads(data: bytes) -> State:
-    """The state that :func:`dumps` made these bytes of."""
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])  # as the format is defined
-    return _unpacked(header["__metadata__"]["facts"], safetensors.numpy.load(data))
-
-
-def _packed(state: State) -> tuple[str, dict[str, np.ndarray]]:
-    arrays: dict[str, np.ndarray] = {}
-    return json.dumps(_take_arrays(state, "", arrays)), arrays
-
-
-def _unpacked(facts: str, arrays: Mapping[str, np.ndarray]) -> State:
-    state: State = json.loads(facts)
-    for name, array in arrays.items():
-        *parents, key = name.split(_SEPARATOR)
-        node = state
-        for parent in parents:
-            node = node[parent]
-        node[key] = array
-    return state
 
 
 def facts_of(path: Path) -> State:

@@ -185,7 +185,7 @@ class EpisodeVideos:
             self._pending.popleft().exception()  # waiting games take memory
         frames = memory.frames_of(episode.env, episode.end_row - episode.length, episode.end_row)
         if not len(frames):
-            return ""  # another process played it
+            return ""  # overwritten
         name = f"{VIDEOS}/{video_name(number, episode)}"
         job = self._encoder.submit(
             write_mp4, self._folder / name, (enlarge(picture(f, self._largest), WIDTH) for f in frames), self._fps

@@ -391,15 +391,6 @@ def test_a_short_try_tells_the_time_of_a_job_that_steps_limit(
     assert told and float(told[1]) == pytest.approx(1e9 / float(told[2].replace(",", "")) / 3600, rel=0.01)
 
 
-@pytest.mark.slow
-def test_a_short_try_is_one_of_several_learners_too(cli: Cli, tmp_path: Path) -> None:
-    result = cli(
-        *TOY, "algo=ppo", "algo.batch_size=16", "num_envs=2", "execution.world_size=2", "stop.max_steps=100000",
-        "stop.reward_bound=null", "sweep.dry_run=true",
-    )  # fmt: skip
-    assert result.returncode == 0 and "steps/s of a short try" in result.stdout, result.stdout + result.stderr
-
-
 @NEEDS_OPTUNA
 def test_a_search_is_gone_on_with_after_a_kill_and_prunes(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "search"

@@ -59,11 +59,6 @@ def test_pong_is_sound(tmp_path: Path) -> None:
     assert np.asarray(Image.open(tmp_path / "seen.png")).std() > 10
 
 
-def test_one_of_several_learners_is_asked_about(tmp_path: Path) -> None:
-    found = ask(tmp_path, "env=cartpole", "algo=ppo", "algo.batch_size=64", "num_envs=4", "execution.world_size=2")
-    assert "gradients" in found and "for 1,000,000 steps" in found["speed"].what, found
-
-
 def test_a_board_is_sound(tmp_path: Path) -> None:
     found = ask(tmp_path, "wrappers=none", "env.id=toy_envs:Board-v0", "model=board")
     assert "1x15x15 uint8" in found["observations"].what

@@ -282,8 +282,6 @@ def test_where_it_cannot_be_computed_a_sentence_says_so(monkeypatch: pytest.Monk
     assert "has no qnothing; use false." in refused(run)
     monkeypatch.setattr(machine, "pick_device", lambda _: torch.device("cuda"))
     assert "and device=cpu is cuda here" in refused(run)
-    with pytest.raises(ConfigError, match="int8_target=true: is for one process that learns, not 2; use false"):
-        check(make_run("execution.int8_target=true", "execution.world_size=2"))
     with pytest.raises(ConfigError, match="is for algo=dqn, munchausen, not c51; use false"):
         check(make_run("algo=c51", "execution.int8_target=true"))
 

@@ -9,7 +9,7 @@ import torch
 from conftest import make_run
 
 from dqnspeed.envs import describe
-from dqnspeed.runs.hands import place_of_memory
+from dqnspeed.runs.parts import place_of_memory
 from dqnspeed.system import machine
 
 
