@@ -101,6 +101,9 @@ def _stepping_cores(run: RunConfig, cores: int) -> int:
 class LearnerThreads:
     """Measures the load of other processes and adapts the number of learner threads to it.
 
+    Another number of threads changes the rounding of sums. Where the seed fixes the numbers of a run (``serial`` and
+    ``overlap``), the number therefore stays, and a sentence names ``execution.threads`` once.
+
     torch's OpenMP threads wait for one another at the end of every parallel loop, so a thread without a core of its own
     delays all: two threads beside a busy process are slower than one. Waiting by spinning or by sleeping makes no
     difference; fewer threads help.
@@ -109,7 +112,8 @@ class LearnerThreads:
     def __init__(self, run: RunConfig, device: torch.device):
         self._share = share_of_cores(run, machine.cores())
         # A number set by the user is kept; compiled loops are compiled for a number of threads.
-        self._adapts = device.type == "cpu" and run.execution.threads == 0 and not run.execution.compile
+        self._looks = device.type == "cpu" and run.execution.threads == 0 and not run.execution.compile
+        self._adapts = run.parallelism.processes
         self._total = len(machine.allowed_cores())
         self._begin()
 
@@ -121,19 +125,23 @@ class LearnerThreads:
         """Set the number of torch threads by the load since the last measurement, if that was a while ago.
 
         Returns:
-            A sentence if the number changed.
+            A sentence if the number changed, or if fewer threads would be faster in a run that keeps its number.
         """
-        if not self._adapts or time.monotonic() - self._since < LOOK_EVERY_S:
+        if not self._looks or time.monotonic() - self._since < LOOK_EVERY_S:
             return None
         others, before = self._busy_cores(), torch.get_num_threads()
         threads = threads_beside(others, self._total, self._share, before)
         if threads == before:
             return None
+        found = f"other processes keep {others:.1f} of {_cores(self._total)} busy"
+        if not self._adapts:
+            self._looks = False
+            return (
+                f"{found}: the learner keeps its {before} threads, so that the seed gives the same numbers; "
+                f"execution.threads={threads} is faster beside them."
+            )
         torch.set_num_threads(threads)
-        return (
-            f"other processes keep {others:.1f} of {_cores(self._total)} busy: the learner continues with {threads} of "
-            f"its {self._share.learner_threads} threads."
-        )
+        return f"{found}: the learner continues with {threads} of its {self._share.learner_threads} threads."
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:

@@ -139,24 +139,36 @@ def test_the_learner_has_the_threads_that_others_leave(
     assert threads_beside(others, total, Share(*share), now) == threads
 
 
-def test_threads_come_and_go_with_other_processes_unless_their_number_was_given(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("overrides", "changes", "counts"),
+    [
+        ("parallelism=process", [False, True, False, True], [2, 1, 1, 2]),
+        ("parallelism=process execution.threads=2", [False] * 4, [2] * 4),
+        ("parallelism=serial", [False, True, False, False], [3] * 4),  # named once
+        ("parallelism=overlap", [False, True, False, False], [2] * 4),
+    ],
+)
+def test_threads_come_and_go_with_other_processes_where_a_seed_does_not_fix_the_run(
+    overrides: str, changes: list[bool], counts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, others = [], iter([0.0, 1.0, 1.0, 0.0] * 2)
-    monkeypatch.setattr(machine, "cores", lambda: 2)
-    monkeypatch.setattr(machine, "allowed_cores", lambda: {0, 1})
+    others = iter([0.0, 1.0, 1.0, 0.0])
+    monkeypatch.setattr(machine, "cores", lambda: 3)
+    monkeypatch.setattr(machine, "allowed_cores", lambda: {0, 1, 2})
     monkeypatch.setattr(threads, "LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(LearnerThreads, "_busy_cores", lambda _: next(others))
-    before = torch.get_num_threads()
+    run, before = make_run(*overrides.split()), torch.get_num_threads()
     try:
-        for overrides in ([], ["execution.threads=2"]):
-            torch.set_num_threads(2)
-            learner_threads = LearnerThreads(make_run(*overrides), torch.device("cpu"))
-            for _ in range(4):
-                seen.append((learner_threads.adapt() is not None, torch.get_num_threads()))
-        assert seen == [(False, 2), (True, 1), (False, 1), (True, 2)] + [(False, 2)] * 4
+        threads.set_threads(run)
+        learner_threads, said, seen = LearnerThreads(run, torch.device("cpu")), list[str | None](), list[int]()
+        for _ in range(4):
+            said.append(learner_threads.adapt())
+            seen.append(torch.get_num_threads())
     finally:
         torch.set_num_threads(before)
+    assert [sentence is not None for sentence in said] == changes and seen == counts
+    if "process" not in overrides:
+        assert f"keeps its {counts[0]} threads" in str(said[1])
+        assert f"execution.threads={counts[0] - 1} is faster" in str(said[1])
 
 
 def test_cores_that_wait_are_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
