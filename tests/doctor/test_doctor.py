@@ -90,9 +90,9 @@ def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
 
 def test_memory_that_is_refused_later_is_refused_by_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run("env=cartpole")
-    assert next(_memory(run, describe(run), run, 1)).verdict == OK
+    assert next(_memory(run, describe(run))).verdict == OK
     monkeypatch.setattr(machine, "available_memory", lambda: 100_000)
-    found = next(_memory(run, describe(run), run, 1))
+    found = next(_memory(run, describe(run)))
     assert found.verdict == WRONG and "transitions would fit" in found.advice
 
 
