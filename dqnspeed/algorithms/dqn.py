@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,11 +21,8 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.memory import Batch
-from dqnspeed.networks.base import Network, frozen_copy, shown
+from dqnspeed.networks.base import Network, frozen_copy
 from dqnspeed.networks.heads import QNetwork
-from dqnspeed.networks.int8 import Int8Network, fits
-
-TOGETHER = 4  # batches of which a target network in 8 bits computes the values at once, if as many are due
 
 
 @dataclass(frozen=True)
@@ -56,26 +53,10 @@ class ScalarQ(DeepQ):
 
     loss: str = option("loss on the TD error", choices=("mse", "huber"))
 
-    def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
-        super().check_spec(run, spec)
-        if not run.execution.int8_target:
-            return
-        with torch.device("meta"):
-            fitting = fits(self.network(run, spec))
-        if not fitting or spec.frame_dtype != np.uint8:
-            raise ConfigError(
-                f"execution.int8_target=true: takes bytes, and convolutions and hidden layers with ReLU alone between "
-                f"them, as model=nature has them without layer_norm, background and exploration=noisy; with "
-                f"model={run.model.name} and observations of {shown(spec.observation_shape)} {spec.frame_dtype} use "
-                f"false."
-            )
-
 
 @register("algo", "dqn")
 @dataclass(frozen=True)
 class DQN(ScalarQ):
-    int8 = True
-
     double: bool = option("double DQN: the online network chooses, the target network values")
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
@@ -119,11 +100,6 @@ class DeepQLearner(GradientLearner):
         """Copy the network into the target network."""
         self.target.load_state_dict(self.network.state_dict())
 
-    def target_q(self, observations: Tensor) -> Tensor:
-        """The target network's values ``(B, num_actions)``."""
-        values: Tensor = self.target(observations)
-        return values
-
     def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
         return batch.arrays()
 
@@ -135,10 +111,9 @@ class DeepQLearner(GradientLearner):
         next_observations: Tensor,
         discounts: Tensor,
         weights: Tensor | None = None,
-        **known: Tensor,
     ) -> Loss:
         """The mean of :meth:`losses`, each weighted by how much likelier its replay drew it than a uniform one."""
-        losses, errors, q_taken = self.losses(observations, actions, rewards, next_observations, discounts, **known)
+        losses, errors, q_taken = self.losses(observations, actions, rewards, next_observations, discounts)
         loss = losses.mean() if weights is None else (weights * losses).mean()
         return Loss((loss, q_taken.detach().mean()), errors.detach())
 
@@ -150,88 +125,19 @@ class DeepQLearner(GradientLearner):
 
 
 class ScalarQLearner(DeepQLearner):
-    """Regresses the value of the action taken on a target.
-
-    In 8 bits the target network's values are computed before the loss, of several batches at once.
-    """
-
-    # What target_q() is asked for, and target_values() takes by the names with a _q, where that is known before.
-    VALUED: ClassVar[tuple[str, ...]] = ("next_observations",)
+    """Regresses the value of the action taken on a target."""
 
     def __init__(self, algo: ScalarQ, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
-        int8, compiles = run.execution.int8_target, run.execution.compile
-        self._int8 = Int8Network(cast(QNetwork, self.target), compiles) if int8 else None
-
-    def state_dict(self) -> dict[str, Any]:
-        state = super().state_dict()
-        return state if self._int8 is None else {**state, "int8_target": {"largest": self._int8.largest}}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        if self._int8 is not None and "int8_target" in state:
-            self._int8.load(**as_tensors(state["int8_target"]))
-        elif self._int8 is not None:
-            self._int8.forget()
-
-    def settle(self) -> None:
-        super().settle()
-        if self._int8 is not None:
-            self._int8.forget()
-
-    def warm_up(self, batch: Batch) -> None:
-        if self._int8 is None:
-            super().warm_up(batch)
-            return
-        largest = self._int8.largest.clone()
-        apart = [
-            replace(batch, **{name: getattr(batch, name).clone() for name in self.VALUED}) for _ in range(TOGETHER)
-        ]
-        self._values(apart)  # a compiler would make another graph of one tensor, given four times
-        super().warm_up(batch)
-        self._int8.load(largest)
-
-    def ahead(self, batch: Batch) -> int:
-        settles = any(self.settles(self.updates + i) for i in range(1, TOGETHER))
-        # A replay that draws by errors has to know those of the batches before.
-        together = self._int8 is not None and not settles and batch.reprioritize is None
-        return TOGETHER - 1 if together else 0
-
-    def prepare(self, batches: Sequence[Batch]) -> None:
-        if len(batches) == TOGETHER:  # for any other number a compiler would have to work anew
-            for batch, values in zip(batches, self._values(batches), strict=True):
-                batch.prepared = values
-
-    def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
-        inputs = super().loss_inputs(batch)
-        if self._int8 is not None and not batch.prepared:
-            inputs = {**inputs, **self._values([batch])[0]}
-        batch.prepared = {}  # it served this update; by the next on this batch the target network may be another
-        return inputs
-
-    def _values(self, batches: Sequence[Batch]) -> list[dict[str, Tensor]]:
-        """The target network's values in 8 bits for each of ``batches``, as of :attr:`VALUED`."""
-        assert self._int8 is not None
-        values = [self._int8(*(getattr(batch, name) for batch in batches)) for name in self.VALUED]
-        return [
-            {f"{name}_q": value for name, value in zip(self.VALUED, of_one, strict=True)}
-            for of_one in zip(*values, strict=True)
-        ]
 
     def losses(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        rewards: Tensor,
-        next_observations: Tensor,
-        discounts: Tensor,
-        **known: Tensor,
+        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         with precision(self._execution, self.device):
             q = self.network(observations)
             with gradients_off(self._execution):
-                targets = self.target_values(observations, actions, rewards, next_observations, discounts, **known)
+                targets = self.target_values(observations, actions, rewards, next_observations, discounts)
         q_taken = q.gather(1, actions[:, None])[:, 0]
         targets = targets.detach()
         return self._criterion(q_taken, targets, reduction="none"), (q_taken - targets).abs(), q_taken
@@ -253,15 +159,9 @@ class DQNLearner(ScalarQLearner):
         self._double = algo.double
 
     def target_values(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        rewards: Tensor,
-        next_observations: Tensor,
-        discounts: Tensor,
-        next_observations_q: Tensor | None = None,
+        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
-        target_q = self.target_q(next_observations) if next_observations_q is None else next_observations_q
+        target_q: Tensor = self.target(next_observations)
         if not self._double:
             return rewards + discounts * target_q.max(dim=1).values
         best = self.network(next_observations).argmax(dim=1, keepdim=True)  # van Hasselt et al. 2016, equation 4

@@ -61,7 +61,7 @@ def network_bytes(run: RunConfig, size: Size) -> int:
     """Weights, gradients, optimizer state and target networks."""
     # During warm-up there is a copy of the network with its own optimizer.
     slots, copies = typed(run.optimizer, Optimizer).slots, algorithm_of(run).copies
-    less = (run.execution.precision == "bf16") / 2 + run.execution.int8_target / 4  # copies with fewer bits
+    less = (run.execution.precision == "bf16") / 2  # a copy with fewer bits
     return int(FLOAT * (3 + slots + copies + less) * size.parameters)
 
 

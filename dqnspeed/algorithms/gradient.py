@@ -156,13 +156,6 @@ class GradientLearner:
     def attach(self, memory: Any) -> None:
         """Nothing: most need nothing of their memory but its batches."""
 
-    def ahead(self, batch: Any) -> int:
-        """How many more batches may be drawn before the update on ``batch``."""
-        return 0
-
-    def prepare(self, batches: Sequence[Any]) -> None:
-        """Compute what the next updates, which are on ``batches``, need and can have of all at once."""
-
     def update(self, batch: Any) -> None:
         """One optimizer step on ``batch``."""
         self.step(batch)

@@ -43,8 +43,6 @@ def munchausen_reward(
 class Munchausen(ScalarQ):
     """M-DQN. Of a transition of several steps, the first action alone is rewarded."""
 
-    int8 = True
-
     temperature: float = option("temperature of the policy that the action values stand for", gt=0)
     alpha: float = option("share of the action's log-probability in the reward", ge=0, le=1)
     log_prob_min: float = option("the least that temperature * log-probability counts", le=0)
@@ -57,23 +55,14 @@ class MunchausenLearner(ScalarQLearner):
     """The target is the reward, more of it for likely actions, and the soft value of what follows."""
 
     JOINS = True
-    VALUED = ("observations", "next_observations")
 
     def __init__(self, algo: Munchausen, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._alpha, self._temperature, self._log_prob_min = algo.alpha, algo.temperature, algo.log_prob_min
 
     def target_values(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        rewards: Tensor,
-        next_observations: Tensor,
-        discounts: Tensor,
-        observations_q: Tensor | None = None,
-        next_observations_q: Tensor | None = None,
+        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
-        before = self.target_q(observations) if observations_q is None else observations_q
-        after = self.target_q(next_observations) if next_observations_q is None else next_observations_q
+        before, after = self.target(observations), self.target(next_observations)
         rewards = munchausen_reward(rewards, before, actions, self._alpha, self._temperature, self._log_prob_min)
         return rewards + discounts * soft_value(after, self._temperature)

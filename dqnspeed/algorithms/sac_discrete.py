@@ -148,7 +148,6 @@ class SACDiscreteLearner(DeepQLearner):
         next_observations: Tensor,
         discounts: Tensor,
         weights: Tensor | None = None,
-        **known: Tensor,
     ) -> Loss:
         network = self.network
         temperature = network.log_temperature.exp()

@@ -251,9 +251,9 @@ def _forever() -> Iterator[int]:
 
 
 def _flop_of_update(work: Work, batch: Any) -> int:
-    """Operations of the layers in one update: multiplications and additions, as torch counts them (none of 8 bits)."""
+    """Operations of the layers in one update: multiplications and additions, as torch counts them."""
     with seeding.preserved(), FlopCounterMode(display=False) as counted:
-        eager = dataclasses.replace(work.run.execution, compile=False, int8_target=False)
+        eager = dataclasses.replace(work.run.execution, compile=False)
         run = dataclasses.replace(work.run, execution=eager)
         make_learner(run, work.spec, machine.pick_device(run.device)).update(batch)
     return int(counted.get_total_flops())

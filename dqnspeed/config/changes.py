@@ -37,7 +37,6 @@ KIND_OF = {
     "execution.threads": EQUIVALENT,
     "execution.precision": EQUIVALENT,
     "execution.channels_last": EQUIVALENT,
-    "execution.int8_target": ALGORITHM,
     "execution.compile": EQUIVALENT,
     "execution.graph": EQUIVALENT,
     "execution.updates_per_graph": EQUIVALENT,

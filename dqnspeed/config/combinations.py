@@ -27,7 +27,6 @@ def check(run: RunConfig) -> None:
             f"steps of {run.num_lanes} environments; use {max(2000, run.num_lanes)}, say."
         )
     _check_graph(run)
-    _check_int8(run)
     if run.stop.on == "eval" and run.eval.every_steps is None:
         raise ConfigError("stop.on=eval: needs evaluations; set eval.every_steps.")
 
@@ -57,14 +56,6 @@ def _check_graph(run: RunConfig) -> None:
         raise ConfigError(
             f"execution.updates_per_graph={together}: must divide {due:g}, the updates that are due at a time."
         )
-
-
-def _check_int8(run: RunConfig) -> None:
-    if not run.execution.int8_target:
-        return
-    if not vars(type(run.algo)).get("int8"):
-        able = ", ".join(sorted(name for name, kind in GROUPS["algo"].options.items() if vars(kind).get("int8")))
-        raise ConfigError(f"execution.int8_target=true: is for algo={able}, not {run.algo.name}; use false.")
 
 
 def _falls(options: Any, name: str) -> bool:

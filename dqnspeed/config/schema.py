@@ -41,9 +41,6 @@ class AlgoConfig(GroupOption):
     replays: ClassVar[bool] = False  # learns from a replay; else from experience in order, once
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
     captures: ClassVar[bool] = False  # batches are drawn on the device, so that drawing and update can be one graph
-    # Its target network's values can be computed in 8-bit integers: of a ScalarQ, whose learner's target_values() takes
-    # those that VALUED names. What a class inherits does not count, as it may compute its targets otherwise.
-    int8: ClassVar[bool] = False
 
     name: str = option("the learning algorithm")
     gamma: float = option("discount of one agent step", ge=0, le=1)
@@ -207,7 +204,6 @@ class ExecutionConfig:
         choices=("auto", "fp32", "tf32", "bf16"),
     )
     channels_last: bool = option("NHWC memory layout of the convolutions")
-    int8_target: bool = option("8-bit integers for the target network (DQN and Munchausen on a CPU with VNNI)")
     compile: bool = option("torch.compile of the update (needs a C++ compiler)")
     threads: int = option("torch threads of the learner, 0: the cores left over by the actors", ge=0)
     keep_memory: bool = option("keep the memory of freed tensors for the next ones (CPU; glibc only)")

@@ -14,8 +14,6 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import ExecutionConfig, RunConfig
 from dqnspeed.system import machine
 
-ONEDNN = "qconv_prepack", "qconv2d_pointwise", "qlinear_prepack", "qlinear_pointwise"  # for 8-bit integers
-
 
 def check_execution(run: RunConfig) -> None:
     """Raise :class:`ConfigError` for a device or an execution that this machine does not have."""
@@ -36,17 +34,6 @@ def check_learner(run: RunConfig) -> None:
             f"execution.graph=true: needs a CUDA device, and device={run.device} is {on} "
             f"here; use execution.graph=false."
         )
-    if run.execution.int8_target:
-        if on.type != "cpu" or not machine.multiplies_bytes():
-            where = (
-                "which this processor lacks or does not tell of"
-                if on.type == "cpu"
-                else f"and device={run.device} is {on} here"
-            )
-            raise ConfigError(f"execution.int8_target=true: needs a CPU with VNNI, {where}; use false.")
-        has = torch.backends.mkldnn.is_available()
-        if missing := [name for name in ONEDNN if not has or not hasattr(torch.ops.onednn, name)]:
-            raise ConfigError(f"execution.int8_target=true: torch {torch.__version__} has no {missing[0]}; use false.")
     if run.execution.precision == "tf32" and on.type != "cuda":
         raise ConfigError("execution.precision=tf32: is arithmetic of a CUDA device; use fp32 or bf16.")
     if run.replay.device == "cuda" and on.type != "cuda":

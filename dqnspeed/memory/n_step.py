@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,15 +28,13 @@ class Batch:
     versions: Tensor | None = None  # (B,) int64, updates done to the weights that acted; None in a replay
     weights: Tensor | None = None  # (B,) float32, of each transition in the loss; None: all 1
     reprioritize: Callable[[Tensor], None] | None = None  # takes the absolute TD errors or losses (B,) float32
-    # For a loss, by its name there, what a learner computes of several batches at once.
-    prepared: Mapping[str, Tensor] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, Tensor]:
-        """The tensors for a loss, by name; ``weights`` and what is prepared only if there are any."""
+        """The tensors for a loss, by name; ``weights`` only if there are any."""
         names = ["observations", "actions", "rewards", "next_observations", "discounts"]
         if self.weights is not None:
             names.append("weights")
-        return {**{name: getattr(self, name) for name in names}, **self.prepared}
+        return {name: getattr(self, name) for name in names}
 
 
 class NStepRings(HeldRings):

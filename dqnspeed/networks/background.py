@@ -12,19 +12,14 @@ from torch import Tensor, nn
 AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
-def _interleaved(*batches: Tensor) -> Tensor:
-    """``(B, 2 or 4, H, W) uint8`` each, one after another and laid out as NHWC.
+def _interleaved(images: Tensor) -> Tensor:
+    """``(B, 2 or 4, H, W) uint8`` laid out as NHWC.
 
     A CPU joins the bytes of a pixel to one number faster than torch copies single bytes: eight times for two of them,
     and twice for four.
     """
-    pixels = _joined([_pixels(images) for images in batches])
-    interleaved: Tensor = pixels.view(torch.uint8).unflatten(2, (-1, batches[0].shape[1]))
+    interleaved: Tensor = _pixels(images).view(torch.uint8).unflatten(2, (-1, images.shape[1]))
     return interleaved.permute(0, 3, 1, 2)
-
-
-def _joined(batches: Sequence[Tensor]) -> Tensor:
-    return batches[0] if len(batches) == 1 else torch.cat(list(batches))
 
 
 def _pixels(images: Tensor) -> Tensor:
@@ -64,21 +59,19 @@ class Preprocess(nn.Module):
             self.register_buffer("background", torch.zeros(tuple(observation_shape)))
 
     def forward(self, observations: Tensor) -> Tensor:
-        values = self.laid_out(observations).to(self._dtype(observations), copy=True)  # the caller's own stay
+        values = self._laid_out(observations).to(self._dtype(observations), copy=True)  # the caller's own stay
         if self.subtract:
-            values -= self.laid_out(self.background[None]).to(values.dtype)
+            values -= self._laid_out(self.background[None]).to(values.dtype)
         values *= self.scale
         return values
 
-    def laid_out(self, *batches: Tensor) -> Tensor:
-        """Batches one after another, images laid out."""
-        observations = batches[0]
+    def _laid_out(self, observations: Tensor) -> Tensor:
         if not self.channels_last or observations.dim() != 4:
-            return _joined(batches)
+            return observations
         few = observations.shape[1] in (2, 4) and observations.dtype == torch.uint8 and sys.byteorder == "little"
         if few and observations.device.type == "cpu":
-            return _interleaved(*batches)
-        return _joined([batch.contiguous(memory_format=torch.channels_last) for batch in batches])
+            return _interleaved(observations)
+        return observations.contiguous(memory_format=torch.channels_last)
 
     def _dtype(self, observations: Tensor) -> torch.dtype:
         """That of autocast, if all numbers are exact in it: half the memory. Else float32.

@@ -36,22 +36,15 @@ class PlainUpdates:
     def __init__(self, learner: Learner, memory: Memory, batch_size: int, timer: Timer, how: str):
         self._learner, self._memory, self._batch_size, self._timer = learner, memory, batch_size, timer
         self._timed = learner.timed if isinstance(learner, GradientLearner) else contextlib.nullcontext
-        self._prepares = learner if isinstance(learner, GradientLearner) else None
         self.how = how
 
     def do(self, count: int) -> None:
         batches = self._memory.batches(self._batch_size, count)
-        while count > 0:
+        for _ in range(count):
             with self._timer("sampling"), self._timed():
-                drawn = [next(batches)]
-                if self._prepares is not None:
-                    drawn += itertools.islice(batches, min(self._prepares.ahead(drawn[0]), count - 1))
+                batch = next(batches)
             with self._timer("updating"):
-                if self._prepares is not None:
-                    self._prepares.prepare(drawn)
-                for batch in drawn:
-                    self._learner.update(batch)
-            count -= len(drawn)
+                self._learner.update(batch)
 
 
 class GraphedUpdates:

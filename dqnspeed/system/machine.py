@@ -214,13 +214,6 @@ def precision(name: str, flags: Path = Path("/proc/cpuinfo")) -> str:
     return "fp32"
 
 
-def multiplies_bytes(flags: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether the processor sums products of bytes in 32 bits (VNNI); without it sums of two are cut off at 16."""
-    with contextlib.suppress(OSError):
-        return bool(re.search(r"^flags\s*:.*\b(avx512_vnni|avx_vnni)\b", flags.read_text(), re.MULTILINE))
-    return False
-
-
 def multiplies_bf16_pairs(flags: Path = Path("/proc/cpuinfo")) -> bool:
     """Whether the processor sums products of pairs of bfloat16 (AVX512_BF16), and has nothing better (AMX)."""
     with contextlib.suppress(OSError):

@@ -8,7 +8,6 @@ import pytest
 from conftest import make_run
 
 from dqnspeed.envs import describe
-from dqnspeed.system import machine
 from dqnspeed.trainer import train
 
 KINDS = {
@@ -20,7 +19,6 @@ KINDS = {
     "prioritized": ["replay=prioritized"],
     "noisy": ["exploration=noisy"],
     "impala": ["model=impala", "model.channels=[8]"],
-    "8-bit target": ["execution.int8_target=true"],
 }
 QUICK = ["num_envs=4", "algo.n_step=3", "algo.batch_size=32", "algo.steps_per_update=4", "algo.max_grad_norm=10",
          "optimizer.lr=1e-3", "optimizer.eps=1e-4", "execution.threads=1", "tracking=local",
@@ -34,8 +32,6 @@ CATCH = ["env.id=toy_envs:Catch-v0", "wrappers=none", "model=board", "model.hidd
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ball_is_caught(kind: str, tmp_path: Path) -> None:
     """Three times of four, where random moves catch it once in five; three seeds need 1,300 to 5,000 steps."""
-    if "int8" in str(KINDS[kind]) and not machine.multiplies_bytes():
-        pytest.skip("a processor without VNNI")
     run = make_run(*QUICK, *CATCH, *KINDS[kind])
     summary = train(run, describe(run), tmp_path, {})
     assert summary["solved"], summary["return_mean_100"]

@@ -33,7 +33,6 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.runs.checkpoint import newest
 from dqnspeed.runs.state_file import State, load, save
-from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import SWEEP
 from dqnspeed.trainer import Training, train
 
@@ -66,8 +65,6 @@ def episodes(folder: Path) -> list[dict[str, str]]:
     [
         [*SMALL_ATARI, "num_envs=2", "algo.batch_size=16"],
         [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16"],
-        pytest.param([*SMALL_ATARI, "num_envs=6", "algo.steps_per_update=1", "execution.int8_target=true"],
-                     marks=pytest.mark.skipif(not machine.multiplies_bytes(), reason="no VNNI")),
         [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2"],
         [*SMALL_ATARI, "wrappers=emulator", "wrappers.spares=1", "num_envs=2", "env.max_episode_frames=300"],
         [*SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",
@@ -88,7 +85,7 @@ def episodes(folder: Path) -> list[dict[str, str]]:
         ),
         [*FAMILY, "env=frozen_lake", "algo=q_learning", "eval.every_steps=40"],
     ],
-    ids=["serial", "overlap", "8-bit target", "emulator", "emulator with starts ahead", "tweaked with evaluations",
+    ids=["serial", "overlap", "emulator", "emulator with starts ahead", "tweaked with evaluations",
          "an environment without states of its own",
          "a2c", "ppo", "pqn", "munchausen", "iqn", "c51", "rainbow", "sac_discrete", "q_learning"],
 )  # fmt: skip

@@ -34,6 +34,6 @@ class ExpectedSarsaLearner(ScalarQLearner):
     def target_values(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
     ) -> Tensor:
-        q = self.target_q(next_observations)
+        q = self.target(next_observations)
         values = (1 - self._epsilon) * q.max(dim=1).values + self._epsilon * q.mean(dim=1)
         return rewards + discounts * values
