@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +15,6 @@ from torch import Tensor, nn
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.adam import AdamInGraph, Moments
-from dqnspeed.execution.compiling import compiled_with_gradients, traces_gradients
 from dqnspeed.execution.optimizers import lr_at, make_capturable, make_optimizer, set_lr
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.networks.base import Network
@@ -55,10 +52,6 @@ class GradientLearner:
 
     STATS: ClassVar[tuple[str, ...]] = ("train/loss",)  # what a loss gives
     MEASURED: ClassVar[tuple[str, ...]] = ()  # what else is measured of each batch
-    # On a CPU the compiler may make one graph of loss, gradients and Adam's step. For the gradient of indexing with
-    # tensors, though not for that of gather, it may then write outside of arrays (pytorch/pytorch#191837; torch 2.13
-    # does). see() and backward() have no part in it: one that has its own is not joined.
-    JOINS: ClassVar[bool] = False
     loss: Callable[..., Loss]
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
@@ -75,15 +68,9 @@ class GradientLearner:
         self._timer = DeviceTimer(device, "updating")
         compiles = run.execution.compile
         nhwc = run.execution.channels_last and run.execution.precision == "bf16"
-        if compiles and nhwc and device.type == "cpu" and traces_gradients():
+        if compiles and nhwc and device.type == "cpu":
             make_quick(self.network)
         self._compute_loss = torch.compile(self.loss, dynamic=False) if compiles else self.loss
-        joins = compiles and self.JOINS and device.type == "cpu"
-        self._compute_both = compiled_with_gradients(self.loss_and_gradients) if joins else None
-        own = any(getattr(type(self), name) is not getattr(GradientLearner, name) for name in ("see", "backward"))
-        alone = self._compute_both is not None and self._max_grad_norm is None and not own
-        self._adam = AdamInGraph.of(self.optimizer) if alone else None
-        self._compute_step = compiled_with_gradients(self.loss_and_step) if self._adam is not None else None
         self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
         self._count = torch.zeros(1, dtype=torch.int64, device=device)
         self._reported = 0
@@ -131,17 +118,6 @@ class GradientLearner:
 
     def warm_up(self, batch: Any) -> None:
         """Compile, choose kernels and touch memory as an update on ``batch`` would; the learner is unchanged."""
-        if self._adam is not None:
-            slots, weights = self.optimizer.state, [parameter.detach().clone() for parameter in self._trained]
-            self.optimizer.state = collections.defaultdict(dict, {p: copy.deepcopy(slots[p]) for p in slots})
-            try:
-                self._step_in_graph(batch, lr=0.0)
-            finally:
-                self.optimizer.state = slots
-                self._adam.forget()
-                for parameter, before in zip(self._trained, weights, strict=True):
-                    parameter.data.copy_(before)  # NaN in a batch without meaning reaches them at any rate
-            return
         self.backward(batch)
         self.optimizer.zero_grad(set_to_none=True)
         scratch = copy.deepcopy(self.network)
@@ -167,16 +143,9 @@ class GradientLearner:
         """Change the weights, and count on the device."""
         now = self.now
         with self.timed():
-            in_graph = self._adam is not None
-            if in_graph:
-                loss, numbers = self._step_in_graph(batch, self.learning_rate(now))
-            else:
-                loss = self.backward(batch)
-                numbers = _stacked(loss.numbers)
-            if measured := self.measured(batch):
-                numbers = torch.cat([numbers, _stacked(measured)])
-            if not in_graph:
-                self._descend(now, numbers)
+            loss = self.backward(batch)
+            numbers = torch.stack([number.detach().float() for number in (*loss.numbers, *self.measured(batch))])
+            self._descend(now, numbers)
             if isinstance(now, Tensor):
                 self._history.index_copy_(0, now % HISTORY, numbers[None])
             else:
@@ -192,45 +161,13 @@ class GradientLearner:
         set_lr(self.optimizer, self.learning_rate(now))
         self.optimizer.step()
 
-    def _step_in_graph(self, batch: Any, lr: float | Tensor) -> tuple[Loss, Tensor]:
-        """Change the weights in the graph of the loss; they get no gradients. Also gives its numbers as one tensor."""
-        assert self._adam is not None and self._compute_step is not None
-        moments, numbers = self._adam.begin(self._trained, float(lr))
-        found: tuple[Loss, Tensor] = self._compute_step(moments, numbers, **self._to_device(self.loss_inputs(batch)))
-        return found
-
     def backward(self, batch: Any) -> Loss:
         """The loss on ``batch``, whose gradients become those of the parameters."""
         inputs = self._to_device(self.loss_inputs(batch))
         self.optimizer.zero_grad(set_to_none=True)
-        if self._compute_both is None:
-            loss: Loss = self._compute_loss(**inputs)
-            loss.numbers[0].backward()
-            return loss
-        loss, gradients = self._compute_both(**inputs)
-        for parameter, gradient in zip(self._trained, gradients, strict=True):
-            if gradient is not None and gradient.stride() != parameter.stride():
-                gradient = torch.empty_like(parameter).copy_(gradient)  # a fused optimizer reads both as they lie
-            parameter.grad = gradient
+        loss: Loss = self._compute_loss(**inputs)
+        loss.numbers[0].backward()
         return loss
-
-    @property
-    def _trained(self) -> list[nn.Parameter]:
-        return [parameter for parameter in self.network.parameters() if parameter.requires_grad]
-
-    def loss_and_gradients(self, **inputs: Tensor) -> tuple[Loss, tuple[Tensor | None, ...]]:
-        """Both of a batch; ``None`` of parameters that have no part in the loss."""
-        loss = self.loss(**inputs)
-        gradients = torch.autograd.grad(loss.numbers[0], self._trained, allow_unused=True)
-        return Loss(tuple(number.detach() for number in loss.numbers), loss.errors), gradients
-
-    def loss_and_step(self, moments: Moments, numbers: Tensor, /, **inputs: Tensor) -> tuple[Loss, Tensor]:
-        """The loss of a batch, on which the weights change as :meth:`AdamInGraph.begin` says; and its numbers."""
-        loss, gradients = self.loss_and_gradients(**inputs)
-        assert self._adam is not None
-        with torch.no_grad():
-            self._adam.step(self._trained, gradients, moments, numbers)
-        return loss, _stacked(loss.numbers)
 
     def see(self, now: int | Tensor, numbers: Tensor) -> None:
         """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first, before its step."""
@@ -305,10 +242,6 @@ class OnPolicyLearner(GradientLearner):
     def measured(self, batch: Any) -> Sequence[Tensor]:
         versions = batch.versions.to(self.device, non_blocking=True)
         return [(self.now - versions).float().mean()]
-
-
-def _stacked(numbers: Sequence[Tensor]) -> Tensor:
-    return torch.stack([number.detach().float() for number in numbers])
 
 
 def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:

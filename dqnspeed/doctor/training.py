@@ -59,7 +59,7 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
         frames = memory.recent_frames(run.model.background_frames)
         learner.begin(frames)
         learner.update(batch)
-        yield from _gradients(_updated_once(tried, spec, frames, batch), run.algo.max_grad_norm)
+        yield from _gradients(learner, run.algo.max_grad_norm)
         yield from _losses(tried, spec, frames, batch, learner.stats())
         begin = time.perf_counter()
         for _ in range(UPDATES):
@@ -101,16 +101,6 @@ def _collected(run: RunConfig, actors: Actors, memory: Memory, beat: Callable[[]
     return speed
 
 
-def _updated_once(run: RunConfig, spec: EnvSpec, frames: np.ndarray, batch: object) -> Learner:
-    """A new learner after an update, not compiled: that is quick, and leaves the gradients where they can be read."""
-    torch.manual_seed(run.seed)
-    execution = dataclasses.replace(run.execution, compile=False)
-    learner = make_learner(dataclasses.replace(run, execution=execution), spec, machine.pick_device(run.device))
-    learner.begin(frames)
-    learner.update(batch)
-    return learner
-
-
 def _gradients(learner: Learner, clipped_at: float | None) -> Iterator[Finding]:
     norms = {name: float(p.grad.norm()) for name, p in learner.network.named_parameters() if p.grad is not None}
     if not norms:
@@ -148,8 +138,13 @@ def _losses(
         return
     found = {}
     for name in ("mse", "huber"):
-        other = dataclasses.replace(run, algo=_with_loss(run.algo, name))
-        found[name] = _updated_once(other, spec, frames, batch).stats()["train/loss"]
+        torch.manual_seed(run.seed)
+        execution = dataclasses.replace(run.execution, compile=False)
+        other = dataclasses.replace(run, algo=_with_loss(run.algo, name), execution=execution)
+        learner = make_learner(other, spec, machine.pick_device(run.device))
+        learner.begin(frames)
+        learner.update(batch)
+        found[name] = learner.stats()["train/loss"]
     what = f"MSE {found['mse']:.3g}, Huber {found['huber']:.3g} on the same batch of an untrained network"
     if found["mse"] > 20 * found["huber"] and getattr(run.algo, "loss", None) == "mse":
         yield Finding(WRONG, "loss", what, "a few large errors rule MSE; set algo.loss=huber or scale the rewards")

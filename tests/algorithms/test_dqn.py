@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import as_arrays, make_run, on_cpu
+from conftest import make_run, on_cpu
 from torch import nn
 
 from dqnspeed.algorithms import epsilon_at, make_learner
@@ -136,68 +136,6 @@ def test_fast_executions_agree_with_the_plain_one(execution: str, spec: EnvSpec)
     assert losses[1] == pytest.approx(losses[0], rel=0.05 if "bf16" in execution else 1e-3)
     assert "bf16" not in execution or losses[1] != losses[0]
     assert losses[0][3] < losses[0][0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "in_graph"),
-    [
-        (("optimizer=adam", "optimizer.lr_final=1e-5", "optimizer.lr_decay_steps=40"), True),
-        (("optimizer=adam", "optimizer.weight_decay=0.3"), True),
-        (("optimizer=adamw", "optimizer.weight_decay=30"), True),
-        (("optimizer=adam", "execution.precision=bf16"), True),
-        (("algo.max_grad_norm=0.01",), False),
-        (("optimizer=rmsprop",), False),
-    ],
-)
-def test_what_the_compiler_joins_to_the_loss_changes_the_weights_as_torch_does(
-    options: tuple[str, ...], in_graph: bool
-) -> None:
-    from torch._dynamo.utils import counters
-
-    if not hasattr(torch._dynamo.config, "trace_autograd_ops"):
-        pytest.skip("this torch makes no such graph")
-    shared = (
-        "model=small", "model.dueling=true", "model.layer_norm=true", "optimizer.lr=1e-3", "stop.max_steps=80",
-        "execution.channels_last=true", "execution.no_grad=false",
-    )  # fmt: skip
-
-    def made(compiles: bool) -> DQNLearner:
-        dqn = make_dqn(make_run(*options, *shared, f"execution.compile={compiles}"), IMAGE)
-        assert (dqn._compute_both is not None) == compiles
-        assert (dqn._adam is not None) == (compiles and in_graph)
-        dqn.network.features[0].bias.requires_grad_(False)  # a model may have such
-        return dqn
-
-    results = []
-    for before, after, anew in (
-        (False, False, False), (True, True, False), (True, False, False), (True, True, True),
-    ):  # fmt: skip
-        dqn = made(before)
-        begin = copy.deepcopy(dqn.network.state_dict())
-        counters.clear()
-        for i in range(6):
-            if i in (0, 2):
-                kept, batch = copy.deepcopy(dqn.state_dict()), make_batch(IMAGE, seed=9)
-                batch.rewards[:] = math.nan  # it may hold anything
-                dqn.warm_up(batch)
-                torch.testing.assert_close(dqn.state_dict(), kept, rtol=0, atol=0)
-            if i == 3 and (after != before or anew):
-                state = as_arrays(dqn.state_dict())
-                dqn = dqn if anew else made(after)
-                if anew:  # what it did meanwhile must have no effect
-                    dqn.update(make_batch(IMAGE, seed=8))
-                dqn.load_state_dict(state)
-            dqn.update(make_batch(IMAGE, seed=i))
-        assert not counters["graph_break"]
-        results.append(as_arrays({"network": dqn.network.state_dict(), "slots": dqn.state_dict()["optimizer"]}))
-    plain, *others = results
-    for other in others:
-        for name, expected in plain["network"].items():
-            moved = np.abs(expected - begin[name].numpy()).mean()
-            assert np.abs(other["network"][name] - expected).mean() <= (0.1 if "bf16" in str(options) else 0.01) * moved
-        for key, slots in plain["slots"].items():
-            assert slots.keys() == other["slots"][key].keys() and slots["step"] == other["slots"][key]["step"] == 6
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "radam", "rmsprop", "rmsprop_deepmind"])

@@ -128,12 +128,6 @@ def test_every_algorithm_can_be_asked_about(algo: str, tmp_path: Path) -> None:
     assert ("Huber" if algo == "pqn" else "value loss") in found["loss"].what
 
 
-@pytest.mark.slow
-def test_gradients_are_found_where_the_compiler_uses_them_up(tmp_path: Path) -> None:
-    found = ask(tmp_path, "env=cartpole", "algo=dqn", "execution.compile=true")
-    assert found["gradients"].verdict != WRONG and "q.0" in found["gradients"].what
-
-
 def test_a_table_can_be_asked_about(tmp_path: Path) -> None:
     found = ask(tmp_path, "env=frozen_lake", "algo=q_learning")
     assert "of 16 states" in found["exploration"].what
