@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.report import pictures, wandb
 from dqnspeed.report.contents import Report
-from dqnspeed.report.figures import BY_TIME, Figure
 from dqnspeed.report.page import page
 from dqnspeed.report.progress import Progress, progress_of
 from dqnspeed.report.rungs import baseline_of, rungs_of
@@ -26,7 +24,7 @@ from dqnspeed.system import atomic
 from dqnspeed.tracking.results import in_order
 from dqnspeed.tracking.run_folder import METRICS, SWEEP, DamagedError, looking_into, newest_run, sweep_above
 
-PAGE, MARKDOWN, JSON, PICTURES = "report.html", "report.md", "report.json", "report"
+PAGE, MARKDOWN, PICTURES = "report.html", "report.md", "report"
 NEEDS = "pip install 'dqnspeed[report]' brings it."
 
 
@@ -38,7 +36,6 @@ class ReportConfig:
     group_by: str | None = option("the option whose values are compared, such as algo, in place of rungs", default=None)
     watch: bool = option("show the page on this machine, drawn anew until the runs have ended", default=False)
     wandb: bool = option("send it to W&B too, as a report of the same runs there", default=False)
-    curves: str | None = option("also draw the learning curves, into this file", default=None)
 
 
 def _is_folder(argument: str) -> bool:
@@ -49,7 +46,7 @@ def _is_folder(argument: str) -> bool:
 COMMAND_LINE = CommandLine(
     "python -m dqnspeed.report [FOLDER...] [KEY=VALUE...]",
     f"A report of the runs in FOLDER..., by default of the newest run or sweep: a table here, and in the first folder\n"
-    f"{PAGE}, {MARKDOWN}, {JSON} and pictures.",
+    f"{PAGE}, {MARKDOWN} and pictures.",
     ReportConfig,
     others="folders of runs and sweeps",
     is_other=_is_folder,
@@ -148,9 +145,7 @@ def _report(options: ReportConfig, folders: Sequence[Path], problems: Problems) 
             problems.note(f"so far: {error}")
     baseline = baseline_of(rungs, options.baseline)
     search = list(search_figures(runs, problems.note, problems.add))
-    return Report(
-        rungs, baseline, options.title, progress.sentence(), [*problems.said], search, options.baseline
-    ), progress
+    return Report(rungs, baseline, options.title, progress.sentence(), [*problems.said], search), progress
 
 
 def _watched(
@@ -173,18 +168,7 @@ def _watched(
 
 def _finish(options: ReportConfig, report: Report, out: Path, problems: Problems) -> None:
     """Write all files, and print the table."""
-    if options.curves and _draws():
-        by_time = [figure for figure in report.figures if figure.name.startswith(BY_TIME)]
-        if not by_time:
-            problems.add(f"curves={options.curves}: is not drawn, since there is no mean return yet.")
-        if len(by_time) > 1:
-            problems.note(f"curves={options.curves}: holds the first of {len(by_time)} games.")
-        for figure in by_time[:1]:
-            _draw(figure, Path(options.curves), f"curves={options.curves}", problems)
-    elif options.curves:
-        problems.add(f"curves={options.curves}: needs matplotlib; {NEEDS}")
     _write(out / MARKDOWN, report.markdown(_pictures(report, out, problems)), problems)
-    _write(out / JSON, json.dumps(atomic.finite(report.as_json()), indent=2) + "\n", problems)
     wrote = _plots() and _write(out / PAGE, page(report, out), problems)
     if options.wandb:
         _send(report, out / wandb.FILE, problems)
@@ -198,24 +182,18 @@ def _finish(options: ReportConfig, report: Report, out: Path, problems: Problems
 
 def _pictures(report: Report, out: Path, problems: Problems) -> list[str]:
     """Draw every figure; returns the files, as links from ``out`` go."""
-    if not _draws():
+    if importlib.util.find_spec("matplotlib") is None:
         return []
+    drawn = list[str]()
     try:
         (out / PICTURES).mkdir(exist_ok=True)
+        for figure in report.figures:
+            name = f"{PICTURES}/{figure.name}.png"
+            pictures.draw(figure, out / name)
+            drawn.append(name)
     except OSError as error:
         problems.add(_not_written(out / PICTURES, error))
-        return []
-    files = {f"{PICTURES}/{figure.name}.png": figure for figure in report.figures}
-    return [name for name, figure in files.items() if _draw(figure, out / name, str(out / name), problems)]
-
-
-def _draw(figure: Figure, path: Path, shown: str, problems: Problems) -> bool:
-    try:
-        pictures.draw(figure, path)
-    except (OSError, ValueError) as error:
-        problems.add(f"{shown}: cannot be written ({error}).")
-        return False
-    return True
+    return drawn
 
 
 def _write(path: Path, text: str, problems: Problems) -> bool:
@@ -238,10 +216,6 @@ def _send(report: Report, path: Path, problems: Problems) -> None:
 
 def _not_written(path: Path, error: OSError) -> str:
     return f"{path}: cannot be written ({error.strerror}); out=FOLDER names another folder."
-
-
-def _draws() -> bool:
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def _plots() -> bool:

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from dqnspeed.report import tables
 from dqnspeed.report.figures import Figure, figures_of
-from dqnspeed.report.rungs import BASELINE, Rung, game, shared_words
+from dqnspeed.report.rungs import Rung, game, shared_words
 from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import Table, duration
 from dqnspeed.system.version import __version__
@@ -30,7 +29,6 @@ class Report:
         progress: a sentence on a sweep that is not done, or empty.
         problems: sentences on what could not be read.
         search: figures of the searches that the runs are of.
-        asked_for: the name of the baseline, if one was named.
     """
 
     rungs: list[Rung]
@@ -39,7 +37,6 @@ class Report:
     progress: str
     problems: list[str]
     search: Sequence[Figure] = ()
-    asked_for: str | None = None
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -71,20 +68,7 @@ class Report:
             "are no measure of it.",
         }
         found = [said[mark].format(count, len(self.runs)) for mark, count in counts.items() if mark in said]
-        for name, told in self._several.items():
-            count = len({*told.values()} - {NOT_KNOWN})
-            found.append(
-                f"{count} {name}s are compared, and a row may have runs of several; the last table says which run is "
-                f"whose."
-            )
         sentences = [sentence[0].upper() + sentence[1:] for sentence in found]
-        sentences += tables.bounds(self.rungs)
-        several = [rung.name for rung in self.rungs if rung.label.startswith(f"{BASELINE}, ")]
-        if self.baseline is None and self.asked_for is None and len(several) > 1:
-            sentences.append(
-                f"There are {len(several)} baselines ({'; '.join(several)}), so nothing is measured against one; "
-                f"baseline=NAME chooses."
-            )
         for rung in self.rungs:
             if mixed := rung.mixed:
                 more = f" and {len(mixed) - NAMED} more" if len(mixed) > NAMED else ""
@@ -110,23 +94,13 @@ class Report:
 
     @cached_property
     def record_table(self) -> Table:
-        """When, where and by which command each run was made."""
+        """When and by which command each run was made."""
         names, rows = {id(run): rung.name for rung in self.rungs for run in rung.runs}, []
         for run in self.runs:
             started, ended = (time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) for at in run.span or (0, 0))
-            where = [told[id(run)] for told in self._several.values()]
-            rows.append(
-                [names[id(run)], str(run.seed), outcome(run), started, ended, *where, str(run.folder), run.command]
-            )
-        columns = ["rung", "seed", "outcome", "started", "last written", *self._several, "folder", "command"]
-        return Table(columns, rows, left=len(columns)).without_empty()
-
-    @cached_property
-    def _several(self) -> dict[str, dict[int, str]]:
-        """Where there are several: each run's machine, and the commit of its code."""
-        kinds = {"machine": tell_machine, "commit": tell_commit}
-        told = {name: {id(run): tell(run) for run in self.runs} for name, tell in kinds.items()}
-        return {name: of for name, of in told.items() if len({*of.values()} - {NOT_KNOWN}) > 1}
+            rows.append([names[id(run)], str(run.seed), outcome(run), started, ended, str(run.folder), run.command])
+        columns = ["rung", "seed", "outcome", "started", "last written", "folder", "command"]
+        return Table(columns, rows, left=len(columns))
 
     @cached_property
     def facts(self) -> list[tuple[str, str]]:
@@ -186,49 +160,6 @@ class Report:
                 "bootstrap over seeds; those of few seeds are too narrow."
             )
         return " ".join(said)
-
-    def as_json(self) -> dict[str, Any]:
-        """The report's numbers as plain data; seconds, and null for what is not known or infinite."""
-        return {
-            "title": self.title,
-            "progress": self.progress or None,
-            "headlines": self.headlines,
-            "warnings": self.warnings,
-            "baseline": self.baseline and self.baseline.label,
-            "rungs": [self._rung(rung) for rung in self.rungs],
-            "runs": [
-                {
-                    "folder": str(run.folder),
-                    "command": run.command,
-                    "outcome": outcome(run),
-                    "marks": run.marks,
-                    "started": run.span and run.span[0],
-                    "last_written": run.span and run.span[1],
-                    "summary": run.summary,
-                }
-                for run in self.runs
-            ],
-            "facts": [list(fact) for fact in self.facts],
-            "problems": self.problems,
-        }
-
-    def _rung(self, rung: Rung) -> dict[str, Any]:
-        speed, solving = rung.change(self.baseline)
-        return {
-            "name": rung.name,
-            "label": rung.label,
-            "kind": rung.kind,
-            "seeds": [run.seed for run in rung.runs],
-            "solved": rung.solved,
-            "tried_s": rung.tried,
-            "steps_per_second": vars(rung.steps_per_second) if rung.steps_per_second else None,
-            "time_to_solve_s": vars(rung.time_to_solve) if rung.time_to_solve else None,
-            "change": {"steps_per_second": speed, "time_to_solve": solving},
-            "compared_after_s": rung.compared_after,
-            "return_iqm": vars(rung.score) if rung.score else None,
-            "probability_of_improvement": vars(rung.improvement) if rung.improvement else None,
-            "book": vars(rung.book) if rung.book else None,
-        }
 
 
 def outcome(run: Run) -> str:

@@ -19,7 +19,6 @@ COLOURS = (
 )  # fmt: skip
 FOLLOW_NUM_ENVS = "algo.batch_size", "algo.steps_per_update"  # the book's updates are as many times larger and rarer
 DASHES = "solid", "dash", "dot", "dashdot"
-BY_TIME = "return_by_time"
 MEANS = "means"
 PARTS = "acting", "stepping", "sampling", "updating", "waiting"
 POINTS, ALL_POINTS = 250, 5000  # of a curve, and of all curves of a figure, so that the page stays small
@@ -124,8 +123,8 @@ def _returns(rungs: Sequence[Rung]) -> Iterator[Figure]:
         note = f"Mean of the {what}, unclipped; {seeds_of(group)}{band}."
         games_of, each = _games(group)
         dots = "" if not games_of else " A dot is a game." if each == 1 else f" A dot is one game of {each}."
-        yield Figure(f"{BY_TIME}{suffix}", f"Return against wall clock{of_game}", "minutes of training", "mean return",
-                     f"{note}{dots}",
+        yield Figure(f"return_by_time{suffix}", f"Return against wall clock{of_game}", "minutes of training",
+                     "mean return", f"{note}{dots}",
                      [*games_of, *_curves(group, MEANS, "time", hold=True)], bound)  # fmt: skip
         yield Figure(f"return_by_step{suffix}", f"Return against agent steps{of_game}", "agent steps", "mean return",
                      note, _curves(group, MEANS, "step", hold=True), bound)  # fmt: skip

@@ -16,10 +16,10 @@ MARKERS = {"points": "o", "censored": ">"}
 
 
 def draw(figure: Figure, path: Path) -> None:
-    """Write a picture in the format that its name asks for.
+    """Write a picture as PNG.
 
     Raises:
-        OSError, ValueError: it could not be written, or its format is not known.
+        OSError: it could not be written.
     """
     import matplotlib
 
@@ -48,7 +48,7 @@ def draw(figure: Figure, path: Path) -> None:
         axes.grid(alpha=0.3)
         _legend(canvas, axes, sideways)
         with atomic.replacing(path) as partial:
-            canvas.savefig(partial, dpi=120, format=path.suffix[1:] or "png")
+            canvas.savefig(partial, dpi=120, format="png")
     finally:
         plt.close(canvas)
 

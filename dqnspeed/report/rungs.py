@@ -23,7 +23,7 @@ BASELINE = "baseline"
 OVERRIDES = re.compile(r" (?=[+~]?[\w./@]+=)")  # what is between those of a label, whose values may have blanks
 BOOK = Path(__file__).with_name("book_ladder.csv")
 BOOK_ENV, BOOK_BOUND = "PongNoFrameskip-v4", 17
-DIGITS = 4  # of long numbers in names, as a search tries them, at least
+DIGITS = 4  # of long numbers in names, as a search tries them
 _LONG_NUMBER = re.compile(r"(?<==)-?\d*\.\d{5,}(?:e[-+]?\d+)?(?= |$)")
 
 
@@ -244,20 +244,13 @@ def shared_words(labels: Sequence[str]) -> list[str]:
 
 
 def short(labels: list[str]) -> list[str]:
-    """Names without the overrides that all of ``labels`` have, and with the digits of long numbers that tell them
+    """Names without the overrides that all of ``labels`` have, and with long numbers rounded if that tells them
     apart."""
     shared = shared_words(labels)
     words = [label.split(" ") for label in labels]
     names = [" ".join([first, *(word for word in rest if word not in shared)]) for first, *rest in words]
-    for digits in range(DIGITS, 17):
-        rounded = [_rounded(name, digits) for name in names]
-        if len(set(rounded)) == len(set(names)):
-            return rounded
-    return names
-
-
-def _rounded(name: str, digits: int) -> str:
-    return _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.{digits}g}", name)
+    rounded = [_LONG_NUMBER.sub(lambda found: f"{float(found[0]):.{DIGITS}g}", name) for name in names]
+    return rounded if len(set(rounded)) == len(set(names)) else names
 
 
 def compared_after(runs: Iterable[Run]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dqnspeed.report.rungs import BASELINE, Figures, Rung, book_figures, game, short
@@ -136,18 +136,6 @@ def headlines(rungs: Sequence[Rung], baseline: Rung | None) -> list[str]:
     return [sentence for (env, _), group in games.items() for sentence in _of_game(group, baseline, bounds_of[env] > 1)]
 
 
-def bounds(rungs: Sequence[Rung]) -> Iterator[str]:
-    """A sentence for each game that is solved at another mean return in one rung than in another."""
-    games = dict[str, dict[float, list[str]]]()
-    for rung in rungs:
-        if rung.bound is not None:
-            games.setdefault(rung.env, {}).setdefault(rung.bound, []).append(rung.name)
-    for env, names in games.items():
-        if len(names) > 1:
-            parts = [f"of {bound:g} for {', '.join(of)}" for bound, of in sorted(names.items())]
-            yield f"{game(env)} is solved at a mean return {'; '.join(parts)}: their times do not compare."
-
-
 def _of_game(rungs: list[Rung], baseline: Rung | None, several: bool) -> Iterable[str]:
     first, name = rungs[0], game(rungs[0].env)
     name += f" (a mean of {first.bound:g})" if several and first.bound is not None else ""
@@ -251,8 +239,7 @@ def _returns(rung: Rung) -> str:
 
 def _of_games(runs: Sequence[Run]) -> str:
     """Of how few games the means are of which fewer have ended than are to count."""
-    counts = [run.games for run in runs if run.games is not None]
-    if not counts:
+    fewest = min((run.games for run in runs if run.games is not None), default=None)
+    if fewest is None:
         return ""
-    few = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    return f" (of {few} game{'' if few == '1' else 's'}{'' if len(counts) == len(runs) else ' in some'})"
+    return f" (of {fewest} game{'s' * (fewest > 1)}{' or more' if len(runs) > 1 else ''})"

@@ -213,7 +213,7 @@ def read_until(terminal: int, text: str) -> None:
         (["play"], "play"),
         (["play", "ARGS=record=true"], "play record=true"),
         (["report"], "report"),
-        (["report", "ARGS=outputs curves=a.png"], "report outputs curves=a.png"),
+        (["report", "ARGS=outputs out=a"], "report outputs out=a"),
     ],
 )
 def test_make_calls_the_commands(words: list[str], command: str) -> None:
