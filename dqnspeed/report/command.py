@@ -12,7 +12,7 @@ from pathlib import Path
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.report import pictures, wandb
+from dqnspeed.report import pictures
 from dqnspeed.report.contents import Report
 from dqnspeed.report.page import page
 from dqnspeed.report.progress import Progress, progress_of
@@ -35,7 +35,6 @@ class ReportConfig:
     baseline: str | None = option("the rung that changes are measured against, by default baseline", default=None)
     group_by: str | None = option("the option whose values are compared, such as algo, in place of rungs", default=None)
     watch: bool = option("show the page on this machine, drawn anew until the runs have ended", default=False)
-    wandb: bool = option("send it to W&B too, as a report of the same runs there", default=False)
 
 
 def _is_folder(argument: str) -> bool:
@@ -87,8 +86,6 @@ def _main() -> None:
             elif not _holds_runs(folder, options):
                 problems.add(f"{folder}: holds no run (no {METRICS}).")
     found = [folder for folder in folders if _holds_runs(folder, options)]
-    if options.wandb:
-        wandb.check()
     if options.watch and not _plots():
         raise ConfigError(f"watch=true: needs plotly; {NEEDS}")
     lasting = len(problems.said)
@@ -170,8 +167,6 @@ def _finish(options: ReportConfig, report: Report, out: Path, problems: Problems
     """Write all files, and print the table."""
     _write(out / MARKDOWN, report.markdown(_pictures(report, out, problems)), problems)
     wrote = _plots() and _write(out / PAGE, page(report, out), problems)
-    if options.wandb:
-        _send(report, out / wandb.FILE, problems)
     print(report.summary_table.markdown())
     if len(report.runs) > len(report.rungs):
         print(f"\n{report.run_table.markdown()}")
@@ -203,15 +198,6 @@ def _write(path: Path, text: str, problems: Problems) -> bool:
         problems.add(_not_written(path, error))
         return False
     return True
-
-
-def _send(report: Report, path: Path, problems: Problems) -> None:
-    try:
-        problems.note(f"W&B: {wandb.send(report, path)}")
-    except wandb.NotSentError as error:
-        problems.add(f"wandb=true: the report was not sent ({error}).")
-    except OSError as error:
-        problems.add(_not_written(path, error))
 
 
 def _not_written(path: Path, error: OSError) -> str:

@@ -548,7 +548,7 @@ def test_folders_and_options_are_distinguished(
             "b",
             "titel=One",
         ): "titel=One: is no option (nearest: title); give KEY=VALUE, where KEY is one of out, title, baseline, "
-        "group_by, watch, wandb; "
+        "group_by, watch; "
         "or folders of runs and sweeps.",
     }.items():
         assert run_report(monkeypatch, capsys, *arguments) == (2, "", f"dqnspeed: {sentence}\n")
