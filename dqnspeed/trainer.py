@@ -22,11 +22,12 @@ from dqnspeed.runs.evaluation import evaluation_metrics
 from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.runs.parts import Acting, Learning, Plan, prepare_process, snapshot
 from dqnspeed.runs.schedule import Prune
+from dqnspeed.runs.summary import begun
 from dqnspeed.runs.updates import make_updates
 from dqnspeed.system import atomic, machine
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import times
-from dqnspeed.tracking.run_folder import CONFIG, SUMMARY
+from dqnspeed.tracking.run_folder import BEGUN, CONFIG, SUMMARY
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +73,8 @@ def train(
         state = state_to_resume(folder, run.checkpoint, again) if resume else None
         if remember is not None:
             remember()
-        save_configuration(folder, config)
         plan = Plan(run, spec, folder, config, label or run.experiment.name, group, state, benchmark, prune)
+        save_start(plan)
         learning = Learning(plan, signals, resources)
         error: BaseException | None = None
         try:
@@ -95,12 +96,13 @@ def train(
     return summary
 
 
-def save_configuration(folder: Path, config: Mapping[str, Any]) -> None:
-    """Save a copy of the configuration in ``folder`` atomically, which Hydra's own is not."""
-    try:
-        atomic.write_json(folder / CONFIG, config)
-    except OSError as error:
-        log.warning("%s could not be written, training continues: %s", folder / CONFIG, error)
+def save_start(plan: Plan) -> None:
+    """Save a copy of the configuration atomically, which Hydra's own is not, and what the summary will say of it."""
+    for name, content in ((CONFIG, plan.config), (BEGUN, begun(plan.run, plan.label))):
+        try:
+            atomic.write_json(plan.folder / name, content)
+        except OSError as error:
+            log.warning("%s could not be written, training continues: %s", plan.folder / name, error)
 
 
 class Training:

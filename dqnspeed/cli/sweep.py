@@ -16,12 +16,14 @@ from typing import Any
 import psutil
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.cli.sweep_record import Job, Line, Outcome, Record, outcome, quoted
+from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.system import atomic, shell
@@ -277,8 +279,9 @@ def _unstarted(cfg: DictConfig | None) -> Row:
     """What a summary says of a job that failed before it started, or before it was composed."""
     if cfg is None:
         return {}
-    name = OmegaConf.select(cfg, "experiment.name")
-    known: dict[str, Any] = {"experiment": name, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
+    name, overrides = str(OmegaConf.select(cfg, "experiment.name")), HydraConfig.get().overrides.task
+    label = changes.label(name, overrides, changes.keys_of(overrides))
+    known: dict[str, Any] = {"experiment": name, "label": label, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
     numbers = ("time_to_solve_s", "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100")
     return {**known, "solved": False, **dict.fromkeys(numbers)}
 

@@ -204,7 +204,7 @@ def read_run(folder: Path) -> Run:
     """All that is reported of the run in ``folder``.
 
     Raises:
-        DamagedError: ``summary.json`` is damaged, or the configuration of a run without one.
+        DamagedError: ``summary.json`` is damaged, or ``run.json`` of a run without one.
     """
     summary = load(folder)
     if summary.get("updates_per_second") == 0:  # it ended in its warm-up, whose speed is none of the training

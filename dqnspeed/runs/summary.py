@@ -171,6 +171,19 @@ class Progress:
         self._speed = Speed(self._batch_size, self._frame_skip, *self._segment_start)
 
 
+def begun(run: RunConfig, label: str) -> dict[str, Any]:
+    """What a summary says of a run that is known from its start, ``label`` being its name."""
+    return {
+        "experiment": run.experiment.name,
+        "label": label,
+        "kind": list(run.experiment.kind),
+        "algo": run.algo.name,
+        "env": run.env.id,
+        "reward_bound": run.stop.reward_bound,
+        "seed": run.seed,
+    }
+
+
 def summarize(
     run: RunConfig,
     label: str,
@@ -188,13 +201,8 @@ def summarize(
     speed = progress.speed_while_learning(updates)
     mean = progress.returns.mean
     return {
-        "experiment": run.experiment.name,
-        "label": label,
-        "kind": list(run.experiment.kind),
-        "algo": run.algo.name,
-        "env": run.env.id,
+        **begun(run, label),
         "solved": progress.time_to_solve_s is not None,
-        "reward_bound": run.stop.reward_bound,
         "stopped_by": "error" if error is not None else reason,
         "error": None if error is None else f"{type(error).__name__}: {error}",
         "time_to_solve_s": _rounded(progress.time_to_solve_s),
@@ -223,7 +231,6 @@ def summarize(
         "lost_actors": progress.lost_actors,
         "busy": progress.busy,
         "benchmark": progress.benchmark,
-        "seed": run.seed,
         "machine": machine.describe(device),
         "versions": machine.versions(),
         "git_commit": machine.git_commit(),

@@ -17,6 +17,7 @@ from dqnspeed.system import shell
 
 METRICS, EPISODES, EVALUATIONS = "metrics.jsonl", "episodes.csv", "evaluations.csv"
 SUMMARY = "summary.json"
+BEGUN = "run.json"  # what the summary says too of the run, from its start
 CONFIG = "config.json"  # our own copy of the configuration
 HYDRA = ".hydra"
 HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml"
@@ -108,13 +109,13 @@ def newest_run(what: str, is_one: Callable[[Path], bool] = holds_run) -> Path:
     return max(reported, key=lambda folder: reported[folder])
 
 
-def read_summary(folder: Path) -> Row:
-    """The summary of a run.
+def read_summary(folder: Path, name: str = SUMMARY) -> Row:
+    """The summary of a run, or what is known of it from its start.
 
     Raises:
-        DamagedError: there is no summary, or it cannot be read.
+        DamagedError: there is no such file, or it cannot be read.
     """
-    path = folder / SUMMARY
+    path = folder / name
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

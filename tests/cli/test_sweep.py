@@ -129,13 +129,16 @@ def test_a_job_that_a_rule_counts_environments_for_goes_on_with_as_many(
 
 
 def test_a_failure_before_the_first_step_leaves_a_summary_with_its_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    hydra_config = OmegaConf.create({"overrides": {"task": ["seed=4", "num_envs=0"]}})
+    monkeypatch.setattr(sweeps.HydraConfig, "get", lambda: hydra_config)
     cfg = OmegaConf.create({"experiment": {"name": "baseline"}, "seed": 4})
     with sweeps.failures_recorded(tmp_path / "7", cfg):
         raise ConfigError("num_envs=0: must be at least 1.\nmore")
     found = outcome(tmp_path / "7")
     assert (found.state, found.why, found.summary["seed"]) == ("failed", "num_envs=0: must be at least 1.", 4)
+    assert found.summary["label"] == "baseline num_envs=0"
     assert "num_envs=0" in capsys.readouterr().err
 
 

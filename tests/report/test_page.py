@@ -34,7 +34,6 @@ def write_run(folder: Path, label: str, seed: int, reports: int, ended: bool = T
     """A run on Pong that is solved the sooner the longer its label is, one report each two seconds."""
     (folder / ".hydra").mkdir(parents=True)
     (folder / ".hydra" / "overrides.yaml").write_text(f"- seed={seed}\n")
-    (folder / ".hydra" / "config.yaml").write_text(f"num_envs: 1\nseed: {seed}\ndevice: auto\n")
     (folder / "config.json").write_text(json.dumps({"num_envs": 1, "stop": {"max_minutes": 60}}))
     lines = []
     for number in range(1, reports + 1):
@@ -47,11 +46,13 @@ def write_run(folder: Path, label: str, seed: int, reports: int, ended: bool = T
     (folder / "episodes.csv").write_text(
         "episode,return,length,env,agent_step,wall_time_s,video\n1,-21,900,0,90,1.8,\n"
     )
+    begun = {"label": label, "kind": ["changes the algorithm"], "seed": seed, "env": "PongNoFrameskip-v4",
+             "reward_bound": 17.0}  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(begun))
     if ended:
-        summary = {"experiment": label.split()[0], "label": label, "kind": ["changes the algorithm"], "seed": seed,
-                   "env": "PongNoFrameskip-v4", "reward_bound": 17.0, "solved": True, "stopped_by": "reward_bound",
-                   "steps_per_second": 50.0 + seed, "updates_per_second": 50.0, "replay_ratio": 32.0,
-                   "return_mean_100": 17.0, "time_to_solve_s": 2.0 * reports, "wall_time_s": 2.0 * reports}  # fmt: skip
+        summary = {**begun, "solved": True, "stopped_by": "reward_bound", "steps_per_second": 50.0 + seed,
+                   "updates_per_second": 50.0, "replay_ratio": 32.0, "return_mean_100": 17.0,
+                   "time_to_solve_s": 2.0 * reports, "wall_time_s": 2.0 * reports}  # fmt: skip
         (folder / "summary.json").write_text(json.dumps(summary))
     return folder
 

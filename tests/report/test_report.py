@@ -289,19 +289,6 @@ def test_what_all_rungs_share_is_left_out_of_their_names(runs: Path) -> None:
     assert baseline_of(rungs, "process") is baseline_of(rungs, "process execution.threads=1") is rungs[0]
 
 
-def test_a_summary_without_a_name_gets_it_from_the_command_line(runs: Path) -> None:
-    hydra = runs / "b" / ".hydra"
-    hydra.mkdir()
-    (hydra / "overrides.yaml").write_text(
-        "- num_envs=2\n- env.id=toy_envs\\:Counter-v0\n- seed=3\n- stop.max_steps=9\n"
-    )
-    (hydra / "config.yaml").write_text("num_envs: 2\nenv:\n  id: toy_envs:Counter-v0\ndevice: auto\n")
-    change(runs / "b", label=None)
-    b = load(runs / "b")
-    assert b["label"] == "baseline num_envs=2 env.id=toy_envs:Counter-v0"
-    assert b["kind"] == ["changes the task", "changes the algorithm"]
-
-
 @pytest.mark.parametrize("reason", ["error", "SIGINT", "SIGTERM", "running"])
 def test_a_run_that_was_not_finished_is_marked_and_no_measure_for_the_others(reason: str, runs: Path) -> None:
     error = "a part broke" if reason == "error" else None
@@ -338,18 +325,17 @@ def test_a_folder_without_runs_is_named_beside_a_good_one(
     ]
 
 
-def begin(folder: Path, *overrides: str) -> None:
-    """Make a run in ``folder`` one that is training still, and whose configuration is known."""
+def begin(folder: Path, **values: object) -> None:
+    """Make a run in ``folder`` one that is training still."""
     (folder / "summary.json").unlink()
-    (folder / ".hydra").mkdir()
-    (folder / ".hydra" / "overrides.yaml").write_text("".join(f"- {override}\n" for override in overrides))
-    (folder / ".hydra" / "config.yaml").write_text("num_envs: 2\nseed: 5\ndevice: auto\n")
+    begun = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**begun, **values}))
 
 
 def test_a_run_without_a_summary_is_shown_as_far_as_it_came(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begin(runs / "b", "num_envs=2", "seed=5")
+    begin(runs / "b", label="baseline num_envs=2", kind=["changes the algorithm"], seed=5)
     code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert code == 0 and errors == ""
     (row,) = (row for row in rows_of(shown)[0] if row["rung"] == "`baseline num_envs=2`")
@@ -357,28 +343,11 @@ def test_a_run_without_a_summary_is_shown_as_far_as_it_came(
     assert row["seeds"] == "5" and row["remarks"] == "not finished: running still, or killed"
     assert row["mean return"] == f"{read_metrics(runs / 'b')[0][-1]['episode/return_mean_100']:.1f}"
     assert "1 of 2 runs have ended; the others are running or to come" in shown
-    (runs / "a" / "summary.json").unlink()
+    begin(runs / "a")
+    (runs / "a" / "run.json").write_text("")
     code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert code == 1 and len(rows_of(shown)[0]) == 1  # nobody knows what a is
-    assert errors.startswith(f"dqnspeed: {runs / 'a' / '.hydra'}: is damaged (")
-
-
-def test_a_run_of_options_that_are_not_to_be_had_here_is_shown_by_what_it_wrote(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    begin(runs / "b", "algo=gone", "seed=5")
-    config = {
-        "experiment": {"name": "baseline", "kind": ["exact"]}, "env": {"id": "toy_envs:Counter-v0"}, "seed": 5,
-        "stop": {"reward_bound": None, "window": 100}, "algo": {"name": "gone"}, "device": "auto",
-    }  # fmt: skip
-    (runs / "b" / "config.json").write_text(json.dumps(config))
-    code, shown, errors = run_report(monkeypatch, capsys, runs)
-    assert (code, errors) == (0, "")
-    (row,) = (row for row in rows_of(shown)[0] if row["rung"] == "`baseline algo=gone`")
-    assert row["seeds"] == "5" and row["remarks"] == "not finished: running still, or killed"
-    (runs / "b" / ".hydra" / "overrides.yaml").write_text("")  # it would bear the name of another rung
-    code, _, errors = run_report(monkeypatch, capsys, runs)
-    assert code == 1 and "is damaged (" in errors
+    assert errors.startswith(f"dqnspeed: {runs / 'a' / 'run.json'}: is damaged (")
 
 
 def test_a_run_that_ended_in_its_warm_up_has_no_speed(runs: Path) -> None:
@@ -504,19 +473,15 @@ def test_a_run_that_failed_before_it_trained_is_told_with_its_reason(
 ) -> None:
     shutil.rmtree(runs / "b")
     (runs / "b").mkdir()
-    failed = {"experiment": "baseline", "label": "baseline model=mlp", "seed": 3, "stopped_by": "error",
-              "error": "env.id=x: there is no such game."}  # fmt: skip
+    numbers = "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100", "time_to_solve_s"
+    failed = {"label": "baseline model=mlp", "kind": [], "seed": 3, "solved": False, **dict.fromkeys(numbers),
+              "stopped_by": "error", "error": "env.id=x: there is no such game."}  # fmt: skip
     (runs / "b" / "summary.json").write_text(json.dumps(failed))
     code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert (code, errors) == (0, "")
     ((row,), _) = rows_of(shown)
     assert row["seeds"] == "0, 3" and row["remarks"] == "failed: env.id=x: there is no such game. (1 of 2)"
     assert "Failed: 1 of 2 runs, for the reasons below." in shown
-    del failed["label"]
-    (runs / "b" / ".hydra").mkdir()
-    (runs / "b" / ".hydra" / "overrides.yaml").write_text("- model=mlp\n- env.id=x\n")
-    (runs / "b" / "summary.json").write_text(json.dumps(failed))
-    assert load(runs / "b")["label"] == "baseline model=mlp env.id=x"
     (runs / "b" / "summary.json").write_text(json.dumps({"stopped_by": "error", "error": "no space."}))
     _, _, errors = run_report(monkeypatch, capsys, runs)  # before it was composed
     assert errors == f"dqnspeed: {runs / 'b'}: failed before it began (no space).\n"
