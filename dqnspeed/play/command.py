@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from dqnspeed.cli.app import fail, run_app
 from dqnspeed.cli.key_value import CommandLine
+from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import ActorError
 from dqnspeed.play.games import play
 from dqnspeed.play.options import NEWEST, PlayConfig
-from dqnspeed.play.results import keep
 from dqnspeed.runs.checkpoint import playable
-from dqnspeed.tracking.run_folder import newest_run
+from dqnspeed.system import atomic
+from dqnspeed.tracking.run_folder import PLAYED, newest_run
 
 COMMAND_LINE = CommandLine(
     "python -m dqnspeed.play [run=FOLDER] [KEY=VALUE...]",
@@ -38,9 +41,19 @@ def _main() -> None:
         f"± {result['return_std']:.2f} over {len(result['games'])} game{'' if len(result['games']) == 1 else 's'}\n"
         f"actions: {', '.join(f'{name} {count:,}' for name, count in result['actions'].items())}"
     )
-    keep(Path(options.run), result)
+    _keep(Path(options.run), result)
     if options.record and not all("video" in game for game in result["games"]):
         sys.exit(1)  # which was told
+
+
+def _keep(folder: Path, result: dict[str, Any]) -> None:
+    """Add ``result`` to the run's ``play.jsonl``, which has a line a call."""
+    path = folder / PLAYED
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(atomic.finite(result)) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error
 
 
 def main() -> None:

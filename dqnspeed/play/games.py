@@ -23,7 +23,6 @@ from dqnspeed.networks.table import Table
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.player import Player
 from dqnspeed.play.recorder import Recorder, told
-from dqnspeed.play.results import earlier
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.play.tables import Walk, World, draw, world_of
 from dqnspeed.runs.evaluation import LONGEST, Game, copies, distinct, play_games
@@ -33,12 +32,11 @@ from dqnspeed.tracking.video import check_encoder, frame_rate, video_name
 
 
 def play(options: PlayConfig) -> dict[str, Any]:
-    """Play, show, record; returns what ``play.json`` gets."""
+    """Play, show, record; returns what ``play.jsonl`` gets."""
     window = wants_window(options)
     if options.record:
         check_encoder("record=true")
     player = Player(options)
-    earlier(player.folder)  # a damaged file is found before anything is played
     drawn = window or options.record
     if drawn and (refused := _cannot_draw(player)):
         if options.window or options.record:

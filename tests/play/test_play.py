@@ -32,7 +32,6 @@ from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.player import Player
 from dqnspeed.play.recorder import Recorder, told
-from dqnspeed.play.results import earlier, keep
 from dqnspeed.play.screen import Screen, WindowClosedError
 from dqnspeed.report.runs import read_run, return_of
 from dqnspeed.runs import state_file
@@ -54,6 +53,11 @@ def read_mp4(path: Path) -> np.ndarray:
         frames.append(read[1][:, :, ::-1])
     capture.release()
     return np.stack(frames)
+
+
+def played(run: Path) -> list[dict[str, Any]]:
+    """The results of all calls of ``play``."""
+    return [json.loads(line) for line in (run / "play.jsonl").read_text().splitlines()]
 
 
 def play(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -82,7 +86,7 @@ def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_play_prints_records_and_keeps_its_results(atari: Path) -> None:
     result = play(atari, "run=run", "episodes=2", "record=true", "overlay=true", "checkpoint=final", "epsilon=0.3")
     assert result.returncode == 0, result.stderr
-    kept = json.loads((atari / "run" / "play.json").read_text())[-1]
+    kept = played(atari / "run")[-1]
     assert [game["game"] for game in kept["games"]] == [1, 2]
     assert kept["return_mean"] == np.mean([game["return"] for game in kept["games"]])
     ignored = sum(game["length"] for game in kept["games"]) - sum(kept["actions"].values())
@@ -97,7 +101,7 @@ def test_play_prints_records_and_keeps_its_results(atari: Path) -> None:
 
     again = play(atari, "run=run", "episodes=2", "checkpoint=final", "epsilon=0.3")
     assert "There is no display here" in again.stdout and "record=true writes videos" in again.stdout
-    both = json.loads((atari / "run" / "play.json").read_text())
+    both = played(atari / "run")
     assert len(both) == 2  # the earlier results are kept, and the same seed gives the same games
     assert [g["return"] for g in both[1]["games"]] == [g["return"] for g in kept["games"]]
 
@@ -127,7 +131,7 @@ def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path
     assert result.returncode == 0, result.stderr
     result = play(tmp_path, "run=run", "episodes=1", "record=true", "epsilon=0.3")
     assert result.returncode == 0, result.stderr
-    [kept] = json.loads((tmp_path / "run" / "play.json").read_text())[-1]["games"]
+    [kept] = played(tmp_path / "run")[-1]["games"]
     frames = read_mp4(tmp_path / "run" / kept["video"])
     assert abs(len(frames) - kept["length"]) <= 1 and frames.std(axis=0).max() > 10
     result = forked.run("dqnspeed.doctor", *game, "seconds=1", cwd=tmp_path, env=environment(), timeout=120)
@@ -262,7 +266,7 @@ def test_without_a_run_the_newest_with_something_to_play_is_played(
     result = play(tmp_path, "episodes=1", "checkpoint=final")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("plays the newest run, outputs/day/time\n")
-    assert json.loads((run / "play.json").read_text())[-1]["games"]
+    assert played(run)[-1]["games"]
 
 
 @pytest.mark.parametrize(
@@ -342,7 +346,7 @@ def test_a_table_is_played_and_drawn(env: str, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     result = play(tmp_path, "run=run", "episodes=1", "checkpoint=final")
     assert result.returncode == 0, result.stderr
-    path = json.loads((tmp_path / "run" / "play.json").read_text())[0]["games"][0]["path"]
+    path = played(tmp_path / "run")[0]["games"][0]["path"]
     assert path in result.stdout
     states = [int(word) for word in path.split()[::2]]
     if env == "frozen_lake":
@@ -375,24 +379,6 @@ def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> N
     result = play_here(options(f"run={folder}", "episodes=3", "window=false"))
     lengths = [game["length"] for game in result["games"]]  # a pole that stands a step longer is worth one more
     assert lengths == [game["return"] for game in result["games"]] and sum(result["actions"].values()) == sum(lengths)
-
-
-def test_a_damaged_play_json_is_set_aside_and_nothing_is_lost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number, text in enumerate(("[{", "{}", "\ufeff")):
-        (tmp_path / "play.json").write_text(text, encoding="utf-16" if number == 2 else "utf-8")
-        assert earlier(tmp_path) == []
-        keep(tmp_path, {"return_mean": number})
-        assert json.loads((tmp_path / "play.json").read_text()) == [{"return_mean": number}]
-        name = f"play.json.damaged{number or ''}"
-        assert (
-            capsys.readouterr().out
-            == f"{tmp_path / 'play.json'} is damaged; it is kept as {name}, and a new one is started.\n"
-        )
-        assert number == 2 or (tmp_path / name).read_text() == text
-    keep(tmp_path, {"return_mean": 9})
-    assert len(json.loads((tmp_path / "play.json").read_text())) == 2
 
 
 def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:

@@ -103,7 +103,7 @@ def test_the_newest_run_is_the_one_that_reported_last(tmp_path: Path, monkeypatc
         os.utime(Path(name) / METRICS, (1e9 - age, 1e9 - age))
     assert newest_run("run") == Path(names[0])
     os.utime(Path(names[1]) / METRICS)
-    Path(names[2], "play.json").touch()  # what is played since does not count
+    Path(names[2], "play.jsonl").touch()  # what is played since does not count
     assert newest_run("run") == Path(names[1])
     assert newest_run("run", lambda folder: folder.name == "mine") == Path(names[2])
     Path("outputs/odd", METRICS).mkdir(parents=True)
