@@ -75,7 +75,7 @@ bench: $(VENV)/.installed-bench
 
 BASE ?= HEAD
 bench-compare: $(VENV)/.installed-bench
-	$(BIN)/python -m dqnspeed.bench.against base='$(BASE)' $(ARGS)
+	$(BIN)/python tools/compare_commits.py base='$(BASE)' $(ARGS)
 
 $(VENV)/.installed-report: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import hydra
@@ -34,12 +35,13 @@ TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
 os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 has its actors wait for all that is beside them
 os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # processes that no actor would be
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "tools")]
 
 import forked  # noqa: E402
 
 forked.fork_children()
 
+from dqnspeed.cli.app import run_app  # noqa: E402
 from dqnspeed.cli.compose import from_hydra, own_hydra  # noqa: E402
 from dqnspeed.cli.schemas import CONF_DIR  # noqa: E402
 from dqnspeed.config.schema import RunConfig  # noqa: E402
@@ -193,6 +195,24 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*overrides: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         return forked.run("dqnspeed.train", *overrides, cwd=tmp_path, env=environment(), timeout=timeout)
+
+    return run
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a module of ``tools/`` with these arguments; returns its exit code and what it printed."""
+
+    def run(module: ModuleType, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [module.__name__, *arguments])
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which run_app() sets for this whole process
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        code = 0
+        try:
+            run_app(module._main)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, *capsys.readouterr()
 
     return run
 

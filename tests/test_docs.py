@@ -37,7 +37,6 @@ COMMANDS = {
     "report": "dqnspeed.report.command",
     "doctor": "dqnspeed.doctor.command",
     "bench": "dqnspeed.bench.command",
-    "bench.against": "dqnspeed.bench.against",
     "options": "dqnspeed.options.command",
 }
 OF_FOLDERS = ("resume=", "sweep.")  # what takes no part in a composition
@@ -103,6 +102,10 @@ def check(command: str) -> list[RunConfig]:
         return composed(words[words.index("dqnspeed") + 1 :])
     elif words[0:1] in (["ray"], ["docker"]):
         assert words[1] in ("start", "status", "stop", "build", "get-auth-token"), command
+    elif words[1:2] == ["tools/library_baselines.py"]:
+        return composed(words[2:])
+    elif re.match(r"python tools/compare_\w+\.py ", command):
+        importlib.import_module(Path(words[1]).stem).COMMAND_LINE.read(words[2:])
     elif scripts := [word for word in words if word.startswith((".ci/", "examples/", "tests/", "tools/"))]:
         assert all((ROOT / script).is_file() for script in scripts), command
     elif words and words[:2] != ["git", "clone"] and words[:3] != ["python3", "-m", "venv"]:
@@ -133,7 +136,8 @@ def check_make(target: str, *variables: str) -> None:
         if target == "gpu" and name == "ARGS":
             assert set(shlex.split(value)) <= gpu_check.PARTS.keys(), variable
         elif name == "ARGS":
-            check(f"python -m dqnspeed.{'bench.against' if target == 'bench-compare' else target} {value}")
+            program = "tools/compare_commits.py" if target == "bench-compare" else f"-m dqnspeed.{target}"
+            check(f"python {program} {value}")
 
 
 def check_install(packages: Sequence[str]) -> None:

@@ -6,8 +6,6 @@ import logging
 import pickle
 import sys
 import traceback
-from collections.abc import Callable
-from typing import Any
 
 from dqnspeed.bench.counting import Counter
 
@@ -17,21 +15,11 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     try:
         work = pickle.load(sys.stdin.buffer)
-        _program(work.piece)(work, counter)
+        work.piece(work, counter)
     except Exception as error:
         traceback.print_exc()
         lines = str(error).strip().splitlines() or [""]
         counter.fail(f"{type(error).__name__}: {lines[0]}".rstrip(":. "))
-
-
-def _program(name: str) -> Callable[[Any, Counter], None]:
-    from dqnspeed.bench.work import PIECES
-
-    if name in PIECES:
-        return PIECES[name]
-    from dqnspeed.bench.peers import training
-
-    return training(name)
 
 
 if __name__ == "__main__":

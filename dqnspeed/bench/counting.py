@@ -13,7 +13,7 @@ ends with a whole event, however long one takes.
 | ``END`` | leave by :class:`SystemExit`; not answered |
 
 A process begins as if it was asked to ``STOP``: its first answer tells that it is ready. It works until it is told to
-end, and kills itself and its children when the bench is gone. That is all that a peer needs::
+end, and kills itself and its children when the bench is gone. That is all that another library needs::
 
     counter = Counter()
     while True:

@@ -21,13 +21,14 @@ from dqnspeed.bench.work import PARTS
 from dqnspeed.cli.errors import RunError
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import KINDS
+from dqnspeed.system.disturbances import Watch
 
 FLOORS = "floors"
 OF_REFERENCE = "its reference, "  # what the error of a row begins with that failed by its reference
 
 
 class Measuring:
-    """Measures pieces, and adds each to ``result``, which is written after each.
+    """Measures pieces, and adds each to ``result``, which is written after each; looks at the machine before and after.
 
     What has no reference waits when it was measured, since it may be that of the pieces after it.
     """
@@ -39,10 +40,20 @@ class Measuring:
         self._ending = list[Subject]()  # they end while others start
 
     def __enter__(self) -> Measuring:
+        self.change()  # is there room for it?
+        self.bar.begin("looking at the machine")
+        self._watch = Watch()
+        self.change(disturbances=self._watch.before())
+        for sentence in self.result.disturbances:
+            self.bar.say(sentence)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.end_reference()
+        if kind not in (None, KeyboardInterrupt):
+            return
+        found = list(dict.fromkeys([*self.result.disturbances, *self._watch.after()]))
+        self.change(disturbances=found, ended=results.now() if kind is None else None)
 
     def change(self, **changes: Any) -> None:
         """Change the result, and write it; raises :class:`RunError` if that fails."""
@@ -54,19 +65,15 @@ class Measuring:
             raise RunError(sentence) from error
 
     def add(self, measurement: Measurement) -> None:
-        """Add a row, in place of an older one of its name."""
-        names = (measurement.group, measurement.name)
-        others = [one for one in self.result.measurements if (one.group, one.name) != names]
-        self.change(measurements=[*others, measurement])
+        """Add a row."""
+        self.change(measurements=[*self.result.measurements, measurement])
 
     def measure(self, piece: Piece, pace: Pace, reference: Piece | None = None) -> Measurement:
-        """The row of ``piece``, measured unless the result has it; one that fails is a row that says why."""
-        found = self.result.find(piece.group, piece.name)
-        if found is None:
-            self.bar.begin(f"{piece.group}: {piece.name}")
-            found = self._measured(piece, pace, reference)
-            self.add(found)
-            self.bar.remaining.advance(pace.seconds(reference is not None))
+        """The row of ``piece``; one that fails is a row that says why."""
+        self.bar.begin(f"{piece.group}: {piece.name}")
+        found = self._measured(piece, pace, reference)
+        self.add(found)
+        self.bar.remaining.advance(pace.seconds(reference is not None))
         return found
 
     def end_reference(self) -> None:
@@ -86,7 +93,7 @@ class Measuring:
             self._ending.pop().end()
 
     def _measured(self, piece: Piece, pace: Pace, reference: Piece | None) -> Measurement:
-        row = Measurement(piece.group, piece.name, piece.unit, version=piece.version)
+        row = Measurement(piece.group, piece.name, piece.unit)
 
         def judged(before: Speeds | None, value: Speeds) -> float:
             counts = value.get(piece.counted), before.get(piece.counted) if before else 1.0

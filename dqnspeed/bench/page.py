@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dqnspeed.bench import picture
 from dqnspeed.bench.result import Result
-from dqnspeed.bench.rows import FAILED, Section, columns, gain, label, sections
+from dqnspeed.bench.rows import FAILED, Section, columns, gain, sections
 
 FILE = "bench.md"
 ABOUT = (
@@ -23,8 +23,8 @@ def render(result: Result, pictures: bool) -> str:
 
 def _lines(result: Result, pictures: bool) -> Iterator[str]:
     yield from ("# Which of these pays here?", "")
-    if not result.complete:
-        yield from ("**This result is partial:** `resume=FOLDER` measures what is missing.", "")
+    if result.ended is None:
+        yield from ("**This result is partial.**", "")
     if line := result.recommendation:
         yield from _command(line.line)
         yield from (*gain(line), "")
@@ -58,7 +58,7 @@ def _section(section: Section, result: Result) -> Iterator[str]:
         yield from map(_row, zip(*(cells for _, cells in table), strict=True))
         yield ""
     for one in section.failed:
-        yield f"- {label(one)}: {FAILED}: {one.error}"
+        yield f"- {one.name}: {FAILED}: {one.error}"
     if section.failed:
         yield ""
     if section.floors:
@@ -72,12 +72,11 @@ def _measured(result: Result) -> Iterator[str]:
     yield from ("## How this was measured", "")
     yield f"{', '.join(filter(None, where))}; {here.get('platform')}."
     until = result.ended or "an interruption"
-    yield f"{result.env}, seed {result.seed}, `suite={result.suite}`, from {result.started} to {until}, by"
+    yield f"{result.env}, `suite={result.suite}`, from {result.started} to {until}, by"
     yield from ("", *_command(result.command))
     versions = ", ".join(f"{package} {version}" for package, version in result.versions.items())
     yield from (f"With {versions}; commit {result.commit or 'unknown'}.", "")
-    for when, sentences in (("Before", result.disturbances.before), ("After", result.disturbances.after)):
-        yield from (f"- {when} it: {sentence}" for sentence in sentences)
+    yield from (f"- {sentence}" for sentence in result.disturbances)
     yield from ("", *ABOUT)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dqnspeed.bench.result import Interval, Measurement, Result
-from dqnspeed.bench.rows import FAILED, NOISE, RECOMMENDED, Section, ends, label, number, remark, sections
+from dqnspeed.bench.rows import FAILED, NOISE, RECOMMENDED, Section, ends, number, remark, sections
 from dqnspeed.system import atomic
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Sheet:
         here, theme = result.machine, self._theme
         self._write("Which of these pays here?", size=15, weight="bold")
         where = ", ".join(filter(None, [here.get("cpu"), f"{here.get('cores')} cores", here.get("gpu")]))
-        partial = "" if result.complete else ", partial"
+        partial = ", partial" if result.ended is None else ""
         self.y += GAP
         self._write(f"{where}; {result.env}, {result.started[:10]}, suite={result.suite}{partial}", color=theme.quiet)
         if line := result.recommendation:
@@ -97,7 +97,7 @@ class Sheet:
         units = {one.unit for one in shown}
         figures = [_figure(one, not section.unit) for one in shown]
         room = PLOT - GAP - LETTER * max(map(len, figures), default=0)
-        beside = all(len(label(one)) <= SHORT for one in shown) and room >= NAMES + SHORTEST
+        beside = all(len(one.name) <= SHORT for one in shown) and room >= NAMES + SHORTEST
         left = NAMES if beside else 0.0
         room = max(SHORTEST, room - left)
         bars = [Bar(one, section.is_ranked) for one in shown]
@@ -112,11 +112,11 @@ class Sheet:
             self._write(f"and {more} more, in bench.md", color=self._theme.quiet)
         for one in section.failed:
             self.y += GAP / 2
-            self._write(f"{label(one)}: {FAILED}: {one.error}", color=self._theme.failed)
+            self._write(f"{one.name}: {FAILED}: {one.error}", color=self._theme.failed)
 
     def _bar(self, bar: Bar, left: float, scale: Scale, figure: str, note: str) -> None:
         """A name, and beside it (below it if ``left`` is 0) the bar, its interval, reference and figure."""
-        theme, best, name = self._theme, note == RECOMMENDED, label(bar.one)
+        theme, best, name = self._theme, note == RECOMMENDED, bar.one.name
         color = {RECOMMENDED: theme.best, NOISE: theme.noise}.get(note, theme.bar)
         ink = {RECOMMENDED: theme.best, NOISE: theme.quiet}.get(note, theme.text)
         self.y += GAP

@@ -14,7 +14,7 @@ import hydra
 import PIL
 
 from dqnspeed.bench import work
-from dqnspeed.bench.counting import STEPS, UPDATES
+from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.bench.subject import Program
 from dqnspeed.cli.compose import from_hydra, own_hydra
 from dqnspeed.cli.errors import as_config_error
@@ -78,7 +78,6 @@ class Piece:
     counted: str
     make: Callable[[], Made]
     copies: int = 1
-    version: str | None = None
 
 
 class Plan:
@@ -91,7 +90,6 @@ class Plan:
     Args:
         overrides: of ``dqnspeed.train``, for everything that is measured.
         full: all choices, those that take long too.
-        alone: the reference is measured beside others alone, so how many games it plays at a time is not their work.
 
     Attributes:
         reference: the baseline; ``spec``: its shapes.
@@ -101,12 +99,10 @@ class Plan:
         ConfigError: the reference cannot be trained here.
     """
 
-    def __init__(self, overrides: Sequence[str], seed: int, full: bool = False, alone: bool = False):
-        self.overrides, self.seed, self.full = list(overrides), seed, full
+    def __init__(self, overrides: Sequence[str], full: bool = False):
+        self.overrides, self.full = list(overrides), full
         self._composed: dict[tuple[str, ...], tuple[RunConfig, EnvSpec]] = {}
-        # By rule more games bring larger batches.
-        lines = [line for line in overrides if not (alone and changes.keys_of([line]) == {"num_envs"})]
-        run = self._composed_of(lines)
+        run = self._composed_of(self.overrides)
         if not run.has_replay:
             raise ConfigError(
                 f"algo={run.algo.name}: has no replay, and the bench compares trainings that do the same updates for "
@@ -116,7 +112,7 @@ class Plan:
         held = run.replay_ratio
         self.ratio = algo.batch_size / algo.steps_per_update if held is None else held
         needs = getattr(algo, "least_start", lambda _: 0)  # a plugin's may have none
-        self.starts = max(STARTS, needs(run if lines == self.overrides else self._composed_of(self.overrides)))
+        self.starts = max(STARTS, needs(run))
         self._work = [*_work_of(run), *self._held(run)]
         self._pinned = [*self._work, *([] if start is None else [f"exploration.start={start:g}"])]
         self.reference, self.spec = self.compose()
@@ -128,7 +124,6 @@ class Plan:
             f"algo.learning_starts={self.starts}",
             *self.overrides,
             *self._pinned,
-            f"seed={self.seed}",
             *ALONE,
             *overrides,
         ]
@@ -197,7 +192,7 @@ class Plan:
             held = (*overrides, *self._held(self.compose(*overrides)[0]))
             run, spec = self.compose(*held)
             bound = Bound(_product(run), work.FLOP)
-            return Made(_program("training", run, spec), held, self.kinds(held), bound)
+            return Made(_program(work.training, run, spec), held, self.kinds(held), bound)
 
         return Piece(group, name, f"{STEPS}/s", STEPS, make)
 
@@ -241,35 +236,38 @@ class Plan:
     def floors(self) -> Iterator[Piece]:
         """What this machine can do at most."""
         if self.is_atari:
-            yield self._piece("floors", FRAMES, "frames", work.FRAMES, copies=machine.cores())
+            yield self._piece("floors", FRAMES, work.frames, work.FRAMES, copies=machine.cores())
         for precision in ("fp32", "bf16"):
             name, override = f"{PRODUCT} in {precision}", f"execution.precision={precision}"
-            yield self._piece("floors", name, "multiply", work.FLOP, beside=[override])
-        yield self._piece("floors", COPY, "copy", work.BYTES)
+            yield self._piece("floors", name, work.multiply, work.FLOP, beside=[override])
+        yield self._piece("floors", COPY, work.copy, work.BYTES)
 
     def pieces(self) -> Iterator[tuple[Piece, Piece | None]]:
         """The parts of a training, each with its reference if it has one."""
         yield from self._envs()
         if self.is_atari and self.reference.wrappers.resize and self.reference.wrappers.backend == "gymnasium":
             yield from self._resizers()
-        for name, piece, unit in (("write", "write", work.TRANSITIONS), ("sample 32", "sample", work.BATCHES)):
+        for name, piece, unit in (("write", work.write, work.TRANSITIONS), ("sample 32", work.sample, work.BATCHES)):
             made = self._piece("replay", name, piece, unit, bound=Bound(COPY, work.BYTES))
             yield made, None
         for size in (1, 8, 16):
             name = "1 game" if size == 1 else f"{size} games"
             bound = Bound(PRODUCT, work.FLOP)
-            yield self._piece("acting", name, "act", work.ACTIONS, size=size, bound=bound), None
+            yield self._piece("acting", name, work.act, work.ACTIONS, size=size, bound=bound), None
         yield from self._updates()
         if not self.on_cpu:
-            first = self._piece("transfer", "pinned", "transfer", work.BATCHES)
+            first = self._piece("transfer", "pinned", work.transfer, work.BATCHES)
             yield first, None
-            yield self._piece("transfer", "not pinned", "transfer", work.BATCHES, "execution.pin_memory=false"), first
+            yield (
+                self._piece("transfer", "not pinned", work.transfer, work.BATCHES, "execution.pin_memory=false"),
+                first,
+            )
 
     def _envs(self) -> Iterator[tuple[Piece, Piece | None]]:
         bound = Bound(FRAMES, STEPS, self.reference.wrappers.frame_skip) if self.is_atari else None
 
         def piece(name: str, *overrides: str) -> Piece:
-            return self._piece("envs", name, "envs", STEPS, *overrides, bound=bound)
+            return self._piece("envs", name, work.envs, STEPS, *overrides, bound=bound)
 
         first = piece("as they are")
         yield first, None
@@ -286,11 +284,11 @@ class Plan:
     def _resizers(self) -> Iterator[tuple[Piece, Piece | None]]:
         pillow = "Pillow-SIMD" if ".post" in PIL.__version__ else "Pillow"
         ours = ("wrappers.resizer=cv2", "wrappers.interpolation=area")
-        first = self._piece("resize", "cv2, area", "resize", work.IMAGES, beside=ours)
+        first = self._piece("resize", "cv2, area", work.resize, work.IMAGES, beside=ours)
         yield first, None
         for name, filtered in (("area", "area"), ("bicubic", "bicubic")):
             overrides = ("wrappers.resizer=pillow", f"wrappers.interpolation={filtered}")
-            yield self._piece("resize", f"{pillow}, {name}", "resize", work.IMAGES, *overrides, beside=ours), first
+            yield self._piece("resize", f"{pillow}, {name}", work.resize, work.IMAGES, *overrides, beside=ours), first
 
     def _updates(self) -> Iterator[tuple[Piece, Piece | None]]:
         axes = self.axes()
@@ -306,11 +304,11 @@ class Plan:
 
     def _update(self, name: str, size: int, *overrides: str) -> Piece:
         bound, batch = Bound(PRODUCT, work.FLOP), (f"algo.batch_size={size}",)
-        return self._piece("update", name, "update", UPDATES, *overrides, size=size, bound=bound, beside=batch)
+        return self._piece("update", name, work.update, UPDATES, *overrides, size=size, bound=bound, beside=batch)
 
     def _piece(
-        self, group: str, name: str, piece: str, counted: str, *overrides: str, size: int = 32,
-        bound: Bound | None = None, beside: Sequence[str] = (), copies: int = 1,
+        self, group: str, name: str, piece: Callable[[work.Work, Counter], None], counted: str, *overrides: str,
+        size: int = 32, bound: Bound | None = None, beside: Sequence[str] = (), copies: int = 1,
     ) -> Piece:  # fmt: skip
         def make() -> Made:
             run, spec = self.compose(*beside, *overrides)
@@ -331,7 +329,7 @@ def _product(run: RunConfig) -> str:
     return f"{PRODUCT} in {run.execution.precision}"
 
 
-def _program(piece: str, run: RunConfig, spec: EnvSpec, size: int = 32) -> Program:
+def _program(piece: Callable[[work.Work, Counter], None], run: RunConfig, spec: EnvSpec, size: int = 32) -> Program:
     arguments = pickle.dumps(work.Work(piece, run, spec, size))
     return Program([sys.executable, "-m", "dqnspeed.bench.child"], arguments)
 

@@ -14,7 +14,6 @@ from dqnspeed.config.schema import KINDS
 GROUPS = {
     "rungs": "Whole trainings at equal learner work",
     "check": "Lines measured once more, and end to end",
-    "peers": "Other libraries",
     "envs": "Environments",
     "resize": "Resizing a frame",
     "replay": "Replay",
@@ -23,7 +22,7 @@ GROUPS = {
     "transfer": "The way to the device",
     "floors": "What this machine can do at most",
 }
-RANKED = ("rungs", "check", "peers")  # by their gain over the baseline; others stay as they were measured
+RANKED = ("rungs", "check")  # by their gain over the baseline; others stay as they were measured
 RECOMMENDED, NOISE, FAILED = "recommended", "within noise", "not measured"
 NONE = "–"
 SIZES = ((1e12, " T"), (1e9, " G"), (1e6, " M"))
@@ -68,9 +67,8 @@ def columns(section: Section, result: Result) -> list[Column]:
     """The table of what was measured: headings and cells, most important first, without columns that say nothing."""
     measured = section.measured
     found = [
-        ("", [label(one) for one in measured]),
+        ("", [one.name for one in measured]),
         (section.unit, [speed(one) if section.unit else f"{speed(one)} {one.unit}" for one in measured]),
-        ("baseline in turn", [number(one.reference) for one in measured] if section.title == GROUPS["peers"] else []),
         ("ratio", [times(one.ratio) for one in measured]),
         ("", [remark(one, result) for one in measured]),
         ("of the most", [f"{one.floor.share:.0%}" if one.floor else NONE for one in measured]),
@@ -79,11 +77,6 @@ def columns(section: Section, result: Result) -> list[Column]:
         ("repeats", [str(len(one.pairs)) for one in measured]),
     ]
     return [(heading, cells) for heading, cells in found if set(cells) - {NONE, ""}]
-
-
-def label(measurement: Measurement) -> str:
-    """The name, and the version of a peer."""
-    return " ".join(filter(None, [measurement.name, measurement.version]))
 
 
 def speed(measurement: Measurement) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dqnspeed.bench import page, picture
 from dqnspeed.bench.result import Result
-from dqnspeed.bench.rows import FAILED, NOISE, RECOMMENDED, Column, columns, gain, label, remark, sections
+from dqnspeed.bench.rows import FAILED, NOISE, RECOMMENDED, Column, columns, gain, remark, sections
 from dqnspeed.system import atomic
 
 WIDE = 10_000  # columns of a file or a pipe
@@ -29,7 +29,7 @@ def table(result: Result, console: Console | None = None) -> None:
             styles = [STYLES[remark(one, result)] for one in section.measured]
             console.print(tabulate(columns(section, result), styles, console.width))
         for one in section.failed:
-            console.print(Text(f"{label(one)}: {FAILED}: {one.error}", "red"))
+            console.print(Text(f"{one.name}: {FAILED}: {one.error}", "red"))
         if section.floors:
             console.print(Text(f"The most: {'; '.join(section.floors)}.", "dim"))
     console.print()
@@ -66,11 +66,10 @@ def tabulate(columns: Sequence[Column], styles: Sequence[str], width: int) -> Ta
 
 def _end(result: Result) -> Iterator[Text]:
     """What the figures are worth, what limits the speed, the line to paste, and the recipe that solves the game."""
-    if not result.complete:
-        yield Text("This result is partial; resume=FOLDER measures what is missing.", "yellow")
-    for when, sentences in (("before", result.disturbances.before), ("after", result.disturbances.after)):
-        for sentence in sentences:
-            yield Text(f"{when}: {sentence}", "yellow")
+    if result.ended is None:
+        yield Text("This result is partial.", "yellow")
+    for sentence in result.disturbances:
+        yield Text(sentence, "yellow")
     yield from map(Text, result.walls)
     if line := result.recommendation:
         yield from map(Text, gain(line))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
-from dqnspeed.bench import result as results
 from dqnspeed.bench.measuring import Measuring, severest, with_pairs
 from dqnspeed.bench.pairs import Pace
 from dqnspeed.bench.plan import BASELINE, Piece, Plan
-from dqnspeed.bench.progress import Bar
 from dqnspeed.bench.recommend import (
     TOGETHER,
     TrainingError,
@@ -24,18 +21,16 @@ from dqnspeed.bench.recommend import (
     train,
     tried,
 )
-from dqnspeed.bench.result import Disturbances, Measurement, Pair, Recommendation, Result
-from dqnspeed.system.disturbances import LOOK_S, Watch
+from dqnspeed.bench.result import Measurement, Pair, Recommendation
+from dqnspeed.system.disturbances import LOOK_S
 
-SUITES = ("quick", "full", "micro", "peers")
+SUITES = ("quick", "full", "micro")
 PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=4, max_pairs=5)
 RUNGS = Pace(settle_s=0.25, slice_s=0.8, min_pairs=4, max_pairs=5, start_s=7.0)
 FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=8, start_s=7.0)  # of the line that was chosen
 CHECK = {"quick": (4, 6.0), "full": (6, 20.0)}  # pairs of whole trainings, and the seconds that each trains
 TRIES = 2  # lines that are measured once more, of which the first that pays is recommended
 CHECK_START_S, CHECK_LIMIT_S = 5.0, 120.0  # what a whole training takes besides, and may take at most
-OTHERS = Pace(settle_s=0.0, slice_s=1.0, min_pairs=5, max_pairs=6)  # of peers, some of whose events take seconds
-PEERS_S = 350.0  # what all peers take about
 NAMES = {
     "sampling": "drawing batches", "updating": "the learner's updates", "acting": "choosing actions",
     "stepping": "stepping the games",
@@ -49,60 +44,26 @@ class Suite:
         ConfigError: the reference cannot be trained here.
     """
 
-    def __init__(self, name: str, overrides: Sequence[str], seed: int):
-        self.name, self.plan = name, Plan(overrides, seed, full=name == "full", alone=name == "peers")
+    def __init__(self, name: str, overrides: Sequence[str]):
+        self.name, self.plan = name, Plan(overrides, full=name == "full")
 
-    def seconds(self, result: Result, peers: bool) -> float:
-        """How long it takes about, without what ``result`` has already."""
-        plan, known = self.plan, {(one.group, one.name) for one in result.measurements}
-        if self.name == "peers":
-            return 2 * LOOK_S + PEERS_S + RUNGS.seconds(paired=False)
-        pieces = [(piece, reference is not None) for piece, reference in plan.pieces()]
-        pieces += [(piece, False) for piece in plan.floors()]
-        left = [paired for piece, paired in pieces if (piece.group, piece.name) not in known]
-        others = PEERS_S if peers else 0.0
-        return 2 * LOOK_S + sum(PIECES.seconds(paired) for paired in left) + others + self._rungs_s(result)
+    def seconds(self) -> float:
+        """How long it takes about."""
+        pieces = [reference is not None for _, reference in self.plan.pieces()] + [False for _ in self.plan.floors()]
+        return 2 * LOOK_S + sum(map(PIECES.seconds, pieces)) + self._rungs_s()
 
-    def _rungs_s(self, result: Result) -> float:
+    def _rungs_s(self) -> float:
         if self.name == "micro":
             return 0.0
         count = 1 + len(everything(self.plan)) + len(self.plan.ladder())
         if self.name == "quick":
             count = 1 + sum(map(len, self.plan.axes().values())) + TOGETHER
-        measured = sum(one.group == "rungs" for one in result.measurements)
-        rungs = max(0, count - measured) * RUNGS.seconds(paired=True)
         pairs, seconds = CHECK[self.name]
         check = FRESH.seconds(paired=True) + 2 * pairs * (seconds + CHECK_START_S)
-        return rungs + (0.0 if result.recommendation else check)
+        return count * RUNGS.seconds(paired=True) + check
 
-    def run(self, result: Result, path: Path, bar: Bar, peers: bool, allowed: Collection[str]) -> Result:
-        """Measure all that ``result`` lacks, and write it to ``path`` after each piece."""
-        with Measuring(result, path, bar) as measuring:
-            measuring.change()  # is there room for it?
-            bar.begin("looking at the machine")
-            watch = Watch()
-            now = watch.before()
-            before = list(dict.fromkeys([*result.disturbances.before, *now]))  # what an interrupted bench found, too
-            measuring.change(disturbances=Disturbances(before))
-            for sentence in now:
-                bar.say(sentence)
-            try:
-                if self.name == "peers":
-                    bar.say(self.plan.equal_work)
-                    measuring.measure(self.plan.baseline(), RUNGS)
-                else:
-                    self._ours(measuring, allowed)
-                if peers:
-                    self._peers(measuring)
-            except KeyboardInterrupt:
-                measuring.change(disturbances=Disturbances(before, watch.after()))
-                raise
-            measuring.end_reference()
-            bar.begin("looking at the machine")
-            measuring.change(disturbances=Disturbances(before, watch.after()), ended=results.now(), complete=True)
-            return measuring.result
-
-    def _ours(self, measuring: Measuring, allowed: Collection[str]) -> None:
+    def run(self, measuring: Measuring, allowed: Collection[str]) -> None:
+        """Measure all."""
         for piece in self.plan.floors():
             measuring.measure(piece, PIECES)
         if self.name != "micro":
@@ -128,13 +89,6 @@ class Suite:
             tried(plan, measure)
         self._recommend(measuring, baseline, allowed)
         self._say_walls(measuring)
-
-    def _peers(self, measuring: Measuring) -> None:
-        from dqnspeed.bench.peers import pieces
-
-        baseline = self.plan.baseline()
-        for piece in pieces(self.plan):
-            measuring.measure(piece, OTHERS, baseline)
 
     def _recommend(self, measuring: Measuring, baseline: Piece, allowed: Collection[str]) -> None:
         plan = self.plan
@@ -164,25 +118,23 @@ class Suite:
     def _check(self, measuring: Measuring, found: Recommendation) -> Recommendation:
         """The line against the baseline, each as whole trainings in turn."""
         name = f"{' '.join(found.overrides)}, end to end"
-        row = measuring.result.find("check", name)
         count, seconds = CHECK[self.name]
         seconds = max(seconds, 3 * self._warm_up_s(measuring))
         each = seconds + CHECK_START_S
-        if row is None:
-            pairs, error = list[Pair](), None
-            lines = [self.plan.lines(*self.plan.baseline().make().overrides), self.plan.lines(*found.overrides)]
-            try:
-                for number in range(count):
-                    measuring.bar.begin(f"check: whole trainings, pair {number + 1} of {count}")
-                    order = (0, 1) if number % 2 == 0 else (1, 0)
-                    speeds = {which: train(lines[which], seconds, CHECK_LIMIT_S + seconds) for which in order}
-                    pairs.append([speeds[0], speeds[1]])
-                    measuring.bar.remaining.advance(2 * each)
-            except (TrainingError, OSError) as failed:
-                error = f"{failed}."
-            row = Measurement("check", name, "agent steps/s", severest(found.kinds.values()), found.overrides)
-            row = with_pairs(row, pairs, error)
-            measuring.add(row)
+        pairs, error = list[Pair](), None
+        lines = [self.plan.lines(*self.plan.baseline().make().overrides), self.plan.lines(*found.overrides)]
+        try:
+            for number in range(count):
+                measuring.bar.begin(f"check: whole trainings, pair {number + 1} of {count}")
+                order = (0, 1) if number % 2 == 0 else (1, 0)
+                speeds = {which: train(lines[which], seconds, CHECK_LIMIT_S + seconds) for which in order}
+                pairs.append([speeds[0], speeds[1]])
+                measuring.bar.remaining.advance(2 * each)
+        except (TrainingError, OSError) as failed:
+            error = f"{failed}."
+        row = Measurement("check", name, "agent steps/s", severest(found.kinds.values()), found.overrides)
+        row = with_pairs(row, pairs, error)
+        measuring.add(row)
         if row.error:
             return dataclasses.replace(found, sentence=f"It was not checked: {row.error}")
         return checked(found, row.pairs)

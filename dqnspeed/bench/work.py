@@ -51,10 +51,10 @@ class Work:
     """The arguments of a piece.
 
     Args:
-        piece: a name of :data:`PIECES`; ``size``: of its batches.
+        piece: what is measured, a function of this module or of a script; ``size``: of its batches.
     """
 
-    piece: str
+    piece: Callable[[Work, Counter], None]
     run: RunConfig
     spec: EnvSpec
     size: int = 32
@@ -238,12 +238,6 @@ def copy(work: Work, counter: Counter) -> None:
     for count in _forever():
         np.copyto(here, there)
         counter.event({BYTES: count * COPIED})
-
-
-PIECES: dict[str, Callable[[Work, Counter], None]] = {
-    piece.__name__: piece
-    for piece in (training, envs, frames, resize, write, sample, act, update, transfer, multiply, copy)
-}
 
 
 def _forever() -> Iterator[int]:

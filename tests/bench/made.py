@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.bench.measuring import with_pairs
-from dqnspeed.bench.result import Disturbances, Floor, Interval, Measurement, Recommendation, Result, ToSolve
-from dqnspeed.config.changes import ALGORITHM, EQUIVALENT, EXACT
+from dqnspeed.bench.result import Floor, Interval, Measurement, Recommendation, Result, ToSolve
+from dqnspeed.config.changes import EQUIVALENT, EXACT
 
 REPEATS, NOISE = 12, 0.02
 BEST = ["wrappers=native", "parallelism=overlap", "execution=lean"]
@@ -27,7 +27,6 @@ RUNGS = (
     (" ".join(BEST), 158.0, 93.0, EQUIVALENT),
     ("execution.channels_last=true", 93.0, 93.0, EQUIVALENT),
 )
-PEERS = (("Stable-Baselines3 DQN", 78.0, ALGORITHM), ("Stable-Baselines3 PPO, its own work", 240.0, ALGORITHM))
 PIECES = (
     ("envs", "as they are", STEPS, 640.0, None),
     ("envs", "wrappers=native", STEPS, 3300.0, 640.0),
@@ -72,27 +71,21 @@ def _make(faster: float, seed: int) -> Result:
             updates=speed * faster / 4, floor=Floor(PRODUCT, 231.0, speed * faster / 231))
         for name, speed, reference, kind in RUNGS
     ]  # fmt: skip
-    failed = [
-        Measurement("rungs", "execution=compiled", STEPS, error="execution=compiled: needs a C++ compiler."),
-        Measurement("peers", "TorchRL DQN", STEPS, error="is not installed; pip install 'dqnspeed[peers]' brings it."),
-    ]
-    peers = [row("peers", name, STEPS, speed, 93.0, kind=kind, version="2.9.2") for name, speed, kind in PEERS]
+    failed = Measurement("rungs", "execution=compiled", STEPS, error="execution=compiled: needs a C++ compiler.")
     pieces = [row(*piece) for piece in PIECES]
     kinds = dict(zip(BEST, (EQUIVALENT, EXACT, EQUIVALENT), strict=True))
     return Result(
-        command="python -m dqnspeed.bench peers=true",
+        command="python -m dqnspeed.bench",
         started="2026-01-31T12:00:00",
         ended="2026-01-31T12:09:31",
         suite="quick",
         env="PongNoFrameskip-v4",
-        seed=0,
         overrides=[],
         machine={"platform": "Linux", "cpu": "Imagined Processor", "cores": 2, "memory_gib": 24.0, "gpu": None},
         versions={"python": "3.11.7", "torch": "2.13.0"},
         commit="0123456789abcdef",
-        complete=True,
-        disturbances=Disturbances([], ["another process (make) keeps 0.4 cores busy."]),
-        measurements=[*rungs, *peers, *failed, *pieces],
+        disturbances=["another process (make) keeps 0.4 cores busy."],
+        measurements=[*rungs, failed, *pieces],
         walls=["the baseline: the learner's updates take 71 % of the time."],
         recommendation=Recommendation(
             BEST, f"python -m dqnspeed.train {' '.join(BEST)}", kinds,

@@ -13,9 +13,9 @@ SMALL = ["model=small", "replay.capacity=10000"]
 
 @functools.cache
 def toy() -> Plan:
-    return Plan([override for override in TOY if "threads" not in override], seed=3)
+    return Plan(["seed=3", *(override for override in TOY if "threads" not in override)])
 
 
 @functools.cache
 def pong() -> Plan:
-    return Plan(["env=pong", *SMALL], seed=3)
+    return Plan(["env=pong", *SMALL])

@@ -23,6 +23,7 @@ from plans import toy
 
 from dqnspeed.bench import command, subject, suites
 from dqnspeed.bench import result as results
+from dqnspeed.bench.measuring import Measuring
 from dqnspeed.bench.pairs import Pace
 from dqnspeed.bench.plan import Piece, Plan
 from dqnspeed.bench.progress import Bar, Remaining
@@ -54,7 +55,7 @@ class FewPieces(Plan):
 
 
 def empty(**changes: object) -> Result:
-    return dataclasses.replace(make_result(), measurements=[], recommendation=None, walls=[], complete=False, **changes)
+    return dataclasses.replace(make_result(), measurements=[], recommendation=None, walls=[], ended=None, **changes)
 
 
 @pytest.fixture
@@ -70,14 +71,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
     monkeypatch.setattr(suites, "FRESH", short)
     monkeypatch.setattr(suites, "RUNGS", short)
     monkeypatch.setattr(suites, "train", lambda lines, *_: 300.0 if TINY in lines else 100.0)  # tried below
-    return Suite("quick", [one for one in TOY if "hidden" not in one] + [LARGE], seed=0)
+    return Suite("quick", [one for one in TOY if "hidden" not in one] + [LARGE])
 
 
-def test_a_bench_ends_with_a_line_that_it_has_checked_and_measures_nothing_twice(quick: Suite, tmp_path: Path) -> None:
+def test_a_bench_ends_with_a_line_that_it_has_checked(quick: Suite, tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
-    with Bar(10) as bar:
-        result = quick.run(empty(), path, bar, peers=False, allowed=KINDS)
-    assert results.read(path) == result and result.complete and result.ended
+    with Bar(10) as bar, Measuring(empty(), path, bar) as measuring:
+        quick.run(measuring, KINDS)
+    result = measuring.result
+    assert json.loads(path.read_text()) == dataclasses.asdict(result) and result.ended
     line = result.recommendation
     assert line is not None and line.overrides == [TINY] and line.expected.low > 1
     assert line.measured == Interval(3.0, 3.0, 3.0) and line.agrees is line.expected.holds(3.0)
@@ -90,15 +92,6 @@ def test_a_bench_ends_with_a_line_that_it_has_checked_and_measures_nothing_twice
     assert rung is not None and checks[0].name == f"{TINY}, once more"
     assert rung is not None and rung.ratio is not None and rung.updates and rung.kind == "changes the algorithm"
     assert result.walls[0].startswith("the baseline: ") and result.walls[1].startswith("the line: ")
-
-    kept = [one for one in result.measurements if one.error is None and one.group != "replay"]
-    before = dataclasses.replace(result, measurements=kept, complete=False)
-    assert quick.seconds(before, peers=False) < quick.seconds(empty(), peers=False)
-    with Bar(10) as bar:
-        resumed = quick.run(before, path, bar, peers=False, allowed=KINDS)
-    assert {one.name for one in resumed.measurements} == {one.name for one in result.measurements}
-    assert [one for one in resumed.measurements if one in kept] == kept
-    assert resumed.recommendation == line and resumed.complete
 
 
 def test_a_line_that_does_not_hold_gives_way_and_one_that_trains_slower_is_none(
@@ -134,20 +127,6 @@ def test_a_line_that_does_not_hold_gives_way_and_one_that_trains_slower_is_none(
     assert "could not be measured once more: it broke." in measuring.result.recommendation.sentence
 
 
-def test_a_suite_of_other_libraries_measures_one_line_and_them(
-    quick: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    suite = Suite("peers", quick.plan.overrides, seed=0)
-    other, line = suite.plan.rung(TINY), suite.plan.baseline()
-    monkeypatch.setattr(suites, "PEERS_S", 1.0)
-    monkeypatch.setattr(Suite, "_peers", lambda _, measuring: measuring.measure(other, suites.RUNGS, line))
-    assert 0 < suite.seconds(empty(), peers=True) < quick.seconds(empty(), peers=False)
-    with Bar(10) as bar:
-        found = suite.run(empty(suite="peers"), tmp_path / "bench.json", bar, peers=True, allowed=KINDS)
-    assert [one.name for one in found.measurements] == ["baseline", TINY] and found.complete
-    assert found.measurements[1].ratio is not None and found.recommendation is None
-
-
 def test_a_whole_training_gives_its_speed_or_says_why_it_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     assert train(toy().lines(), seconds=0.5, limit_s=120) > 0
@@ -169,83 +148,35 @@ def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Pa
         os.kill(bench.pid, signal.SIGTERM)
         out, errors = bench.communicate()
         assert psutil.wait_procs(started, timeout=30)[1] == []
-        assert bench.returncode == 130 and "-m dqnspeed.bench resume=found measures the rest" in errors
-        assert "partial" in out and "Traceback" not in errors
-    result = results.read(path)
-    assert not result.complete and result.suite == "micro" and result.measurements[0].value
-
-
-def test_a_bench_that_is_resumed_keeps_what_was_asked_and_what_disturbed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun = list[results.Result]()
-    monkeypatch.setattr(command, "_run", lambda suite, folder, result: begun.append(result))
-    here = machine.describe(machine.pick_device("cpu"))
-    found = results.Disturbances(["it was warm."], ["it was hot."])
-    earlier = dataclasses.replace(
-        make_result(), overrides=toy().overrides, machine=here, commit="old", allow="algorithm", peers=True,
-        disturbances=found,
-    )  # fmt: skip
-    monkeypatch.setattr("dqnspeed.bench.peers.check", lambda *_: None)
-    results.write(earlier, tmp_path / "bench.json")
-    for arguments, allowed, peers in (
-        ([], "algorithm", True), (["allow=task"], "task", True), (["peers=false", "allow=null"], None, False),
-    ):  # fmt: skip
-        monkeypatch.setattr(sys, "argv", ["bench", f"resume={tmp_path}", *arguments])
-        command._main()
-        assert (begun[-1].allow, begun[-1].peers) == (allowed, peers) and not begun[-1].complete
-        warm, hot, *others = begun[-1].disturbances.before
-        assert (warm, hot) == ("it was warm.", "it was hot.")
-        assert others[0].startswith("the bench was begun with commit old, and here it is ")
+        assert bench.returncode == 130 and "partial" in out and "Traceback" not in errors
+    result = json.loads(path.read_text())
+    assert result["ended"] is None and result["suite"] == "micro" and result["measurements"][0]["value"]
+    assert (path.parent / "bench.md").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["suite=fast"], "suite=fast: choose one of quick, full, micro, peers"),
+        (["suite=fast"], "suite=fast: choose one of quick, full, micro"),
         (["env.id=ALE/Pnog-v5"], "env.id=ALE/Pnog-v5: no ALE game"),
-        (["out=taken"], "out=taken: is there already; name a new folder, or resume=taken goes on"),
+        (["out=taken"], "out=taken: is there already; name a new folder"),
         (["out=file/new"], "out=file/new: cannot be made"),
         (["allow=all"], "allow=all: takes task, algorithm or both"),
-        (["resume=none"], "resume=none: there is no such folder"),
-        (["resume=taken"], r"resume=taken: taken/bench.json: cannot be read"),
-        (["resume=cut"], r"resume=cut: cut/bench.json: is damaged \(line 3: "),
-        (["resume=cut", "suite=full"], "suite=full: cannot be changed in a result that is resumed"),
-        (["resume=other"], r"resume=other: was measured on another machine \(cpu is Imagined Processor there and "),
-        (["fail_below=0.9"], "fail_below=0.9: belongs to compare"),
-        (["compare=a.json"], "compare=a.json: takes two files"),
-        (["compare=a.json", "b.json", "suite=full"], "suite=full: does not go with compare="),
-        (["peers=true"], "peers=true: they are run on games such as"),
     ],
 )
 def test_bad_input_is_one_sentence_before_anything_is_made(
     arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for folder in ("taken", "cut", "other"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "taken").mkdir()
     (tmp_path / "file").touch()
-    other = dataclasses.replace(make_result(), overrides=toy().overrides)
-    results.write(other, tmp_path / "other" / "bench.json")
-    (tmp_path / "cut" / "bench.json").write_text('{\n"schema": 1,\n"suite":')
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["bench", *arguments])
-    if arguments[0].startswith(("out", "peers")):
+    if arguments[0].startswith("out"):
         sys.argv += toy().overrides
     with pytest.raises(ConfigError, match=sentence):
         command._main()
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_what_a_kill_left_half_written_is_gone_once_a_bench_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = machine.describe(machine.pick_device("auto"))
-    results.write(empty(suite="micro", overrides=TOY, machine=here), tmp_path / "bench.json")
-    (tmp_path / "bench.json.4711.partial").write_text("{")
-    monkeypatch.setattr(command, "_run", lambda *_: None)  # what it measures is tried above
-    command._resume(tmp_path, command.BenchConfig(), [])
-    assert not list(tmp_path.glob("*.partial")) and (tmp_path / "bench.json").exists()
 
 
 def test_time_left_is_corrected_by_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:

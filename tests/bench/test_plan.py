@@ -28,13 +28,13 @@ def test_every_training_does_the_same_work_and_the_users_numbers_win() -> None:
     run = toy().reference
     assert (run.algo.batch_size, run.updates_per_step, run.algo.learning_starts, run.seed) == (32, 1, 40, 3)
     assert run.stop.reward_bound is run.stop.max_steps is run.stop.max_minutes is None and not run.checkpoint.final
-    assert Plan([*toy().overrides, "algo.learning_starts=70"], seed=0).starts == 70
+    assert Plan([*toy().overrides, "algo.learning_starts=70"]).starts == 70
     free = toy().rung("parallelism=process").make()
     assert free.overrides == ("parallelism=process", "parallelism.replay_ratio=32")
     assert pickle.loads(free.program.stdin).run.updates_per_step == 1
     games = pickle.loads(toy().rung("num_envs=4").make().program.stdin).run
     assert (games.algo.batch_size, games.updates_per_step) == (32, 1)
-    quarter = Plan([*toy().overrides, "parallelism=process", "algo.steps_per_update=4"], seed=0)
+    quarter = Plan([*toy().overrides, "parallelism=process", "algo.steps_per_update=4"])
     assert quarter.ratio == quarter.reference.replay_ratio == 8
     assert toy().lines("num_envs=4", "seed=7")[-1] == "num_envs=4" and "seed=7" in toy().lines("num_envs=4", "seed=7")
 
@@ -77,7 +77,7 @@ def test_choices_of_the_user_are_not_varied() -> None:
 )
 def test_what_cannot_be_trained_is_one_sentence_at_once(overrides: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        Plan(overrides, seed=0)
+        Plan(overrides)
 
 
 class Few:
@@ -132,7 +132,7 @@ def test_a_training_that_waits_is_not_taken_for_one_that_hangs(monkeypatch: pyte
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     if forked.FORKS:
         monkeypatch.setattr(subject, "subprocess", forked.PIECES)
-    piece = Plan([*TOY, "parallelism.timeout_s=1", "tracking.report_every_s=0.1"], seed=0).rung("parallelism=process")
+    piece = Plan([*TOY, "parallelism.timeout_s=1", "tracking.report_every_s=0.1"]).rung("parallelism=process")
     with running(piece.make().program) as [training]:
         for _ in range(2):
             time.sleep(1.5)

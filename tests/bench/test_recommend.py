@@ -123,7 +123,7 @@ def test_what_the_user_chose_is_not_tried() -> None:
         seen.append(" ".join(overrides))
         return Measurement("rungs", seen[-1], "", overrides=list(overrides))
 
-    tried(Plan([*toy().overrides, "num_envs=2", BF16], seed=3), measure)
+    tried(Plan([*toy().overrides, "num_envs=2", BF16]), measure)
     assert seen and not any("num_envs" in one or BF16 in one for one in seen)
 
 

@@ -1,0 +1,86 @@
+"""The comparison of two results."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import compare_results
+import pytest
+
+from dqnspeed.bench.result import Measurement, Result
+
+Compared = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def compared(tmp_path: Path, script: Callable[..., tuple[int, str, str]]) -> Compared:
+    """Compares two results; returns the exit code and what is printed."""
+
+    def run(old: Result, new: Result, *arguments: str) -> tuple[int, str, str]:
+        for name, one in (("old", old), ("new", new)):
+            (tmp_path / name).write_text(json.dumps(dataclasses.asdict(one)))
+        return script(compare_results, str(tmp_path / "old"), str(tmp_path / "new"), *arguments)
+
+    return run
+
+
+def row(speeds: Sequence[float], group: str = "replay", name: str = "write", **changes: Any) -> Measurement:
+    pairs: Any = [[None, speed] for speed in speeds]
+    return Measurement(group, name, "transitions/s", pairs=pairs, value=speeds[0] if speeds else None, **changes)
+
+
+def result(*rows: Measurement, **changes: Any) -> Result:
+    made = Result(
+        command="", started="", suite="micro", env="Pong", overrides=[], machine={}, versions={}, commit=None,
+        measurements=[*rows],
+    )  # fmt: skip
+    return dataclasses.replace(made, **changes)
+
+
+OLD = [100.0, 101.0, 99.0, 100.5, 99.5]
+
+
+def test_a_result_is_within_noise_of_itself(compared: Compared) -> None:
+    code, shown, _ = compared(result(row(OLD)), result(row(OLD)), "fail_below=0.99")
+    assert code == 0 and "within noise" in shown and "not the same" not in shown and "alone" not in shown
+
+
+def test_what_moved_is_marked_and_what_fell_is_an_error(compared: Compared) -> None:
+    slow = [0.85 * speed for speed in OLD]
+    old, new = (result(row(speeds), row(speeds, "floors", "memory copy")) for speeds in (OLD, slow))
+    assert compared(old, new)[0] == 0 and compared(old, new, "fail_below=0.5")[0] == 0
+    assert compared(new, old, "fail_below=0.9")[1].count("faster") == 2
+    code, shown, errors = compared(old, new, "fail_below=0.9")
+    assert code == 1 and shown.count("slower") == 2
+    assert errors == "dqnspeed: fail_below=0.9: 1 of 2 fell below: replay: write.\n"  # floors are no code of ours
+
+
+def test_what_can_no_longer_be_measured_fell(compared: Compared) -> None:
+    broken = result(row([], error="exited with 1."))
+    code, shown, _ = compared(result(row(OLD)), broken, "fail_below=0.1")
+    assert code == 1 and "replay: write: exited with 1." in shown
+    assert compared(broken, result(row(OLD)), "fail_below=0.1")[0] == 0
+
+
+def test_what_makes_two_results_unlike_is_named(compared: Compared) -> None:
+    _, shown, _ = compared(result(row(OLD[:2]), row(OLD, name="gone")), result(row(OLD), env="Breakout"))
+    assert shown.splitlines() == [
+        "env is not the same: Pong before, Breakout now.",
+        "replay: gone: stands in one result alone.",
+        "replay: write: too few repeats",
+    ]
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, script: Callable[..., tuple[int, str, str]]) -> None:
+    (tmp_path / "cut").write_text('{"suite":')
+    for arguments, sentence in (
+        (["one"], "one: takes two files bench.json."),
+        ([str(tmp_path / "cut")] * 2, f"{tmp_path / 'cut'}: cannot be read ("),
+        ([str(tmp_path / "none")] * 2, f"{tmp_path / 'none'}: cannot be read ("),
+    ):
+        code, shown, errors = script(compare_results, *arguments)
+        assert (code, shown, errors.count("\n")) == (2, "", 1) and errors.startswith(f"dqnspeed: {sentence}")

@@ -1,0 +1,114 @@
+"""``python tools/compare_results.py OLD NEW [fail_below=0.9]``: what moved between two files ``bench.json``.
+
+It cannot know what the machine did in between. Look at the floors, which use no code of this project.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dqnspeed.bench.measuring import FLOORS, OF_REFERENCE
+from dqnspeed.bench.pairs import RESAMPLES, check_statistics
+from dqnspeed.bench.result import Interval, Measurement
+from dqnspeed.bench.rows import NOISE, number, times
+from dqnspeed.cli.app import run_app
+from dqnspeed.cli.errors import RunError
+from dqnspeed.cli.key_value import CommandLine
+from dqnspeed.config.options import ConfigError, option
+
+FEWEST = 3  # repeats on each side for an interval
+
+
+@dataclass(frozen=True)
+class Options:
+    fail_below: float | None = option("exit code 1 if a piece fell below this ratio", gt=0, default=None)
+
+
+COMMAND_LINE = CommandLine(
+    "python tools/compare_results.py OLD NEW [fail_below=0.9]",
+    "Compare two files bench.json.",
+    Options,
+    others="two files bench.json",
+    is_other=lambda _: True,
+)
+
+
+def _main() -> None:
+    options, files = COMMAND_LINE.read(sys.argv[1:])
+    if len(files) != 2:
+        raise ConfigError(f"{' '.join(files) or 'OLD NEW'}: takes two files bench.json. Name an older and a newer one.")
+    check_statistics()
+    old, new = map(_read, files)
+    for key in ("suite", "env", "overrides", "machine", "versions"):
+        if old[key] != new[key]:
+            print(f"{key} is not the same: {old[key]} before, {new[key]} now.")
+    before, now = ({(row["group"], row["name"]): row for row in one["measurements"]} for one in (old, new))
+    for group, name in before.keys() ^ now.keys():
+        print(f"{group}: {name}: stands in one result alone.")
+    tell([_compared(before[key], now[key]) for key in now if key in before], options.fail_below)
+
+
+def _read(name: str) -> Any:
+    try:
+        return json.loads(Path(name).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{name}: cannot be read ({error}). Name a file bench.json.") from error
+
+
+def _compared(old: Any, new: Any) -> Measurement:
+    """The row of ``new`` with that of ``old`` as its reference."""
+    before, now = ([value for _, value in row["pairs"] if value and not row["error"]] for row in (old, new))
+    error = f"{OF_REFERENCE}the older one: {old['error']}" if old["error"] else new["error"]
+    return Measurement(
+        new["group"], new["name"], new["unit"], value=new["value"], reference=old["value"], error=error,
+        ratio=_ratio(now, before) if min(len(before), len(now)) >= FEWEST else None,
+    )  # fmt: skip
+
+
+def _ratio(new: Sequence[float], old: Sequence[float]) -> Interval:
+    """The ratio of the medians with its 95 % interval, by the percentile bootstrap over the repeats of each."""
+    from scipy.stats import bootstrap
+
+    def ratio(above: np.ndarray, below: np.ndarray, axis: int) -> np.ndarray:
+        return np.asarray(np.median(above, axis=axis) / np.median(below, axis=axis))
+
+    found = bootstrap(
+        (np.asarray(new), np.asarray(old)), ratio, n_resamples=RESAMPLES, method="percentile",
+        random_state=np.random.default_rng(0),
+    ).confidence_interval  # fmt: skip
+    return Interval(statistics.median(new) / statistics.median(old), float(found.low), float(found.high))
+
+
+def tell(rows: Sequence[Measurement], fail_below: float | None) -> None:
+    """Print how each piece moved.
+
+    Raises:
+        RunError: the whole interval of a piece of ours lies below ``fail_below``, or it can be measured no more.
+    """
+    fallen = []
+    for row in rows:
+        name, ratio = f"{row.group}: {row.name}", row.ratio
+        if ratio is None:
+            print(f"{name}: {row.error or 'too few repeats'}")
+            fell = row.error is not None and not row.error.startswith(OF_REFERENCE)
+        else:
+            verdict = NOISE if row.within_noise else "faster" if ratio.median > 1 else "slower"
+            speeds = f"{number(row.reference)} before, {number(row.value)} {row.unit} now"
+            print(f"{times(ratio):<22} {verdict:<12} {name}: {speeds}")
+            fell = fail_below is not None and ratio.high < fail_below
+        if fell and row.group != FLOORS:
+            fallen.append(name)
+    if fail_below is not None and fallen:
+        raise RunError(f"fail_below={fail_below:g}: {len(fallen)} of {len(rows)} fell below: {'; '.join(fallen)}.")
+
+
+if __name__ == "__main__":
+    run_app(_main)

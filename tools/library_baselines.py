@@ -1,0 +1,226 @@
+"""``python tools/library_baselines.py [OVERRIDE...]``: other libraries' DQN, in turns with a line of ours.
+
+The overrides of ``dqnspeed.train`` may make our line faster at the same work: the game, batch, ratio of steps and
+updates, replay, learning rate and last epsilon hold for both; network and wrappers are those of DQN on Atari (Mnih et
+al., 2015), which each library brings itself. Libraries are imported in the measured process alone, with what their
+documentation says.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import pickle
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from dqnspeed.bench import child
+from dqnspeed.bench import result as results
+from dqnspeed.bench.command import begin
+from dqnspeed.bench.counting import STEPS, UPDATES, Counter
+from dqnspeed.bench.measuring import Measuring
+from dqnspeed.bench.pairs import Pace, check_statistics
+from dqnspeed.bench.plan import Made, Piece, Plan
+from dqnspeed.bench.progress import Bar
+from dqnspeed.bench.rows import number
+from dqnspeed.bench.subject import Program
+from dqnspeed.bench.work import Work
+from dqnspeed.cli.app import run_app
+from dqnspeed.config import changes
+from dqnspeed.config.options import ConfigError
+from dqnspeed.system import machine
+
+PACE = Pace(settle_s=0.0, slice_s=1.0, min_pairs=5, max_pairs=6, start_s=60.0)  # some events take seconds
+FOREVER = 10**9  # agent steps
+WARM_UPDATES = 4  # before the first event
+WORK = ("algo.batch_size=32", "algo.steps_per_update=1")  # by rule more games would bring more
+# Groups and keys that hold for both sides, or change how fast the same work is done.
+SAME_WORK = {"env", "env.id", "seed", "device", "algo.batch_size", "algo.steps_per_update", "algo.learning_starts",
+             "algo.gamma", "optimizer.lr", "replay.capacity", "num_envs", "wrappers", "wrappers.backend",
+             "wrappers.translate", "wrappers.spares"}  # fmt: skip
+
+
+def set_threads(work: Work) -> None:
+    """As many as ``execution.threads`` says, or as a library takes by itself, of the cores there are."""
+    import torch
+
+    torch.set_num_threads(work.run.execution.threads or min(torch.get_num_threads(), machine.cores()))
+
+
+def epsilon(work: Work) -> float:
+    return float(cast("Any", work.run.exploration).start)
+
+
+def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:
+    """DQN of Stable-Baselines3 with the numbers of RL Baselines3 Zoo (hyperparams/dqn.yml).
+
+    With several ``games``, as its example of Atari has them, it does as many updates at a time, as its page on
+    off-policy algorithms and several environments says. An event is what was collected and learnt since the one before.
+    """
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    class Count(BaseCallback):  # type: ignore[misc]
+        def _on_step(self) -> bool:
+            return True
+
+        def _on_rollout_start(self) -> None:
+            if self.model._n_updates >= WARM_UPDATES:
+                counter.event({STEPS: self.num_timesteps, UPDATES: self.model._n_updates})
+
+    set_threads(work)
+    run, algo = work.run, cast("Any", work.run.algo)
+    env = VecFrameStack(make_atari_env(run.env.id, n_envs=games, seed=run.seed), n_stack=4)
+    model = DQN(
+        "CnnPolicy", env, buffer_size=run.replay.capacity, gamma=algo.gamma, learning_rate=run.optimizer.lr,
+        batch_size=algo.batch_size, learning_starts=algo.learning_starts, target_update_interval=1000,
+        train_freq=algo.steps_per_update, gradient_steps=games, exploration_initial_eps=epsilon(work),
+        exploration_final_eps=epsilon(work), seed=run.seed, device=run.device,
+    )  # fmt: skip
+    model.learn(FOREVER, callback=Count())
+
+
+def torchrl_dqn(work: Work, counter: Counter) -> None:
+    """DQN of TorchRL as its ``sota-implementations/dqn`` has it: 400 steps are collected, then the updates are done.
+
+    Its frames come from Gymnasium's preprocessing, which is quicker than its own in floating point, and are scaled by
+    the network, so that the replay holds bytes.
+    """
+    import gymnasium
+    import torch
+    from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+    from tensordict.nn import TensorDictSequential
+    from torchrl.collectors import Collector
+    from torchrl.data import Composite, LazyTensorStorage, TensorDictReplayBuffer
+    from torchrl.envs import DoubleToFloat, GymWrapper, SignTransform, TransformedEnv
+    from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
+    from torchrl.objectives import DQNLoss, HardUpdate
+
+    run, steps, device = work.run, 400, machine.pick_device(work.run.device)
+    algo: Any = run.algo
+    set_threads(work)
+    torch.manual_seed(run.seed)
+
+    def make_game() -> Any:
+        game = AtariPreprocessing(gymnasium.make(run.env.id, frameskip=1), terminal_on_life_loss=True)
+        env = TransformedEnv(GymWrapper(FrameStackObservation(game, 4), categorical_action_encoding=True))
+        env.append_transform(SignTransform(in_keys=["reward"]))
+        env.append_transform(DoubleToFloat())
+        return env
+
+    class Scale(torch.nn.Module):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return pixels.float() / 255
+
+    env = make_game()
+    convolutions = ConvNet(
+        num_cells=[32, 64, 64], kernel_sizes=[8, 4, 3], strides=[4, 2, 1], activation_class=torch.nn.ReLU
+    )
+    network = torch.nn.Sequential(
+        Scale(),
+        convolutions,
+        MLP(in_features=3136, out_features=env.action_spec.space.n, num_cells=[512], activation_class=torch.nn.ReLU),
+    ).to(device)
+    network(torch.zeros(1, 4, 84, 84, device=device))  # lazy modules
+    actor = QValueActor(network, spec=Composite(action=env.action_spec), in_keys=["observation"]).to(device)
+    greedy = EGreedyModule(spec=actor.spec, annealing_num_steps=1, eps_init=epsilon(work), eps_end=epsilon(work))
+    greedy.to(device)
+    collector = Collector(
+        make_game,
+        TensorDictSequential(actor, greedy),
+        frames_per_batch=steps,
+        total_frames=FOREVER,
+        init_random_frames=algo.learning_starts,
+        policy_device=device,
+        env_device="cpu",
+        storing_device="cpu",
+    )
+    storage = LazyTensorStorage(run.replay.capacity)
+    replay = TensorDictReplayBuffer(storage=storage, batch_size=algo.batch_size)
+    loss = DQNLoss(value_network=actor, loss_function="l2", delay_value=True)
+    loss.make_value_estimator(gamma=algo.gamma)
+    target = HardUpdate(loss, value_network_update_interval=10_000)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=run.optimizer.lr)
+    collected = updates = 0
+    for data in collector:
+        replay.extend(data.reshape(-1))
+        collected += data.numel()
+        greedy.step(data.numel())
+        if collected < algo.learning_starts:
+            continue
+        for _ in range(steps // algo.steps_per_update):
+            optimizer.zero_grad()
+            loss(replay.sample().to(device))["loss"].backward()
+            torch.nn.utils.clip_grad_norm_(loss.parameters(), 10)
+            optimizer.step()
+            target.step()
+            updates += 1
+        collector.update_policy_weights_()
+        counter.event({STEPS: collected, UPDATES: updates})
+
+
+# What each is installed as, and what it does.
+LIBRARIES = (
+    ("stable-baselines3", "DQN", stable_baselines3_dqn),
+    ("stable-baselines3", "DQN, 4 games", partial(stable_baselines3_dqn, games=4)),
+    ("torchrl", "DQN", torchrl_dqn),
+)
+
+
+def _main() -> None:
+    check_statistics()
+    plan = Plan([*WORK, *sys.argv[1:]])
+    check(plan)
+    found = pieces(plan)
+    line, bar = plan.baseline(), Bar(len(LIBRARIES) * PACE.seconds(paired=True))
+    with (
+        tempfile.TemporaryDirectory(prefix="dqnspeed-") as folder,
+        bar,
+        Measuring(begin(plan, "micro"), Path(folder, results.FILE), bar) as measuring,
+    ):
+        rows = [measuring.measure(piece, PACE, line) for piece in found]
+    print(*measuring.result.disturbances, plan.equal_work, sep="\n")
+    for row in rows:
+        if row.ratio is None:
+            print(f"{row.name}: {row.error}")
+            continue
+        faster, low, high = (1 / ratio for ratio in (row.ratio.median, row.ratio.high, row.ratio.low))
+        speeds = f"{number(row.value)} {row.unit}, the line {number(row.reference)}"
+        print(f"{row.name}: {speeds}, which is {faster:.2f}× ({low:.2f}–{high:.2f}) as fast")
+
+
+def check(plan: Plan) -> None:
+    """Raise :class:`ConfigError` if the line is not to do the work of the libraries."""
+    run = plan.reference
+    if not plan.is_atari or "NoFrameskip" not in run.env.id:
+        raise ConfigError(f"env.id={run.env.id}: is no game of the libraries. Name one such as PongNoFrameskip-v4.")
+    for key in sorted(changes.keys_of(plan.overrides)):
+        speeds = key.partition(".")[0] in ("execution", "parallelism") and key != "parallelism.replay_ratio"
+        if key not in SAME_WORK and not speeds:
+            raise ConfigError(f"{key}: would change the work of our side alone. Leave it out.")
+    if (plan.spec.observation_shape, run.wrappers.frame_skip) != ((4, 84, 84), 4):
+        raise ConfigError(f"wrappers={run.wrappers.name}: would change the work of our side alone. Leave it out.")
+
+
+def pieces(plan: Plan) -> Sequence[Piece]:
+    """The libraries that are installed; raises :class:`ConfigError` if none is."""
+    found = []
+    for package, what, train in LIBRARIES:
+        try:
+            name = f"{package} {importlib.metadata.version(package)} {what}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        program = Program([sys.executable, __file__, "child"], pickle.dumps(Work(train, plan.reference, plan.spec)))
+        found.append(Piece("libraries", name, f"{STEPS}/s", STEPS, partial(Made, program)))
+    if not found:
+        raise ConfigError("library_baselines: no library is installed. pip install 'dqnspeed[peers]' brings them.")
+    return found
+
+
+if __name__ == "__main__":
+    child.main() if sys.argv[1:] == ["child"] else run_app(_main)
