@@ -82,8 +82,7 @@ def _tell(result: Result, folder: Path) -> None:
     from dqnspeed.bench import show
 
     show.table(result)
-    for sentence in show.write(result, folder):
-        print(f"dqnspeed: {sentence}", file=sys.stderr)
+    show.write(result, folder)
     print(folder)
 
 

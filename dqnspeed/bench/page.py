@@ -16,12 +16,12 @@ ABOUT = (
 )
 
 
-def render(result: Result, pictures: bool) -> str:
-    """The page in Markdown; with ``pictures`` it shows those beside it."""
-    return "\n".join(_lines(result, pictures)) + "\n"
+def render(result: Result) -> str:
+    """The page in Markdown, with the picture beside it."""
+    return "\n".join(_lines(result)) + "\n"
 
 
-def _lines(result: Result, pictures: bool) -> Iterator[str]:
+def _lines(result: Result) -> Iterator[str]:
     yield from ("# Which of these pays here?", "")
     if result.ended is None:
         yield from ("**This result is partial.**", "")
@@ -31,14 +31,7 @@ def _lines(result: Result, pictures: bool) -> Iterator[str]:
     if solve := result.to_solve:
         yield from (f"For the shortest time to solve ({solve.about}):", "")
         yield from _command(solve.line)
-    if pictures:
-        yield from (
-            "<picture>",
-            f'<source media="(prefers-color-scheme: dark)" srcset="{picture.DARK.file}">',
-            f'<img src="{picture.LIGHT.file}" width="600" alt="Speeds with 95 % intervals, grouped by piece">',
-            "</picture>",
-            "",
-        )
+    yield from (f"![Speeds with 95 % intervals, grouped by piece]({picture.FILE})", "")
     yield from (*result.walls, "") if result.walls else ()
     for section in sections(result):
         yield from _section(section, result)

@@ -1,8 +1,8 @@
-"""A result for people: tables in the terminal; and beside ``bench.json`` a page, and a picture for light and dark."""
+"""A result for people: tables in the terminal; and beside ``bench.json`` a page and its picture."""
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -79,23 +79,10 @@ def _end(result: Result) -> Iterator[Text]:
         yield Text(solve.line, "bold")
 
 
-def write(result: Result, folder: Path) -> list[str]:
-    """Write ``bench.md``, ``bench.png`` and ``bench_dark.png`` into ``folder``.
-
-    Returns:
-        Sentences on what could not be written.
-    """
-    lost, pictures = [], has_matplotlib()
-    if not pictures:
-        lost.append(f"{folder}: its picture needs matplotlib; pip install 'dqnspeed[bench]' brings it.")
+def write(result: Result, folder: Path) -> None:
+    """Write ``bench.md`` and its picture into ``folder``; where they cannot be written, say why."""
     try:
-        for theme in (picture.LIGHT, picture.DARK) if pictures else ():
-            picture.draw(result, folder / theme.file, theme)
-        atomic.write_text(folder / page.FILE, page.render(result, pictures))
-    except OSError as error:
-        lost.append(f"{folder}: {page.FILE} and its pictures cannot be written ({error.strerror}).")
-    return lost
-
-
-def has_matplotlib() -> bool:
-    return importlib.util.find_spec("matplotlib") is not None
+        atomic.write_text(folder / page.FILE, page.render(result))
+        picture.draw(result, folder / picture.FILE)
+    except (ImportError, OSError) as error:
+        print(f"dqnspeed: {folder}: {page.FILE} and its picture cannot be written ({error}).", file=sys.stderr)

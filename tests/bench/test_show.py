@@ -1,9 +1,10 @@
-"""What people see of a result: the tables, the page and the pictures."""
+"""What people see of a result: the tables, the page and the picture."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from PIL import Image
 from rich.console import Console
 
 from dqnspeed.bench import page, show
-from dqnspeed.bench.picture import LIGHT, Sheet
 from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
 from dqnspeed.bench.rows import number
 
@@ -56,7 +56,8 @@ def test_what_there_is_of_a_partial_result_is_shown(count: int, tmp_path: Path) 
     whole = make_result(recommendation=None, to_solve=None, walls=[], ended=None)
     partial = dataclasses.replace(whole, measurements=whole.measurements[:count])
     assert "This result is partial." in printed(partial)
-    assert show.write(partial, tmp_path) == []
+    show.write(partial, tmp_path)
+    assert (tmp_path / "bench.png").exists()
     assert "**This result is partial.**" in (tmp_path / "bench.md").read_text()
 
 
@@ -66,7 +67,8 @@ def test_a_result_of_failures_and_of_zeros_is_shown(tmp_path: Path) -> None:
     odd = Measurement("unheard-of", "c", "$/s", value=3e13, ratio=Interval(2, 1, 3), reference=1e13)
     result = make_result(measurements=[failed, zero, odd])
     assert "a: not measured: exited with 3." in printed(result) and "30.0 T" in printed(result)
-    assert show.write(result, tmp_path) == []
+    show.write(result, tmp_path)
+    assert (tmp_path / "bench.png").exists()
 
 
 def test_without_a_faster_line_the_baseline_is_what_is_recommended() -> None:
@@ -78,10 +80,9 @@ def test_without_a_faster_line_the_baseline_is_what_is_recommended() -> None:
 
 def test_the_page_has_the_line_and_a_row_for_each_measurement() -> None:
     result = make_result(measurements=[*make_result().measurements, Measurement("envs", "a|b", "x/s", value=1.0)])
-    text = page.render(result, pictures=True)
-    assert f"```bash\n{LINE}\n```" in text and "bench_dark.png" in text
+    text = page.render(result)
+    assert f"```bash\n{LINE}\n```" in text and "](bench.png)" in text
     assert "Exact: parallelism=overlap; equivalent: wrappers=native execution=lean." in text
-    assert "bench.png" not in page.render(result, pictures=False)
     tables = [block for block in text.split("\n\n") if block.startswith("|")]
     for table in tables:
         assert len({row.replace(r"\|", "").count("|") for row in table.splitlines()}) == 1
@@ -90,39 +91,26 @@ def test_the_page_has_the_line_and_a_row_for_each_measurement() -> None:
     assert text.count("not measured") == sum(one.error is not None for one in result.measurements)
 
 
-def test_the_pictures_for_light_and_dark_show_the_same(tmp_path: Path) -> None:
-    noise = Measurement("replay", "odd", "things of a long name/s", value=1e5, ratio=Interval(1.01, 0.5, 1.6))
+def test_the_picture_has_a_bar_for_all_but_floors(tmp_path: Path) -> None:
+    long = "execution=graph execution.precision=bf16 execution.channels_last=true parallelism=process num_envs=4"
+    noise = Measurement("rungs", long, "agent steps/s", value=1e5, ratio=Interval(1.01, 0.5, 1.6))
     show.write(make_result(measurements=[*make_result().measurements, noise]), tmp_path)
-    with Image.open(tmp_path / "bench.png") as light, Image.open(tmp_path / "bench_dark.png") as dark:
-        assert light.size == dark.size and light.width == 900
-        corners = [picture.convert("RGB").getpixel((0, 0)) for picture in (light, dark)]
-        assert corners == [(255, 255, 255), (22, 25, 29)]
-        for picture in (light, dark):  # nothing runs over the edge
-            pixels = picture.convert("RGB")
-            edges = [pixels.getpixel((x, y)) for y in range(light.height) for x in (0, 1, light.width - 1)]
-            assert len(set(edges)) == 1
+    with Image.open(tmp_path / "bench.png") as shown:
+        pixels = shown.convert("RGB")
+        assert shown.width == 1000
+        edges = [pixels.getpixel((x, y)) for y in range(shown.height) for x in (0, shown.width - 1)]
+        assert set(edges) == {(255, 255, 255)}  # nothing runs over the edge
+        assert {(0, 121, 107), (219, 227, 234)} <= {color for _, color in pixels.getcolors(1 << 20)}
 
 
-def test_a_picture_explains_the_colours_that_it_has() -> None:
-    from matplotlib.figure import Figure  # here, since every worker imports this file
-
-    def legend(result: Result) -> set[str]:
-        axes = Figure().add_axes((0, 0, 1, 1))
-        Sheet(axes, LIGHT).head(result)
-        return {text.get_text() for text in axes.texts} & {"recommended", "within noise", "95 % interval", "reference"}
-
-    whole, signs = make_result(), {"95 % interval", "reference"}
-    pieces = [one for one in whole.measurements if one.group == "replay"]
-    assert legend(whole) == signs | {"recommended", "within noise"}
-    assert legend(make_result(measurements=pieces, recommendation=None, to_solve=None)) == signs
-
-
-def test_what_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [lost] = show.write(make_result(), tmp_path / "gone")
-    assert lost.startswith(f"{tmp_path / 'gone'}: ")
-    monkeypatch.setattr(show, "has_matplotlib", lambda: False)
-    [lost] = show.write(make_result(), tmp_path)
-    assert lost.endswith("needs matplotlib; pip install 'dqnspeed[bench]' brings it.")
+def test_what_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show.write(make_result(), tmp_path / "gone")
+    assert capsys.readouterr().err.startswith(f"dqnspeed: {tmp_path / 'gone'}: ")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    show.write(make_result(), tmp_path)
+    assert "matplotlib" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["bench.md"]
 
 
