@@ -1,6 +1,6 @@
 # make train   set everything up and train Pong in minutes (ARGS="seed=1" passes overrides, "experiment=ppo" too)
 # make play    watch the newest run play (ARGS="run=outputs/2026-01-31/12-00-00 record=true")
-# make bench   which of the speed-ups pays on this machine? (ARGS="suite=micro"; suite=full takes an hour)
+# make bench   which of the speed-ups pays on this machine? (ARGS="suite=micro" measures the parts alone)
 # make bench-compare  the working tree against a commit, part by part (BASE=HEAD ARGS="fail_below=0.9")
 # make report  a page with the newest run or sweep (ARGS="outputs multirun watch=true")
 # make gpu     check this machine's GPU in at most 12 minutes (ARGS="tests train"; INSTALL=no PYTHON=python3)

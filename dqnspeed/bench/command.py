@@ -14,14 +14,13 @@ from dqnspeed.bench.measuring import Measuring
 from dqnspeed.bench.pairs import check_statistics
 from dqnspeed.bench.plan import BASELINE, Plan
 from dqnspeed.bench.progress import Bar, shown
-from dqnspeed.bench.recommend import ALLOWED
+from dqnspeed.bench.recommend import SAFE, WIDER
 from dqnspeed.bench.result import Result
 from dqnspeed.bench.suites import SUITES, Suite
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.hint import BENCH
 from dqnspeed.cli.key_value import CommandLine
-from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.folder_lock import new_folder
 from dqnspeed.system import machine
@@ -34,9 +33,13 @@ KEY=VALUE of dqnspeed.train, such as env=breakout, hold for all that is measured
 
 @dataclass(frozen=True)
 class BenchConfig:
-    suite: str = option("quick: in ten minutes; full: every combination; micro: parts", choices=SUITES, default="quick")
+    suite: str = option(
+        "quick: in ten minutes; full: compiled trainings and more games, too; micro: parts",
+        choices=SUITES,
+        default="quick",
+    )
     out: str | None = option("a new folder for the result, null: one in bench/", default=None)
-    allow: str | None = option("kinds of change the line may make: task, algorithm or task,algorithm", default=None)
+    allow: str | None = option("what else the line may change", choices=("algorithm",), default=None)
 
 
 COMMAND_LINE = CommandLine(
@@ -50,7 +53,6 @@ COMMAND_LINE = CommandLine(
 
 def _main() -> None:
     options, overrides = COMMAND_LINE.read(sys.argv[1:])
-    allowed = _allowed(options.allow)
     check_statistics()
     suite = Suite(options.suite, overrides)
     folder, seconds = _new_folder(options.out), suite.seconds()
@@ -61,7 +63,7 @@ def _main() -> None:
     measuring = Measuring(begin(suite.plan, options.suite), folder / results.FILE, bar)
     try:
         with bar, measuring:
-            suite.run(measuring, allowed)
+            suite.run(measuring, SAFE if options.allow is None else WIDER)
     finally:  # also after Ctrl-C
         _tell(measuring.result, folder)
     baseline = measuring.result.find("rungs", BASELINE)
@@ -99,14 +101,6 @@ def _new_folder(named: str | None) -> Path:
     except OSError as error:
         raise ConfigError(f"out={named or BENCH}: cannot be made ({error.strerror}).") from error
     return folder
-
-
-def _allowed(allow: str | None) -> list[str]:
-    named = [] if allow is None else [name.strip() for name in allow.strip("[]").split(",")]
-    for name in named:
-        if name not in ALLOWED:
-            raise ConfigError(f"allow={allow}: takes {', '.join(ALLOWED)} or both, as in allow={','.join(ALLOWED)}.")
-    return [changes.EXACT, changes.EQUIVALENT, *(ALLOWED[name] for name in named)]
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from dqnspeed.bench import result as results
-from dqnspeed.bench.counting import END, UPDATES
+from dqnspeed.bench.counting import END
 from dqnspeed.bench.pairs import Pace, interval, take_turns
 from dqnspeed.bench.plan import Bound, Piece
 from dqnspeed.bench.progress import Bar
@@ -116,10 +116,9 @@ class Measuring:
             return dataclasses.replace(row, error=self._reason(error, piece))
         medians = median_speeds([value for _, value in turns])
         pairs: list[Pair] = [[one[piece.counted] if one else None, value[piece.counted]] for one, value in turns]
-        updates = medians.get(UPDATES) if piece.counted != UPDATES else None
         floor = self._floor(made.bound, medians, piece.counted)
         parts = {part: medians[part] for part in PARTS if part in medians}
-        return with_pairs(dataclasses.replace(row, updates=updates, floor=floor, parts=parts), pairs)
+        return with_pairs(dataclasses.replace(row, floor=floor, parts=parts), pairs)
 
     def _started(self, piece: Piece) -> Subject:
         if self._reference is None or self._reference[0] != piece:
@@ -144,7 +143,7 @@ class Measuring:
         if not bound or not best or not speeds.get(bound.counted):
             return None
         share = speeds[bound.counted] * bound.each / best
-        return Floor(f"the {bound.name}", speeds[counted] / share, share)
+        return Floor(f"the {bound.name}", share)
 
 
 def with_pairs(row: Measurement, pairs: Sequence[Pair], error: str | None = None) -> Measurement:

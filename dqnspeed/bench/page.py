@@ -28,9 +28,6 @@ def _lines(result: Result) -> Iterator[str]:
     if line := result.recommendation:
         yield from _command(line.line)
         yield from (*gain(line), "")
-    if solve := result.to_solve:
-        yield from (f"For the shortest time to solve ({solve.about}):", "")
-        yield from _command(solve.line)
     yield from (f"![Speeds with 95 % intervals, grouped by piece]({picture.FILE})", "")
     yield from (*result.walls, "") if result.walls else ()
     for section in sections(result):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import hydra
-import PIL
 
 from dqnspeed.bench import work
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
@@ -33,7 +32,6 @@ ALONE = (
     "tracking=local", "tracking.progress=off", "checkpoint=none", "stop.on=train", "stop.reward_bound=null",
     "stop.max_steps=null", "stop.max_minutes=null", "eval.every_steps=null",
 )  # fmt: skip
-LADDER = ("no_torch_no_grad", "n_envs", "process", "tweaked_n_envs", "tweaked_process", "chapter6_dqn")
 BASELINE = "baseline"
 FRAMES, PRODUCT, COPY = "raw frames of ALE", "matrix product", "memory copy"  # the names of floors
 
@@ -227,12 +225,6 @@ class Plan:
             choices["parallelism"] = [("parallelism=overlap",), ("parallelism=process",)]
         return choices
 
-    def ladder(self) -> list[Piece]:
-        """The rungs of the ladder at equal work."""
-        if not self.is_atari or {"experiment", "wrappers"} & changes.keys_of(self.overrides):
-            return []
-        return [self.rung(f"experiment={name}") for name in LADDER]
-
     def floors(self) -> Iterator[Piece]:
         """What this machine can do at most."""
         if self.is_atari:
@@ -245,8 +237,6 @@ class Plan:
     def pieces(self) -> Iterator[tuple[Piece, Piece | None]]:
         """The parts of a training, each with its reference if it has one."""
         yield from self._envs()
-        if self.is_atari and self.reference.wrappers.resize and self.reference.wrappers.backend == "gymnasium":
-            yield from self._resizers()
         for name, piece, unit in (("write", work.write, work.TRANSITIONS), ("sample 32", work.sample, work.BATCHES)):
             made = self._piece("replay", name, piece, unit, bound=Bound(COPY, work.BYTES))
             yield made, None
@@ -280,15 +270,6 @@ class Plan:
                     choices.append((one, "num_envs=8", "parallelism.env_threads=1"))
         for choice in choices:
             yield piece(" ".join(choice), *choice), first
-
-    def _resizers(self) -> Iterator[tuple[Piece, Piece | None]]:
-        pillow = "Pillow-SIMD" if ".post" in PIL.__version__ else "Pillow"
-        ours = ("wrappers.resizer=cv2", "wrappers.interpolation=area")
-        first = self._piece("resize", "cv2, area", work.resize, work.IMAGES, beside=ours)
-        yield first, None
-        for name, filtered in (("area", "area"), ("bicubic", "bicubic")):
-            overrides = ("wrappers.resizer=pillow", f"wrappers.interpolation={filtered}")
-            yield self._piece("resize", f"{pillow}, {name}", work.resize, work.IMAGES, *overrides, beside=ours), first
 
     def _updates(self) -> Iterator[tuple[Piece, Piece | None]]:
         axes = self.axes()

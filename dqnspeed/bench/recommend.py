@@ -6,41 +6,27 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import cast
-
-import hydra
-from omegaconf import OmegaConf
 
 from dqnspeed.bench.measuring import severest
 from dqnspeed.bench.pairs import interval
 from dqnspeed.bench.plan import Plan
-from dqnspeed.bench.result import Interval, Measurement, Pair, Recommendation, Result, ToSolve
-from dqnspeed.cli.compose import from_hydra, own_hydra
-from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.bench.result import Interval, Measurement, Pair, Recommendation, Result
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import KINDS
 from dqnspeed.system import shell
 from dqnspeed.tracking.run_folder import DamagedError, read_summary
 
 SAFE = (changes.EXACT, changes.EQUIVALENT)
-ALLOWED = {"task": changes.TASK, "algorithm": changes.ALGORITHM}  # what allow= takes
+WIDER = (*SAFE, changes.ALGORITHM)  # with allow=algorithm
 PARTS = ("wrappers", "execution", "threads")  # axes that are exact or equivalent
 TOGETHER = 6  # rungs that :func:`tried` tries at most beside those of the axes
 Measure = Callable[[Sequence[str]], Measurement]
-
-
-def everything(plan: Plan) -> list[tuple[str, ...]]:
-    """Every combination of the choices of all axes, the reference left out."""
-    axes = [[(), *choices] for choices in plan.axes().values()]
-    return [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*axes) if any(chosen)]
 
 
 def tried(plan: Plan, measure: Measure) -> None:
@@ -124,14 +110,12 @@ def more_if_allowed(
 ) -> str:
     """A sentence on what a line that is not ``allowed`` would gain, if it is more; else empty. ``without`` are the
     overrides of lines that were tried."""
-    row = chosen(plan, result, KINDS, without)
+    row = chosen(plan, result, WIDER, without)
     if row is None or row.ratio is None or row.ratio.low <= gain:
         return ""
-    kinds = plan.kinds(row.overrides)
-    missing = [name for name, kind in ALLOWED.items() if kind in kinds and kind not in allowed]
-    return (
-        f"allow={','.join(missing)} would allow {' '.join(row.overrides)}, {row.ratio.median:.2f}×." if missing else ""
-    )
+    if _is_allowed(plan, row.overrides, allowed):
+        return ""
+    return f"allow=algorithm would allow {' '.join(row.overrides)}, {row.ratio.median:.2f}×."
 
 
 def checked(found: Recommendation, pairs: Sequence[Pair]) -> Recommendation:
@@ -139,11 +123,11 @@ def checked(found: Recommendation, pairs: Sequence[Pair]) -> Recommendation:
     measured = interval([value / before for before, value in pairs if before and value])
     if measured is None:
         return found
-    agrees = measured.low <= found.expected.high and found.expected.low <= measured.high
+    agrees = measured.low <= found.expected.high and found.expected.low <= measured.high  # the intervals meet
     said = "as expected" if agrees else "which is not what was expected"
     gain = f"{measured.median:.2f}× ({measured.low:.2f}–{measured.high:.2f})"
     sentence = f"Whole trainings, end to end, gained {gain}, {said}."
-    return dataclasses.replace(found, measured=measured, agrees=agrees, sentence=sentence)
+    return dataclasses.replace(found, measured=measured, sentence=sentence)
 
 
 class TrainingError(Exception):
@@ -184,26 +168,3 @@ def train(overrides: Sequence[str], seconds: float, limit_s: float) -> float:
         if not updates:
             raise TrainingError(f"a training of {seconds:g} s came to no update")
         return float(speed)
-
-
-def to_solve(plan: Plan) -> ToSolve | None:
-    """The recipe that is known to solve the game soonest, or the one that its preset names."""
-    for name, usual in sorted(_usual().items(), key=lambda found: usual_seconds(found[1]) or 0):
-        with own_hydra():
-            run = from_hydra(hydra.compose("config", overrides=[f"experiment={name}"]))
-        if run.env.id == plan.reference.env.id:
-            return ToSolve(shell.command("train", f"experiment={name}"), f"usually takes {usual}")
-    recipe = plan.reference.env.recipe
-    return ToSolve(shell.command("train", *recipe.split()), "has numbers for this game") if recipe else None
-
-
-def _usual() -> dict[str, str]:
-    """What the recipes usually take, of those that say it."""
-    found = cast("dict[str, str]", OmegaConf.to_container(OmegaConf.load(f"{CONF_DIR}/usual.yaml")))
-    return {name: usual for name, usual in found.items() if usual_seconds(usual)}
-
-
-def usual_seconds(usual: str | None) -> float | None:
-    """The longest of the times that ``usual`` begins with, as in ``223 to 493 s`` and ``20 minutes``, in seconds."""
-    found = re.match(r"(?:[\d.]+ to )?([\d.]+) (s|minutes|h)\b", usual or "")
-    return float(found[1]) * {"s": 1, "minutes": 60, "h": 3600}[found[2]] if found else None

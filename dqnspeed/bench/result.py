@@ -36,15 +36,14 @@ class Floor:
     """What this machine could do at most."""
 
     what: str  # part of a sentence: "ALE's raw frames on these cores"
-    most: float  # in the unit of the measurement
-    share: float  # value / most
+    share: float  # of it that was reached
 
 
 @dataclass(frozen=True)
 class Measurement:
     """One row: a piece or a rung."""
 
-    group: str  # "envs", "resize", "replay", "acting", "update", "transfer", "rungs", "check" or "floors"
+    group: str  # "envs", "replay", "acting", "update", "transfer", "rungs", "check" or "floors"
     name: str  # unique in its group
     unit: str  # "agent steps/s", say
     kind: str = "exact"  # or "equivalent", "changes the task", "changes the algorithm"
@@ -53,7 +52,6 @@ class Measurement:
     value: float | None = None  # median of the values; None with an error
     reference: float | None = None  # median of the references
     ratio: Interval | None = None  # value / reference of neighbours
-    updates: float | None = None  # updates/s, where there are any
     floor: Floor | None = None
     parts: dict[str, float] = field(default_factory=dict)  # of a training, the share of the time that each part takes
     error: str | None = None  # one sentence on why it could not be measured
@@ -73,16 +71,7 @@ class Recommendation:
     kinds: dict[str, str]  # the kind of change of each override
     expected: Interval  # gain over the baseline, from pairs that it was not chosen by
     measured: Interval | None = None  # gain of whole trainings, end to end
-    agrees: bool | None = None  # whether the two intervals meet; None without a check
     sentence: str = ""
-
-
-@dataclass(frozen=True)
-class ToSolve:
-    """The recipe with the shortest time to solve the game."""
-
-    line: str
-    about: str  # what a run of it usually takes, and where that was measured
 
 
 @dataclass(frozen=True)
@@ -103,7 +92,6 @@ class Result:
     measurements: list[Measurement] = field(default_factory=list)
     walls: list[str] = field(default_factory=list)  # sentences that name what limits the speed
     recommendation: Recommendation | None = None
-    to_solve: ToSolve | None = None
 
     def find(self, group: str, name: str) -> Measurement | None:
         return next((one for one in self.measurements if (one.group, one.name) == (group, name)), None)

@@ -15,7 +15,6 @@ GROUPS = {
     "rungs": "Whole trainings at equal learner work",
     "check": "Lines measured once more, and end to end",
     "envs": "Environments",
-    "resize": "Resizing a frame",
     "replay": "Replay",
     "acting": "Acting",
     "update": "Updates",
@@ -73,7 +72,6 @@ def columns(section: Section, result: Result) -> list[Column]:
         ("", [remark(one, result) for one in measured]),
         ("of the most", [f"{one.floor.share:.0%}" if one.floor else NONE for one in measured]),
         ("kind", [one.kind for one in measured] if any(one.kind != EXACT for one in measured) else []),
-        ("updates/s", [number(one.updates) for one in measured]),
         ("repeats", [str(len(one.pairs)) for one in measured]),
     ]
     return [(heading, cells) for heading, cells in found if set(cells) - {NONE, ""}]

@@ -65,7 +65,7 @@ def tabulate(columns: Sequence[Column], styles: Sequence[str], width: int) -> Ta
 
 
 def _end(result: Result) -> Iterator[Text]:
-    """What the figures are worth, what limits the speed, the line to paste, and the recipe that solves the game."""
+    """What the figures are worth, what limits the speed, and the line to paste."""
     if result.ended is None:
         yield Text("This result is partial.", "yellow")
     for sentence in result.disturbances:
@@ -74,9 +74,6 @@ def _end(result: Result) -> Iterator[Text]:
     if line := result.recommendation:
         yield from map(Text, gain(line))
         yield Text(line.line, "bold green")
-    if solve := result.to_solve:
-        yield Text(f"For the shortest time to solve ({solve.about}):")
-        yield Text(solve.line, "bold")
 
 
 def write(result: Result, folder: Path) -> None:

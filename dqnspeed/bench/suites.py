@@ -13,11 +13,9 @@ from dqnspeed.bench.recommend import (
     TrainingError,
     checked,
     chosen,
-    everything,
     more_if_allowed,
     nothing,
     recommendation,
-    to_solve,
     train,
     tried,
 )
@@ -28,7 +26,7 @@ SUITES = ("quick", "full", "micro")
 PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=4, max_pairs=5)
 RUNGS = Pace(settle_s=0.25, slice_s=0.8, min_pairs=4, max_pairs=5, start_s=7.0)
 FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=8, start_s=7.0)  # of the line that was chosen
-CHECK = {"quick": (4, 6.0), "full": (6, 20.0)}  # pairs of whole trainings, and the seconds that each trains
+CHECKS, CHECK_S = 4, 6.0  # pairs of whole trainings, and the seconds that each trains
 TRIES = 2  # lines that are measured once more, of which the first that pays is recommended
 CHECK_START_S, CHECK_LIMIT_S = 5.0, 120.0  # what a whole training takes besides, and may take at most
 NAMES = {
@@ -50,17 +48,12 @@ class Suite:
     def seconds(self) -> float:
         """How long it takes about."""
         pieces = [reference is not None for _, reference in self.plan.pieces()] + [False for _ in self.plan.floors()]
-        return 2 * LOOK_S + sum(map(PIECES.seconds, pieces)) + self._rungs_s()
-
-    def _rungs_s(self) -> float:
+        parts = 2 * LOOK_S + sum(map(PIECES.seconds, pieces))
         if self.name == "micro":
-            return 0.0
-        count = 1 + len(everything(self.plan)) + len(self.plan.ladder())
-        if self.name == "quick":
-            count = 1 + sum(map(len, self.plan.axes().values())) + TOGETHER
-        pairs, seconds = CHECK[self.name]
-        check = FRESH.seconds(paired=True) + 2 * pairs * (seconds + CHECK_START_S)
-        return count * RUNGS.seconds(paired=True) + check
+            return parts
+        rungs = 1 + sum(map(len, self.plan.axes().values())) + TOGETHER
+        check = FRESH.seconds(paired=True) + 2 * CHECKS * (CHECK_S + CHECK_START_S)
+        return parts + rungs * RUNGS.seconds(paired=True) + check
 
     def run(self, measuring: Measuring, allowed: Collection[str]) -> None:
         """Measure all."""
@@ -80,13 +73,7 @@ class Suite:
         def measure(overrides: Sequence[str]) -> Measurement:
             return measuring.measure(plan.rung(*overrides), pace, baseline)
 
-        if self.name == "full":
-            for overrides in everything(plan):
-                measure(overrides)
-            for piece in plan.ladder():
-                measuring.measure(piece, pace, baseline)
-        else:
-            tried(plan, measure)
+        tried(plan, measure)
         self._recommend(measuring, baseline, allowed)
         self._say_walls(measuring)
 
@@ -106,7 +93,7 @@ class Suite:
                 found = nothing(plan, f"{' '.join(row.overrides)} could not be measured once more: {fresh.error}")
             failed.append(row.overrides)
         more = more_if_allowed(plan, measuring.result, allowed, found.expected.high, failed)
-        measuring.change(recommendation=found, to_solve=to_solve(plan))
+        measuring.change(recommendation=found)
         measuring.end_reference()
         if found.overrides:
             found = self._check(measuring, found)
@@ -118,18 +105,16 @@ class Suite:
     def _check(self, measuring: Measuring, found: Recommendation) -> Recommendation:
         """The line against the baseline, each as whole trainings in turn."""
         name = f"{' '.join(found.overrides)}, end to end"
-        count, seconds = CHECK[self.name]
-        seconds = max(seconds, 3 * self._warm_up_s(measuring))
-        each = seconds + CHECK_START_S
+        seconds = max(CHECK_S, 3 * self._warm_up_s(measuring))
         pairs, error = list[Pair](), None
         lines = [self.plan.lines(*self.plan.baseline().make().overrides), self.plan.lines(*found.overrides)]
         try:
-            for number in range(count):
-                measuring.bar.begin(f"check: whole trainings, pair {number + 1} of {count}")
+            for number in range(CHECKS):
+                measuring.bar.begin(f"check: whole trainings, pair {number + 1} of {CHECKS}")
                 order = (0, 1) if number % 2 == 0 else (1, 0)
                 speeds = {which: train(lines[which], seconds, CHECK_LIMIT_S + seconds) for which in order}
                 pairs.append([speeds[0], speeds[1]])
-                measuring.bar.remaining.advance(2 * each)
+                measuring.bar.remaining.advance(2 * (seconds + CHECK_START_S))
         except (TrainingError, OSError) as failed:
             error = f"{failed}."
         row = Measurement("check", name, "agent steps/s", severest(found.kinds.values()), found.overrides)

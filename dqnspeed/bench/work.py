@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
-from gymnasium.wrappers import TransformObservation
 from torch.utils.flop_counter import FlopCounterMode
 
 from dqnspeed.actors import Collected
@@ -23,7 +21,6 @@ from dqnspeed.algorithms.footprint import memory_device
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, make_env, make_vector_env
-from dqnspeed.envs.wrappers import PillowResize
 from dqnspeed.execution.memory import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import set_threads
@@ -39,7 +36,7 @@ from dqnspeed.trainer import Training
 WARM_UPDATES = 4  # of a training, before its first event
 STORED = 20_000  # transitions in the replay that pieces draw from
 # What pieces count, beside STEPS and UPDATES.
-FRAMES, IMAGES, TRANSITIONS, BATCHES, ACTIONS = "frames", "frames resized", "transitions", "batches", "observations"
+FRAMES, TRANSITIONS, BATCHES, ACTIONS = "frames", "transitions", "batches", "observations"
 FLOP, BYTES = "FLOP", "bytes"
 PARTS = ("sampling", "updating", "acting", "stepping")  # of a training; counted in seconds
 MATRIX = {"cpu": 1024}  # rows and columns of the matrices that are multiplied; elsewhere 8192
@@ -122,19 +119,6 @@ def frames(work: Work, counter: Counter) -> None:
         if ale.game_over():
             ale.reset_game()
         counter.event({FRAMES: 100 * count})
-
-
-def resize(work: Work, counter: Counter) -> None:
-    """The stage of ``wrappers`` that resizes, on a frame of the game."""
-    env: gymnasium.Env[Any, Any] = make_env(work.run.env, work.run.wrappers)
-    while not isinstance(env, (PillowResize, TransformObservation)):
-        assert isinstance(env, gymnasium.Wrapper)
-        env = env.env
-    frame, _ = env.env.reset(seed=work.run.seed)
-    for count in _forever():
-        for _ in range(20):
-            env.observation(frame)
-        counter.event({IMAGES: 20 * count})
 
 
 def write(work: Work, counter: Counter) -> None:

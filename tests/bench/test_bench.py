@@ -27,12 +27,11 @@ from dqnspeed.bench.measuring import Measuring
 from dqnspeed.bench.pairs import Pace
 from dqnspeed.bench.plan import Piece, Plan
 from dqnspeed.bench.progress import Bar, Remaining
-from dqnspeed.bench.recommend import SAFE, TrainingError, train
+from dqnspeed.bench.recommend import SAFE, WIDER, TrainingError, train
 from dqnspeed.bench.result import Interval, Measurement, Result
 from dqnspeed.bench.suites import Suite, wall
 from dqnspeed.cli.hint import faster_line
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import KINDS
 from dqnspeed.system import disturbances, machine
 from dqnspeed.system.disturbances import Watch
 
@@ -77,20 +76,20 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
 def test_a_bench_ends_with_a_line_that_it_has_checked(quick: Suite, tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
     with Bar(10) as bar, Measuring(empty(), path, bar) as measuring:
-        quick.run(measuring, KINDS)
+        quick.run(measuring, WIDER)
     result = measuring.result
     assert json.loads(path.read_text()) == dataclasses.asdict(result) and result.ended
     line = result.recommendation
     assert line is not None and line.overrides == [TINY] and line.expected.low > 1
-    assert line.measured == Interval(3.0, 3.0, 3.0) and line.agrees is line.expected.holds(3.0)
+    assert line.measured == Interval(3.0, 3.0, 3.0)
     assert line.sentence.startswith("Whole trainings, end to end, gained 3.00×")
     failed = {one.name: one.error for one in result.measurements if one.error}
     assert failed == {"wrappers=native": "wrappers=native: needs an ALE game, and toy_envs:Counter-v0 is not one."}
     checks = [one for one in result.measurements if one.group == "check"]
-    assert [len(one.pairs) for one in checks] == [4, suites.CHECK["quick"][0]] and all(one.ratio for one in checks)
+    assert [len(one.pairs) for one in checks] == [4, suites.CHECKS] and all(one.ratio for one in checks)
     rung = result.find("rungs", TINY)
     assert rung is not None and checks[0].name == f"{TINY}, once more"
-    assert rung is not None and rung.ratio is not None and rung.updates and rung.kind == "changes the algorithm"
+    assert rung is not None and rung.ratio is not None and rung.kind == "changes the algorithm"
     assert result.walls[0].startswith("the baseline: ") and result.walls[1].startswith("the line: ")
 
 
@@ -161,7 +160,7 @@ def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Pa
         (["env.id=ALE/Pnog-v5"], "env.id=ALE/Pnog-v5: no ALE game"),
         (["out=taken"], "out=taken: is there already; name a new folder"),
         (["out=file/new"], "out=file/new: cannot be made"),
-        (["allow=all"], "allow=all: takes task, algorithm or both"),
+        (["allow=all"], "allow=all: choose one of algorithm"),
     ],
 )
 def test_bad_input_is_one_sentence_before_anything_is_made(

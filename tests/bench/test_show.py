@@ -53,7 +53,7 @@ def test_a_narrow_terminal_keeps_the_speeds_and_a_line_that_can_be_pasted(width:
 
 @pytest.mark.parametrize("count", [0, 9])
 def test_what_there_is_of_a_partial_result_is_shown(count: int, tmp_path: Path) -> None:
-    whole = make_result(recommendation=None, to_solve=None, walls=[], ended=None)
+    whole = make_result(recommendation=None, walls=[], ended=None)
     partial = dataclasses.replace(whole, measurements=whole.measurements[:count])
     assert "This result is partial." in printed(partial)
     show.write(partial, tmp_path)
