@@ -24,7 +24,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.cli.schemas import CONF_DIR
-from dqnspeed.cli.upgrade import upgraded
 from dqnspeed.config import registry
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe
@@ -144,14 +143,6 @@ def test_without_its_plugin_a_run_is_refused_and_its_report_is_not(trained: Path
     done = call("-m", "dqnspeed.report", "run", f"out={tmp_path / 'report'}", cwd=trained)
     assert done.returncode == 0 and "algo=expected_sarsa" in done.stdout, done.stderr
     assert sorted(path.stat().st_mtime_ns for path in (trained / "run").rglob("*")) == kept
-
-
-def test_a_network_of_a_plugin_that_is_gone_is_no_label() -> None:
-    stored = OmegaConf.create({"model": {"name": "fourier", "waves": 64}})
-    with pytest.raises(ConfigError, match=r"^model=fourier: .*plugin"):
-        upgraded(stored)
-    stored.model = {"name": "anything", "hidden": [8], "conv": []}
-    assert upgraded(stored).model.name == "anything"
 
 
 @pytest.mark.slow

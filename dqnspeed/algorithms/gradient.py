@@ -107,7 +107,7 @@ class GradientLearner:
                     slot[name] = torch.empty_like(parameter).copy_(value)  # in the parameter's memory layout
         self.updates = self._reported = state["updates"]
         self._count.fill_(self.updates)
-        self.started = state.get("begun", self.updates > 0)
+        self.started = state["begun"]
         self.network.version.fill_(self._version)
 
     def begin(self, frames: np.ndarray) -> None:

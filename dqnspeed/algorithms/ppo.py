@@ -104,7 +104,7 @@ class PPOLearner(PolicyLearner):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        if self._steering is not None and "steering" in state:
+        if self._steering is not None:
             self._steering.load(torch.from_numpy(np.array(state["steering"])))
 
     def judge(self, observations: Tensor, actions: Tensor) -> Tensor:

@@ -111,13 +111,13 @@ def check_line(config: DictConfig, sweeps: bool) -> None:
     """Raise :class:`ConfigError` if the command line has what Hydra passes over without a word: its overrides for the
     other mode, several options of one group, and a user's option files with names of ours."""
     overrides = config.hydra.overrides
-    if config.hydra.job.chdir and not sweep.resumes:  # what an older version recorded
+    if config.hydra.job.chdir:
         raise ConfigError("hydra.job.chdir=true: a run writes into its own folder at any rate; leave it out.")
     for line in overrides.hydra:
         key = line.lstrip("+~").partition("=")[0]
         if not sweeps and key.startswith(OF_SWEEPS):
             raise ConfigError(f"{line}: is for sweeps; add -m.")
-        if sweeps and not sweep.resumes and key.startswith("hydra.run."):  # what an older version recorded
+        if sweeps and key.startswith("hydra.run."):
             raise ConfigError(f"{line}: is for a single run; the folder of a sweep is {FOLDER}.")
     for line in overrides.task:
         group, _, options = line.partition("=")
@@ -230,7 +230,7 @@ def _new_jobs(config: DictConfig) -> list[JobConfig]:
         job = _composed(config, overrides, number)
         folder = job[0].folder
         if is_set(config, FOLDER):
-            _check_job_folder(config, folder)
+            check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, folder))
         if folder in folders:
             raise ConfigError(f"hydra.sweep.subdir={folder}: several jobs would write there.")
         folders.add(folder)
@@ -260,17 +260,12 @@ def _ends_of_search(config: DictConfig, number: int) -> list[JobConfig]:
     """The first jobs of a search, as it were: with the least and with the most of everything."""
     study.check_options(config)
     if is_set(config, FOLDER):
-        _check_job_folder(config, str(number))
+        check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, str(number)))
     jobs = [_composed(config, overrides, number)[1] for overrides in study.ends(config, _loader())]
     for job_config in jobs:
         study.check_objective(config, job_config)
     ends = zip(study.ends(config, _loader()), jobs, strict=True)
     return [(Job("an end of what is searched", overrides), job_config) for overrides, job_config in ends]
-
-
-def _check_job_folder(config: DictConfig, folder: str) -> None:
-    if not sweep.resumes:  # what an older version recorded
-        check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, folder))
 
 
 def _loader() -> ConfigLoader:

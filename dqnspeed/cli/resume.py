@@ -6,17 +6,17 @@ import contextlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from dqnspeed.cli import compose, schemas
+from dqnspeed.cli import compose, plugins, schemas
 from dqnspeed.cli.preflight import check_run
-from dqnspeed.cli.upgrade import upgraded
 from dqnspeed.config.options import ConfigError
+from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.runs import checkpoint
@@ -101,7 +101,8 @@ def load_run(folder: Path) -> DictConfig:
     are preferred if they differ.
 
     Raises:
-        ConfigError: there is no run, or every copy of its configuration is damaged.
+        ConfigError: there is no run, or every copy of its configuration is damaged, or it has other options than there
+            are here.
     """
     with looking_into(folder):
         if not folder.is_dir():
@@ -113,7 +114,7 @@ def load_run(folder: Path) -> DictConfig:
             raise ConfigError(f"{folder}: holds no run (no {HYDRA_CONFIG}).")
     try:
         cfg = _composed(folder, {} if found is None else flat(found[1]))
-        if found is None or not (differing := _differing(plain_of(cfg), _as_here(found[1]))):
+        if found is None or not (differing := _differing(plain_of(cfg), found[1])):
             return cfg
         problem = f"{HYDRA} is not what the run was started with ({differing[0]})"
     except _DamagedConfigError as error:
@@ -121,11 +122,38 @@ def load_run(folder: Path) -> DictConfig:
             raise ConfigError(f"{folder}: {error}, and there is no other copy of the run's configuration.") from error
         problem = str(error)
     log.warning("%s: %s; what %s says is taken.", folder, problem, found[0])
-    return upgraded(OmegaConf.create(found[1]))
+    cfg = OmegaConf.create(found[1])
+    _check_fits(cfg, folder)
+    return cfg
 
 
 class _DamagedConfigError(Exception):
     """A file of Hydra's is empty, truncated or changed; the message names it."""
+
+
+def _check_fits(cfg: DictConfig, folder: Path) -> None:
+    """Raise :class:`ConfigError` if the stored configuration has other options than there are here."""
+    for group, known in GROUPS.items():
+        name = OmegaConf.select(cfg, f"{group}.name")
+        if name is None or name in known.options:
+            continue
+        if known.fallback is None or set(cfg[group]) - {f.name for f in fields(known.options[known.fallback])}:
+            raise ConfigError(
+                f"{group}={name}: the run was begun with this option of a plugin that is not here; install it, or name "
+                f"its module in {plugins.VARIABLE}."
+            )
+    there, root = {*schemas.keys_of(cfg)}, schemas.schema()
+    missing = OmegaConf.missing_keys(root) - there
+    if not missing:
+        root = schemas.schema(cfg)
+        missing = OmegaConf.missing_keys(root) - there
+    differing = [f"no option {key}" for key in sorted(missing)]
+    differing += [f"the option {key}, which is unknown here" for key in sorted(there - {*schemas.keys_of(root)})]
+    if differing:
+        raise ConfigError(
+            f"{folder}: its configuration has {differing[0]}; it was written by another version of dqnspeed, so start "
+            f"it anew."
+        )
 
 
 def _fill_in(cfg: DictConfig, begun_with: Mapping[str, Any]) -> None:
@@ -149,22 +177,20 @@ def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
         # A file that was cut between two lines is still valid YAML.
         if not isinstance(stored, DictConfig) or LAST_KEY not in stored or not text.endswith("\n"):
             raise _DamagedConfigError(f"{name} is empty or cut short")
-        cfg = upgraded(stored)
-        if "noop_max" not in stored.get("eval", {}):
-            cfg.eval.noop_max = 0  # started by a version without eval.noop_max
-        _fill_in(cfg, begun_with)
-        OmegaConf.resolve(cfg.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
+        _check_fits(stored, folder)
+        _fill_in(stored, begun_with)
+        OmegaConf.resolve(stored.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
         name = RESUMED
         for override in OverridesParser.create().parse_overrides(_resumed_with(folder)):
-            OmegaConf.update(cfg, override.key_or_group, override.value())
-        _fill_in(cfg, begun_with)
+            OmegaConf.update(stored, override.key_or_group, override.value())
+        _fill_in(stored, begun_with)
         name = HYDRA_CONFIG
-        plain_of(cfg)  # what it refers to, such as ${now:}, may be known to the process alone that began the run
+        plain_of(stored)  # what it refers to, such as ${now:}, may be known to the process alone that began the run
     except (_DamagedConfigError, ConfigError):
         raise
     except Exception as error:  # the libraries raise many errors at broken YAML
         raise _DamagedConfigError(f"{name} cannot be read ({type(error).__name__})") from error
-    return cfg
+    return stored
 
 
 def _own_copy(folder: Path) -> tuple[str, dict[str, Any]] | None:
@@ -187,15 +213,6 @@ def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     one, other = flat(there), flat(here)
     keys = [key for key in one if key in other and one[key] != other[key]]
     return [f"{key}={one[key]} there, {other[key]} here" for key in keys]
-
-
-def _as_here(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a stored configuration as this version would have them, without what it has besides."""
-    return {
-        name: {key: value for key, value in node.items() if key in stored[name]} if isinstance(node, dict) else node
-        for name, node in plain_of(upgraded(OmegaConf.create(dict(stored)))).items()
-        if name in stored
-    }
 
 
 def flat(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,7 +301,7 @@ def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:
 
 def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
     """Differences between the configurations of a checkpoint and a run that make them different runs, in words."""
-    return [pair for pair in _differing(_as_here(theirs), plain) if not pair.startswith(CHANGEABLE)]
+    return [pair for pair in _differing(theirs, plain) if not pair.startswith(CHANGEABLE)]
 
 
 def _is_judged_alike(run: RunConfig, folder: Path) -> bool:

@@ -39,7 +39,6 @@ class Sweep:
 
     def __init__(self) -> None:
         self.dry_run = False
-        self.resumes = False  # by sweep.resume=, what an older version may have recorded
         self.heard = Remembering()
         self.folder: Path | None = None
         self.jobs: list[Job] = []
@@ -217,7 +216,6 @@ def take_options(arguments: Sequence[str]) -> list[str]:
     record = Record.read(folder)
     if record is None:
         raise ConfigError(f"{folder}: holds no sweep (no {SWEEP_JOBS}).")
-    sweep.resumes = True
     return record.line.arguments(folder)
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
-from omegaconf import OmegaConf
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system.signals import STOPPING
-from dqnspeed.tracking.run_folder import CONFIG, SUMMARY, SWEEP, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
+from dqnspeed.tracking.run_folder import CONFIG, SUMMARY, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
 
 FOLDER = "hydra.sweep.dir"
 # What became of a job, by the reason that its summary gives.
@@ -104,10 +103,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Record:
-    """What a sweep's folder records: its line, and its jobs; they are ``None`` in that of an older version."""
+    """What a sweep's folder records: its line, and its jobs."""
 
     line: Line
-    jobs: list[Job] | None
+    jobs: list[Job]
 
     @classmethod
     def read(cls, folder: Path) -> Record | None:
@@ -117,19 +116,13 @@ class Record:
             ConfigError: it is damaged.
         """
         path = folder / SWEEP_JOBS
+        if not path.exists():
+            return None
         try:
-            if path.exists():
-                stored = json.loads(path.read_text(encoding="utf-8"))
-                return cls(Line(**stored["line"]), [Job(**job) for job in stored["jobs"]])
-            path = folder / SWEEP
-            if path.exists():  # Hydra's own
-                overrides = OmegaConf.load(path).hydra.overrides
-                lines = [str(text) for text in [*overrides.hydra, *overrides.task]]
-                ours = (f"{FOLDER}=", "hydra.mode=")
-                return cls(Line([text for text in lines if not text.startswith(ours)]), None)
-        except Exception as error:  # a YAML parser may raise anything
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            return cls(Line(**stored["line"]), [Job(**job) for job in stored["jobs"]])
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{path}: is damaged ({' '.join(str(error).split())}).") from error
-        return None
 
 
 def earlier_jobs(folder: Path) -> list[Job] | None:
@@ -139,7 +132,7 @@ def earlier_jobs(folder: Path) -> list[Job] | None:
         ConfigError: the sweep there is another.
     """
     record = Record.read(folder)
-    if record is None or record.jobs is None:
+    if record is None:
         return None
     if record.line != Line.of_this_process():
         raise ConfigError(f"{FOLDER}: {folder} holds another sweep already; name a new folder.")

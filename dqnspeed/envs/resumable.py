@@ -113,13 +113,13 @@ class Resumable(gymnasium.Wrapper):
             if (skip := self._frame_skip()) is not None:
                 for i, frame in state["frames"].items():
                     skip.last_two[int(i)][:] = frame
-            for press, reward in zip(self._presses(), state.get("owed", [0.0, 0.0]), strict=False):
+            for press, reward in zip(self._presses(), state["owed"], strict=True):
                 press.start_reward = reward
             self._set_rng(state["rng"])
             self.games_restored = True
         elif state["over"]:
             self._set_rng(state["rng"])
-            self._set_ale(state.get("ale"))
+            self._set_ale(state["ale"])
             self.games_restored = True
         else:
             self.games_restored = self._repeat(state)
@@ -138,7 +138,7 @@ class Resumable(gymnasium.Wrapper):
             return False
         if start["rng"] is not None:
             self._set_rng(start["rng"])
-        self._set_ale(start.get("ale"))
+        self._set_ale(start["ale"])
         self.reset(seed=start["seed"])
         self._start = start
         for action in state["actions"].tolist():

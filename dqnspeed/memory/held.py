@@ -15,7 +15,7 @@ from dqnspeed.execution.arrays import Array, Arrays, host
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.memory.buffers import LocalBuffers, SharedBuffers
 from dqnspeed.memory.gather import stack_places, take_stacks
-from dqnspeed.memory.rings import OLDEST, Rings, Rows, each
+from dqnspeed.memory.rings import Rings, Rows, each
 
 CHUNK = 4096  # frames of a checkpoint that cross at once
 PARCEL = 2**20  # bytes of frames that are sent at once, if the learner does not ask for what there is
@@ -159,14 +159,13 @@ class HeldRings(Rings):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a :meth:`state_dict`, also of longer or shorter rings, and of another device."""
         self._written[:] = self._received = np.array(state["written"])
-        before = state.get("rows", self._rows)
+        before = state["rows"]
         self._oldest[:] = np.maximum(state.get("oldest", 0), self._written - before)
-        columns = _with_ages(state["columns"], self._written, before)
         frames = self._frames()
         for lane, written in enumerate(self._written):
             rows = np.arange(max(0, written - min(before, self._rows)), written)
             here, there = rows % self._rows, rows % before
-            for name, stored in columns.items():
+            for name, stored in state["columns"].items():
                 if name == "frames":
                     for part in range(0, len(here), CHUNK):  # a device may have no room for all of them twice
                         to, of = here[part : part + CHUNK], there[part : part + CHUNK]
@@ -258,16 +257,3 @@ class HeldRings(Rings):
 
     def _stack_places(self, lane: Array, row: Array) -> Array:
         return stack_places(self.arrays, self._held["age"], lane, row, self.stack, self._rows)
-
-
-def _with_ages(columns: Mapping[str, np.ndarray], written: np.ndarray, rows: int) -> dict[str, np.ndarray]:
-    """Columns of a checkpoint; older ones tell first frames alone."""
-    columns = dict(columns)
-    first = columns.pop("first", None)
-    if first is not None:
-        ages = columns["age"] = np.zeros(first.shape, np.uint8)
-        for lane, end in enumerate(written):
-            known = np.arange(max(0, end - rows), end)
-            firsts = np.where(first[lane, known % rows], known, known[:1] if len(known) else known)
-            ages[lane, known % rows] = np.minimum(known - np.maximum.accumulate(firsts), OLDEST)
-    return columns

@@ -214,9 +214,8 @@ class Rollouts(HeldRings):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._begin, self._sampled = state["begin"].copy(), state.get("sampled", False)
-        if "random" in state:  # an older checkpoint has a generator of another kind: the shuffles begin anew
-            self._random.load_state_dict(state["random"])
+        self._begin, self._sampled = state["begin"].copy(), state["sampled"]
+        self._random.load_state_dict(state["random"])
 
     def close(self) -> None:
         self._planned, self._joined, self.judge = {}, None, None

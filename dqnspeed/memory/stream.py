@@ -79,7 +79,7 @@ class Stream(NStepRings):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._read, self._sampled = state["read"].copy(), state.get("sampled", False)
+        self._read, self._sampled = state["read"].copy(), state["sampled"]
 
     def _unread(self) -> tuple[np.ndarray, np.ndarray]:
         """Lanes and rows of complete transitions not yet sampled, by lane and then by row."""

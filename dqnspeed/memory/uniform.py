@@ -84,8 +84,7 @@ class NStepReplay(NStepRings):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        if "random" in state:  # an older checkpoint has a generator of another kind: the draw begins anew
-            self._random.load_state_dict(state["random"])
+        self._random.load_state_dict(state["random"])
 
     def _move_on(self) -> tuple[np.ndarray, np.ndarray]:
         """Forget the rows of each lane whose stacks are overwritten; returns the first one, as it was and as it is."""

@@ -46,9 +46,9 @@ class Player:
         self.spec: EnvSpec = envs.describe(self.run)
         self.device = machine.pick_device(play.device)
         self.path, state = _load(self.folder / CHECKPOINTS, play.checkpoint)
-        self._check_belongs(state, resuming.plain_of(composed), play.checkpoint)
         self.network = make_network(self.run, self.spec)
         try:
+            self._check_belongs(state, resuming.plain_of(composed), play.checkpoint)
             self.agent_steps: int = state["progress"]["agent_steps"]
             self.network.load_state_dict(as_tensors(state["learner"]["network"]))
         except (RuntimeError, KeyError, TypeError) as error:
@@ -66,7 +66,7 @@ class Player:
     def _check_belongs(self, state: state_file.State, plain: Mapping[str, Any], name: str) -> None:
         """Raise :class:`ConfigError` if a checkpoint in the run's folder is of another run; one named by its path may
         be, if the game and the network are the same."""
-        differing = resuming.foreign(state.get("config") or {}, plain)  # older versions did not save it
+        differing = resuming.foreign(state["config"], plain)
         if not self.is_of_run:
             differing = [pair for pair in differing if pair.startswith(SAME_AGENT)]
         if differing:

@@ -65,6 +65,6 @@ def _jobs(folder: Path) -> int:
     try:
         trials = OmegaConf.select(OmegaConf.load(folder / SWEEP), "hydra.sweeper.n_trials")
         record = Record.read(folder)
-        return int(trials or len((record and record.jobs) or []))
+        return int(trials or (len(record.jobs) if record else 0))
     except Exception:  # damaged, or of another sweeper
         return 0

@@ -133,7 +133,7 @@ class Run:
     def seconds(self) -> float:
         """Of training."""
         last = self.reports[-1]["time"] if self.reports else 0.0
-        return float(self.summary.get("wall_time_s") or self.summary["time_to_solve_s"] or last)
+        return float(self.summary.get("wall_time_s") or last)
 
     @property
     def time_to_solve(self) -> tuple[float, bool]:

@@ -106,7 +106,7 @@ class Checkpoints:
 
     def load_state_dict(self, state: State) -> None:
         self._best = float("-inf") if state["best"] is None else state["best"]
-        self._provisional = state["provisional"] or state.get("measure", self._measure) != self._measure
+        self._provisional = state["provisional"] or state["measure"] != self._measure
         self._take_best()
 
     def _take_best(self) -> None:
@@ -214,8 +214,7 @@ def newest_config(folder: Path) -> tuple[Path, State] | None:
     """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not loaded."""
     for path in [*candidates(folder), folder / f"best{SUFFIX}"]:
         with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
-            if config := facts_of(path).get("config"):
-                return path, config
+            return path, facts_of(path)["config"]
     return None
 
 

@@ -165,7 +165,7 @@ class Evaluator:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if state["next"] is not None and self._config.every_steps is not None:
             every = self._config.every_steps  # which another value may have been given in the meantime
-            self._next = state["next"] - state.get("every", every) + every
+            self._next = state["next"] - state["every"] + every
         self.mean, self.count = state["mean"], state["count"]
 
     def close(self) -> None:

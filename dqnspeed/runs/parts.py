@@ -96,11 +96,11 @@ class Learning:
         self.learner.load_state_dict(state["learner"])
         self.progress.load_state_dict(state["progress"], self.learner.updates)
         self.evaluator.load_state_dict(state["evaluation"])
-        self.checkpoints.load_state_dict({"provisional": not self.progress.returns.full, **state["checkpoints"]})
+        self.checkpoints.load_state_dict(state["checkpoints"])
         self.start = LearningStart(**state["learning_start"])
 
     def _trackers(self, state: State | None) -> Trackers:
-        plan, sizes, seconds, resumed_at = self.plan, (state or {}).get("files", {}), 0.0, None
+        plan, sizes, seconds, resumed_at = self.plan, state["files"] if state else {}, 0.0, None
         if state is not None:
             logged, resumed_at = time_logged(plan.folder, sizes.get(METRICS, 0)), self.progress.agent_steps
             if self.progress.count_lost(logged if state else logged or 0.0, self.learner.updates):

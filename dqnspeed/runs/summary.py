@@ -142,12 +142,12 @@ class Progress:
         self.timer.seconds.update(state["timer"])
         self.returns.load_state_dict(state["returns"])
         self.resumed_at = [*state["resumed_at"], self.agent_steps]
-        if state.get("reward_bound", self._reward_bound) == self._reward_bound:
-            self.time_to_solve_avg_s = state.get("time_to_solve_avg")
-        self.lost_s, self.time_is_lower_bound = state.get("lost_s", 0.0), state.get("time_is_lower_bound", False)
-        self.lost_actors = state.get("lost_actors", 0)
-        self.benchmark &= state.get("benchmark", True)
-        self.busy = self.busy or state.get("busy")
+        if state["reward_bound"] == self._reward_bound:
+            self.time_to_solve_avg_s = state["time_to_solve_avg"]
+        self.lost_s, self.time_is_lower_bound = state["lost_s"], state["time_is_lower_bound"]
+        self.lost_actors = state["lost_actors"]
+        self.benchmark &= state["benchmark"]
+        self.busy = self.busy or state["busy"]
         self._next_report = time.monotonic() + self._every
         self._begin_segment(updates)
 

@@ -44,11 +44,10 @@ def load_state_dict(state: Mapping[str, Any]) -> None:
     np.random.set_state(state["numpy"])  # noqa: NPY002
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
-    saved = state.get("cuda", {})  # not in the checkpoints of older versions, nor in those of a run without CUDA
     for device in _cuda_devices():
-        if str(device) in saved:
-            torch.cuda.set_rng_state(torch.from_numpy(saved[str(device)]), device)
-    if torch.backends.mps.is_available() and state.get("mps") is not None:
+        if str(device) in state["cuda"]:  # not of a run without CUDA
+            torch.cuda.set_rng_state(torch.from_numpy(state["cuda"][str(device)]), device)
+    if torch.backends.mps.is_available() and state["mps"] is not None:
         torch.mps.set_rng_state(torch.from_numpy(state["mps"]))
 
 

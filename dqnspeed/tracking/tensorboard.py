@@ -37,7 +37,7 @@ class TensorBoard(Tracker):
         from torch.utils.tensorboard import SummaryWriter
         from torch.utils.tensorboard.summary import hparams
 
-        earlier = [*folder.glob(EVENTS), *folder.glob(f"tensorboard/*/{EVENTS}")]
+        earlier = [*folder.glob(f"{TENSORBOARD}/*/{EVENTS}")]
         own = folder / TENSORBOARD / re.sub(r"[^\w.=+-]+", "_", name)[:100]
         purge = None if resumed_at is None else resumed_at + 1  # later steps are trained again
         self._writer = SummaryWriter(str(earlier[0].parent if earlier else own), purge_step=purge)
@@ -56,9 +56,9 @@ class TensorBoard(Tracker):
         self._write({name: value for name, value in metrics.items() if name not in OF_A_GAME}, step)
 
     def close(self, summary: Mapping[str, Any]) -> None:
-        final = {f"final/{name}": float(summary[name]) for name in FINAL if summary.get(name) is not None}
-        self._write(final, int(summary.get("agent_steps") or 0))
-        if summary.get("stopped_by") not in FAILED:
+        final = {f"final/{name}": float(summary[name]) for name in FINAL if summary[name] is not None}
+        self._write(final, summary["agent_steps"])
+        if summary["stopped_by"] not in FAILED:
             self._writer._get_file_writer().add_summary(self._end)  # it says that the run ended well
         self._writer.close()
 

@@ -214,7 +214,7 @@ def check_server(wandb: Any) -> None:
 
 def _exit_code(summary: Mapping[str, Any]) -> int:
     """The exit code of a run with this summary; W&B marks every code but 0 as failed."""
-    reason = summary.get("stopped_by")
+    reason = summary["stopped_by"]
     if reason in STOPPING:
         return STOPPING[reason]
-    return int(reason is None or reason == "error" or bool(summary.get("not_written")))
+    return int(reason is None or reason == "error" or bool(summary["not_written"]))

@@ -1,7 +1,8 @@
-"""Configurations of runs that another version has begun."""
+"""What can be composed, and which configurations of runs can be read."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -10,59 +11,65 @@ import hydra
 import pytest
 from conftest import make_run
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
+from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.compose import from_hydra
-from dqnspeed.cli.resume import foreign, plain_of
 from dqnspeed.cli.schemas import CONF_DIR
-from dqnspeed.cli.upgrade import upgraded
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
 
 
-def composed(*overrides: str) -> DictConfig:
+def kept(folder: Path, *overrides: str, **changes: Any) -> Path:
+    """A folder with the configuration that a run has kept, but for these changes by ``group__key``; ``None``: without
+    it."""
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        return hydra.compose("config", overrides=list(overrides))
+        plain = cast("dict[str, Any]", OmegaConf.to_container(hydra.compose("config", overrides=list(overrides))))
+    for name, value in changes.items():
+        group, _, key = name.partition("__")
+        node, last = (plain[group], key) if key else (plain, group)
+        if value is None:
+            del node[last]
+        else:
+            node[last] = value
+    (folder / ".hydra").mkdir(exist_ok=True)
+    OmegaConf.save(plain, folder / ".hydra" / "config.yaml")
+    return folder
 
 
-def stored(*overrides: str) -> dict[str, Any]:
-    """What a run keeps of its configuration."""
-    return cast("dict[str, Any]", OmegaConf.to_container(composed(*overrides), resolve=True))
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"execution__threads": None}, "no option execution.threads"),
+        ({"execution": None}, "no option execution.channels_last"),
+        ({"replay__beta_updates": None}, "no option replay.beta_updates"),
+        ({"replay": None}, "no option replay.capacity"),
+        ({"replay__old": 3}, "the option replay.old, which is unknown here"),
+        ({"model__old": 3}, "the option model.old, which is unknown here"),
+        ({"old": 3}, "the option old, which is unknown here"),
+    ],
+)
+def test_a_run_of_a_version_with_other_options_is_refused(changes: dict[str, Any], found: str, tmp_path: Path) -> None:
+    folder = kept(tmp_path, "replay=prioritized", "model=impala", **changes)
+    sentence = (
+        f"{folder}: its configuration has {found}; it was written by another version of dqnspeed, so start it anew."
+    )
+    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}$"):
+        resuming.load_run(folder)
 
 
-def loaded(plain: dict[str, Any]) -> RunConfig:
-    return from_hydra(upgraded(OmegaConf.create(plain)))
+def test_a_run_with_an_option_of_a_plugin_that_is_gone_is_refused(tmp_path: Path) -> None:
+    for changes in ({"model__name": "fourier", "model__waves": 64}, {"replay__name": "fourier"}):
+        group = next(iter(changes)).partition("__")[0]
+        with pytest.raises(ConfigError, match=f"^{group}=fourier: .*plugin"):
+            resuming.load_run(kept(tmp_path, **changes))
 
 
-def test_a_run_of_a_version_where_all_algorithms_shared_their_numbers_is_what_it_was() -> None:
-    plain = stored("algo=ppo", "optimizer=rmsprop")
-    plain["algo"] |= dict.fromkeys(("n_step", "double", "loss", "target_sync", "step_size", "queue_batches"))
-    plain["optimizer"] |= {"beta1": 0.9, "beta2": 0.999}
-    del plain["wrappers"]["name"], plain["tracking"]["name"]
-    run, expected = loaded(plain), make_run("algo=ppo", "optimizer=rmsprop")
-    assert (run.algo, run.optimizer, run.num_envs) == (expected.algo, expected.optimizer, expected.num_envs)
-
-
-@pytest.mark.parametrize("kind", ["serial", "process"])
-def test_an_option_that_is_newer_than_the_run_has_its_default(kind: str) -> None:
-    plain = stored(f"parallelism={kind}", *["algo.steps_per_update=1"] * (kind == "serial"))
-    del plain["parallelism"]["timeout_s"]
-    assert loaded(plain).parallelism == make_run(f"parallelism={kind}").parallelism
-
-
-def test_so_has_one_of_an_option_that_is_not_the_usual_one() -> None:
-    plain = stored("replay=prioritized")
-    del plain["replay"]["beta_updates"]
-    assert loaded(plain).replay == make_run("replay=prioritized").replay
-
-
-def test_a_label_that_has_become_the_name_of_an_option_is_still_a_label() -> None:
-    plain = stored("model=small")
-    plain["model"]["name"] = "impala"
-    assert [layer[0] for layer in plain["model"]["conv"]] == [16, 32]
-    assert type(loaded(plain).model) is type(make_run("model=small").model)
-    assert foreign(plain, plain_of(upgraded(OmegaConf.create(plain)))) == []  # its checkpoint is still its own
+@pytest.mark.parametrize("name", ["mine", "???"])
+def test_a_run_with_an_option_file_of_the_user_s_is_read(name: str, tmp_path: Path) -> None:
+    run = from_hydra(resuming.load_run(kept(tmp_path, "model=small", model__name=name)))
+    expected = make_run("model=small")
+    assert dataclasses.replace(run, model=dataclasses.replace(run.model, name=expected.model.name)) == expected
 
 
 @pytest.mark.parametrize("experiment", sorted(path.stem for path in Path(CONF_DIR, "experiment").glob("*.yaml")))

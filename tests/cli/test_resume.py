@@ -259,7 +259,7 @@ def test_what_a_power_cut_leaves_of_a_configuration_is_never_taken_for_another(
         with pytest.raises(ConfigError, match=r"final.safetensors is of another run \(seed=4 there, 3 here\)"):
             resuming.prepare(["resume=run", "stop.max_steps=200"])
 
-    for path in (ours, final, best):  # a run of a version that kept no copies
+    for path in (ours, final, best):  # a run that was killed before it kept a copy
         path.unlink()
     assert loaded() == expected
     for text in [*damaged[:5], damaged[-1]]:

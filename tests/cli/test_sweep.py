@@ -280,11 +280,8 @@ def test_what_became_of_a_job_is_read_from_its_folder(
     assert outcome(tmp_path).state == state
 
 
-def test_a_record_is_read_as_it_was_written_and_hydras_own_in_place_of_it(tmp_path: Path) -> None:
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert Record.read(tmp_path) is None
-    overrides = {"hydra": ["hydra.sweep.dir=old", "hydra.mode=MULTIRUN"], "task": ["seed=0,1"]}
-    OmegaConf.save({"hydra": {"overrides": overrides}}, tmp_path / "multirun.yaml")
-    assert Record.read(tmp_path) == Record(Line(["seed=0,1"]), None)
     line, jobs = Line(["seed=range(2)"], "mine", "tuned"), [Job("0", ["seed=0"]), Job("1", ["seed=1"])]
     Sweep().begin(tmp_path, line, jobs)
     assert (record := Record.read(tmp_path)) == Record(line, jobs)

@@ -274,18 +274,6 @@ def test_what_a_network_says_of_a_games_last_frame_is_not_seen_before_it(judged:
     np.testing.assert_allclose(found[0, [0, 1, 3]], [expected, 2, 3], rtol=1e-6)
 
 
-def test_a_rollout_that_was_saved_with_another_kind_of_generator_goes_on() -> None:
-    def rollouts() -> Rollouts:
-        return Rollouts(LocalBuffers(ring_layout(1, 40, (1,), np.dtype(np.float32), acting=True)), 1, 4, 1, GAMMA, LAM)
-
-    before, after = rollouts(), rollouts()
-    state = before.state_dict()
-    state["rng"] = np.random.default_rng(0).bit_generator.state
-    del state["random"]
-    after.load_state_dict(state)
-    assert after._random.state_dict() == before._random.state_dict()
-
-
 def test_a_blank_batch_looks_like_those_that_are_learnt_from() -> None:
     for algo in ("dqn", "a2c"):
         run = make_toy(f"algo={algo}", "wrappers.stack=2", "algo.n_step=3")

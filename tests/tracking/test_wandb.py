@@ -170,7 +170,9 @@ def test_segments_that_were_killed_before_a_checkpoint_have_ids_of_their_own(tmp
 def test_what_a_kill_left_of_a_checkpoint_is_not_sent(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best.safetensors.partial").write_text("cut")
-    WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "toy", None, None).close({"stopped_by": "max_steps"})
+    WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "toy", None, None).close(
+        {"stopped_by": "max_steps", "not_written": []}
+    )
     assert "artifact" not in ended(tmp_path)
 
 
@@ -181,7 +183,7 @@ def test_wandb_logs_a_game_once_and_ends_as_the_run_did(reason: str, code: int, 
         tracker.episode(step // 10, Episode(0, float(step), 7), step, 1.0)
         for later in (1, 2, 3):
             tracker.report({"episode/return": step, "episode/length": 7, "train/loss": later}, step + later, 2.0)
-    tracker.close({"stopped_by": reason, "error": "ActorError: it died"})
+    tracker.close({"stopped_by": reason, "not_written": [], "error": "ActorError: it died"})
     found = ended(tmp_path)
     assert [run.display_name for run in found["run"]] == ["baseline num_envs=2, seed 0"]
     rows = rows_of(found)
@@ -215,7 +217,7 @@ def main():
     run = dqnspeed.compose(["tracking.wandb=online"])
     for name in ("first", "second"):
         Path(name).mkdir()
-        WandB(run, Path(name).absolute(), {}, name, None, None).close({"stopped_by": "max_steps"})
+        WandB(run, Path(name).absolute(), {}, name, None, None).close({"stopped_by": "max_steps", "not_written": []})
 """
 
 
