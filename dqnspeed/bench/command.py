@@ -19,12 +19,12 @@ from dqnspeed.bench.result import Result
 from dqnspeed.bench.suites import SUITES, Suite
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.errors import RunError
-from dqnspeed.cli.hint import BENCH
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.folder_lock import new_folder
 from dqnspeed.system import machine
 
+BENCH = "bench"  # where results are, unless out= says otherwise
 ABOUT = """Measure on this machine which of the engineering speed-ups pays, and end with one line to paste.
 
 Everything is measured in pairs with its reference, in turns, so that a noisy machine slows both. GROUP=OPTION and

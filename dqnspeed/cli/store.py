@@ -137,12 +137,7 @@ def bound_of(env_id: str, pong: float | None = None) -> float | None:
         pong: what Pong's bound is instead.
     """
     game = rom_of(str(env_id)) or env_id
-    return pong if game == "pong" and pong is not None else _facts("reward_bounds").get(game)
-
-
-def usual_of(experiment: str) -> str | None:
-    """What a run of a rung usually takes, by ``conf/usual.yaml``; ``None`` where it is not known."""
-    return _facts("usual").get(experiment)
+    return pong if game == "pong" and pong is not None else _reward_bounds().get(game)
 
 
 _HINTS = get_type_hints(RunConfig)
@@ -151,12 +146,11 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
     "tenth": lambda steps, usual: max(1, (usual if steps is None else steps) // 10),  # of a run, or of the usual one
     "unless": lambda other, value: value if other is None else None,
     "bound_of": bound_of,
-    "usual_of": usual_of,
     "option_list": option_list,
     "group_list": group_list,
 }
 
 
 @cache
-def _facts(name: str) -> dict[str, Any]:
-    return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.load(f"{CONF_DIR}/{name}.yaml")))
+def _reward_bounds() -> dict[str, float]:
+    return cast("dict[str, float]", OmegaConf.to_container(OmegaConf.load(f"{CONF_DIR}/reward_bounds.yaml")))

@@ -24,7 +24,6 @@ from dqnspeed.cli import compose, study
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
-from dqnspeed.cli.hint import faster_line
 from dqnspeed.cli.ray_jobs import has_a_machine, is_ray
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
@@ -177,8 +176,6 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     device, threads = str(machine.pick_device(run.device)), torch.get_num_threads()
     lines = opening(run, job.label, device, threads, shown, job.resume)
     print(*lines, schedule_sentence(run), sep="\n", flush=True)
-    if not job.resume and (line := faster_line(run, job.overrides)):
-        print(f"hint: {line}", flush=True)
     try:
         summary = train(
             run, job.spec, job.folder, job.plain, job.group, job.resume, job.label, job.again, job.benchmark,

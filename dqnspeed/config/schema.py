@@ -242,7 +242,6 @@ class ExperimentConfig:
     book_fps: float | None = option("agent steps per second in the book, on a GTX 1080 Ti")
     book_minutes: float | None = option("minutes to a mean of 17 in the book")
     pong_bound: float | None = option("mean return at which the rung's source calls Pong solved, null: the usual 17")
-    usual: str | None = option("what a run of it usually takes, and on what machine that was measured", default=None)
 
 
 @dataclass(frozen=True)

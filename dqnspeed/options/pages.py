@@ -69,7 +69,8 @@ def option(section: Section, name: str) -> RenderableType:
         if section.name != reference.EXPERIMENT
     ]
     parts: list[RenderableType] = [_title(f"{section.name}={name}", section.options[name])]
-    parts += [Text(f"{fact}.") for fact in reference.facts(section.name, name)]
+    if kind := reference.kind(section.name, name):
+        parts.append(Text(kind))
     if rows:
         parts += ["", _table(["key", "default", "what it means"], rows)]
     if brings := reference.brings(section.name, name):
@@ -97,8 +98,8 @@ def _options(options: Iterable[tuple[Section, str]]) -> Table:
     rows = []
     for section, name in options:
         mark = " (default)" if name == section.default else ""
-        facts = [f"{fact}." for fact in reference.facts(section.name, name)]
-        rows.append([f"{section.name}={name}{mark}", " ".join([section.options[name], *facts])])
+        about = filter(None, [section.options[name], reference.kind(section.name, name)])
+        rows.append([f"{section.name}={name}{mark}", " ".join(about)])
     return _table(["option", "what it is"], rows)
 
 

@@ -26,14 +26,13 @@ from dqnspeed.config.schema import RunConfig
 
 RUN = "run"  # the section of the keys that stand in no group
 EXPERIMENT = "experiment"
-OF_ITSELF = ("kind", "about", "usual")  # what an experiment says of itself
+OF_ITSELF = ("kind", "about")  # what an experiment says of itself
 _HINTS = get_type_hints(RunConfig)
 # The functions of ``${...}`` in option files, in words.
 _WORDS: dict[str, Callable[..., str]] = {
     "mul": lambda *factors: " × ".join(factors),
     "tenth": lambda steps, usual: f"a tenth of {steps}, or of {usual} where that is null",
     "unless": lambda given, value: f"{value}, or null where {given} is set",
-    "usual_of": lambda experiment: f"that of {experiment} in conf/usual.yaml",
     "bound_of": lambda env, *_: f"that of {env} in conf/reward_bounds.yaml",
 }
 
@@ -120,14 +119,12 @@ def brings(section: str, option: str) -> list[str]:
     return [*groups, *(f"{key}={written(values[key])}" for key in own)]
 
 
-def facts(section: str, option: str) -> list[str]:
-    """What an experiment changes and usually takes, a sentence each without its stop; of other options, nothing."""
+def kind(section: str, option: str) -> str:
+    """A sentence on what an experiment changes; of other options, nothing."""
     if section != EXPERIMENT:
-        return []
+        return ""
     own = {key.name: key.defaults[option] for key in keys_of(section, option)}
-    kind, usual = own["experiment.kind"], own["experiment.usual"]
-    usual = store.usual_of(option) if str(usual).startswith("${usual_of:") else usual
-    return [f"Kind: {', '.join(kind)}", *([f"Usually takes {usual}"] if usual else [])]
+    return f"Kind: {', '.join(own['experiment.kind'])}."
 
 
 def written(value: Any) -> str:
@@ -243,7 +240,7 @@ def _key_rows(section: Section) -> Iterator[list[str]]:
 def _option_rows(section: Section) -> Iterator[list[str]]:
     for option, about in section.options.items():
         name = f"`{option}`{' (default)' if option == section.default else ''}"
-        about = " ".join([about, *(f"{fact}." for fact in facts(section.name, option))])
+        about = " ".join(filter(None, [about, kind(section.name, option)]))
         yield [name, _text(about), " ".join(f"`{one}`" for one in brings(section.name, option))]
 
 

@@ -28,7 +28,7 @@ BOOK_STEPS, BOOK_GAME = 1_000_000, "PongNoFrameskip-v4"  # what the book's basel
 
 def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path, resumed: bool = False) -> list[str]:
     """The first lines of a run: its name, goal and limits, where it runs, where its files go; and of a rung in which
-    nothing is changed, what it is and usually takes.
+    nothing is changed, what it is.
 
     Args:
         label: the run's name; ``threads``: torch threads of the learner.
@@ -45,12 +45,11 @@ def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path,
     goal = "no bound" if stop.reward_bound is None else f"a mean return of {stop.reward_bound:g} over {whose}"
     limits = [f"{stop.max_steps:,} agent steps"] if stop.max_steps else []
     limits += [f"{stop.max_minutes:g} minutes"] if stop.max_minutes else []
-    about = [run.experiment.about, *([f"usually takes {run.experiment.usual}"] if run.experiment.usual else [])]
     return [
         f"{label}{' resumes' if resumed else ''}: {name}, algo={run.algo.name}, parallelism={where}, seed {run.seed}",
         f"goal: {goal}; limits: {' or '.join(limits) or 'none, Ctrl-C saves and ends it'}",
         f"device {device}, {_number(machine.cores(), 'core')}, {_number(threads, 'torch thread')}; files in {folder}",
-        *(about if label == run.experiment.name and not resumed else []),
+        *([run.experiment.about] if label == run.experiment.name and not resumed else []),
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import signal
 import sys
@@ -16,13 +15,12 @@ from typing import Any, cast
 import forked
 import psutil
 import pytest
-from conftest import TESTS, TOY, environment, make_toy
+from conftest import TESTS, TOY, environment
 from forked import Forked
 from made import make_result
 from plans import toy
 
 from dqnspeed.bench import command, subject, suites
-from dqnspeed.bench import result as results
 from dqnspeed.bench.measuring import Measuring
 from dqnspeed.bench.pairs import Pace
 from dqnspeed.bench.plan import Piece, Plan
@@ -30,9 +28,8 @@ from dqnspeed.bench.progress import Bar, Remaining
 from dqnspeed.bench.recommend import SAFE, WIDER, TrainingError, train
 from dqnspeed.bench.result import Interval, Measurement, Result
 from dqnspeed.bench.suites import Suite, wall
-from dqnspeed.cli.hint import faster_line
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system import disturbances, machine
+from dqnspeed.system import disturbances
 from dqnspeed.system.disturbances import Watch
 
 LARGE, TINY = "model.hidden=[1024,1024,1024]", "model.hidden=[8]"  # the second is faster for sure
@@ -207,57 +204,6 @@ def test_the_wall_is_what_takes_most_of_the_time() -> None:
     )
     row = dataclasses.replace(row, parts={**row.parts, "stepping": 0.8})
     assert wall("the line", row) == "the line: stepping the games takes 80% of the time."
-
-
-def hinting(folder: Path, **changes: object) -> None:
-    here = machine.describe(machine.pick_device("cpu"))
-    made = dataclasses.replace(make_result(), env="toy_envs:Counter-v0", machine=here)
-    (folder / "1").mkdir(parents=True, exist_ok=True)
-    results.write(dataclasses.replace(made, **changes), folder / "1" / "bench.json")  # type: ignore[arg-type]
-
-
-def test_a_run_hints_at_an_obviously_faster_line_of_this_machine(tmp_path: Path) -> None:
-    run = make_toy("device=cpu")
-    assert faster_line(run, [], tmp_path) is None
-    hinting(tmp_path)
-    said = faster_line(run, ["seed=3", "env.id=x"], tmp_path)
-    assert said is not None and said.startswith("wrappers=native parallelism=overlap execution=lean is 1.67 times as")
-    assert "changes" not in said
-    line = make_result().recommendation
-    assert line is not None
-    hinting(
-        tmp_path,
-        recommendation=dataclasses.replace(
-            line,
-            line="python -m dqnspeed.train seed=1 num_envs=4 algo.batch_size=32",
-            kinds={"num_envs=4": "changes the algorithm"},
-        ),
-    )
-    assert str(faster_line(run, [], tmp_path)).startswith(
-        "num_envs=4 algo.batch_size=32 is 1.67 times as fast here, and changes the algorithm ("
-    )
-    hinting(tmp_path)
-    for chosen in ("wrappers=tweaked", "execution.threads=1", "experiment=speedrun", "algo=c51", "model=small"):
-        assert faster_line(run, [chosen], tmp_path) is None
-    hinting(tmp_path, overrides=["env=x", "model=small"])
-    assert faster_line(run, [], tmp_path) is None and faster_line(run, ["model=small"], tmp_path) is not None
-
-
-def test_no_hint_comes_from_another_machine_another_game_or_a_damaged_result(tmp_path: Path) -> None:
-    run, line = make_toy("device=cpu"), make_result().recommendation
-    assert line is not None
-    slight = dataclasses.replace(line, measured=dataclasses.replace(line.expected, low=1.02))
-    for changes in (
-        {"env": "Pong"},
-        {"machine": make_result().machine},
-        {"recommendation": None},
-        {"recommendation": slight},
-    ):
-        hinting(tmp_path, **changes)
-        assert faster_line(run, [], tmp_path) is None
-    for text in ("", "[]", '{"env": 1}', json.dumps({"env": run.env.id, "machine": None})):
-        (tmp_path / "1" / "bench.json").write_text(text)
-        assert faster_line(run, [], tmp_path) is None
 
 
 def test_the_machine_says_what_will_spoil_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

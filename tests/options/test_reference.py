@@ -21,14 +21,14 @@ from dqnspeed.config.options import leaves
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.options import command, pages
-from dqnspeed.options.reference import Key, brings, defaults_in_words, facts, keys, keys_of, meanings, sections, written
+from dqnspeed.options.reference import Key, brings, defaults_in_words, keys, keys_of, meanings, sections, written
 from dqnspeed.system import machine
 
 EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
 FILES = sorted(
     path
     for path in Path(CONF_DIR).rglob("*.yaml")
-    if path.stem not in ("reward_bounds", "usual") and not {"hydra", "wandb"} & set(path.relative_to(CONF_DIR).parts)
+    if path.stem != "reward_bounds" and not {"hydra", "wandb"} & set(path.relative_to(CONF_DIR).parts)
 )
 SMALL = [*GROUPS, "execution", "checkpoint", "stop", "eval", "run"]
 
@@ -99,15 +99,6 @@ def test_what_an_experiment_brings_makes_the_same_run(experiment: str) -> None:
     if bound is not None:
         same = make_run(*brings("experiment", experiment), f"experiment.pong_bound={bound}")
     assert dataclasses.replace(same, experiment=run.experiment) == run
-
-
-def test_what_a_rung_usually_takes_is_its_own() -> None:
-    usual = OmegaConf.to_container(OmegaConf.load(Path(CONF_DIR) / "usual.yaml"))
-    assert isinstance(usual, dict) and set(usual) <= set(EXPERIMENTS)
-    for name in ("baseline", "speedrun", "speedrun_q"):
-        assert make_run(f"experiment={name}").experiment.usual == usual.get(name)
-    assert make_run("experiment=speedrun", "experiment.name=mine").experiment.usual is None
-    assert "Usually takes 17 to 80 s" in " ".join(facts("experiment", "speedrun"))
 
 
 def test_what_is_computed_is_in_words() -> None:
