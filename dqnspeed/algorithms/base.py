@@ -69,13 +69,6 @@ class Algorithm(AlgoConfig):
     outputs: ClassVar[str] = "action values"  # what its network computes for each action
     explores_forever: ClassVar[bool] = False  # epsilon never falls: evaluations show what it learnt
     without_processes: ClassVar[str] = "parallelism=overlap"  # what to use where actor processes cannot share weights
-    copies: ClassVar[int] = 0  # target networks
-    observations: ClassVar[int] = 2  # in a sample of a batch: the one acted on, and the next
-
-    @property
-    def between(self) -> int:
-        """Numbers that an update computes of a transition, besides what layers of the network give."""
-        return 0
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         """All that the memory keeps: a ring for each environment of all actors."""
@@ -106,10 +99,6 @@ class Algorithm(AlgoConfig):
     ) -> Policy:
         """The policy that acts during training."""
         return typed(run.exploration, Exploration).policy(network, spec.num_actions, run.execution, device, rng)
-
-    def update_forward(self, network: Network, observations: torch.Tensor) -> None:
-        """Compute what an update computes of ``observations``, by which the memory that it takes is measured."""
-        network(observations)
 
     def epsilon_at(self, run: RunConfig, step: int) -> float:
         """The chance of a random action at an agent step; NaN for a policy without epsilon."""

@@ -54,10 +54,6 @@ class C51(DeepQ):
     value_min: float = option("the least of them")
     value_max: float = option("the largest")
 
-    @property
-    def between(self) -> int:
-        return 3 * self.atoms**2  # of :func:`project`
-
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         return AtomsNetwork(self, run, spec)
 

@@ -29,8 +29,6 @@ from dqnspeed.networks.heads import QNetwork
 class DeepQ(FromReplay):
     """What deep Q-learning and its kin share: a target network that is copied now and then."""
 
-    copies = 1
-
     target_sync: int = option("updates between copies into the target network", ge=1)
 
     def check(self, run: RunConfig) -> None:

@@ -68,20 +68,11 @@ class IQN(DeepQ):
     acting_samples: int = option("fractions whose mean is an action's value", ge=1)
     kappa: float = option("TD error at which the square gives way to the line", gt=0)
 
-    @property
-    def between(self) -> int:
-        return 4 * self.samples * self.target_samples  # of :func:`quantile_huber_loss`
-
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         return QuantileNetwork(self, run, spec)
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return IQNLearner(self, run, spec, device)
-
-    def update_forward(self, network: Network, observations: Tensor) -> None:
-        assert isinstance(network, QuantileNetwork)
-        count = max(self.samples, self.target_samples, self.acting_samples)
-        network.quantiles(observations, observations.new_empty(len(observations), count, dtype=torch.float32))
 
 
 class QuantileNetwork(QNetwork):

@@ -117,7 +117,6 @@ class FromStream(Algorithm):
 class FromRollouts(Algorithm):
     """Learns some epochs long from ``rollout_steps`` of every environment, then forgets them."""
 
-    observations = 1
     captures = True
 
     rollout_steps: int = option("steps of each environment in a rollout", ge=1)

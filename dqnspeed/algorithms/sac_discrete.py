@@ -87,11 +87,6 @@ class SACDiscrete(DeepQ):
     ) -> Policy:
         return PolicySampler(network, run.execution, device, rng)
 
-    def update_forward(self, network: Network, observations: Tensor) -> None:
-        assert isinstance(network, PolicyCriticsNetwork)
-        network(observations)
-        network.action_values(observations)
-
     def check(self, run: RunConfig) -> None:
         super().check(run)
         if run.model.dueling:

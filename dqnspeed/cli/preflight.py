@@ -21,7 +21,7 @@ from omegaconf import DictConfig, open_dict
 from dqnspeed import envs
 from dqnspeed.actors.base import Parallelism
 from dqnspeed.algorithms import algorithm_of, check_fits
-from dqnspeed.algorithms.footprint import check_footprint, memory_device
+from dqnspeed.algorithms.footprint import memory_device
 from dqnspeed.cli import study
 from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
@@ -146,7 +146,6 @@ def check_run(run: RunConfig) -> EnvSpec:
         warnings = envs.probe(run.env, run.model.input_scale)
     algorithm_of(run).check_spec(run, spec)
     check_fits(run, spec, memory_device(run, spec))
-    check_footprint(run, spec)
     check_video(run, spec)
     for warning in (*warnings, *emulated(run), *without_emulator(run)):
         log.warning("%s", warning)

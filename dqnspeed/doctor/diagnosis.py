@@ -13,7 +13,7 @@ import numpy as np
 from dqnspeed import envs
 from dqnspeed.actors.base import Parallelism
 from dqnspeed.algorithms import algorithm_of, check_fits
-from dqnspeed.algorithms.footprint import check_footprint, memory_device
+from dqnspeed.algorithms.footprint import memory_device
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, watchdog, wrapper_order
@@ -55,7 +55,6 @@ def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[floa
         made.close()
     try:
         algorithm_of(run).check_spec(run, spec)
-        check_footprint(run, spec)
     except ConfigError as error:
         yield Finding(WRONG, "network", str(error))
         return

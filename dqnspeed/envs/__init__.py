@@ -3,7 +3,6 @@
 from dqnspeed.envs.backends import ActorError, AnyArray
 from dqnspeed.envs.build import fastest_backend, make_env, make_registered, make_vector_env
 from dqnspeed.envs.crop import changing_part
-from dqnspeed.envs.emulation import emulator_device, emulator_spares
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.probe import Watchdog
 from dqnspeed.envs.spec import EnvSpec, describe, probe
@@ -20,8 +19,6 @@ __all__ = [
     "Watchdog",
     "changing_part",
     "describe",
-    "emulator_device",
-    "emulator_spares",
     "fastest_backend",
     "make_env",
     "make_registered",

@@ -50,13 +50,6 @@ def emulator_device(run: RunConfig) -> str:
     return "cuda" if run.wrappers.backend == "emulator" and run.wrappers.device == "cuda" else "cpu"
 
 
-def emulator_spares(run: RunConfig) -> int:
-    """Consoles that play starts ahead for those of a process."""
-    from dqnspeed.emulator.spares import spares_of
-
-    return spares_of(run.wrappers.spares, run.num_envs, emulator_device(run) == "cuda")
-
-
 def emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Backend:
     with _one_sentence():
         from dqnspeed.emulator import Games, find

@@ -20,11 +20,6 @@ from dqnspeed.config.schema import OptimizerConfig, RunConfig, typed
 class Optimizer(OptimizerConfig):
     """An option of ``optimizer``: its numbers, and the torch optimizer made with them."""
 
-    @property
-    def slots(self) -> int:
-        """Values of state kept for each parameter."""
-        return 2
-
     def make(self, parameters: Sequence[nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
         """The optimizer of these parameters; fused if torch supports that on the device."""
         raise NotImplementedError
@@ -104,10 +99,6 @@ class RMSprop(Optimizer):
     alpha: float = option("decay of the squared gradient", ge=0, lt=1)
     momentum: float = option("momentum", ge=0, lt=1)
     centered: bool = option("divide by the variance, not the second moment")
-
-    @property
-    def slots(self) -> int:
-        return 1 + (self.momentum > 0) + self.centered
 
     def make(self, parameters: Sequence[nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
         return torch.optim.RMSprop(

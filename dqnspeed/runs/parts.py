@@ -155,8 +155,8 @@ def place_of_memory(run: RunConfig, spec: EnvSpec) -> torch.device | None:
     elif device.type == "cuda" and run.replay.device == "auto":
         free = machine.free_gpu_memory(device) / 1e9
         log.info(
-            "experience takes %.2f GB, and of the %.2f GB that are free on %s not as many are left beside the rest: it "
-            "is kept on the host", taken, free, device,
+            "experience takes %.2f GB, and of the %.2f GB that are free on %s not as many can be had: it is kept "
+            "on the host", taken, free, device,
         )  # fmt: skip
     return where
 

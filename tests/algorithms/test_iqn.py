@@ -6,13 +6,10 @@ import math
 
 import pytest
 import torch
-from conftest import make_run
 from one_update import SEED, SIZE, check_update, learner_of, observation
-from test_dqn import VECTOR
 from torch import nn
 from torch.nn import functional as F
 
-from dqnspeed.algorithms.footprint import network_size
 from dqnspeed.algorithms.iqn import CosineEmbedding, quantile_huber_loss
 from dqnspeed.memory import Batch
 
@@ -115,14 +112,6 @@ def test_called_it_gives_the_mean_of_evenly_spaced_quantiles_and_draws_nothing()
     expected = (quantile(network, seen, 0.25) + quantile(network, seen, 0.75)) / 2
     torch.testing.assert_close(network(seen)[0], expected, rtol=1e-4, atol=1e-5)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_the_memory_check_counts_the_largest_number_of_fractions() -> None:
-    sizes = [
-        network_size(make_run("env=cartpole", "algo=iqn", "algo.acting_samples=4", *more), VECTOR).activations
-        for more in ([], ["algo.samples=64"], ["algo.target_samples=64"])
-    ]
-    assert sizes[1] == sizes[2] > 5 * sizes[0]
 
 
 def test_what_is_near_zero_differs_by_its_fraction() -> None:

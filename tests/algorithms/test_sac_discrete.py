@@ -14,7 +14,6 @@ from test_dqn import CPU, VECTOR
 from torch import Tensor, nn
 
 from dqnspeed.algorithms import make_network, make_policy
-from dqnspeed.algorithms.footprint import network_size
 from dqnspeed.algorithms.sac_discrete import (
     PolicyCriticsNetwork,
     critic_loss,
@@ -172,13 +171,6 @@ def test_it_acts_by_its_policy_without_asking_the_critics() -> None:
     expected = torch.softmax(network(torch.tensor(seen[:1])), dim=1)[0].detach().numpy()
     np.testing.assert_allclose(np.bincount(actions, minlength=3) / 20_000, expected, atol=0.015)
     assert np.isnan(known["values"]).all()
-
-
-def test_the_memory_check_counts_the_critics() -> None:
-    model = ["env=cartpole", "model.hidden=[64]"]
-    alone, all_three = (network_size(make_run(*model, f"algo={name}"), VECTOR) for name in ("dqn", "sac_discrete"))
-    assert all_three.parameters == 3 * alone.parameters + 1
-    assert all_three.activations == pytest.approx(3 * alone.activations, rel=0.1)
 
 
 def test_dueling_is_refused() -> None:

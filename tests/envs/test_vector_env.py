@@ -9,7 +9,8 @@ import pytest
 from conftest import make_run, make_toy
 
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import Step, VectorEnv, describe, emulator_device, make_vector_env
+from dqnspeed.envs import Step, VectorEnv, describe, make_vector_env
+from dqnspeed.envs.emulation import emulator_device
 
 ATARI = ["env=breakout", "env.max_episode_frames=600", "num_envs=3"]
 BACKENDS = {

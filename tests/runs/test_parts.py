@@ -30,6 +30,6 @@ def test_the_log_says_what_experience_takes_of_a_gpu_or_why_it_is_on_the_host(
         where, message = said("replay.capacity=1000000")
         assert where is None and message.startswith("experience takes 7.")
         assert message.endswith(
-            "GB, and of the 2.00 GB that are free on cuda not as many are left beside the rest: it is kept on the host"
+            "GB, and of the 2.00 GB that are free on cuda not as many can be had: it is kept on the host"
         )
         assert said("replay.device=cpu") == (None, "")
