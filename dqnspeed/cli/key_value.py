@@ -41,7 +41,8 @@ class CommandLine(Generic[T]):
     is_other: Callable[[str], bool] = lambda _: False
 
     def read(self, arguments: Sequence[str]) -> tuple[T, list[str]]:
-        """The options in ``arguments``, and the other arguments; ``--help`` prints the help and exits.
+        """The options in ``arguments``, of which the last of a key counts, and the other arguments; ``--help`` prints
+        the help and exits.
 
         Raises:
             ConfigError: an option is unknown, missing, cannot be read or is out of range.
@@ -49,44 +50,24 @@ class CommandLine(Generic[T]):
         if any(argument in ("-h", "--help") for argument in arguments):
             print(usage(self.call, self.about, self.schema))
             sys.exit()
-        keys, own, others = [field.name for field in fields(cast("Any", self.schema))], list[str](), list[str]()
+        kinds, values, others = get_type_hints(self.schema), dict[str, Any](), list[str]()
         for argument in arguments:
             key, equals, _ = argument.partition("=")
-            if equals and key in keys:
-                own.append(argument)
+            if equals and key in kinds:
+                values[key] = _value(argument, kinds[key])
             elif not argument.startswith("-") and self.is_other(argument):
                 others.append(argument)
             else:
-                raise ConfigError(self._unknown(argument, keys))
-        return parse(self.schema, own), others
-
-    def _unknown(self, argument: str, keys: list[str]) -> str:
-        key = argument.lstrip("-").partition("=")[0]
-        if argument.startswith("-") and key in keys:
-            return f"{argument}: is no option; give {key}=VALUE."
-        besides = f"; or {self.others}" if self.others else ""
-        return (
-            f"{argument}: is no option{nearest(key, keys)}; give KEY=VALUE, where KEY is one of "
-            f"{', '.join(keys)}{besides}."
-        )
+                near = nearest(key.lstrip("-"), list(kinds))
+                besides = f"; or {self.others}" if self.others else ""
+                raise ConfigError(
+                    f"{argument}: is no option{near}; give KEY=VALUE, where KEY is one of {', '.join(kinds)}{besides}."
+                )
+        return typed(self.schema, values), others
 
 
-def parse(schema: type[T], arguments: Sequence[str]) -> T:
-    """An instance of ``schema``; if a key is given twice the last one counts.
-
-    Args:
-        arguments: ``KEY=VALUE``, with keys of ``schema`` and values as Hydra reads them.
-
-    Raises:
-        ConfigError: a value is missing, cannot be read, is of another type or out of range.
-    """
-    kinds = get_type_hints(schema)
-    given = {argument.partition("=")[0]: argument for argument in arguments}
-    return typed(schema, {key: _value(argument, kinds[key]) for key, argument in given.items()}, given)
-
-
-def typed(schema: type[T], values: Mapping[str, Any], given: Mapping[str, str] | None = None) -> T:
-    """An instance of ``schema`` with these values; ``given``: as which they were, for the errors.
+def typed(schema: type[T], values: Mapping[str, Any]) -> T:
+    """An instance of ``schema`` with these values.
 
     Raises:
         ConfigError: a key is unknown, or a value is missing, of another type or out of range.
@@ -99,8 +80,7 @@ def typed(schema: type[T], values: Mapping[str, Any], given: Mapping[str, str] |
             cfg = OmegaConf.merge(cfg, {key: value})
         except ValidationError as error:
             shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else value
-            argument = (given or {}).get(key, f"{key}={shown}")
-            raise ConfigError(f"{argument}: must be {in_words(kinds[key])}.") from error
+            raise ConfigError(f"{key}={shown}: must be {in_words(kinds[key])}.") from error
     for field in fields(cast("Any", schema)):
         if OmegaConf.is_missing(cfg, field.name):
             raise ConfigError(f"{field.name}: is missing; give {field.name}=VALUE, {field.metadata['about']}.")
@@ -110,23 +90,18 @@ def typed(schema: type[T], values: Mapping[str, Any], given: Mapping[str, str] |
 
 
 def _value(argument: str, kind: Any) -> Any:
-    """The value of ``KEY=VALUE``; text may hold any character, but quotes and brackets must be closed."""
+    """The value of ``KEY=VALUE``, as Hydra reads it; text may hold any character, but quotes and brackets must be
+    closed."""
     key, _, text = argument.partition("=")
     if not text:
         raise ConfigError(f"{argument}: has no value.")
-    takes_text = str in _alternatives(kind)
+    if str in _alternatives(kind) and text != "null" and text[0] not in "'\"[{":
+        return text
     try:
         override = OverridesParser.create().parse_override(argument)
     except HydraException as error:
-        if takes_text and text[0] not in "'\"[{":
-            return text
         raise ConfigError(f"{argument}: cannot be read; quote it, as in {key}='\"VALUE\"'.") from error
-    if override.is_sweep_override() and not takes_text:
-        raise ConfigError(f"{argument}: takes one value.")
-    value = text if override.is_sweep_override() else override.value()
-    if takes_text and isinstance(value, (bool, int, float)):
-        return text
-    return value
+    return text if override.is_sweep_override() else override.value()
 
 
 def in_words(kind: Any) -> str:

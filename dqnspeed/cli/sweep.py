@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,16 +23,26 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
+from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.cli.sweep_record import Job, Line, Outcome, Record, outcome, quoted
 from dqnspeed.config import changes
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.system import atomic, shell
 from dqnspeed.system.signals import Remembering, endings
 from dqnspeed.tracking.run_folder import STUDY, SUMMARY, SWEEP_JOBS, Row
 
 PREFIX = "sweep."
-RESUME, DRY_RUN = f"{PREFIX}resume=", f"{PREFIX}dry_run="
+RESUME = f"{PREFIX}resume="
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    resume: str | None = option("the folder of a sweep to go on with", default=None)
+    dry_run: bool = option("tell the jobs and their time, and start none", default=False)
+
+
+COMMAND_LINE = CommandLine(f"{PREFIX}KEY=VALUE...", "Go on with a sweep, or tell what it would be.", SweepOptions)
 
 
 class Sweep:
@@ -196,23 +207,18 @@ def take_options(arguments: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: there is no such option, or no sweep to go on with.
     """
-    own = [text for text in arguments if text.startswith(PREFIX)]
+    own = [text.removeprefix(PREFIX) for text in arguments if text.startswith(PREFIX)]
     others = [text for text in arguments if not text.startswith(PREFIX)]
-    for text in own:
-        if not text.startswith((RESUME, DRY_RUN)):
-            raise ConfigError(f"{text}: there is no such option; {RESUME}FOLDER and {DRY_RUN}true are.")
-        if text.startswith(DRY_RUN) and text not in (f"{DRY_RUN}true", f"{DRY_RUN}false"):
-            raise ConfigError(f"{text}: must be true or false.")
-    sweep.dry_run = f"{DRY_RUN}true" in own
-    named = [text.removeprefix(RESUME) for text in own if text.startswith(RESUME)]
-    if not named:
+    try:
+        options, _ = COMMAND_LINE.read(own)
+    except ConfigError as error:
+        raise ConfigError(f"{PREFIX}{error}") from error
+    sweep.dry_run = options.dry_run
+    if options.resume is None:
         return others
-    if len(named) > 1 or not named[0]:
-        raise ConfigError(f"{RESUME}: name one folder of a sweep.")
-    others = [text for text in others if text not in ("-m", "--multirun")]
     if others:
         raise ConfigError(f"{others[0]}: does not go with {RESUME}, which takes what the folder records.")
-    folder = Path(named[0])
+    folder = Path(options.resume)
     record = Record.read(folder)
     if record is None:
         raise ConfigError(f"{folder}: holds no sweep (no {SWEEP_JOBS}).")

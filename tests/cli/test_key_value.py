@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dqnspeed.cli.key_value import CommandLine, parse
+from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 
 
@@ -36,13 +36,13 @@ LINE = CommandLine("python -m it run=FOLDER", "It does.", Options)
     ],
 )
 def test_text_is_taken_as_it_is_written(text: str, run: str) -> None:
-    assert parse(Options, [f"run={text}"]).run == run
+    assert LINE.read([f"run={text}"])[0].run == run
 
 
 def test_values_have_the_types_of_the_schema_and_the_last_of_a_key_counts() -> None:
     given = ["run=a", "episodes=2", "episodes=3", "epsilon=1", "games=[1,2]", "window=true", "device='cpu'"]
-    assert parse(Options, given) == Options("a", 3, 1.0, "cpu", [1, 2], True)
-    assert parse(Options, ["run=a", "epsilon=0.5", "epsilon=null"]).epsilon is None
+    assert LINE.read(given)[0] == Options("a", 3, 1.0, "cpu", [1, 2], True)
+    assert LINE.read(["run=a", "epsilon=0.5", "epsilon=null"])[0].epsilon is None
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_values_have_the_types_of_the_schema_and_the_last_of_a_key_counts() -> N
         ("run=[a", """run=[a: cannot be read; quote it, as in run='"VALUE"'."""),
         ("run=a episodes=0", "episodes=0: must be at least 1."),
         ("run=a episodes=two", "episodes=two: must be a whole number."),
-        ("run=a episodes=1,2", "episodes=1,2: takes one value."),
+        ("run=a episodes=1,2", "episodes=1,2: must be a whole number."),
         ("run=a epsilon=some", "epsilon=some: must be a number or null."),
         ("run=a games=1", "games=1: must be a list, as in [a,b]."),
         ("run=a window=2.5", "window=2.5: must be true or false."),
         ("run=a device=tpu", "device=tpu: choose one of auto, cpu."),
         ("run=a episode=1", "episode=1: is no option (nearest: episodes); give KEY=VALUE, where KEY is one of run, ep"),
         ("a", "a: is no option; give KEY=VALUE, where KEY is one of run, "),
-        ("--episodes=1", "--episodes=1: is no option; give episodes=VALUE."),
+        ("--episodes=1", "--episodes=1: is no option (nearest: episodes); give KEY=VALUE, where KEY is one of run, "),
         ("run=a -q", "-q: is no option; give KEY=VALUE, where KEY is one of run, "),
     ],
 )

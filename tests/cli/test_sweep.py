@@ -293,10 +293,11 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["sweep.resme=x"], "sweep.resme=x: there is no such option"),
-        (["sweep.dry_run=1"], "sweep.dry_run=1: must be true or false"),
-        (["sweep.resume="], "sweep.resume=: name one folder"),
+        (["sweep.resme=x"], r"sweep.resme=x: is no option \(nearest: resume\)"),
+        (["sweep.dry_run=maybe"], "sweep.dry_run=maybe: must be true or false"),
+        (["sweep.resume="], "sweep.resume=: has no value"),
         (["sweep.resume=x", "num_envs=2"], "num_envs=2: does not go with sweep.resume="),
+        (["-m", "sweep.resume=x"], "-m: does not go with sweep.resume="),
         (["sweep.resume=x"], "x: holds no sweep"),
         (["sweep.resume=cut"], "cut/sweep.json: is damaged"),
     ],

@@ -507,16 +507,12 @@ def test_folders_and_options_are_distinguished(
     (runs / "a").rename("num_envs=2")
     code, shown, errors = run_report(monkeypatch, capsys, "num_envs=2", "./b")
     assert code == 0 and len(rows_of(shown)[1]) == 2 and errors == ""
-    for arguments, sentence in {
-        ("b", "--title", "One"): "--title: is no option; give title=VALUE.",
-        (
-            "b",
-            "titel=One",
-        ): "titel=One: is no option (nearest: title); give KEY=VALUE, where KEY is one of out, title, baseline, "
-        "group_by, watch; "
-        "or folders of runs and sweeps.",
-    }.items():
-        assert run_report(monkeypatch, capsys, *arguments) == (2, "", f"dqnspeed: {sentence}\n")
+    sentence = (
+        "is no option (nearest: title); give KEY=VALUE, where KEY is one of out, title, baseline, group_by, watch; "
+        "or folders of runs and sweeps."
+    )
+    for wrong, *others in (["--title", "One"], ["titel=One"]):
+        assert run_report(monkeypatch, capsys, "b", wrong, *others) == (2, "", f"dqnspeed: {wrong}: {sentence}\n")
 
 
 def test_long_numbers_in_names_are_rounded_if_that_tells_them_apart() -> None:
