@@ -30,7 +30,7 @@ PAGES = [
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
 LINK = re.compile(r"\[[^\[\]]*\]\(([^)\s]+)\)")
-OURS = re.compile(r"(?:python -m )?dqnspeed[-. ](\w[\w.]*)")
+OURS = re.compile(r"(?:python -m dqnspeed\.|dqnspeed[- ])(\w[\w.]*)")
 # Where the command lines of commands are that take KEY=VALUE.
 COMMANDS = {
     "play": "dqnspeed.play.command",
