@@ -16,7 +16,7 @@ import torch
 
 from dqnspeed.actors.loop import Orders, Paused, Ready, act
 from dqnspeed.actors.stepper import env_seeds, make_stepper
-from dqnspeed.actors.weights import HostWeights, OpenedWeights
+from dqnspeed.actors.weights import HostWeights
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -31,13 +31,6 @@ from dqnspeed.system.signals import ENDING, kill_for_terminate
 from dqnspeed.system.streams import outlast_readers
 
 PAUSE_S = 0.0005
-
-
-@dataclass(frozen=True)
-class Unshared:
-    """The weights on the learner's GPU could not be opened; ``reason``: CUDA's message."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -94,7 +87,7 @@ class ActorJob:
     run: RunConfig
     spec: EnvSpec
     index: int
-    weights: OpenedWeights | HostWeights
+    weights: Network | HostWeights  # the learner's own, which is shared, or a copy
     device: torch.device
     buffers: SharedBuffers | None  # the learner's memory with transport=shared_memory
     controls: Controls
@@ -120,19 +113,15 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     keep_memory(job.run.execution)
     try:
         network = _network(job)
-        if network is None:
-            assert isinstance(job.weights, OpenedWeights)
-            pipe.send(Unshared(job.weights.reason))
-        else:
-            run, index = job.run, job.index
-            seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
-            env = make_vector_env(run)
-            stepper = make_stepper(
-                run, job.spec, network, job.device, env, index, job.state, job.segment,
-                run.parallelism.num_actors,
-            )  # fmt: skip
-            with contextlib.closing(stepper):
-                act(run, stepper, PipeChannel(job, network, pipe))
+        run, index = job.run, job.index
+        seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
+        env = make_vector_env(run)
+        stepper = make_stepper(
+            run, job.spec, network, job.device, env, index, job.state, job.segment,
+            run.parallelism.num_actors,
+        )  # fmt: skip
+        with contextlib.closing(stepper):
+            act(run, stepper, PipeChannel(job, network, pipe))
     except (Exception, SystemExit) as error:
         message = str(error) if isinstance(error, (ActorError, ConfigError)) else traceback.format_exc()
         # At the end of a run the learner has closed its end of the pipe.
@@ -142,10 +131,10 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
         pipe.close()
 
 
-def _network(job: ActorJob) -> Network | None:
-    """What the actor acts with; ``None`` if it cannot open the learner's."""
-    if isinstance(job.weights, OpenedWeights):
-        return job.weights.network
+def _network(job: ActorJob) -> Network:
+    """What the actor acts with."""
+    if not isinstance(job.weights, HostWeights):
+        return job.weights
     network = make_network(job.run, job.spec)
     network.place(job.device, job.run.execution.channels_last)
     network.version.fill_(-2)  # that of none

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import multiprocessing.connection
 import os
 import signal
@@ -18,33 +17,17 @@ import torch
 import torch.multiprocessing
 
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
-from dqnspeed.actors.child import ActorJob, Controls, Failure, Unshared, run_actor
+from dqnspeed.actors.child import ActorJob, Controls, Failure, run_actor
 from dqnspeed.actors.remote import LostError, RemoteActors
 from dqnspeed.actors.stepper import Collected
-from dqnspeed.actors.weights import HostWeights, OpenedWeights, Publisher, first_line
-from dqnspeed.algorithms import algorithm_of
+from dqnspeed.actors.weights import HostWeights, Publisher
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import ActorError
 from dqnspeed.memory import SharedBuffers
+from dqnspeed.networks.base import Network
 from dqnspeed.system.signals import children_ignore_signals
-
-log = logging.getLogger(__name__)
 
 STACK_TIMEOUT_S = 3.0
 END_TIMEOUT_S = 5.0
-
-
-class NotSharedError(ActorError):
-    """The actors cannot open the learner's weights, for a ``reason``; says what to use instead."""
-
-    def __init__(self, run: RunConfig, reason: str):
-        super().__init__(
-            f"parallelism.weights=shared: the actors cannot open the learner's weights ({reason}); a GPU in a "
-            f"container, a MIG slice or MPS may not allow it (CUDA IPC): use parallelism.weights=copied, "
-            f"{algorithm_of(run).without_processes} or device=cpu."
-        )
-        self.reason = reason
 
 
 class ProcessActors(RemoteActors):
@@ -53,7 +36,7 @@ class ProcessActors(RemoteActors):
     Every actor has a pipe of its own, whose other end is closed here, so a dead actor is noticed at once as the end of
     its pipe. The pipe carries results of whole games and, with ``transport=queue``, single pickled transitions; it
     holds about as many as the chapter's queue of 8. With ``transport=shared_memory`` actors write their rows straight
-    into the memory. Where the weights on a GPU cannot be shared, actors load copies of them from the host's memory.
+    into the memory. They share weights on a CPU, and load copies of those on a GPU from the host's memory.
     """
 
     def __init__(self, arguments: ActorArguments):
@@ -66,26 +49,15 @@ class ProcessActors(RemoteActors):
             self._controls.agent_steps[int(actor)] = saved["agent_steps"]
         buffers = arguments.memory.buffers
         self._shared = buffers if isinstance(buffers, SharedBuffers) else None
+        self._weights: Network | HostWeights = arguments.network
         self._publisher: Publisher | None = None
-        self._copies: HostWeights | None = None
-        wanted = self._run.parallelism.weights
         try:
-            if wanted == "copied":
-                self._copy_weights()
+            if arguments.device.type == "cuda":
+                self._weights = HostWeights(arguments.network, Path(self._dumps.name) / "weights.lock")
+                self._publisher = Publisher(arguments.network, self._weights)
             else:
                 arguments.network.share_memory()
-            try:
-                self._start_all()
-            except NotSharedError as error:
-                if wanted != "auto":
-                    raise
-                log.warning(
-                    "the actors cannot open the learner's weights (%s): they load copies from the host's memory "
-                    "(parallelism.weights=copied).", error.reason,
-                )  # fmt: skip
-                self._end_all()
-                self._copy_weights()
-                self._start_all()
+            self._start_all()
         except BaseException:
             self.close()
             raise
@@ -94,15 +66,6 @@ class ProcessActors(RemoteActors):
 
     def close(self) -> None:
         """Stop every actor, and kill those that have not ended after 5 s."""
-        self._end_all()
-        self._dumps.cleanup()
-
-    def _copy_weights(self) -> None:
-        network = self._arguments.network
-        self._copies = HostWeights(network, Path(self._dumps.name) / "weights.lock")
-        self._publisher = Publisher(network, self._copies)
-
-    def _end_all(self) -> None:
         self._controls.stop.value = 1
         links = [link for link in self._links.values() if isinstance(link, ProcessLink)]
         for link in links:
@@ -111,14 +74,14 @@ class ProcessActors(RemoteActors):
         for link in links:
             link.process.join(max(0.0, deadline - time.monotonic()))
             link.end()
-        self._links, self._ready = {}, {}
-        self._controls.stop.value = 0
+        self._links = {}
+        self._dumps.cleanup()
 
     def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> ProcessLink:
         made = self._arguments
         dump = Path(self._dumps.name) / f"actor-{index}-{self._lost}.txt"
         job = ActorJob(
-            made.run, made.spec, index, self._copies or OpenedWeights(made.network), made.device, self._shared,
+            made.run, made.spec, index, self._weights, made.device, self._shared,
             self._controls, str(dump), state, segment,
         )  # fmt: skip
         return ProcessLink(self, self._context, job)
@@ -171,11 +134,7 @@ class ProcessActors(RemoteActors):
 
 
 class ProcessLink:
-    """An actor process and its pipe.
-
-    Raises:
-        ActorError: it cannot share the weights.
-    """
+    """An actor process and its pipe."""
 
     def __init__(self, actors: ProcessActors, context: Any, job: ActorJob):
         self._actors, self._job = actors, job
@@ -184,11 +143,6 @@ class ProcessLink:
         try:
             with children_ignore_signals():
                 self.process.start()
-        except RuntimeError as error:  # weights on a GPU that cannot be shared
-            self.pipe.close()
-            if job.device.type != "cuda":
-                raise
-            raise NotSharedError(job.run, first_line(error)) from error
         finally:
             sender.close()
 
@@ -202,8 +156,6 @@ class ProcessLink:
                 message = self.pipe.recv()
                 if isinstance(message, Failure):
                     raise LostError(f"actor {index} raised:\n{message.traceback}")
-                if isinstance(message, Unshared):
-                    raise NotSharedError(self._job.run, message.reason)
                 yield message
         except (EOFError, OSError) as error:
             raise LostError(self._cause_of_death()) from error

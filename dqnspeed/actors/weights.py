@@ -1,45 +1,17 @@
-"""How actor processes come to the learner's weights: they open them where they are, or look at a copy on the host."""
+"""How actor processes come to the weights of a learner on a GPU: they look at a copy on the host."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import pickle
 from collections.abc import Iterator, Mapping
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.networks.base import Network
-
-
-class OpenedWeights:
-    """The learner's network, pickled for an actor, which shares its weights.
-
-    If they cannot be opened there (CUDA IPC may be missing), the actor still starts and sends the reason.
-    """
-
-    def __init__(self, network: Network | None, reason: str = ""):
-        self.network, self.reason = network, reason
-
-    def __reduce__(self) -> Any:
-        return _open_weights, (bytes(ForkingPickler.dumps(self.network)),)
-
-
-def _open_weights(pickled: bytes) -> OpenedWeights:
-    try:
-        return OpenedWeights(pickle.loads(pickled))
-    except Exception as error:
-        return OpenedWeights(None, first_line(error))
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's message; CUDA's errors add hints for debugging kernels."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 class HostWeights:

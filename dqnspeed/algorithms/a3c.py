@@ -13,8 +13,6 @@ from dqnspeed.config.schema import RunConfig
 @register("algo", "a3c")
 @dataclass(frozen=True)
 class A3C(NStepActorCritic):
-    without_processes = "algo=a2c parallelism=overlap"
-
     queue_batches: int = option("batches that may wait for the learner", ge=1)
 
     @property

@@ -68,7 +68,6 @@ class Algorithm(AlgoConfig):
 
     outputs: ClassVar[str] = "action values"  # what its network computes for each action
     explores_forever: ClassVar[bool] = False  # epsilon never falls: evaluations show what it learnt
-    without_processes: ClassVar[str] = "parallelism=overlap"  # what to use where actor processes cannot share weights
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         """All that the memory keeps: a ring for each environment of all actors."""

@@ -30,7 +30,6 @@ KIND_OF = {
     "parallelism": ALGORITHM,
     "parallelism.transport": EQUIVALENT,
     "parallelism.env_threads": EXACT,
-    "parallelism.weights": EQUIVALENT,
     "parallelism.timeout_s": None,
     "execution": EXACT,
     "execution.name": None,

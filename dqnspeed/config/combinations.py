@@ -72,7 +72,6 @@ def _anneals(run: RunConfig) -> bool:
 _FALLING = "what falls, as the learning rate does with optimizer.lr_final"
 _READERS: dict[str, tuple[Callable[[RunConfig], bool], str]] = {
     "parallelism.transport": (lambda run: run.parallelism.name == "process", "parallelism=process"),
-    "parallelism.weights": (lambda run: run.parallelism.name == "process", "parallelism=process"),
     "parallelism.env_threads": (lambda run: run.wrappers.backend != "gymnasium", "wrappers=native and emulator"),
     "wrappers.device": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
     "wrappers.spares": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),

@@ -138,11 +138,6 @@ class ParallelismConfig(GroupOption):
         "threads of wrappers=native and emulator (in each actor), 0: shared out with execution.threads", ge=0
     )
     replace_lost: bool = option("replace an actor that died, hangs or raised, else the run ends (process and ray)")
-    weights: str = option(
-        "how actors come to the learner's: shared (CUDA IPC on a GPU) or copied through the host; auto: copied "
-        "where a GPU cannot share (process only)",
-        choices=("auto", "shared", "copied"),
-    )
     timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
 
     @property

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ import pytest
 import torch
 from conftest import TOY, environment, make_toy, shared_memory_of, untimed
 
-from dqnspeed.actors import ActorArguments, ActorError, Actors, local, make_actors
+from dqnspeed.actors import ActorArguments, ActorError, Actors, local, make_actors, process
+from dqnspeed.actors.process import ProcessActors, ProcessLink
 from dqnspeed.actors.stepper import env_seeds
-from dqnspeed.actors.weights import HostWeights, OpenedWeights, Publisher
+from dqnspeed.actors.weights import HostWeights, Publisher
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
@@ -190,22 +192,20 @@ def test_actors_act_with_the_learners_newest_weights(kind: str, device: str) -> 
         assert_newest_weights(started)
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_actors_with_copies_act_with_the_newest_too(device: str) -> None:
-    kind = [*KINDS["process, two actors"], "parallelism.weights=copied"]
-    with Started(make_toy(*GREEDY, f"device={device}", *kind)) as started:
-        assert_newest_weights(started)
+class CopyingActors(ProcessActors):
+    """Hands the weights over as those on a GPU."""
+
+    def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> ProcessLink:
+        if self._publisher is None:
+            network = self._arguments.network
+            self._weights = HostWeights(network, Path(self._dumps.name) / "weights.lock")
+            self._publisher = Publisher(network, self._weights)
+        return super()._link(index, state, segment)
 
 
-@pytest.mark.cuda
-def test_actors_open_weights_where_they_are_on_the_gpu() -> None:
-    try:
-        started = Started(make_toy(*GREEDY, "device=cuda", *KINDS["process"], "parallelism.weights=shared"))
-    except ActorError as error:
-        if "a GPU in a container" not in str(error):
-            raise
-        pytest.skip(str(error))
-    with started:
+def test_actors_with_copies_act_with_the_newest_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "ProcessActors", CopyingActors)
+    with Started(make_toy(*GREEDY, *KINDS["process, two actors"])) as started:
         assert_newest_weights(started)
 
 
@@ -443,47 +443,6 @@ def test_an_actor_that_cannot_start_says_why() -> None:
     replay.close()
 
 
-class Unsendable(torch.nn.Module):
-    """Weights that cannot be handed over, as those on a GPU without CUDA IPC: sent with an error, or not opened."""
-
-    def __init__(self, where: str):
-        super().__init__()
-        self.where = where
-
-    def __reduce__(self) -> Any:
-        return (no_ipc, ()) if self.where == "child" else no_ipc()
-
-
-def no_ipc() -> Any:
-    raise RuntimeError("CUDA error: operation not supported\nCUDA kernel errors might be reported later.")
-
-
-@pytest.mark.parametrize("where", ["parent", "child"])
-@pytest.mark.parametrize(("algo", "instead"), [("dqn", ", parallelism=overlap or"), ("a3c", ", algo=a2c parall")])
-def test_weights_that_cannot_be_shared_are_explained_in_one_sentence(where: str, algo: str, instead: str) -> None:
-    run = make_toy(f"algo={algo}", "parallelism=process", "parallelism.weights=shared")
-    spec = describe(run)
-    memory = make_memory(run, spec)
-    with pytest.raises(ActorError, match=instead) as raised:
-        make_actors(ActorArguments(run, spec, Unsendable(where), memory, torch.device("cuda")))
-    assert "(CUDA error: operation not supported); a GPU in a container" in str(raised.value)
-    assert "\n" not in str(raised.value) and "device=cpu." in str(raised.value)
-    memory.close()
-
-
-def not_opened() -> OpenedWeights:
-    return OpenedWeights(None, "CUDA error: operation not supported")
-
-
-def test_where_weights_cannot_be_shared_actors_load_copies(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(OpenedWeights, "__reduce__", lambda self: (not_opened, ()))
-    with caplog.at_level("WARNING"), Started(make_toy(*GREEDY, *KINDS["process, two actors"])) as started:
-        assert_newest_weights(started)
-    assert "cannot open the learner's weights (CUDA error: operation not supported): they load copies" in caplog.text
-
-
 def copied_weights(folder: Path) -> tuple[Network, Network, HostWeights]:
     """A learner's network, an actor's, and the copy between them."""
     run = make_toy()
@@ -561,9 +520,8 @@ def test_killing_an_actor_from_outside_is_noticed() -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("weights", ["auto", "copied"])
-def test_an_actor_that_is_killed_gives_its_memory_of_the_gpu_back(weights: str) -> None:
-    with Started(make_toy("device=cuda", "parallelism=process", f"parallelism.weights={weights}")) as started:
+def test_an_actor_that_is_killed_gives_its_memory_of_the_gpu_back() -> None:
+    with Started(make_toy("device=cuda", "parallelism=process")) as started:
         started.collect(50)
         free = torch.cuda.mem_get_info()[0]
         os.kill(started.actors._links[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]

@@ -501,7 +501,6 @@ def test_bad_input_leaves_nothing_behind(
         ),
         ("exploration=noisy exploration.final=0.1", "exploration.final=0.1: does nothing with exploration=noisy."),
         ("exploration=noisy exploration.start=0.1 exploration.final=0.1", ""),
-        ("parallelism.weights=copied", "=copied: does nothing here; it is for parallelism=process."),
         ("parallelism.env_threads=2", "=2: does nothing here; it is for wrappers=native and emulator."),
         ("parallelism.env_threads=2 wrappers=native", ""),
         ("optimizer.lr_decay_steps=9", "optimizer.lr_decay_steps=9: does nothing here; it is for what falls, as the"),
