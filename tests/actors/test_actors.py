@@ -31,7 +31,7 @@ from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
 from dqnspeed.envs.backends import RawStep
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.base import Network
-from dqnspeed.runs.state_file import dumps, loads
+from dqnspeed.runs.state_file import load, save
 from dqnspeed.runs.updates import make_updates
 from dqnspeed.tracking.metrics import Timer
 
@@ -459,7 +459,8 @@ def test_the_background_that_a_learner_measures_reaches_copies_before_the_first_
     publisher.publish()
     weights.load_into(own.network)
     assert (own.network.preprocess.background == 7).all() and int(own.network.version) == 0
-    own.load_state_dict(loads(dumps(learner.state_dict())))
+    save(tmp_path / "state", learner.state_dict())
+    own.load_state_dict(load(tmp_path / "state"))
     assert int(own.network.version) == 0
 
 
