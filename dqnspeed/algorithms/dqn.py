@@ -31,15 +31,6 @@ class DeepQ(FromReplay):
 
     target_sync: int = option("updates between copies into the target network", ge=1)
 
-    def check(self, run: RunConfig) -> None:
-        super().check(run)
-        together = run.execution.updates_per_graph
-        if run.execution.graph and self.target_sync % together:
-            raise ConfigError(
-                f"execution.updates_per_graph={together}: must divide algo.target_sync={self.target_sync}, or the "
-                f"target network would be copied within a graph."
-            )
-
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         linear = typed(run.exploration, Exploration).linear
         return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)

@@ -135,7 +135,7 @@ class GradientLearner:
     def update(self, batch: Any) -> None:
         """One optimizer step on ``batch``."""
         self.step(batch)
-        self.count(1)
+        self.count()
         if self.settles(self.updates):
             self.settle()
 
@@ -187,10 +187,10 @@ class GradientLearner:
     def settle(self) -> None:
         """Do what is not done after every update."""
 
-    def count(self, updates: int) -> None:
-        """Count updates that were launched."""
-        self.updates += updates
-        self.network.version.add_(updates)
+    def count(self) -> None:
+        """Count an update that was launched."""
+        self.updates += 1
+        self.network.version.add_(1)
 
     def recount(self) -> None:
         """Bring the count on the device up to date, after updates that were begun and not counted."""

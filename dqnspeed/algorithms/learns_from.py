@@ -39,10 +39,6 @@ class FromReplay(Algorithm):
             return None
         return self.batch_size / self.steps_per_update if ratio is None else float(ratio)
 
-    def updates_together(self, run: RunConfig) -> float | None:
-        per_step = self.updates_per_step(run)
-        return None if run.parallelism.processes or per_step is None else run.num_envs * per_step
-
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return ring_layout(run.num_lanes, _rows(run), spec.frame_shape, spec.frame_dtype)
 
@@ -130,9 +126,6 @@ class FromRollouts(Algorithm):
     def updates_per_step(self, run: RunConfig) -> float | None:
         rollout = run.num_lanes * self.rollout_steps  # cut into whole batches
         return self.epochs * (rollout // self.batch_size) / rollout
-
-    def updates_together(self, run: RunConfig) -> float | None:
-        return self.epochs * (run.num_lanes * self.rollout_steps // self.batch_size)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return _ordered_layout(run, spec, 2 * run.num_envs * (self.rollout_steps + 1))  # no lane may be further ahead

@@ -55,8 +55,9 @@ class PPO(ActorCritic, FromRollouts):
                 f"algo.target_kl={targets[0]}, algo.target_kl_final={targets[1]}: both are numbers, or both null."
             )
         alone = not run.parallelism.processes  # environments in worker processes wait for it as well
-        if self.target_kl is not None and alone and self.updates_together(run) == 1:
-            most = run.num_lanes * self.rollout_steps // 2
+        rollout = run.num_lanes * self.rollout_steps
+        if self.target_kl is not None and alone and self.epochs * (rollout // self.batch_size) == 1:
+            most = rollout // 2
             raise ConfigError(
                 f"algo.target_kl={targets[0]}: the one update of a rollout is measured before its step, when the "
                 f"policy is that which acted; set algo.epochs above 1, or algo.batch_size to {most} at most."

@@ -46,9 +46,8 @@ CHANGEABLE = (
     "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "wrappers.device",
     "wrappers.spares",
     "execution.threads", "execution.keep_memory", "execution.graph", "execution.precision",
-    "execution.updates_per_graph", "replay.device", "parallelism.timeout_s", "parallelism.env_threads",
-    "parallelism.address", "parallelism.compress", "parallelism.cpus_per_actor", "parallelism.weights_every",
-    "parallelism.replace_lost",
+    "replay.device", "parallelism.timeout_s", "parallelism.env_threads", "parallelism.address",
+    "parallelism.compress", "parallelism.cpus_per_actor", "parallelism.weights_every", "parallelism.replace_lost",
 )  # fmt: skip
 
 

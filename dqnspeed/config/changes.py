@@ -38,7 +38,6 @@ KIND_OF = {
     "execution.channels_last": EQUIVALENT,
     "execution.compile": EQUIVALENT,
     "execution.graph": EQUIVALENT,
-    "execution.updates_per_graph": EQUIVALENT,
     "device": EQUIVALENT,
     **dict.fromkeys(("seed", "tracking", "checkpoint", "experiment", "eval", "stop")),
 }

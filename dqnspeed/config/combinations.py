@@ -32,7 +32,6 @@ def check(run: RunConfig) -> None:
 
 
 def _check_graph(run: RunConfig) -> None:
-    together = run.execution.updates_per_graph
     if not run.execution.graph:
         return
     if not run.algo.captures:
@@ -45,17 +44,6 @@ def _check_graph(run: RunConfig) -> None:
         )
     if run.replay.device == "cpu":
         raise ConfigError("execution.graph=true: draws batches on the GPU; use replay.device=auto, not cpu.")
-    due = run.algo.updates_together(run)
-    if together > 1 and due is None and run.replay_ratio is not None:
-        raise ConfigError(
-            f"execution.updates_per_graph={together}: with parallelism.replay_ratio={run.replay_ratio:g} updates are "
-            f"due one by one; use free, or 1."
-        )
-    due = None if due is None else round(due, 6)
-    if together > 1 and due is not None and (due < 1 or due % together):
-        raise ConfigError(
-            f"execution.updates_per_graph={together}: must divide {due:g}, the updates that are due at a time."
-        )
 
 
 def _falls(options: Any, name: str) -> bool:
@@ -87,8 +75,6 @@ _READERS: dict[str, tuple[Callable[[RunConfig], bool], str]] = {
 
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, that does nothing."""
-    if run.execution.updates_per_graph > 1 and not run.execution.graph:
-        yield f"execution.updates_per_graph={run.execution.updates_per_graph}: does nothing without execution=graph."
     rollout = getattr(run.algo, "rollout_steps", 0) * run.num_lanes
     if rest := rollout % run.algo.batch_size:
         yield (

@@ -57,10 +57,6 @@ class AlgoConfig(GroupOption):
         samples = self.samples_per_step(run)
         return None if samples is None else samples / self.batch_size
 
-    def updates_together(self, run: RunConfig) -> float | None:
-        """Updates that are due at a time; ``None`` where it is not always the same number."""
-        return None
-
 
 @dataclass(frozen=True)
 class EnvConfig:
@@ -204,7 +200,6 @@ class ExecutionConfig:
     keep_memory: bool = option("keep the memory of freed tensors for the next ones (CPU; glibc only)")
     pin_memory: bool = option("page-locked, asynchronous copies of batches that are not drawn on the GPU")
     graph: bool = option("drawing a batch and the update as one CUDA graph (CUDA only)")
-    updates_per_graph: int = option("updates in one launch of it, where as many are due", ge=1, le=1024)
 
 
 @dataclass(frozen=True)

@@ -70,18 +70,18 @@ class Memory(Protocol):
 class DeviceMemory(Memory, Protocol):
     """A memory whose batches are drawn by operations on the device alone, which can be captured as a graph."""
 
-    def prepare(self, batch_size: int) -> int:
-        """Have all on the device that batches are drawn from; returns how many may be drawn now.
+    def prepare(self, batch_size: int) -> None:
+        """Have all on the device that batches are drawn from.
 
         Raises:
-            LookupError: none yet.
+            LookupError: there is nothing to draw yet.
         """
 
     def draw_batch(self, batch_size: int) -> Any:
         """The next batch."""
 
-    def drawn(self, count: int) -> None:
-        """Count batches that were drawn."""
+    def drawn(self) -> None:
+        """Count a batch that was drawn."""
 
     def recount(self) -> None:
         """Bring the count on the device up to date, after batches that were drawn and not counted."""

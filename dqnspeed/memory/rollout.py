@@ -174,23 +174,22 @@ class Rollouts(HeldRings):
         """
         self.prepare(batch_size)
         batch = self.draw_batch(batch_size)
-        self.drawn(1)
+        self.drawn()
         return batch
 
-    def prepare(self, batch_size: int) -> int:
-        """Have a rollout on the device; returns how many batches of it are left."""
+    def prepare(self, batch_size: int) -> None:
+        """Have a rollout on the device."""
         self._sampled = True
         if not self._left:
             if not self.due(batch_size):
                 raise LookupError("no rollout is complete yet")
             self._plan(batch_size)
-        return self._left
 
     def draw_batch(self, batch_size: int) -> RolloutBatch:
         return RolloutBatch(*(self._joined or self._draw_arrays)())
 
-    def drawn(self, count: int) -> None:
-        self._left -= count
+    def drawn(self) -> None:
+        self._left -= 1
         if not self._left:
             self.taken += self._transitions(self._begin, self._begin + self._steps)
             self._begin = self._begin + self._steps

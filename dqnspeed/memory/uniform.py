@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,16 +50,15 @@ class NStepReplay(NStepRings):
         self.prepare(batch_size)
         return self.draw_batch(batch_size)
 
-    def prepare(self, batch_size: int) -> int:
+    def prepare(self, batch_size: int) -> None:
         self.receive()
         self.check_drawable()
-        return sys.maxsize
 
     def draw_batch(self, batch_size: int) -> Batch:
         """Draw from what is on the device."""
         return self._batch(*(self._joined or self._draw_arrays)(batch_size))
 
-    def drawn(self, count: int) -> None:
+    def drawn(self) -> None:
         """Nothing: batches are drawn with replacement."""
 
     def recount(self) -> None:

@@ -52,13 +52,13 @@ class RatioSchedule:
 
 
 class FreeSchedule:
-    """One update after another from ``start`` on, whatever the rate of steps; ``together`` of them at a time."""
+    """One update after another from ``start`` on, whatever the rate of steps."""
 
-    def __init__(self, start: LearningStart, together: int = 1):
-        self._start, self._together = start, together
+    def __init__(self, start: LearningStart):
+        self._start = start
 
     def due(self, agent_steps: int, updates: int) -> int:
-        return self._together if agent_steps >= self._start.steps else 0
+        return int(agent_steps >= self._start.steps)
 
     def limit(self, updates: int) -> float:
         return math.inf
@@ -87,7 +87,7 @@ def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_st
     if not run.has_replay:
         return MemorySchedule(cast("OrderedMemory", memory), run.algo.batch_size, agent_steps)
     if run.replay_ratio is None:
-        return FreeSchedule(start, run.execution.updates_per_graph if run.execution.graph else 1)
+        return FreeSchedule(start)
     steps_per_update = run.algo.batch_size / run.replay_ratio
     return RatioSchedule(
         steps_per_update, start, ahead=max(2 * steps_per_update, run.parallelism.steps_ahead * run.num_lanes)

@@ -48,11 +48,9 @@ class PlainUpdates:
 
 
 class GraphedUpdates:
-    """Drawing a batch, the update and what settles after it, captured once for each number of updates at a time, with
-    and without what settles.
+    """Drawing a batch, the update and what settles after it, captured once with and once without what settles.
 
     Args:
-        together: updates in one launch, where as many are due.
         capture_graph: makes the graph; ``compiled``: of what the compiler has joined.
         in_rounds: all updates that are due are launched before this process waits, so that it can send off the games
             that step beside them; else no more than two launches, as actors in other processes take those that are
@@ -65,58 +63,47 @@ class GraphedUpdates:
         memory: DeviceMemory,
         batch_size: int,
         timer: Timer,
-        together: int,
         capture_graph: Capture | None = None,
         compiled: bool = False,
         in_rounds: bool = False,
     ):
         self._learner, self._memory, self._batch_size, self._timer = learner, memory, batch_size, timer
-        self._together, self._capture = together, capture_graph or Capturing()
-        self._graphs = dict[tuple[int, bool], Launch]()
+        self._capture = capture_graph or Capturing()
+        self._graphs = dict[bool, Launch]()
         self._prepared, self._pace, self._in_rounds = 0, Pace(learner.device), in_rounds
         self._plain: PlainUpdates | None = None  # if capture was refused
-        self._captured = ("graph" if together == 1 else f"graph of {together} updates") + (", compiled" * compiled)
+        self._captured = "graph" + ", compiled" * compiled
         self.how = "eager: no graph (nothing was captured yet)"
 
     def do(self, count: int) -> None:
         begun = count > 0
         while count and self._plain is None:
             with self._timer("sampling"):
-                ready = self._memory.prepare(self._batch_size)
-            updates, settles = self._next(min(count, ready))
+                self._memory.prepare(self._batch_size)
             with self._timer("updating"):
-                if not self._launch(updates, settles):
+                if not self._launch(self._learner.settles(self._learner.updates + 1)):
                     break
-            self._learner.count(updates)
-            self._memory.drawn(updates)
-            count -= updates
+            self._learner.count()
+            self._memory.drawn()
+            count -= 1
         if self._plain is not None:
             self._plain.do(count)
         elif self._in_rounds and begun:
             self._pace.launched()
 
-    def _next(self, ready: int) -> tuple[int, bool]:
-        """How many updates the next launch does, and whether the learner settles after the last of them."""
-        updates = self._together if ready >= self._together and self._prepared >= PREPARED else 1
-        done = self._learner.updates
-        if any(self._learner.settles(done + i) for i in range(1, updates)):
-            updates = 1
-        return updates, self._learner.settles(done + updates)
-
-    def _launch(self, updates: int, settles: bool) -> bool:
-        """Whether the updates were launched; if not, they cannot be."""
-        work, device = functools.partial(self._work, updates, settles), self._learner.device
+    def _launch(self, settles: bool) -> bool:
+        """Whether the next update was launched; if not, it cannot be. The learner ``settles`` after it."""
+        work, device = functools.partial(self._work, settles), self._learner.device
         try:
             if self._prepared < PREPARED:
                 self._prepared += 1
                 prepared(work, device, last=self._prepared == PREPARED)
                 return True
-            kinds = {(updates, settles)}
+            kinds = {settles}
             if not self._graphs:  # all at once: a capture waits for the device
-                settling = type(self._learner).settle is not GradientLearner.settle
-                kinds |= set(itertools.product({1, self._together}, {False, settling}))
+                kinds |= {False, type(self._learner).settle is not GradientLearner.settle}
             for kind in kinds - self._graphs.keys():
-                self._graphs[kind] = self._capture(functools.partial(self._work, *kind), device)
+                self._graphs[kind] = self._capture(functools.partial(self._work, kind), device)
             self.how = self._captured
         except RuntimeError as error:
             self._learner.recount()
@@ -126,14 +113,13 @@ class GraphedUpdates:
             self.how = self._plain.how
             return False
         with self._learner.timed():
-            self._graphs[updates, settles]()
+            self._graphs[settles]()
         if not self._in_rounds:
             self._pace.launched()
         return True
 
-    def _work(self, updates: int, settles: bool) -> None:
-        for _ in range(updates):
-            self._learner.step(self._memory.draw_batch(self._batch_size))
+    def _work(self, settles: bool) -> None:
+        self._learner.step(self._memory.draw_batch(self._batch_size))
         if settles:
             self._learner.settle()
 
@@ -151,7 +137,7 @@ def make_updates(run: RunConfig, learner: Learner, memory: Memory, timer: Timer)
             return _plainly(learner, memory, run.algo.batch_size, timer, own)
         return GraphedUpdates(
             cast("GradientLearner", learner), cast("DeviceMemory", memory), run.algo.batch_size, timer,
-            execution.updates_per_graph, compiled=execution.compile, in_rounds=not run.parallelism.processes,
+            compiled=execution.compile, in_rounds=not run.parallelism.processes,
         )  # fmt: skip
     compiled = execution.compile and isinstance(learner, GradientLearner)  # a table has no operations to compile
     return PlainUpdates(learner, memory, run.algo.batch_size, timer, "compiled" if compiled else "eager")

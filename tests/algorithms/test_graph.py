@@ -110,23 +110,23 @@ def play(run: RunConfig, spec: EnvSpec, memory: Any, steps: int, seed: int = 0) 
         )  # fmt: skip
 
 
-def learnt(run: RunConfig, together: int | None, updates: int, device: str) -> tuple[GradientLearner, Any, list[Any]]:
-    """A learner after ``updates``, ``together`` at a time or one operation after another; its memory and its losses."""
+def learnt(run: RunConfig, graph: bool, updates: int, device: str) -> tuple[GradientLearner, Any, list[Any]]:
+    """A learner after ``updates``, each a graph or one operation after another; its memory and its losses."""
     spec, where = describe(run), torch.device(device)
-    if together is not None and device == "cuda":
+    if graph and device == "cuda":
         run = with_graph(run)
     torch.manual_seed(0)
     learner = make_learner(run, spec, where)
     assert isinstance(learner, GradientLearner)
-    learner.on_device = together is not None  # also on a CPU, whose optimizers cannot be captured
+    learner.on_device = graph  # also on a CPU, whose optimizers cannot be captured
     memory: Any = make_memory(run, spec, device=where)
     learner.attach(memory)
     losses, timer = [], Timer(("sampling", "updating"))
     batch = run.algo.batch_size
     does: Any = PlainUpdates(learner, memory, batch, timer, "eager")
-    if together is not None:
+    if graph:
         capture = at_once if device == "cpu" else None  # else as in a training, where all graphs share their memory
-        does = GraphedUpdates(learner, memory, batch, timer, together, capture)
+        does = GraphedUpdates(learner, memory, batch, timer, capture)
     done = seed = 0
     while done < updates:
         play(run, spec, memory, 16, seed)
@@ -135,7 +135,7 @@ def learnt(run: RunConfig, together: int | None, updates: int, device: str) -> t
         does.do(due)
         done += due
         losses.append({name: value for name, value in learner.stats().items() if not name.startswith("time/")})
-    if together is not None:
+    if graph:
         assert_graphed(does)
     return learner, memory, losses
 
@@ -158,15 +158,14 @@ def assert_graphed(does: GraphedUpdates) -> None:
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
     run, updates = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16"), UPDATES[device]
-    eager, memory, expected = learnt(run, None, updates, device)
-    for together in (1, 4):
-        graphed, same, losses = learnt(run, together, updates, device)
-        assert graphed.updates == eager.updates == int(graphed._count) == int(graphed.network.version)
-        for one, other in zip(losses, expected, strict=True):
-            assert one == pytest.approx(other, rel=1e-3, abs=1e-5, nan_ok=True)
-        for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-        assert same._random.state_dict() == memory._random.state_dict()  # and the next draws are too
+    eager, memory, expected = learnt(run, False, updates, device)
+    graphed, same, losses = learnt(run, True, updates, device)
+    assert graphed.updates == eager.updates == int(graphed._count) == int(graphed.network.version)
+    for one, other in zip(losses, expected, strict=True):
+        assert one == pytest.approx(other, rel=1e-3, abs=1e-5, nan_ok=True)
+    for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+    assert same._random.state_dict() == memory._random.state_dict()  # and the next draws are too
 
 
 @pytest.mark.slow
@@ -183,7 +182,7 @@ def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
     learner.attach(memory)
     if algo in ("dqn, clipped and annealed", "ppo, steered"):  # a rate that is a tensor is read, but on a GPU
         learner.optimizer.step = lambda: None
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 2, on_one_device)  # type: ignore[arg-type]
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), on_one_device)  # type: ignore[arg-type]
     for seed in range(2):
         play(run, spec, memory, rows(run), seed)
         does.do(6 if run.has_replay else memory.due(16))  # type: ignore[attr-defined]
@@ -194,7 +193,7 @@ def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_steps_in_a_graph_as_it_does_without(optimizer: str) -> None:
     run = make_toy(f"optimizer={optimizer}", "num_envs=2", "algo.batch_size=16")
-    eager, graphed = (learnt(run, together, 60, "cuda")[0] for together in (None, 2))
+    eager, graphed = (learnt(run, graph, 60, "cuda")[0] for graph in (False, True))
     for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
@@ -216,31 +215,27 @@ def test_a_learning_rate_that_is_computed_on_the_device_is_the_same(optimizer: s
     given = [f"optimizer={optimizer}", "optimizer.lr_final=1e-6", "optimizer.lr_decay_updates=20",
              "optimizer.lr_decay_steps=null"]  # fmt: skip
     run = make_toy(*given, "algo.batch_size=16")
-    eager, _, _ = learnt(run, None, 24, "cpu")
-    graphed, _, _ = learnt(run, 1, 24, "cpu")
+    eager, _, _ = learnt(run, False, 24, "cpu")
+    graphed, _, _ = learnt(run, True, 24, "cpu")
     for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
         torch.testing.assert_close(one, other)
     assert graphed.optimizer.param_groups[0]["lr"] == pytest.approx(eager.optimizer.param_groups[0]["lr"])
 
 
-def test_targets_are_copied_when_they_are_due_however_many_updates_are_launched() -> None:
-    def do(together: int) -> list[int]:
-        run = make_toy("algo.target_sync=6", "algo.batch_size=16")
-        spec, copied = describe(run), list[int]()
-        learner = make_learner(run, spec, torch.device("cpu"))
-        assert isinstance(learner, GradientLearner)
-        memory: Any = make_memory(run, spec, device=torch.device("cpu"))
-        play(run, spec, memory, 30)
-        settle = learner.settle
-        learner.settle = lambda: (copied.append(int(learner._count)), settle())  # type: ignore[assignment, method-assign, func-returns-value]
-        does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), together, at_once)
-        for due in (1, 3, 3, 3, 7, 1, 12):
-            does.do(due)
-        assert learner.updates == int(learner._count) == 30
-        return copied
-
-    for together in (1, 3, 6):
-        assert do(together) == [6, 12, 18, 24, 30]
+def test_targets_are_copied_when_they_are_due_however_many_updates_are() -> None:
+    run = make_toy("algo.target_sync=6", "algo.batch_size=16")
+    spec, copied = describe(run), list[int]()
+    learner = make_learner(run, spec, torch.device("cpu"))
+    assert isinstance(learner, GradientLearner)
+    memory: Any = make_memory(run, spec, device=torch.device("cpu"))
+    play(run, spec, memory, 30)
+    settle = learner.settle
+    learner.settle = lambda: (copied.append(int(learner._count)), settle())  # type: ignore[assignment, method-assign, func-returns-value]
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), at_once)
+    for due in (1, 3, 3, 3, 7, 1, 12):
+        does.do(due)
+    assert learner.updates == int(learner._count) == 30
+    assert copied == [6, 12, 18, 24, 30]
 
 
 def before_learning() -> tuple[GradientLearner, Any]:
@@ -256,7 +251,7 @@ def before_learning() -> tuple[GradientLearner, Any]:
 @pytest.mark.parametrize(("in_rounds", "waits"), [(True, [1, 1, 1]), (False, [3, 1, 5])])
 def test_nobody_waits_within_a_round_of_updates_but_for_actors_elsewhere(in_rounds: bool, waits: list[int]) -> None:
     learner, memory = before_learning()
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1, at_once, in_rounds=in_rounds)
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), at_once, in_rounds=in_rounds)
     does.do(PREPARED)
     found = list[int]()
     for due in (3, 1, 5):
@@ -271,7 +266,7 @@ def test_what_cannot_be_captured_is_said_once_and_done_one_by_one(caplog: pytest
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
     learner, memory = before_learning()
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1, refuse)
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), refuse)
     with caplog.at_level("WARNING"):
         for _ in range(5):
             does.do(2)
@@ -311,7 +306,7 @@ def test_an_update_that_failed_before_its_capture_leaves_the_next_batches_in_pla
         return step(batch)
 
     learner.step = waits
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1, at_once)  # type: ignore[arg-type]
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), at_once)  # type: ignore[arg-type]
     for seed in range(2):
         play(run, spec, memory, 20 if run.has_replay else run.algo.rollout_steps + 4, seed)
         due = 12 if run.has_replay else memory.due(16)  # type: ignore[attr-defined]
@@ -516,7 +511,7 @@ def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: 
 @pytest.mark.parametrize("algo", ["dqn", "rainbow", "ppo", "ppo, steered"])
 def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> None:
     run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
-    learner, memory, _ = learnt(run, 2, 60, device)
+    learner, memory, _ = learnt(run, True, 60, device)
     spec, where = describe(run), torch.device(device)
     again: Any = make_learner(with_graph(run) if device == "cuda" else run, spec, where)
     again.on_device = True
@@ -525,7 +520,7 @@ def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> 
     again.load_state_dict(as_arrays(learner.state_dict()))
     copied.load_state_dict(copy.deepcopy(memory.state_dict()))
     both = [
-        (one, rings, GraphedUpdates(one, rings, 16, Timer(("sampling", "updating")), 2, at_once))
+        (one, rings, GraphedUpdates(one, rings, 16, Timer(("sampling", "updating")), at_once))
         for one, rings in ((learner, memory), (again, copied))
     ]
     for seed in range(90, 93):
@@ -545,8 +540,8 @@ def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_nothing_waits_for_the_device(algo: str) -> None:
     run = with_graph(make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16"))
-    learner, memory, _ = learnt(run, 2, 60, "cuda")
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 2)
+    learner, memory, _ = learnt(run, True, 60, "cuda")
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")))
     spec = describe(run)
     try:
         for seed in range(6):  # the first prepare and capture
@@ -593,7 +588,7 @@ def test_what_waits_for_the_device_is_refused_and_training_goes_on(wait: Callabl
     play(run, spec, memory, 40)
     step, stream = learner.step, torch.cuda.current_stream()
     learner.step = lambda batch: (wait(batch), step(batch))[1]  # type: ignore[func-returns-value]
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), 1)
+    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")))
     for _ in range(5):
         does.do(4)
     assert does.how.startswith("eager: no graph") and learner.updates == int(learner._count) == 20
