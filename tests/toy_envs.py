@@ -95,10 +95,6 @@ class Broken(Counter):
                 reward = float("nan")
         return frame, reward, terminated, truncated, info
 
-    def close(self) -> None:
-        if self.how == "close":
-            raise RuntimeError("the toy broke")
-
 
 class Talkative(Counter):
     """Its ``info`` is of no use to anybody, and its random numbers are of the old sort."""
@@ -163,8 +159,6 @@ SPACES = {
     "cube": spaces.Box(0, 255, (2, 4, 4, 4), np.uint8),
     "continuous": spaces.Box(-5, 5, (4,), np.float32),
     "empty": spaces.Box(0, 1, (0,), np.float32),
-    "countless": spaces.Discrete(10**9),
-    "choices": spaces.Box(-5, 5, (4,), np.float32),
 }
 
 
@@ -178,8 +172,6 @@ class Anything(gymnasium.Env):
         self.steps = 0
         if kind == "continuous":
             self.action_space = self.observation_space
-        if kind == "choices":
-            self.action_space = spaces.Discrete(10**9)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)

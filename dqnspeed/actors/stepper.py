@@ -218,12 +218,6 @@ def _graphed(
     """The policy as a graph, if ``execution`` asks for one and it can be captured."""
     if not run.execution.graph or device.type != "cuda" or not isinstance(policy, NetworkPolicy):
         return None
-    if _definer(policy, "__call__") is not _definer(policy, "choose"):  # a plugin's, which acts in a way of its own
-        say(
-            "execution.graph=true: %s has no choose() of its own; actions are chosen one operation after another.",
-            type(policy).__name__,
-        )
-        return None
     graphed = GraphedPolicy(policy, spec, num_envs, device, seed)
     try:
         graphed.warm_up()
@@ -234,10 +228,6 @@ def _graphed(
         )
         return None
     return graphed
-
-
-def _definer(policy: Policy, method: str) -> type:
-    return next(kind for kind in type(policy).__mro__ if method in vars(kind))
 
 
 def env_seeds(seed: int, actor: int, num_envs: int, segment: int = 0) -> list[int]:

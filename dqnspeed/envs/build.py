@@ -6,7 +6,7 @@ import functools
 import importlib
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -35,9 +35,6 @@ from dqnspeed.envs.wrappers import (
     resized,
 )
 from dqnspeed.system import machine
-
-if TYPE_CHECKING:
-    pass  # brought by an extra
 
 MOST_CHANNELS = 4  # of an image, which cv2 resizes with every interpolation
 

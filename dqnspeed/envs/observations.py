@@ -13,7 +13,6 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig
 
 Convert = Callable[[Any], np.ndarray]
-MAX_VALUES = 1_000_000  # in a one-hot observation, and actions to choose from
 
 
 class AsBox(gymnasium.ObservationWrapper):
@@ -76,11 +75,6 @@ def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.B
         return np.asarray, spaces.Box(0, 1, space.shape, np.uint8)
     parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
     if parts and all(isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) for part in parts):
-        if (size := spaces.flatdim(space)) > MAX_VALUES:
-            raise ConfigError(
-                f"env.id={config.id}: its observations are {space}, which one-hot has {size:,} values; at most "
-                f"{MAX_VALUES:,} can be learnt from, so tell them apart by fewer numbers, or as a Box."
-            )
         flat = spaces.flatten_space(space)
         assert isinstance(flat, spaces.Box)
         return (lambda observation: np.asarray(spaces.flatten(space, observation))), flat

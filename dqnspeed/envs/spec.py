@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import gymnasium
@@ -16,7 +15,6 @@ from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.build import first_line, make_env, make_registered
 from dqnspeed.envs.emulation import check_emulated
 from dqnspeed.envs.games import atari_game, check_id
-from dqnspeed.envs.observations import MAX_VALUES
 from dqnspeed.envs.probe import Probe
 
 
@@ -48,14 +46,13 @@ def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
     """
     if atari_game(config) is not None:
         return []
-    env = make_registered(config)
-    with _closing(env, config):
-        try:
+    try:
+        with contextlib.closing(make_registered(config)) as env:
             return Probe(env, config, input_scale).run()
-        except ConfigError:
-            raise
-        except (Exception, SystemExit) as error:  # a user's environment may raise anything
-            raise ConfigError(f"env.id={config.id}: broke after a few steps ({first_line(error)}).") from error
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's environment may raise anything
+        raise ConfigError(f"env.id={config.id}: broke after a few steps ({first_line(error)}).") from error
 
 
 def describe(run: RunConfig) -> EnvSpec:
@@ -71,23 +68,8 @@ def describe(run: RunConfig) -> EnvSpec:
         raise
     except (Exception, SystemExit) as error:  # stages that do not fit each other or the observations
         raise ConfigError(f"wrappers: do not fit {run.env.id} ({first_line(error)}).") from error
-    with _closing(env, run.env):
+    with contextlib.closing(env):
         return _spec(env, run)
-
-
-@contextlib.contextmanager
-def _closing(env: gymnasium.Env, config: EnvConfig) -> Iterator[None]:
-    """Close ``env`` at the end; that it cannot be is told if nothing else is."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(Exception, SystemExit):
-            env.close()
-        raise
-    try:
-        env.close()
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"env.id={config.id}: broke as it was closed ({first_line(error)}).") from error
 
 
 def check_stages(env: EnvConfig, wrappers: WrappersConfig) -> None:
@@ -118,10 +100,6 @@ def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
     observations, actions = env.observation_space, env.action_space
     if not isinstance(actions, spaces.Discrete):
         raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
-    if actions.n > MAX_VALUES:
-        raise ConfigError(
-            f"env.id={run.env.id}: it has {actions.n:,} actions, and at most {MAX_VALUES:,} can be chosen from."
-        )
     assert isinstance(observations, spaces.Box)
     bound = float(np.abs([observations.low.min(), observations.high.max()]).max())
     largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0

@@ -116,10 +116,6 @@ class Rings:
         with self._lock_of(lane):
             self._written[lanes] += 1
 
-    def __len__(self) -> int:
-        """Rows stored now, final frames of episodes included."""
-        return int(np.minimum(self.cursors(), self._rows).sum())
-
     def rows(self, lane: int) -> int:
         """Rows written to ``lane`` since it was made, overwritten ones included."""
         return int(self.cursors()[lane])

@@ -342,10 +342,10 @@ def assert_pauses(started: Started) -> None:
     for _ in range(20):  # one pause right after the other
         started.agent_steps += started.actors.pause().agent_steps
         state = started.actors.state_dict()
-        rows = len(started.replay)
+        rows = started.replay.cursors().tolist()
         assert sum(actor["agent_steps"] for actor in state.values()) == started.agent_steps
         time.sleep(0.002)
-        assert len(started.replay) == rows
+        assert started.replay.cursors().tolist() == rows
         started.actors.proceed()
     started.collect(started.agent_steps + 40)
 

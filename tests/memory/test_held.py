@@ -339,7 +339,7 @@ def test_actors_may_write_as_far_ahead_as_there_is_room() -> None:
         while writer.rows(0) < replay._received[0] + 3:
             append(writer, [event])
         assert replay.rows_allowed()[0] == writer.rows(0) + 3  # all were received
-    assert len(replay) == 40
+    assert replay.rows(0) > 40
     assert np.isinf(make(WAYS["view"], 1, 40, 1, 1).rows_allowed()).all()
     del writer
     replay.close()
