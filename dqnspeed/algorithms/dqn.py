@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.gradient import GradientLearner, Loss, as_tensors
 from dqnspeed.algorithms.learns_from import FromReplay
-from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
