@@ -145,21 +145,17 @@ class GradientLearner:
         with self.timed():
             loss = self.backward(batch)
             numbers = torch.stack([number.detach().float() for number in (*loss.numbers, *self.measured(batch))])
-            self._descend(now, numbers)
+            if self._max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
+            self.see(now, numbers)
+            set_lr(self.optimizer, self.learning_rate(now))
+            self.optimizer.step()
             if isinstance(now, Tensor):
                 self._history.index_copy_(0, now % HISTORY, numbers[None])
             else:
                 self._history[now % HISTORY] = numbers
             self._count += 1
         return loss
-
-    def _descend(self, now: int | Tensor, numbers: Tensor) -> None:
-        """Change the weights by the gradients that they have."""
-        if self._max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
-        self.see(now, numbers)
-        set_lr(self.optimizer, self.learning_rate(now))
-        self.optimizer.step()
 
     def backward(self, batch: Any) -> Loss:
         """The loss on ``batch``, whose gradients become those of the parameters."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,9 +32,6 @@ class Memory(Protocol):
 
     def sample(self, batch_size: int) -> Any:
         """The next batch for the learner."""
-
-    def batches(self, batch_size: int, count: int) -> Iterator[Any]:
-        """The next ``count`` batches; nothing is appended in between."""
 
     def blank(self, batch_size: int) -> Any:
         """A batch of the shapes and dtypes of those that :meth:`sample` gives; its values are meaningless."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -71,11 +71,6 @@ class HeldRings(Rings):
     def sample(self, batch_size: int) -> Any:
         """The next batch."""
         raise NotImplementedError
-
-    def batches(self, batch_size: int, count: int) -> Iterator[Any]:
-        """The next ``count`` batches; nothing is appended in between."""
-        for _ in range(count):
-            yield self.sample(batch_size)
 
     def receive(self) -> None:
         """Take in the rows that came since the last call; nothing waits for the device."""

@@ -68,18 +68,7 @@ class NStepRings(HeldRings):
         return self._batch(*self._gather_arrays(lane, row))
 
     def _gather_arrays(self, lane: Array, row: Array) -> tuple[Any, ...]:
-        return self._with_stacks(*self._located(lane, row))
-
-    def _batch(
-        self, observations: Tensor, actions: Array, rewards: Array, following: Tensor, discounts: Array, versions: Array
-    ) -> Batch:
-        tensor = self.arrays.tensor
-        versions = None if versions is None else tensor(versions)
-        return Batch(observations, tensor(actions), tensor(rewards), following, tensor(discounts), versions)
-
-    def _located(self, lane: Array, row: Array) -> tuple[Any, ...]:
-        """Where the frames of a batch's stacks stand, ``(2 * B, stack) int64``, those of the next observations behind
-        the others; then its actions, rewards, discounts and versions."""
+        """The arrays of a batch, in its order."""
         arrays, xp, held = self.arrays, self.arrays.xp, self._held
         steps = windows(arrays, lane, row, self.n_step, self._rows)
         start = steps[:, 0]
@@ -87,11 +76,12 @@ class NStepRings(HeldRings):
         both = xp.concatenate([lane, lane]), xp.concatenate([row, row + count])
         actions = xp.asarray(arrays.take(held["actions"], start), dtype=xp.int64)
         versions = arrays.take(held["versions"], start) if "versions" in held else None
-        return self._stack_places(*both), actions, rewards, discounts, versions
-
-    def _with_stacks(
-        self, places: Array, actions: Array, rewards: Array, discounts: Array, versions: Array
-    ) -> tuple[Any, ...]:
-        """A batch, in its order, of what :meth:`_located` gives."""
-        stacks, size = self._stacks_at(places), len(actions)
+        stacks, size = self._stacks_at(self._stack_places(*both)), len(actions)
         return stacks[:size], actions, rewards, stacks[size:], discounts, versions
+
+    def _batch(
+        self, observations: Tensor, actions: Array, rewards: Array, following: Tensor, discounts: Array, versions: Array
+    ) -> Batch:
+        tensor = self.arrays.tensor
+        versions = None if versions is None else tensor(versions)
+        return Batch(observations, tensor(actions), tensor(rewards), following, tensor(discounts), versions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,6 @@ from dqnspeed.memory.buffers import SharedBuffers
 from dqnspeed.memory.gather import place
 from dqnspeed.memory.n_step import Batch, NStepRings
 from dqnspeed.memory.rings import each
-
-TOGETHER = 16  # batches whose places are found at once
 
 
 class NStepReplay(NStepRings):
@@ -123,21 +121,6 @@ class UniformReplay(NStepReplay):
         lane = self.arrays.xp.searchsorted(ends, drawn, side="right")
         number = drawn - self.arrays.take(offsets, lane)
         return lane, self.arrays.take(self._row_of_there, place(lane, number, self._rows))
-
-    def batches(self, batch_size: int, count: int) -> Iterator[Batch]:
-        """As of :meth:`sample`; on the host places of some are found at once, in hardly more time than of one."""
-        if self.arrays.device is not None or type(self) is not UniformReplay:  # a subclass may draw otherwise
-            yield from super().batches(batch_size, count)
-            return
-        for begin in range(0, count, TOGETHER):
-            together = min(TOGETHER, count - begin)
-            self.prepare(batch_size)
-            places, *columns = self._located(*self.draw(together * batch_size))
-            places = places.reshape(2, together, batch_size, self.stack)
-            for i in range(together):
-                own = slice(i * batch_size, (i + 1) * batch_size)
-                parts = (None if column is None else column[own] for column in columns)
-                yield self._batch(*self._with_stacks(places[:, i].reshape(-1, self.stack), *parts))
 
     def check_drawable(self) -> None:
         if not self._chances[0, -1]:

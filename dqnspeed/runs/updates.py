@@ -38,10 +38,9 @@ class PlainUpdates:
         self.how = how
 
     def do(self, count: int) -> None:
-        batches = self._memory.batches(self._batch_size, count)
         for _ in range(count):
             with self._timer("sampling"), self._timed():
-                batch = next(batches)
+                batch = self._memory.sample(self._batch_size)
             with self._timer("updating"):
                 self._learner.update(batch)
 

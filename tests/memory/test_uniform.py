@@ -162,23 +162,6 @@ def test_samples_are_exactly_the_transitions_of_the_reference(
     assert len(seen) > 0.9 * len(expected)  # 1500 draws over at most 120 transitions miss hardly any
 
 
-@settings(max_examples=30, deadline=None)
-@given(lanes(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.integers(1, 6))
-def test_several_batches_are_those_that_would_be_drawn_one_by_one(
-    streams: list[list[Event]], rows: int, stack: int, n_step: int, size: int, count: int
-) -> None:
-    one_by_one, together = (fill(streams, rows, stack, n_step) for _ in range(2))
-    try:
-        expected = [one_by_one.sample(size) for _ in range(count)]
-    except LookupError:
-        with pytest.raises(LookupError):
-            next(together.batches(size, count))
-        return
-    got = list(together.batches(size, count))
-    assert len(got) == count and str(got) == str(expected)
-    assert str(together.sample(size)) == str(one_by_one.sample(size))
-
-
 def test_every_transition_is_drawn_equally_often() -> None:
     stream = [Event(i + 1, 0, 0.0, i % 5 == 3, False, i % 5 == 0, i % 5 != 4) for i in range(50)]
     replay = fill([stream], rows=100, stack=1, n_step=1)
