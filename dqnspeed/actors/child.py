@@ -6,7 +6,6 @@ import contextlib
 import faulthandler
 import signal
 import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,23 +13,29 @@ from typing import Any
 import numpy as np
 import torch
 
-from dqnspeed.actors.loop import Orders, Paused, Ready, act
-from dqnspeed.actors.stepper import env_seeds, make_stepper
+from dqnspeed.actors.loop import Job, Orders, Paused, Ready, complaint, work
 from dqnspeed.actors.weights import HostWeights
 from dqnspeed.algorithms import make_network
-from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
+from dqnspeed.envs import Episode
 from dqnspeed.execution.memory import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
-from dqnspeed.system import seeding
 from dqnspeed.system.parent import end_with_parent, may_have_children
 from dqnspeed.system.signals import ENDING, kill_for_terminate
 from dqnspeed.system.streams import outlast_readers
 
 PAUSE_S = 0.0005
+# Of each actor, in memory that it shares with the learner.
+SLOT = np.dtype(
+    [
+        ("agent_steps", np.int64),  # that it has collected
+        ("rows_allowed", np.float64),  # of its environments, at which it must wait
+        ("version", np.int64),  # updates done to the weights that it acts with
+        ("heartbeat", np.float64),  # time.monotonic() of its last sign of life
+        ("seconds", np.float64, (2,)),  # spent acting and stepping
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -41,59 +46,30 @@ class Failure:
 
 
 class Controls:
-    """Counters and flags that the learner and all actors share, with a slot for each actor in the arrays."""
+    """Counters and flags that the learner and all actors share."""
 
     def __init__(self, context: Any, num_actors: int):
         # A plain flag: an event has a lock, which a killed actor may never release.
         self.stop = context.Value("b", 0, lock=False)
         self.pause = context.Value("q", 0, lock=False)  # the number of this pause, 0 while actors may act
         self.limit = context.Value("d", 0, lock=False)  # agent steps of all actors together
-        self._steps = context.RawArray("q", num_actors)
-        self._rows = context.RawArray("d", num_actors)
-        self._versions = context.RawArray("q", num_actors)
-        self._beats = context.RawArray("d", num_actors)
-        self._seconds = context.RawArray("d", 2 * num_actors)
+        self._slots = context.RawArray("q", num_actors * SLOT.itemsize // 8)
 
     @property
-    def agent_steps(self) -> np.ndarray:
-        """Agent steps each actor has collected, ``(num_actors,) int64``."""
-        return np.frombuffer(self._steps, np.int64)
-
-    @property
-    def rows_allowed(self) -> np.ndarray:
-        """Rows of each actor's environments at which it must wait, ``(num_actors,) float64``."""
-        return np.frombuffer(self._rows, np.float64)
-
-    @property
-    def versions(self) -> np.ndarray:
-        """Updates done to the weights that each actor acts with, ``(num_actors,) int64``."""
-        return np.frombuffer(self._versions, np.int64)
-
-    @property
-    def heartbeat(self) -> np.ndarray:
-        """``time.monotonic()`` of each actor's last sign of life, ``(num_actors,) float64``."""
-        return np.frombuffer(self._beats, np.float64)
-
-    @property
-    def seconds(self) -> np.ndarray:
-        """Seconds each actor spent acting and stepping, ``(num_actors, 2) float64``."""
-        return np.frombuffer(self._seconds, np.float64).reshape(-1, 2)
+    def slots(self) -> np.ndarray:
+        """The slot of each actor, ``(num_actors,)``, with the columns of ``SLOT``."""
+        return np.frombuffer(self._slots, SLOT)
 
 
 @dataclass(frozen=True)
-class ActorJob:
+class ActorJob(Job):
     """The arguments of an actor process."""
 
-    run: RunConfig
-    spec: EnvSpec
-    index: int
     weights: Network | HostWeights  # the learner's own, which is shared, or a copy
     device: torch.device
     buffers: SharedBuffers | None  # the learner's memory with transport=shared_memory
     controls: Controls
     dump_path: str
-    state: Any  # what Paused held when the run was saved, or None
-    segment: int
 
 
 def run_actor(job: ActorJob, pipe: Any) -> None:
@@ -113,20 +89,11 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     keep_memory(job.run.execution)
     try:
         network = _network(job)
-        run, index = job.run, job.index
-        seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
-        env = make_vector_env(run)
-        stepper = make_stepper(
-            run, job.spec, network, job.device, env, index, job.state, job.segment,
-            run.parallelism.num_actors,
-        )  # fmt: skip
-        with contextlib.closing(stepper):
-            act(run, stepper, PipeChannel(job, network, pipe))
+        work(job, network, job.device, PipeChannel(job, network, pipe))
     except (Exception, SystemExit) as error:
-        message = str(error) if isinstance(error, (ActorError, ConfigError)) else traceback.format_exc()
         # At the end of a run the learner has closed its end of the pipe.
         with contextlib.suppress(OSError):
-            pipe.send(Failure(message))
+            pipe.send(Failure(complaint(error)))
     finally:
         pipe.close()
 
@@ -151,30 +118,30 @@ class PipeChannel:
     """
 
     def __init__(self, job: ActorJob, network: Network, pipe: Any):
-        self._pipe, self._controls, self._index, self._num_envs = pipe, job.controls, job.index, job.run.num_envs
-        self._agent_steps, self._heartbeat = job.controls.agent_steps, job.controls.heartbeat
-        self._rows_allowed, self._versions = job.controls.rows_allowed, job.controls.versions
+        self._pipe, self._controls, self._lane = pipe, job.controls, job.index * job.run.num_envs
+        self._slots = job.controls.slots
+        self._own = self._slots[job.index]
         self._network = network
         self._copy = job.weights if isinstance(job.weights, HostWeights) else None
         self._rings = None if job.buffers is None else Rings(job.buffers)
-        self._rows = 0 if self._rings is None else self._rings.own_rows(self._index * self._num_envs)
+        self._rows = 0 if self._rings is None else self._rings.own_rows(self._lane)
         # Of an actor that this one is in the place of.
-        self._acting, self._stepping = self._controls.seconds[self._index].tolist()
+        self._acting, self._stepping = self._own["seconds"].tolist()
 
     def send(self, message: Ready | Paused) -> None:
         if isinstance(message, Paused):
             seconds = {**message.state["seconds"]}
             seconds["acting"] += self._acting
             seconds["stepping"] += self._stepping
-            state = {**message.state, "seconds": seconds, "agent_steps": int(self._agent_steps[self._index])}
+            state = {**message.state, "seconds": seconds, "agent_steps": int(self._own["agent_steps"])}
             message = replace(message, state=state)
         self._pipe.send(message)
 
     def orders(self) -> Orders:
         controls = self._controls
-        self._heartbeat[self._index] = time.monotonic()
-        total = int(self._agent_steps.sum())
-        steps = total < controls.limit.value and self._rows < self._rows_allowed[self._index]
+        self._own["heartbeat"] = time.monotonic()
+        total = int(self._slots["agent_steps"].sum())
+        steps = total < controls.limit.value and self._rows < self._own["rows_allowed"]
         return Orders(bool(controls.stop.value), controls.pause.value, bool(steps), total)
 
     def wait(self) -> None:
@@ -184,18 +151,17 @@ class PipeChannel:
         """Load a newer copy, if the network is not the learner's own."""
         if self._copy is not None:
             self._copy.load_into(self._network)
-        self._versions[self._index] = int(self._network.version)
+        self._own["version"] = int(self._network.version)
 
     def deliver(self, rows: Rows, episodes: list[Episode], seconds: Mapping[str, float]) -> None:
-        lane, index = self._index * self._num_envs, self._index
         if self._rings is not None:
-            self._rings.append(rows, lane)
+            self._rings.append(rows, self._lane)
             self._rows += 1
         else:
             rows = rows.on_host()
             for i in range(len(rows.actions)):
                 self._pipe.send((i, rows.one(i)))
-        self._agent_steps[index] += int(rows.transition.sum())
-        self._controls.seconds[index] = self._acting + seconds["acting"], self._stepping + seconds["stepping"]
+        self._own["agent_steps"] += int(rows.transition.sum())
+        self._own["seconds"] = self._acting + seconds["acting"], self._stepping + seconds["stepping"]
         for episode in episodes:
-            self._pipe.send(replace(episode, env=lane + episode.env, end_row=self._rows))
+            self._pipe.send(replace(episode, env=self._lane + episode.env, end_row=self._rows))

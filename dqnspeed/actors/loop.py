@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from dqnspeed.actors.stepper import EnvStepper
+import torch
+
+from dqnspeed.actors.stepper import EnvStepper, env_seeds, make_stepper
 from dqnspeed.algorithms import epsilon_at
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import Episode
+from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
 from dqnspeed.memory import Rows
+from dqnspeed.networks.base import Network
+from dqnspeed.system import seeding
+
+
+@dataclass(frozen=True)
+class Job:
+    """The arguments of every actor; ``state``: that of :class:`Paused` when the run was saved, or ``None``."""
+
+    run: RunConfig
+    spec: EnvSpec
+    index: int
+    state: Any
+    segment: int
 
 
 @dataclass(frozen=True)
@@ -57,8 +75,22 @@ class Channel(Protocol):
         """Hand over a step and the games that it ended; ``seconds`` spent in each part of acting until now."""
 
 
-def act(run: RunConfig, stepper: EnvStepper, channel: Channel) -> None:
-    """Act until the learner says stop."""
+def work(job: Job, network: Network, device: torch.device, channel: Channel) -> None:
+    """Make the environments of an actor, and act in them until the learner says stop."""
+    run, index = job.run, job.index
+    seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
+    env, actors = make_vector_env(run), run.parallelism.num_actors
+    stepper = make_stepper(run, job.spec, network, device, env, index, job.state, job.segment, actors)
+    with contextlib.closing(stepper):
+        _act(run, stepper, channel)
+
+
+def complaint(error: BaseException) -> str:
+    """The text that tells the learner of an actor's error."""
+    return str(error) if isinstance(error, (ActorError, ConfigError)) else traceback.format_exc()
+
+
+def _act(run: RunConfig, stepper: EnvStepper, channel: Channel) -> None:
     channel.send(Ready(stepper.games_restored, stepper.how))
     paused = 0
     while not (orders := channel.orders()).stop:

@@ -46,7 +46,7 @@ class ProcessActors(RemoteActors):
         self._context = torch.multiprocessing.get_context("spawn")
         self._controls = Controls(self._context, self._count)
         for actor, saved in self._states.items():
-            self._controls.agent_steps[int(actor)] = saved["agent_steps"]
+            self._controls.slots["agent_steps"][int(actor)] = saved["agent_steps"]
         buffers = arguments.memory.buffers
         self._shared = buffers if isinstance(buffers, SharedBuffers) else None
         self._weights: Network | HostWeights = arguments.network
@@ -81,23 +81,23 @@ class ProcessActors(RemoteActors):
         made = self._arguments
         dump = Path(self._dumps.name) / f"actor-{index}-{self._lost}.txt"
         job = ActorJob(
-            made.run, made.spec, index, self._weights, made.device, self._shared,
-            self._controls, str(dump), state, segment,
+            made.run, made.spec, index, state, segment, self._weights, made.device, self._shared, self._controls,
+            str(dump),
         )  # fmt: skip
         return ProcessLink(self, self._context, job)
 
     def seen(self, index: int) -> float:
         """When an actor gave its last sign of life, or is taken to have given one."""
-        return max(float(self._controls.heartbeat[index]), self._excused[index])
+        return max(float(self._controls.slots["heartbeat"][index]), self._excused[index])
 
     def _steps(self, index: int) -> int:
-        return int(self._controls.agent_steps[index])
+        return int(self._controls.slots["agent_steps"][index])
 
     def _allow(self, limit: float) -> None:
         if self._publisher is not None:
             self._publisher.publish()
         self._controls.limit.value = limit
-        self._controls.rows_allowed[:] = self._memory.rows_allowed()[:: self._num_envs]
+        self._controls.slots["rows_allowed"] = self._memory.rows_allowed()[:: self._num_envs]
 
     def _pause(self, number: int) -> None:
         self._controls.pause.value = number
@@ -106,7 +106,7 @@ class ProcessActors(RemoteActors):
         """Wait for at most 10 ms, until a message comes or the actors' counters change."""
         pipes = [link.pipe for link in self._links.values() if isinstance(link, ProcessLink)]
         end = time.perf_counter() + 0.01
-        while time.perf_counter() < end and int(self._controls.agent_steps.sum()) == self._drained:
+        while time.perf_counter() < end and int(self._controls.slots["agent_steps"].sum()) == self._drained:
             if multiprocessing.connection.wait(pipes, timeout=0.0005):
                 break
 
@@ -116,7 +116,7 @@ class ProcessActors(RemoteActors):
             # The learner was busy, or this machine asleep: whoever has lived since the last excuse, or sent something,
             # may have waited for the pipe to be read.
             for index, link in self._links.items():
-                lived = self._controls.heartbeat[index] > self._excused[index]
+                lived = self._controls.slots["heartbeat"][index] > self._excused[index]
                 if lived or (isinstance(link, ProcessLink) and link.pipe.poll()):
                     self._excused[index] = now
         self._last_look = now
@@ -125,11 +125,11 @@ class ProcessActors(RemoteActors):
     def _counted(self, collected: Collected) -> Collected:
         counted = super()._counted(collected)
         if counted.agent_steps:
-            self._lags.append(int(self._arguments.network.version) - float(self._controls.versions.mean()))
+            self._lags.append(int(self._arguments.network.version) - float(self._controls.slots["version"].mean()))
         return counted
 
     def _measured_seconds(self) -> Mapping[str, float]:
-        acting, stepping = self._controls.seconds.sum(axis=0).tolist()
+        acting, stepping = self._controls.slots["seconds"].sum(axis=0).tolist()
         return {"acting": acting, "stepping": stepping}
 
 

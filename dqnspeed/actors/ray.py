@@ -15,13 +15,14 @@ from typing import Any
 from dqnspeed.actors.base import ActorArguments, Actors
 from dqnspeed.actors.process import Process
 from dqnspeed.actors.ray_actor import AHEAD, Delivery, RayActor, RayJob, RayOrders, weights_of
-from dqnspeed.actors.ray_cluster import check_address, connected, first_sentence, reason_of
+from dqnspeed.actors.ray_cluster import check_address, connected, reason_of
 from dqnspeed.actors.remote import LostError, NoActorsError, RemoteActors
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError
+from dqnspeed.system.errors import first_line
 
 WAIT_S = 0.01
 
@@ -161,7 +162,7 @@ class RayActors(RemoteActors):
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             full = isinstance(error, self._ray.exceptions.ObjectStoreFullError)
             what = "Ray's object store is full" if full else "the Ray cluster is lost"
-            raise NoActorsError(f"{what} ({first_sentence(error)}).") from error
+            raise NoActorsError(f"{what} ({first_line(error)}).") from error
 
     def _measured_seconds(self) -> Mapping[str, float]:
         found = self._seconds.values()
@@ -180,7 +181,7 @@ class RayLink:
         except (ConnectionError, ray.exceptions.RayError):
             raise
         except Exception as error:  # of Ray's, which pickles what it is given
-            reason = first_sentence(error.__cause__ or error)[:200]  # its own has the whole job in it
+            reason = first_line(error.__cause__ or error)[:200]  # its own has the whole job in it
             raise ActorError(f"parallelism=ray: an actor's job cannot be sent ({reason}).") from error
         self._exchange()
 

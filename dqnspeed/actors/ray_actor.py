@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,16 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from dqnspeed.actors.loop import Orders, Paused, Ready, act
-from dqnspeed.actors.stepper import env_seeds, make_stepper
+from dqnspeed.actors.loop import Job, Orders, Paused, Ready, complaint, work
 from dqnspeed.algorithms import make_network
-from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
+from dqnspeed.envs import Episode
 from dqnspeed.execution.memory import keep_memory
 from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
-from dqnspeed.system import machine, seeding
+from dqnspeed.system import machine
 
 ANSWER_S = 0.2  # after which an exchange returns, whatever was collected
 BLOCKED_ANSWER_S = 0.01  # the same of an actor that waits for the learner
@@ -37,14 +33,9 @@ Weights = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class RayJob:
+class RayJob(Job):
     """The arguments of an actor; ``steps`` and ``rows``: those of its games until now."""
 
-    run: RunConfig
-    spec: EnvSpec
-    index: int
-    state: Any
-    segment: int
     steps: int
     rows: int
 
@@ -265,24 +256,17 @@ class RayActor:
     def _act(self, job: RayJob, newest: list[tuple[int, Weights]]) -> None:
         torch.set_num_threads(1)
         keep_memory(job.run.execution)
-        execution, index = job.run.execution, job.index
+        execution = job.run.execution
         if machine.precision("cpu") == "fp32":  # the learner's device may compute in bf16, and this processor does not
             execution = replace(execution, precision="fp32")
-        run = replace(job.run, execution=execution)
+        job = replace(job, run=replace(job.run, execution=execution))
         try:
-            seeding.seed_everything(env_seeds(run.seed, index, 1, job.segment)[0])
-            network = make_network(run, job.spec)
+            network = make_network(job.run, job.spec)
             load(network, *newest.pop())  # whose arrays the object store keeps as long as somebody has them
             self._channel.network = network
-            cpu, actors = torch.device("cpu"), run.parallelism.num_actors
-            env = make_vector_env(run)
-            stepper = make_stepper(run, job.spec, network, cpu, env, index, job.state, job.segment, actors)
-            try:
-                act(run, stepper, self._channel)
-            finally:
-                stepper.close()
+            work(job, network, torch.device("cpu"), self._channel)
         except (Exception, SystemExit) as error:
-            self._channel.fail(str(error) if isinstance(error, (ActorError, ConfigError)) else traceback.format_exc())
+            self._channel.fail(complaint(error))
 
 
 def load(network: Network, version: int, weights: Weights) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import ActorError
+from dqnspeed.system.errors import first_line
 from dqnspeed.system.signals import children_ignore_signals, handlers_kept
 
 CONNECT_S, JOIN_S = 15.0, 45.0  # until somebody answers, and until Ray has joined
@@ -35,11 +36,6 @@ for kind in ("CPU", "GPU"):
     counts = [node.get(kind, 0.0) for node in nodes]
     print(sum(counts), max(counts, default=0.0))
 """
-
-
-def first_sentence(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
 
 
 def reason_of(error: BaseException) -> str:
@@ -74,7 +70,7 @@ def connected(address: str | None, own_cpus: float) -> Any:
             if left and address is None and TOO_SLOW in str(error):
                 continue
             raise ActorError(
-                f"the Ray cluster at {address or LOCAL} cannot be joined ({first_sentence(error)})."
+                f"the Ray cluster at {address or LOCAL} cannot be joined ({first_line(error)})."
             ) from error
     return ray
 

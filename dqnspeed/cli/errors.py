@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from dqnspeed.cli import schemas
 from dqnspeed.config.options import ConfigError, nearest
+from dqnspeed.system.errors import first_line
 
 ASKED_FOR = "DQNSPEED_FULL_ERROR"  # what the user set of Hydra's, where a sweep that has set it started this process
 FULL_ERROR = os.environ.get(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR")) == "1"
@@ -92,11 +93,11 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     if full_key and "missing mandatory value" in str(cause):
         return f"{full_key}: has no value."
     if full_key:
-        return f"{full_key}: {_first_line(cause)}."
+        return f"{full_key}: {first_line(cause)}."
     group = re.search(r"Could not override '([\w./]+)'", text)
     if group and "No match in the defaults list" in text:
         return f"{group.group(1)}: there is no such option{nearest(group.group(1), schemas.keys())}."
-    return f"{_first_line(error)}."
+    return f"{first_line(error)}."
 
 
 _LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "joblib": "joblib"}  # by the extras that have them
@@ -107,13 +108,8 @@ def _explain_missing_option(error: MissingConfigException, text: str) -> str:
     group, _, name = str(missing).rpartition("/")
     allowed = list(error.options or [])
     if not group:
-        return f"{_first_line(error)}."
+        return f"{first_line(error)}."
     if extra := _LAUNCHERS.get(name) if group == "hydra/launcher" else None:
         return f"{group}={name}: is not installed; pip install 'dqnspeed[{extra}]' brings it."
     choose = f"; choose one of {', '.join(allowed)}" if allowed else ""
     return f"{group}={name}: there is no such option{nearest(name, allowed)}{choose}."
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")

@@ -17,6 +17,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from dqnspeed import actors, algorithms, envs, execution, exploration, memory, networks, tracking
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import FOLDERS, GROUPS
+from dqnspeed.system.errors import kind_and_line
 
 ENTRY_POINTS = "dqnspeed.plugins"
 VARIABLE = "DQNSPEED_PLUGINS"
@@ -53,8 +54,7 @@ def load() -> None:
         except ConfigError as error:
             print_note(f"plugin {name}: {error}")
         except (Exception, SystemExit) as error:  # whatever somebody else's module raises
-            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": .")
-            print_note(f"plugin {name}: could not be imported ({reason}); its options are missing.")
+            print_note(f"plugin {name}: could not be imported ({kind_and_line(error)}); its options are missing.")
         options, FOLDERS[:] = before
         for group, known in GROUPS.items():
             known.options = options[group]

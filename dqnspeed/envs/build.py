@@ -35,6 +35,7 @@ from dqnspeed.envs.wrappers import (
     resized,
 )
 from dqnspeed.system import machine
+from dqnspeed.system.errors import kind_and_line
 
 MOST_CHANNELS = 4  # of an image, which cv2 resizes with every interpolation
 
@@ -135,7 +136,7 @@ def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium
         )  # not every environment takes render_mode
         return gymnasium.make(named, disable_env_checker=True, **{**env.kwargs, **rendering})
     except (Exception, SystemExit) as error:  # a user's environment may raise anything
-        raise ConfigError(f"env.id={env.id}: could not be made ({first_line(error)}).") from error
+        raise ConfigError(f"env.id={env.id}: could not be made ({kind_and_line(error)}).") from error
 
 
 def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
@@ -154,11 +155,6 @@ def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
     if register is not None and name not in gymnasium.registry:
         register()
     return env_id
-
-
-def first_line(error: BaseException) -> str:
-    first_line = (str(error).strip().splitlines() or [""])[0].rstrip(".")
-    return f"{type(error).__name__}: {first_line}"
 
 
 def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None) -> gymnasium.Env:

@@ -10,8 +10,9 @@ from gymnasium import spaces
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, WrappersConfig
-from dqnspeed.envs.build import first_line, make_env
+from dqnspeed.envs.build import make_env
 from dqnspeed.envs.spec import check_stages
+from dqnspeed.system.errors import kind_and_line
 
 FRAMES = 4000  # of random play
 QUIET = 3  # steps without a reward or an end, after which what changes is no score that follows it
@@ -43,7 +44,7 @@ def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, i
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a user's environment may raise anything
-        raise ConfigError(f"wrappers.crop=[]: random play of {env.id} failed ({first_line(error)}).") from error
+        raise ConfigError(f"wrappers.crop=[]: random play of {env.id} failed ({kind_and_line(error)}).") from error
     part = None
     if changed is not None:
         (top, bottom), (left, right) = (_extent(np.any(changed, axis=axis), wrappers.resize or 1) for axis in (1, 0))

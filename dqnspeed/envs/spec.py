@@ -12,10 +12,11 @@ from gymnasium import spaces
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig
-from dqnspeed.envs.build import first_line, make_env, make_registered
+from dqnspeed.envs.build import make_env, make_registered
 from dqnspeed.envs.emulation import check_emulated
 from dqnspeed.envs.games import atari_game, check_id
 from dqnspeed.envs.probe import Probe
+from dqnspeed.system.errors import kind_and_line
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a user's environment may raise anything
-        raise ConfigError(f"env.id={config.id}: broke after a few steps ({first_line(error)}).") from error
+        raise ConfigError(f"env.id={config.id}: broke after a few steps ({kind_and_line(error)}).") from error
 
 
 def describe(run: RunConfig) -> EnvSpec:
@@ -67,7 +68,7 @@ def describe(run: RunConfig) -> EnvSpec:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # stages that do not fit each other or the observations
-        raise ConfigError(f"wrappers: do not fit {run.env.id} ({first_line(error)}).") from error
+        raise ConfigError(f"wrappers: do not fit {run.env.id} ({kind_and_line(error)}).") from error
     with contextlib.closing(env):
         return _spec(env, run)
 

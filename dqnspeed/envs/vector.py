@@ -11,6 +11,7 @@ import torch
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs.backends import AnyArray, Backend, RawStep
+from dqnspeed.system.errors import kind_and_line
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,7 @@ class VectorEnv:
         except NotImplementedError as error:
             raise ConfigError("this environment cannot draw itself (it has no render()).") from error
         except Exception as error:
-            reason = (str(error).splitlines() or [""])[0].rstrip(".")
-            raise ConfigError(f"this environment cannot draw itself ({type(error).__name__}: {reason}).") from error
+            raise ConfigError(f"this environment cannot draw itself ({kind_and_line(error)}).") from error
         if image.ndim == 2:
             image = image[..., None]
         if image.ndim != 3 or image.shape[2] not in (1, 3, 4):

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import torch
 
+from dqnspeed.system.errors import first_line
+
 
 class Launch(Protocol):
     """Does again what was captured."""
@@ -116,4 +118,4 @@ def reason_of(error: BaseException) -> str:
     """One sentence on why something cannot be captured: the first error, of which others are consequences."""
     while error.__context__ is not None:
         error = error.__context__
-    return (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
+    return first_line(error)

@@ -367,7 +367,7 @@ def test_actors_stop_at_the_limit() -> None:
             started.limit = limit
             started.collect(limit)
             time.sleep(0.3)
-            assert int(started.actors._controls.agent_steps.sum()) == limit  # type: ignore[attr-defined]
+            assert int(started.actors._controls.slots["agent_steps"].sum()) == limit  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("how", ["raise", "hang", "die"])

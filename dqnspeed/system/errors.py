@@ -1,0 +1,15 @@
+"""An error in one line."""
+
+from __future__ import annotations
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its kind if it has none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")
+
+
+def kind_and_line(error: BaseException) -> str:
+    """The same, with the kind of the error before it."""
+    kind, line = type(error).__name__, first_line(error)
+    return kind if line == kind else f"{kind}: {line}"
