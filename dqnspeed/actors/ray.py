@@ -15,7 +15,7 @@ from typing import Any
 from dqnspeed.actors.base import ActorArguments, Actors
 from dqnspeed.actors.process import Process
 from dqnspeed.actors.ray_actor import AHEAD, Delivery, RayActor, RayJob, RayOrders, weights_of
-from dqnspeed.actors.ray_cluster import check_address, connected, reason_of
+from dqnspeed.actors.ray_cluster import check_address, check_room, connected, reason_of
 from dqnspeed.actors.remote import LostError, NoActorsError, RemoteActors
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.config.options import ConfigError, option
@@ -24,6 +24,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError
 from dqnspeed.system.errors import first_line
 
+ADDRESS = "parallelism.address"
 WAIT_S = 0.01
 
 
@@ -50,13 +51,15 @@ class RayActors(RemoteActors):
         self._start_of = dict[int, int]()
         self._published: tuple[int, list[Any]] | None = None
         self._weights_bytes, self._moved, self._told = 0, [0, 0], time.monotonic()  # received and sent since then
-        self._ray = connected(options.address, self._count * options.cpus_per_actor)
+        each, cpus = options.cpus_per_actor, self._count * options.cpus_per_actor
+        self._ray = connected(ADDRESS, options.address, cpus)
         remote = self._ray.remote(RayActor)
         self._make = remote.options(
-            num_cpus=options.cpus_per_actor, max_concurrency=2, max_restarts=0, scheduling_strategy="SPREAD",
+            num_cpus=each, max_concurrency=2, max_restarts=0, scheduling_strategy="SPREAD",
             runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
         )  # fmt: skip
         try:
+            check_room(self._ray, ADDRESS, options.address, cpus, each)
             self._start_all()
         except BaseException:
             self.close()
@@ -258,5 +261,4 @@ class RayParallelism(Process):
     def check_here(self) -> None:
         if importlib.util.find_spec("ray") is None:
             raise ConfigError("parallelism=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
-        each = self.cpus_per_actor
-        check_address("parallelism.address", self.address, self.num_actors * each, each)
+        check_address(ADDRESS, self.address)

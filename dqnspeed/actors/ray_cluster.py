@@ -7,35 +7,18 @@ import math
 import os
 import re
 import socket
-import subprocess
-import sys
 from typing import Any
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.envs import ActorError
-from dqnspeed.system.errors import first_line
 from dqnspeed.system.signals import children_ignore_signals, handlers_kept
 
-CONNECT_S, JOIN_S = 15.0, 45.0  # until somebody answers, and until Ray has joined
-LOCAL, LOCAL_STORE = "127.0.0.1", 256 * 2**20  # address and bytes of the object store of a local cluster
+CONNECT_S = 15.0  # until somebody answers
+LOCAL_STORE = 256 * 2**20  # bytes of the object store of a local cluster
 TRIES, TOO_SLOW = 2, "timed out during startup"  # what Ray says when a busy machine has not started one within 30 s
 COLOUR, MOST_SAID = re.compile(r"\x1b\[[0-9;]*m"), 400  # of what Ray says; characters
 # At 0 a cluster has no other machines and listens on 127.0.0.1 alone, as on macOS. Else Ray listens to everybody, also
 # where it is given that address.
 LOOPBACK_ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-
-
-JOINS = """
-import logging, sys, ray
-try:
-    ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
-except Exception as error:
-    sys.exit(print(error) or 1)
-nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-for kind in ("CPU", "GPU"):
-    counts = [node.get(kind, 0.0) for node in nodes]
-    print(sum(counts), max(counts, default=0.0))
-"""
 
 
 def reason_of(error: BaseException) -> str:
@@ -46,11 +29,11 @@ def reason_of(error: BaseException) -> str:
     return "; ".join(dict.fromkeys(told))[:MOST_SAID] or type(error).__name__
 
 
-def connected(address: str | None, own_cpus: float) -> Any:
+def connected(option: str, address: str | None, own_cpus: float) -> Any:
     """Ray, connected to the cluster at ``address``, or to a local one of its own that has ``own_cpus``.
 
     Raises:
-        ActorError: it cannot be.
+        ConfigError: it cannot be.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address is None:
@@ -69,18 +52,14 @@ def connected(address: str | None, own_cpus: float) -> Any:
         except Exception as error:  # Ray's own kinds, and bare ones
             if left and address is None and TOO_SLOW in str(error):
                 continue
-            raise ActorError(
-                f"the Ray cluster at {address or LOCAL} cannot be joined ({first_line(error)})."
-            ) from error
+            # Of versions that differ it has several lines.
+            reason = " ".join(str(error).split())[:MOST_SAID].rstrip(".")
+            raise ConfigError(f"{option}={address or 'null'}: the Ray cluster cannot be joined ({reason}).") from error
     return ray
 
 
-def check_address(option: str, address: str | None, cpus: float, each: float, gpus_each: float = 0) -> None:
-    """Raise :class:`ConfigError` if ``address`` is none, nobody answers there, or the cluster is too small.
-
-    Args:
-        cpus: of all actors or jobs together; ``each``, ``gpus_each``: of one, which a machine must have.
-    """
+def check_address(option: str, address: str | None) -> None:
+    """Raise :class:`ConfigError` if ``address`` is none, or nobody answers there."""
     if address is None:
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
@@ -94,18 +73,19 @@ def check_address(option: str, address: str | None, cpus: float, each: float, gp
             ) from error
     elif address != "auto":
         raise ConfigError(f"{option}={address}: takes HOST:PORT, ray://HOST:PORT, auto or null.")
-    # In a process of its own, since Ray goes on asking for minutes.
-    line = [sys.executable, "-c", JOINS, address]
-    try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=JOIN_S, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"{option}={address}: no Ray cluster answers there within {JOIN_S:g} s.") from error
-    if done.returncode:
-        reason = " ".join(done.stdout.split())[:300].rstrip(".")  # of versions that differ it has several lines
-        raise ConfigError(f"{option}={address}: cannot be joined ({reason}).")
-    has, largest, _, most_gpus = map(float, done.stdout.split()[-4:])
+
+
+def check_room(ray: Any, option: str, address: str | None, cpus: float, each: float, gpus_each: float = 0) -> None:
+    """Raise :class:`ConfigError` if the cluster is too small.
+
+    Args:
+        cpus: of all actors or jobs together; ``each``, ``gpus_each``: of one, which a machine must have.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    has = sum(node.get("CPU", 0.0) for node in nodes)
     if has < cpus:
         raise ConfigError(f"{option}={address}: the cluster has {has:g} CPUs, and {cpus:g} are asked for.")
-    for kind, most, asked in (("CPUs", largest, each), ("GPUs", most_gpus, gpus_each)):
+    for kind, asked in (("CPU", each), ("GPU", gpus_each)):
+        most = max(node.get(kind, 0.0) for node in nodes)
         if most < asked:
-            raise ConfigError(f"{option}={address}: no machine there has {asked:g} {kind}, but {most:g} at most.")
+            raise ConfigError(f"{option}={address}: no machine there has {asked:g} {kind}s, but {most:g} at most.")

@@ -21,7 +21,7 @@ from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from dqnspeed.actors.ray_cluster import check_address, connected
+from dqnspeed.actors.ray_cluster import check_address, check_room, connected
 from dqnspeed.cli.key_value import typed
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config.options import ConfigError, option
@@ -29,6 +29,7 @@ from dqnspeed.system import machine
 
 log = logging.getLogger(__name__)
 
+ADDRESS = "hydra.launcher.address"
 LOOK_S = 0.5  # between two looks at whether the sweep is to end
 
 
@@ -52,10 +53,10 @@ def check_launcher(launcher: DictConfig) -> None:
         options = typed(RayOptions, {str(key): value for key, value in launcher.items() if key != "_target_"})
     except ConfigError as error:
         raise ConfigError(f"hydra.launcher.{error}") from error
-    cpus, gpus = options.cpus_per_job, options.gpus_per_job
+    gpus = options.gpus_per_job
     if options.address is None and gpus > torch.cuda.device_count():
         raise ConfigError(f"hydra.launcher.gpus_per_job={gpus:g}: this machine has {torch.cuda.device_count()} GPUs.")
-    check_address("hydra.launcher.address", options.address, cpus, cpus, gpus)
+    check_address(ADDRESS, options.address)
 
 
 def is_ray(launcher: DictConfig) -> bool:
@@ -75,8 +76,9 @@ def launch(
     setup_globals()
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     cpus, cores = options.cpus_per_job, machine.cores()
-    ray = connected(options.address, max(cores, cpus))
+    ray = connected(ADDRESS, options.address, max(cores, cpus))
     try:
+        check_room(ray, ADDRESS, options.address, cpus, cpus, options.gpus_per_job)
         with open_dict(config):
             config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir).absolute())  # a node may work in another folder
         run = ray.remote(
