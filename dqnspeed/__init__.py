@@ -76,10 +76,10 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     Python handles signals; in another the run goes on to its end. SIGTERM, SIGHUP, and SIGUSR1 and SIGUSR2 where Python
     handles them, save the run too, and then do what they did before.
 
-    Handlers of signals, the threads of torch and OpenCV, torch's arithmetic on GPUs, the random generators of Python,
-    NumPy and torch, and a Hydra of the process's own are restored at the end. Not so a W&B run that is active here,
-    which that of ``tracking.wandb`` finishes (``tracking=local`` has none), and the statistics of peak memory, which
-    start anew.
+    Handlers of signals, the threads of torch and OpenCV, the random generators of Python, NumPy and torch, and a Hydra
+    of the process's own are restored at the end. Not so a W&B run that is active here, which that of ``tracking.wandb``
+    finishes (``tracking=local`` has none), the statistics of peak memory, which start anew, and torch's arithmetic on
+    GPUs, which ``execution.precision`` sets.
 
     With actor or worker processes a script must call it under ``if __name__ == "__main__":``, since each of them
     imports the script; a notebook need not.

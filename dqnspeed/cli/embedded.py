@@ -25,7 +25,6 @@ from dqnspeed.cli.preflight import OF_SWEEPS, check_folder_is_new, check_jobs, c
 from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.execution.precision import arithmetic_kept
 from dqnspeed.system import seeding
 from dqnspeed.tracking.results import Results, read
 from dqnspeed.tracking.run_folder import HYDRA_CONFIG, HYDRA_OVERRIDES
@@ -57,10 +56,10 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Restore the threads of torch and OpenCV, torch's arithmetic on GPUs and the global random generators."""
+    """Restore the threads of torch and OpenCV, and the global random generators."""
     threads, cv2_threads = torch.get_num_threads(), cv2.getNumThreads()
     try:
-        with seeding.preserved(), arithmetic_kept():
+        with seeding.preserved():
             yield
     finally:
         torch.set_num_threads(threads)

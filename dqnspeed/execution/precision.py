@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, cast
 
 import torch
 
@@ -48,31 +46,6 @@ def set_precision(execution: ExecutionConfig) -> None:
     """Let a GPU multiply float32 in TF32, or not; torch alone would for convolutions, and would not for matrices."""
     tf32 = execution.precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
-
-
-@contextlib.contextmanager
-def arithmetic_kept() -> Iterator[None]:
-    """What :func:`set_precision` changes inside is restored."""
-    matmul, cudnn = cast("Any", torch.backends.cuda.matmul), cast("Any", torch.backends.cudnn)
-    try:
-        before = [(one, "allow_tf32", one.allow_tf32) for one in (matmul, cudnn)]
-    except RuntimeError:  # somebody has chosen by torch's newer names, which are not to be mixed with these
-        before = [(one, "fp32_precision", one.fp32_precision) for one in (matmul, cudnn.conv, cudnn.rnn)]
-    try:
-        yield
-    finally:
-        for one, name, value in before:
-            setattr(one, name, value)
-
-
-@contextlib.contextmanager
-def computed_as(execution: ExecutionConfig, device: torch.device) -> Iterator[None]:
-    """Arithmetic inside is that of a training, and after it what it was."""
-    on_gpu = device.type == "cuda"
-    with arithmetic_kept() if on_gpu else contextlib.nullcontext(), precision(execution, device):
-        if on_gpu:
-            set_precision(execution)
-        yield
 
 
 def gradients_off(execution: ExecutionConfig) -> AbstractContextManager[object]:

@@ -19,7 +19,7 @@ from dqnspeed.cli import resume as resuming
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.precision import check_execution, computed_as
+from dqnspeed.execution.precision import check_execution, precision, set_precision
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.runs import checkpoint, state_file
 from dqnspeed.runs.evaluation import with_starts
@@ -81,7 +81,9 @@ class Player:
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """What the network computes of each action, ``(B, num_actions) float32``, for ``(B, stack * C, ...)``."""
-        with torch.inference_mode(), computed_as(self.run.execution, self.device):
+        if self.device.type == "cuda":
+            set_precision(self.run.execution)
+        with torch.inference_mode(), precision(self.run.execution, self.device):
             values: np.ndarray = self.network(torch.from_numpy(observations).to(self.device)).cpu().numpy()
         return values
 
