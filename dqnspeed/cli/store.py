@@ -144,7 +144,6 @@ _HINTS = get_type_hints(RunConfig)
 _RESOLVERS: dict[str, Callable[..., Any]] = {
     "mul": lambda *factors: math.prod(factors),
     "tenth": lambda steps, usual: max(1, (usual if steps is None else steps) // 10),  # of a run, or of the usual one
-    "unless": lambda other, value: value if other is None else None,
     "bound_of": bound_of,
     "option_list": option_list,
     "group_list": group_list,

@@ -65,7 +65,6 @@ _READERS: dict[str, tuple[Callable[[RunConfig], bool], str]] = {
     "wrappers.spares": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
     "wrappers.translate": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
     "optimizer.lr_decay_steps": (_anneals, _FALLING),
-    "optimizer.lr_decay_updates": (_anneals, _FALLING),
     "algo.entropy_floor": (lambda run: _falls(run.algo, "entropy"), "another algo.entropy_final than algo.entropy"),
     "model.background_frames": (lambda run: run.model.background, "model.background=true"),
     "eval.episodes": (lambda run: run.eval.every_steps is not None, "eval.every_steps"),

@@ -7,6 +7,7 @@ below the commands sees only :class:`RunConfig`, never Hydra or OmegaConf.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Dict, List, TypeVar, Union  # noqa: UP035  OmegaConf reads these at run time
 
@@ -163,8 +164,7 @@ class OptimizerConfig(GroupOption):
     name: str = option("the optimizer")
     lr: float = option("learning rate", gt=0)
     lr_final: float | None = option("learning rate at last, null: constant", ge=0)
-    lr_decay_steps: int | None = option("agent steps from the first update on that it takes from lr to lr_final", ge=1)
-    lr_decay_updates: int | None = option("the same in updates, where lr_decay_steps is null", ge=1)
+    lr_decay_steps: int = option("agent steps from the first update on that it takes from lr to lr_final", ge=1)
     eps: float = option("term that keeps the division finite", gt=0)
     weight_decay: float = option("weight decay", ge=0)
 
@@ -316,9 +316,6 @@ class RunConfig:
 
     @property
     def decay_updates(self) -> float:
-        """Updates over which the learning rate, and an entropy bonus, fall."""
-        updates, per_step = self.optimizer.lr_decay_updates, self.updates_per_step
-        if self.optimizer.lr_decay_steps is not None and per_step is not None:
-            return self.optimizer.lr_decay_steps * per_step
-        assert updates is not None  # by the check of the configuration
-        return updates
+        """Updates over which the learning rate, and an entropy bonus, fall; endless where their number is left free."""
+        per_step = self.updates_per_step
+        return math.inf if per_step is None else self.optimizer.lr_decay_steps * per_step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -33,28 +32,19 @@ class Optimizer(OptimizerConfig):
                     f"execution.graph=true: optimizer={self.name} has no capturable form; use adam, adamw, radam or "
                     f"rmsprop."
                 )
-        steps, updates, per_step = self.lr_decay_steps, self.lr_decay_updates, run.updates_per_step
-        if (steps is None) == (updates is None):
+        if self.lr_final is not None and run.updates_per_step is None:
             raise ConfigError(
-                f"optimizer.lr_decay_steps={_shown(steps)}, optimizer.lr_decay_updates={_shown(updates)}: one of the "
-                f"two says how long the learning rate falls, and the other is null."
-            )
-        if steps is not None and per_step is None:
-            raise ConfigError(
-                f"optimizer.lr_decay_steps={steps}: parallelism.replay_ratio=free leaves open how many updates these "
-                f"are; give optimizer.lr_decay_updates instead, or a number for parallelism.replay_ratio."
+                f"optimizer.lr_final={self.lr_final:g}: parallelism.replay_ratio=free leaves open how many updates the "
+                f"optimizer.lr_decay_steps={self.lr_decay_steps} are; use null, or a number for "
+                f"parallelism.replay_ratio."
             )
         # After the learning rate has reached 0 the run would go on without learning.
-        if self.lr_final != 0 or per_step is None:
-            return
         limit = run.stop.max_steps
-        if limit is None or limit * per_step > run.decay_updates:
-            falls = f"lr_decay_updates={updates} updates" if steps is None else f"lr_decay_steps={steps} agent steps"
-            number = math.ceil(limit * per_step) if limit is not None and steps is None else "more"
+        if self.lr_final == 0 and (limit is None or limit > self.lr_decay_steps):
+            brings = "stop.max_steps=null may bring" if limit is None else f"stop.max_steps={limit} brings"
             raise ConfigError(
-                f"optimizer.lr_final=0: after optimizer.{falls} nothing would be learnt, and "
-                f"stop.max_steps={_shown(limit)} {'may bring' if limit is None else 'brings'} {number}; "
-                f"raise the former, lower the latter, or end with a learning rate above 0."
+                f"optimizer.lr_final=0: after optimizer.lr_decay_steps={self.lr_decay_steps} agent steps nothing would "
+                f"be learnt, and {brings} more; raise the former, lower the latter, or end with a rate above 0."
             )
 
 
@@ -145,7 +135,3 @@ def annealed(update: int | Tensor, first: float, last: float, decay_updates: flo
     if isinstance(update, Tensor):
         return first + (update.double() / decay_updates).clamp(max=1.0) * (last - first)
     return first + min(1.0, update / decay_updates) * (last - first)
-
-
-def _shown(value: float | None) -> str:
-    return "null" if value is None else f"{value}"

@@ -32,7 +32,6 @@ _HINTS = get_type_hints(RunConfig)
 _WORDS: dict[str, Callable[..., str]] = {
     "mul": lambda *factors: " × ".join(factors),
     "tenth": lambda steps, usual: f"a tenth of {steps}, or of {usual} where that is null",
-    "unless": lambda given, value: f"{value}, or null where {given} is set",
     "bound_of": lambda env, *_: f"that of {env} in conf/reward_bounds.yaml",
 }
 

@@ -104,8 +104,7 @@ def schedule_sentence(run: RunConfig) -> str:
         parts.append(f"an update of {run.algo.batch_size} for every {every}")
     algorithm, optimizer = algorithm_of(run), run.optimizer
     if "optimizer" in algorithm.uses:
-        over = f" over {run.decay_updates:,.0f} updates"
-        over += f" ({run.decay_updates / per_step:,.0f} agent steps)" if per_step else ""
+        over = f" over {run.decay_updates:,.0f} updates ({optimizer.lr_decay_steps:,} agent steps)"
         for name, first, last in (("learning rate", optimizer.lr, optimizer.lr_final), *algorithm.annealed()):
             parts.append(f"{name} {first:g}" + (f" to {last:g}{over}" if last not in (None, first) else ""))
     if "exploration" in algorithm.uses:

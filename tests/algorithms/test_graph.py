@@ -42,8 +42,7 @@ IMAGES = ["env.id=toy_envs:Catch-v0", "model=board", "model.hidden=[8]", "execut
 ALGORITHMS = {
     "dqn": ["algo=dqn"],
     "dqn, n-step, double, dueling": ["algo=dqn", "algo.double=true", "algo.n_step=3", "model.dueling=true"],
-    "dqn, clipped and annealed": ["algo.max_grad_norm=0.5", "optimizer.lr_final=1e-5", "optimizer.lr_decay_updates=50",
-                                  "optimizer.lr_decay_steps=null"],
+    "dqn, clipped and annealed": ["algo.max_grad_norm=0.5", "optimizer.lr_final=1e-5", "optimizer.lr_decay_steps=50"],
     "dqn, compiled": ["execution.compile=true"],
     "prioritized": ["replay=prioritized", "replay.beta_updates=40"],
     "c51": ["algo=c51"],
@@ -212,8 +211,7 @@ def test_every_optimizer_keeps_its_learning_rate_where_a_graph_reads_it(optimize
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_learning_rate_that_is_computed_on_the_device_is_the_same(optimizer: str) -> None:
-    given = [f"optimizer={optimizer}", "optimizer.lr_final=1e-6", "optimizer.lr_decay_updates=20",
-             "optimizer.lr_decay_steps=null"]  # fmt: skip
+    given = [f"optimizer={optimizer}", "optimizer.lr_final=1e-6", "optimizer.lr_decay_steps=20"]
     run = make_toy(*given, "algo.batch_size=16")
     eager, _, _ = learnt(run, False, 24, "cpu")
     graphed, _, _ = learnt(run, True, 24, "cpu")
