@@ -65,7 +65,6 @@ def train(
             checkpoint.
         ActorError: an actor process died, hung or raised.
         NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
-        FolderGoneError: ``folder`` was deleted or moved.
     """
     prepare_process(run)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
@@ -184,7 +183,6 @@ class Training:
             episodes = evaluator.play(progress.agent_steps, give_up=self.stop.is_asked)
         self.actors.proceed()
         if episodes:
-            self.trackers.evaluation(evaluator.count, episodes, progress.agent_steps, progress.clock.now())
             self.evaluated = evaluation_metrics(episodes)
             if self.run.stop.on == "eval":
                 self.save_if_best(evaluator.mean)
@@ -192,7 +190,6 @@ class Training:
     def report(self) -> None:
         """Send metrics to the trackers, those of the newest evaluation once."""
         progress = self.progress
-        self.learning.folder_check.check()
         progress.warn_busy(self.threads.adapt())
         metrics = progress.metrics(self.learner.stats(), self.learner.updates)
         metrics = {

@@ -37,7 +37,6 @@ from dqnspeed.runs.folder_lock import wait_until_free
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.system.signals import PREEMPTING, STOPPING
-from dqnspeed.tracking import FolderGoneError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
@@ -169,7 +168,7 @@ def train_and_tell(job: Job) -> dict[str, Any]:
 
     Raises:
         ConfigError: as :func:`dqnspeed.trainer.train` does.
-        RunError: an actor, the arithmetic or the run's folder broke, or not all could be written.
+        RunError: an actor or the arithmetic broke, or not all could be written.
     """
     run, shown = job.run, _shown(job.folder)
     set_threads(run)
@@ -186,8 +185,6 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     except torch.cuda.OutOfMemoryError as error:
         least = "a smaller algo.batch_size, replay.capacity or num_envs takes less, and device=cpu none of a GPU's."
         raise RunError(f"{str(error).partition('. ')[0]}; {least}\n{resuming.advice(shown)}") from error
-    except FolderGoneError as error:
-        raise RunError(str(error)) from error
     _print_result(summary, shown, run.stop.on == "eval")
     lost = f"{shown}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
     if summary["stopped_by"] in STOPPING:

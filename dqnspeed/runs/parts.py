@@ -28,7 +28,7 @@ from dqnspeed.runs.state_file import State
 from dqnspeed.runs.summary import Progress, summarize, write_summary
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals
-from dqnspeed.tracking import FolderCheck, FolderGoneError, Trackers, file_sizes, make_trackers, time_logged
+from dqnspeed.tracking import Trackers, file_sizes, make_trackers, time_logged
 from dqnspeed.tracking.run_folder import CHECKPOINTS, METRICS
 from dqnspeed.tracking.video import EpisodeVideos
 
@@ -77,7 +77,6 @@ class Learning:
         if plan.state:
             self._load(plan.state)
         self.trackers = self._trackers(plan.state)
-        self.folder_check = FolderCheck(folder / METRICS)
 
     def close(self, error: BaseException | None) -> dict[str, Any]:
         """Write the summary of a run that ended, by ``error`` or not, and return it."""
@@ -87,8 +86,7 @@ class Learning:
             self.stop.reason, error,
         )  # fmt: skip
         summary["not_written"] = checkpoints.not_written()
-        if not isinstance(error, FolderGoneError):
-            summary["not_written"] += write_summary(plan.folder, summary)
+        summary["not_written"] += write_summary(plan.folder, summary)
         self.trackers.close(summary)
         return summary
 

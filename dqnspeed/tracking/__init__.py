@@ -13,15 +13,12 @@ from dqnspeed.tracking.base import Tracker, Trackers, Tracking
 from dqnspeed.tracking.earlier import Earlier, earlier_runs
 from dqnspeed.tracking.files import (
     EpisodesCsv,
-    EvaluationsCsv,
-    FolderCheck,
-    FolderGoneError,
     JsonLines,
     file_sizes,
     shorten,
     time_logged,
 )
-from dqnspeed.tracking.run_folder import EPISODES, EVALUATIONS, METRICS
+from dqnspeed.tracking.run_folder import EPISODES, METRICS
 from dqnspeed.tracking.tensorboard import TensorBoard
 from dqnspeed.tracking.terminal import make_progress
 from dqnspeed.tracking.wandb import WandB
@@ -52,7 +49,6 @@ def make_trackers(
     trackers: list[Tracker] = [
         JsonLines(folder / METRICS),
         EpisodesCsv(folder / EPISODES),
-        EvaluationsCsv(folder / EVALUATIONS),
     ]
     name = f"{label}, seed {run.seed}"
     services: list[tuple[str, Callable[[], Tracker]]] = []
@@ -79,4 +75,4 @@ def make_trackers(
     return Trackers([make_progress(run, label, earlier), *trackers])
 
 
-__all__ = ["FolderCheck", "FolderGoneError", "Tracker", "Trackers", "file_sizes", "make_trackers", "time_logged"]
+__all__ = ["Tracker", "Trackers", "file_sizes", "make_trackers", "time_logged"]

@@ -27,9 +27,6 @@ class Tracker:
         ``video`` is its file in the run's folder, or empty.
         """
 
-    def evaluation(self, number: int, episodes: Sequence[Episode], step: int, seconds: float) -> None:
-        """The ``number``-th evaluation was played."""
-
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         """Metrics of the last window, at agent step ``step`` after ``seconds`` of wall clock."""
 
@@ -48,9 +45,6 @@ class Trackers(Tracker):
 
     def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
         self._each(lambda tracker: tracker.episode(number, episode, step, seconds, video))
-
-    def evaluation(self, number: int, episodes: Sequence[Episode], step: int, seconds: float) -> None:
-        self._each(lambda tracker: tracker.evaluation(number, episodes, step, seconds))
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         self._each(lambda tracker: tracker.report(metrics, step, seconds))

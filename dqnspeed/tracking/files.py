@@ -1,4 +1,4 @@
-"""``metrics.jsonl``, ``episodes.csv`` and ``evaluations.csv``: append-only, a whole line at a time."""
+"""``metrics.jsonl`` and ``episodes.csv``: append-only, a whole line at a time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic
 from dqnspeed.tracking.base import Tracker
-from dqnspeed.tracking.run_folder import EPISODE_COLUMNS, EPISODES, EVALUATIONS, METRICS, VIDEOS
+from dqnspeed.tracking.run_folder import EPISODE_COLUMNS, EPISODES, METRICS, VIDEOS
 
 log = logging.getLogger(__name__)
 
-FILES = (METRICS, EPISODES, EVALUATIONS)
+FILES = (METRICS, EPISODES)
 BLOCK = 1 << 16  # bytes read at once where a file is searched from its end
 
 
@@ -103,36 +103,6 @@ def _json_line(report: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(report)}\n".encode()
 
 
-class FolderGoneError(RuntimeError):
-    """A run's folder was deleted, moved or replaced while it ran."""
-
-
-class FolderCheck:
-    """Checks that the path of ``file``, which this process keeps open, still leads to that file."""
-
-    def __init__(self, file: Path):
-        self._file = file
-        self._id: tuple[int, int] | None = None
-        self._id = self._file_id()
-
-    def check(self) -> None:
-        """Raise :class:`FolderGoneError` if it does not: what is written there is lost, or another run's."""
-        if self._id is None or self._file_id() != self._id:
-            raise FolderGoneError(
-                f"{self._file.parent}: this folder was deleted, moved or replaced while the run wrote to it "
-                f"({self._file.name} is not there any more), so nothing more could be kept."
-            )
-
-    def _file_id(self) -> tuple[int, int] | None:
-        try:
-            found = self._file.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError:  # a network disk that does not answer now
-            return self._id
-        return found.st_dev, found.st_ino
-
-
 class Lines:
     """A file to which whole lines are appended, unbuffered.
 
@@ -166,10 +136,6 @@ class Lines:
                 log.warning("%s could not be written, training continues without these lines: %s", self._path, error)
             self._refused = True
 
-    def add_row(self, values: Iterable[object]) -> None:
-        """A line of values that hold no commas."""
-        self.add(",".join(map(str, values)))
-
     def close(self) -> None:
         self._file.close()
 
@@ -201,25 +167,7 @@ class EpisodesCsv(Tracker):
 
     def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
         shown = f"{episode.episode_return:.12g}"
-        self._lines.add_row((number, shown, episode.length, episode.env, step, f"{seconds:.3f}", video))
+        self._lines.add(f"{number},{shown},{episode.length},{episode.env},{step},{seconds:.3f},{video}")
 
     def close(self, summary: Mapping[str, Any]) -> None:
         self._lines.close()
-
-
-class EvaluationsCsv(Tracker):
-    """``evaluations.csv``: one line a game of an evaluation, from the first evaluation on."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._lines: Lines | None = None
-
-    def evaluation(self, number: int, episodes: Sequence[Episode], step: int, seconds: float) -> None:
-        if self._lines is None:
-            self._lines = Lines(self._path, "evaluation,return,length,agent_step,wall_time_s")
-        for episode in episodes:
-            self._lines.add_row((number, f"{episode.episode_return:.12g}", episode.length, step, f"{seconds:.3f}"))
-
-    def close(self, summary: Mapping[str, Any]) -> None:
-        if self._lines is not None:
-            self._lines.close()

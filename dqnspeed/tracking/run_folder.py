@@ -15,7 +15,7 @@ import yaml
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import shell
 
-METRICS, EPISODES, EVALUATIONS = "metrics.jsonl", "episodes.csv", "evaluations.csv"
+METRICS, EPISODES = "metrics.jsonl", "episodes.csv"
 SUMMARY = "summary.json"
 BEGUN = "run.json"  # what the summary says too of the run, from its start
 CONFIG = "config.json"  # our own copy of the configuration

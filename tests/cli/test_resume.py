@@ -572,17 +572,6 @@ def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:
     assert steps == [int(row["agent_step"]) for row in episodes(tmp_path)] == sorted(set(steps))
 
 
-def test_a_folder_that_is_taken_away_ends_the_run_in_one_sentence(tmp_path: Path) -> None:
-    with started(tmp_path, *TOY, "hydra.run.dir=run", "parallelism=process") as run:
-        metrics = tmp_path / "run" / "metrics.jsonl"  # whose first line comes when all files are there
-        wait_for(lambda: metrics.exists() and "\n" in metrics.read_text(), run)
-        (tmp_path / "run").rename(tmp_path / "elsewhere")
-        _, errors = run.communicate(timeout=60)
-    assert run.returncode == 1 and not (tmp_path / "run").exists()
-    assert errors.startswith("dqnspeed: ") and "run: this folder was deleted, moved or replaced" in errors
-    assert errors.count("\n") == 1
-
-
 def test_two_processes_never_go_on_with_the_same_run(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
