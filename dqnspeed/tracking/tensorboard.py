@@ -17,20 +17,13 @@ from dqnspeed.tracking.run_folder import TENSORBOARD
 EVENTS = "events.out.tfevents.*"
 FAILED = (None, "error", *STOPPING)
 FINAL = ("time_to_solve_s", "return_mean_100", "steps_per_second", "updates_per_second", "agent_steps", "wall_time_s")
-# The page of the tab "Custom Scalars": regular expressions by the names of the charts.
-CHARTS = {
-    "return": [r"episode/return(_mean_100)?$", r"eval/return_mean$"],
-    "steps/s": [r"perf/steps_per_second$"],
-    "loss": [r"train/loss(_avg)?$"],
-    "epsilon": [r"train/epsilon$"],
-}
 
 
 class TensorBoard(Tracker):
     """Event files against agent step; TensorBoard itself shows them against wall clock too.
 
     It names a run by its folder, so the events are in one with the run's name. The tab "HParams" has the run's
-    configuration beside :data:`FINAL` of its summary, and "Custom Scalars" the most important curves on one page.
+    configuration beside :data:`FINAL` of its summary.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], name: str, resumed_at: int | None = None):
@@ -43,7 +36,6 @@ class TensorBoard(Tracker):
         self._writer = SummaryWriter(str(earlier[0].parent if earlier else own), purge_step=purge)
         self._writer.add_text("run", name)
         self._writer.add_text("config", _markdown(config))
-        self._writer.add_custom_scalars({"run": {title: ["Multiline", tags] for title, tags in CHARTS.items()}})
         options = dict(_leaves(without_recording(config)))
         *begin, self._end = hparams(options, {f"final/{name}": 0 for name in FINAL})
         for summary in begin:

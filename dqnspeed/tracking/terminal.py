@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,9 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.system import machine
 from dqnspeed.tracking.base import Tracker
 from dqnspeed.tracking.earlier import Earlier
-from dqnspeed.tracking.metrics import WINDOW_S
 
 PLAIN_EVERY_S = 10.0
 NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name in progress lines, and of its bar
-TREND_S, TREND_FROM_S = 60.0, 15.0  # window of the trend of the mean, and the least data for one
-BOOK_STEPS, BOOK_GAME = 1_000_000, "PongNoFrameskip-v4"  # what the book's baseline takes, and on what
 
 
 def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path, resumed: bool = False) -> list[str]:
@@ -53,7 +49,7 @@ def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path,
     ]
 
 
-def show(metrics: Mapping[str, float], step: int, trend: str = "") -> list[str]:
+def show(metrics: Mapping[str, float], step: int) -> list[str]:
     """A run's state, most important first."""
 
     def number(name: str, form: str) -> str:
@@ -61,7 +57,7 @@ def show(metrics: Mapping[str, float], step: int, trend: str = "") -> list[str]:
         return format(value, form) if math.isfinite(value) else "-"
 
     return [
-        f"mean {number('episode/return_mean_100', '.2f')}{trend and f' ({trend})'}",
+        f"mean {number('episode/return_mean_100', '.2f')}",
         f"loss {number('train/loss', '.3g')}",
         f"{number('perf/steps_per_second', ',.0f')} steps/s",
         f"{step:,} steps",
@@ -70,47 +66,6 @@ def show(metrics: Mapping[str, float], step: int, trend: str = "") -> list[str]:
         f"{number('perf/updates_per_second', ',.0f')} updates/s",
         f"ratio {number('perf/replay_ratio', '.1f')}",
     ]
-
-
-class Trend:
-    """How the mean return changed over the last minute of training."""
-
-    def __init__(self) -> None:
-        self._means: deque[tuple[float, float]] = deque()
-
-    def add(self, mean: float, seconds: float) -> str:
-        """The change as text; empty if there is too little data."""
-        if not math.isfinite(mean):
-            return ""
-        self._means.append((seconds, mean))
-        while seconds - self._means[0][0] > TREND_S:
-            self._means.popleft()
-        then, before = self._means[0]
-        return f"{(mean - before) / (seconds - then) * 60:+.2f}/min" if seconds - then >= TREND_FROM_S else ""
-
-
-class Forecast:
-    """Estimates once how long the run will take, from its speed while learning."""
-
-    def __init__(self, run: RunConfig):
-        self._steps, self._which = run.stop.max_steps or 0, "stop.max_steps"
-        if not self._steps and run.experiment.book_fps is not None and run.env.id == BOOK_GAME:
-            self._steps, self._which = BOOK_STEPS, "the book's baseline on Pong"
-        self._apart = ", evaluations apart" if run.eval.every_steps else ""
-        self._learning_since: float | None = None
-
-    def add(self, metrics: Mapping[str, float], seconds: float) -> str | None:
-        """The sentence, once, after enough reports; ``seconds`` of training so far."""
-        speed = metrics.get("perf/steps_per_second", 0)
-        if not self._steps or not metrics.get("perf/updates_per_second") or not speed:
-            return None
-        if self._learning_since is None:
-            self._learning_since = seconds
-        if seconds - self._learning_since < WINDOW_S:
-            return None
-        took, steps, self._steps = self._steps / speed, self._steps, 0
-        shown = f"{took / 3600:.1f} h" if took >= 5400 else f"{took / 60:.0f} min" if took >= 90 else f"{took:.0f} s"
-        return f"about {shown} for the {steps:,} steps of {self._which} at {speed:,.0f} steps/s{self._apart}"
 
 
 class Limit:
@@ -143,17 +98,15 @@ class RunProgress(Tracker):
     """What every way of showing progress tells."""
 
     def __init__(self, run: RunConfig, label: str, earlier: Earlier):
-        self._limit, self._trend, self._forecast = Limit(run), Trend(), Forecast(run)
-        self._name, self._earlier = _short(label), earlier
+        self._limit, self._name, self._earlier = Limit(run), _short(label), earlier
         if sentence := earlier.sentence():
             print(sentence, flush=True)
 
     def _state(self, metrics: Mapping[str, float], step: int, seconds: float) -> tuple[float, list[str]]:
-        """The share of the run that is done, and its time left and state, most important first; called once a report.
-        What earlier runs tell comes before the limits, which a run that is solved does not meet."""
-        mean = metrics.get("episode/return_mean_100", math.nan)
-        state = show(metrics, step, self._trend.add(mean, seconds))
-        if usual := self._earlier.left(mean):
+        """The share of the run that is done, and its time left and state, most important first. What earlier runs tell
+        comes before the limits, which a run that is solved does not meet."""
+        state = show(metrics, step)
+        if usual := self._earlier.left(metrics.get("episode/return_mean_100", math.nan)):
             words, left = usual
             return seconds / max(seconds + left, 1e-9), [words, *state]
         left_to_limit = self._limit.left(step, seconds, metrics.get("perf/steps_per_second", 0))
@@ -174,8 +127,6 @@ class RichProgress(RunProgress):
         self._progress.start()
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        if forecast := self._forecast.add(metrics, seconds):
-            self._progress.console.print(forecast, markup=False, highlight=False)
         room = self._progress.console.width - len(self._name) - BAR_WIDTH - 2
         done, parts = self._state(metrics, step, seconds)
         while len(parts) > 1 and len("  ".join(parts)) > room:
@@ -196,8 +147,6 @@ class NotebookProgress(RunProgress):
         self._display = display(self._drawn(0.0, "starting"), raw=True, display_id=True)
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        if forecast := self._forecast.add(metrics, seconds):
-            print(forecast, flush=True)
         done, state = self._state(metrics, step, seconds)
         self._display.update(self._drawn(done, "  ".join(state)), raw=True)
 
@@ -213,12 +162,10 @@ class PlainProgress(RunProgress):
     _next = 0.0
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        _, state = self._state(metrics, step, seconds)
-        if forecast := self._forecast.add(metrics, seconds):
-            print(f"{self._name}: {forecast}", flush=True)
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PLAIN_EVERY_S
+        _, state = self._state(metrics, step, seconds)
         print("  ".join([f"{self._name}: {seconds:.0f} s", *state]), flush=True)
 
 

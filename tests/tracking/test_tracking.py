@@ -17,7 +17,7 @@ from dqnspeed.system import machine
 from dqnspeed.tracking import make_trackers
 from dqnspeed.tracking.base import Tracking
 from dqnspeed.tracking.earlier import Earlier
-from dqnspeed.tracking.terminal import Forecast, PlainProgress, RichProgress, Trend, opening, show
+from dqnspeed.tracking.terminal import PlainProgress, RichProgress, opening, show
 
 
 @pytest.mark.parametrize(
@@ -90,27 +90,6 @@ def test_a_rung_by_itself_says_what_it_is() -> None:
     assert len(opening(run, "speedrun", "cpu", 1, Path("x"), resumed=True)) == 3
 
 
-def test_how_long_it_takes_is_said_once_and_only_when_it_was_measured() -> None:
-    def said(forecast: Forecast) -> list[str | None]:
-        warm_up = {"perf/steps_per_second": 900.0, "perf/updates_per_second": 0.0}
-        learning = {"perf/steps_per_second": 100.0, "perf/updates_per_second": 25.0}
-        return [forecast.add(warm_up if seconds < 20 else learning, seconds) for seconds in range(0, 60, 5)]
-
-    for overrides, sentence in {
-        "": "about 2.8 h for the 1,000,000 steps of the book's baseline on Pong at 100 steps/s",
-        "stop.max_steps=60000": "about 10 min for the 60,000 steps of stop.max_steps at 100 steps/s",
-    }.items():
-        assert said(Forecast(make_run(*overrides.split()))) == [None] * 6 + [sentence] + [None] * 5
-    assert set(said(Forecast(make_toy()))) == {None}  # no limit, and not the book's game
-
-
-def test_the_trend_is_the_change_over_the_last_minute() -> None:
-    trend = Trend()
-    assert [trend.add(float("nan"), 0), trend.add(1.0, 5), trend.add(2.0, 15)] == [""] * 3
-    assert trend.add(3.0, 35) == "+4.00/min"
-    assert [trend.add(3.0, 95), trend.add(2.0, 125)] == ["+0.00/min", "-2.00/min"]
-
-
 METRICS = {
     "episode/count": 1234, "episode/return_mean_100": -12.345, "train/loss": 0.01234, "train/epsilon": 0.02,
     "perf/steps_per_second": 1234.5, "perf/updates_per_second": 123.4, "perf/replay_ratio": 4.0,
@@ -118,7 +97,7 @@ METRICS = {
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
-def test_the_live_line_fits_and_shows_time_left_mean_trend_and_loss(
+def test_the_live_line_fits_and_shows_time_left_mean_and_loss(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rich.get_console(), "width", width)
@@ -128,7 +107,7 @@ def test_the_live_line_fits_and_shows_time_left_mean_trend_and_loss(
     progress.close({})
     line = next(line for line in reversed(capsys.readouterr().out.splitlines()) if "limit in" in line)
     assert len(line) <= width and "speedrun env=breakout..." in line
-    assert "limit in 22:50  mean 43.00 (+6.00/min)" in line
+    assert "limit in 22:50  mean 43.00" in line
     assert ("loss 0.0123  1,234 steps/s" in line) == (width > 80) and ("ratio 4.0" in line) == (width == 200)
 
 
