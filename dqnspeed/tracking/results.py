@@ -52,21 +52,6 @@ class Results:
     runs: tuple[Results, ...] = field(repr=False, default=())
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """What one run has recorded, as plain data, and sentences on what could not be read."""
-
-    folder: Path
-    summary: Row
-    metrics: list[Row]
-    episodes: list[Row]
-    damages: list[str]
-
-    def results(self) -> Results:
-        metrics, episodes = _table(self.metrics, REPORT_COLUMNS), _table(self.episodes, EPISODE_COLUMNS)
-        return Results(self.folder, self.summary, metrics, episodes)
-
-
 def read(folder: Path) -> Results:
     """What the run in ``folder`` has recorded, or all runs below it.
 
@@ -82,22 +67,30 @@ def read(folder: Path) -> Results:
     below = [folder] if is_run else sorted(holding([folder], METRICS, SUMMARY), key=in_order)
     if not below:
         raise ConfigError(f"{folder}: holds no run (no {METRICS}).")
-    runs = {str(path.relative_to(folder)): _rows(path) for path in below}
-    for run in runs.values():
-        for damage in run.damages:
+    runs = list[Results]()
+    summaries, all_metrics, all_episodes = list[Row](), list[Row](), list[Row]()
+    for path in below:
+        summary, metrics, episodes, damages = _rows(path)
+        for damage in damages:
             warnings.warn(damage, stacklevel=3)  # at the caller of dqnspeed.read
+        runs.append(Results(path, summary, _table(metrics, REPORT_COLUMNS), _table(episodes, EPISODE_COLUMNS)))
+        named = {"run": str(path.relative_to(folder))}
+        summaries.append({**named, **summary})
+        all_metrics += [{**named, **row} for row in metrics]
+        all_episodes += [{**named, **row} for row in episodes]
     if below == [folder]:
-        return runs["."].results()
+        return runs[0]
     return Results(
         folder,
-        _table([{"run": name, **run.summary} for name, run in runs.items()], ["run"]),
-        _table([{"run": name, **row} for name, run in runs.items() for row in run.metrics], ["run", *REPORT_COLUMNS]),
-        _table([{"run": name, **row} for name, run in runs.items() for row in run.episodes], ["run", *EPISODE_COLUMNS]),
-        tuple(run.results() for run in runs.values()),
+        _table(summaries, ["run"]),
+        _table(all_metrics, ["run", *REPORT_COLUMNS]),
+        _table(all_episodes, ["run", *EPISODE_COLUMNS]),
+        tuple(runs),
     )
 
 
-def _rows(folder: Path) -> _Rows:
+def _rows(folder: Path) -> tuple[Row, list[Row], list[Row], list[str]]:
+    """The summary, the reports and the games of a run, and sentences on what could not be read."""
     metrics, lost = read_metrics(folder)
     episodes, also_lost = read_episodes(folder)
     summary: Row = {}
@@ -108,7 +101,7 @@ def _rows(folder: Path) -> _Rows:
         unread = str(error)
     if summary.get("stopped_by") == "error" and not holds_run(folder):
         lost = also_lost = ""  # it failed before it reported
-    return _Rows(folder, summary, metrics, episodes, [damage for damage in (unread, lost, also_lost) if damage])
+    return summary, metrics, episodes, [damage for damage in (unread, lost, also_lost) if damage]
 
 
 def _table(rows: list[Row], columns: Iterable[str]) -> Table:
