@@ -27,8 +27,7 @@ def told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or str(error)).partition("\n")[0]
-        print(f"dqnspeed: {path}: cannot be written ({reason}).", file=sys.stderr, flush=True)
+        print(f"dqnspeed: {path}: cannot be written ({error.strerror or error}).", file=sys.stderr, flush=True)
 
 
 class Recorder:

@@ -7,12 +7,11 @@ import errno
 import itertools
 import logging
 import os
-import struct
+import subprocess
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ class Film:
     def __init__(self, folder: Path, fps: float):
         self._folder, self._fps = folder, fps
         self._partial = folder / f"film_{os.getpid()}_{next(_FILMS)}{atomic.PARTIAL}"
-        self._writer: Generator[None, Any, None] | None = None
+        self._ffmpeg: subprocess.Popen[bytes] | None = None
         self._shape: tuple[int, ...] | None = None  # of the first frame
 
     def add(self, frame: np.ndarray) -> None:
@@ -96,19 +95,18 @@ class Film:
         if self._shape not in (None, frame.shape):
             raise OSError(errno.EINVAL, f"a picture is {frame.shape[1]}x{frame.shape[0]}, unlike the first")
         self._shape = frame.shape
-        even = np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
-        if self._writer is None:
+        even = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
+        if self._ffmpeg is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            size, how = (even.shape[1], even.shape[0]), ["-preset", "veryfast", "-f", "mp4"]
-            self._writer = imageio_ffmpeg.write_frames(
-                str(self._partial), size, fps=self._fps, macro_block_size=2, output_params=how, quality=7,
-                ffmpeg_log_level="fatal",  # it says much of a frame that a signal cut short
+            frames = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{even.shape[1]}x{even.shape[0]}"]
+            film = ["-pix_fmt", "yuv420p", "-crf", "15", "-preset", "veryfast", "-f", "mp4"]
+            self._ffmpeg = subprocess.Popen(
+                [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "fatal", *frames, "-r", f"{self._fps}", "-i", "-", *film,
+                 str(self._partial)],
+                stdin=subprocess.PIPE, start_new_session=True,  # so that Ctrl-C does not come to it
             )  # fmt: skip
-            try:
-                self._writer.send(None)
-            except RuntimeError as error:  # as where ffmpeg has no encoder for H.264
-                raise OSError(errno.ENOSYS, str(error).partition("\n")[0]) from error
-        self._writer.send(even)
+        assert self._ffmpeg.stdin is not None
+        self._ffmpeg.stdin.write(even.tobytes())
 
     def end(self, path: Path) -> None:
         """Write the rest, and name the film ``path``; nothing, if it has no frame.
@@ -116,35 +114,21 @@ class Film:
         Raises:
             OSError: it could not be written.
         """
-        if self._writer is None:
+        if self._ffmpeg is None:
             return
-        self._writer.close()
-        if not is_whole(self._partial):  # nobody asks ffmpeg how it ended
+        self._ffmpeg.communicate()
+        if self._ffmpeg.returncode or not self._partial.stat().st_size:
             raise OSError(errno.EIO, "ffmpeg did not write all of it; is there room on the disk?")
         atomic.flush(self._partial)
         os.replace(self._partial, path)
 
     def close(self) -> None:
         """Delete it if it has no name yet."""
-        if self._writer is not None:
-            self._writer.close()
+        if self._ffmpeg is not None:
+            self._ffmpeg.kill()
+            self._ffmpeg.communicate()
         with contextlib.suppress(OSError):
             self._partial.unlink(missing_ok=True)
-
-
-def is_whole(path: Path) -> bool:
-    """Whether an MP4 has its index, and its boxes (ISO 14496-12, 4.2) end with it."""
-    boxes, size = set[bytes](), path.stat().st_size
-    with path.open("rb") as file:
-        while (at := file.tell()) < size:
-            length, name = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
-            if length == 1:  # a longer one
-                length = int.from_bytes(file.read(8), "big")
-            if length < 8 or at + length > size:
-                return False
-            boxes.add(name)
-            file.seek(at + length)
-    return b"moov" in boxes
 
 
 def picture(frame: np.ndarray, largest: float) -> np.ndarray:
