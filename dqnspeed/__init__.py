@@ -126,13 +126,13 @@ def read(folder: str | Path) -> Results:
     return read_results(Path(folder))
 
 
-def load(folder: str | Path, checkpoint: str | Path = "best", device: str = "auto") -> Agent:
+def load(folder: str | Path, checkpoint: str = "best", device: str = "auto") -> Agent:
     """The trained agent of a run.
 
     Args:
         folder: of the run.
-        checkpoint: ``best`` (the newest where there is none), ``final``, the name of another file in ``checkpoints/``,
-            or a path.
+        checkpoint: ``best`` (the newest where there is none), ``final`` or the name of another file in
+            ``checkpoints/``.
         device: where the network runs: ``auto``, ``cpu``, ``cuda`` or ``mps``.
 
     Raises:
@@ -150,7 +150,7 @@ def load(folder: str | Path, checkpoint: str | Path = "best", device: str = "aut
     """
     from dqnspeed.play.agent import load as load_agent
 
-    return load_agent(Path(folder), str(checkpoint), device)
+    return load_agent(Path(folder), checkpoint, device)
 
 
 def __getattr__(name: str) -> Any:

@@ -324,7 +324,7 @@ def test_an_agent_of_any_algorithm_looks_at_a_game(algo: str, outputs: str, tmp_
         [*TOY[5:], *game, f"algo={algo}", "stop.reward_bound=null", "stop.max_steps=200"], folder=tmp_path
     )
     agent = dqnspeed.load(results.folder)
-    assert dqnspeed.load(results.folder, checkpoint=agent.checkpoint).checkpoint == agent.checkpoint
+    assert dqnspeed.load(results.folder, checkpoint=agent.checkpoint.stem).checkpoint == agent.checkpoint
     env = agent.make_env()
     observation, _ = env.reset(seed=1)
     assert agent.outputs == outputs and agent.values(observation).shape == (agent.action_space.n,)

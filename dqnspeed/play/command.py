@@ -7,7 +7,6 @@ import json
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from dqnspeed.cli.app import fail, run_app
@@ -18,6 +17,7 @@ from dqnspeed.play.games import play
 from dqnspeed.play.options import NEWEST, PlayConfig
 from dqnspeed.runs.checkpoint import playable
 from dqnspeed.system import atomic
+from dqnspeed.system.signals import endings
 from dqnspeed.tracking.run_folder import PLAYED, newest_run
 
 COMMAND_LINE = CommandLine(
@@ -58,23 +58,6 @@ def _keep(folder: Path, result: dict[str, Any]) -> None:
 
 def main() -> None:
     """Console entry point; SIGTERM and a terminal that is closed end it as Ctrl-C does, which deletes half a film."""
-    heard, before = list[int](), {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-
-    def end(number: int, _: FrameType | None) -> None:
-        heard.append(number)
-        for one in before:
-            signal.signal(one, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    for number, handler in before.items():
-        if handler is signal.SIG_DFL:  # else as nohup asks for
-            signal.signal(number, end)
-    try:
-        run_app(_main)
-    except SystemExit:
-        if heard:
-            sys.exit(128 + heard[0])
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    for number in endings():
+        signal.signal(number, signal.default_int_handler)
+    run_app(_main)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import importlib.util
-import itertools
 import statistics
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -27,7 +24,7 @@ from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.play.tables import Walk, World, draw, world_of
 from dqnspeed.runs.evaluation import LONGEST, Game, copies, distinct, play_games
 from dqnspeed.system import seeding
-from dqnspeed.tracking.run_folder import OTHER, TABLE, VIDEOS
+from dqnspeed.tracking.run_folder import TABLE, VIDEOS
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name
 
 
@@ -70,32 +67,36 @@ def play(options: PlayConfig) -> dict[str, Any]:
                 recorder.start()
             return player.act(host(observations))
 
-        games, played, films = [], list[Game](), _films(player, options.seed)
-        ends = _Ends(play_games(env, player.spec, act, [options.seed], options.episodes, watch))
-        for number, episode in enumerate(ends, start=1):
-            games.append(_result(number, episode))
-            played.append(episode)
-            film = None if recorder is None else recorder.end(f"{films}_{video_name(number, episode)}")
-            if film is not None:
-                games[-1]["video"] = f"{VIDEOS}/{film.name}"
-            print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
-                  + ("" if film is None else f", {film}"), flush=True)  # fmt: skip
-            if walk is not None:
-                games[-1]["path"] = walk.end()
-                print(f"  {games[-1]['path']}", flush=True)
+        games, played, closed = [], list[Game](), False
+        ends = play_games(env, player.spec, act, [options.seed], options.episodes, watch)
+        try:
+            for number, episode in enumerate(ends, start=1):
+                games.append(_result(number, episode))
+                played.append(episode)
+                name = f"play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
+                film = None if recorder is None else recorder.end(name)
+                if film is not None:
+                    games[-1]["video"] = f"{VIDEOS}/{film.name}"
+                print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
+                      + ("" if film is None else f", {film}"), flush=True)  # fmt: skip
+                if walk is not None:
+                    games[-1]["path"] = walk.end()
+                    print(f"  {games[-1]['path']}", flush=True)
+        except WindowClosedError:
+            closed = True
         if world is not None:
             _draw_table(player, world)
     returns = [game["return"] for game in games]
-    if len(games) < options.episodes and not ends.closed:
+    if len(games) < options.episodes and not closed:
         print(f"The play was ended: a game took {LONGEST:,} steps, and the agent may be looping; try epsilon=0.05.")
     if note := copies(played):
         print(f"{note} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
-    if not games and ends.closed:
+    if not games and closed:
         raise KeyboardInterrupt
     if not games:
         raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
     return {
-        "checkpoint": player.path.name if player.is_of_run else str(player.path),
+        "checkpoint": player.path.name,
         "agent_steps": player.agent_steps,
         "epsilon": options.epsilon,
         "noop_max": player.noop_max,
@@ -106,19 +107,6 @@ def play(options: PlayConfig) -> dict[str, Any]:
         "distinct_games": distinct(played),
         "games": games,
     }
-
-
-class _Ends:
-    """Games as they end, until the window is closed."""
-
-    def __init__(self, games: Iterator[Game]):
-        self._games, self.closed = games, False
-
-    def __iter__(self) -> Iterator[Game]:
-        try:
-            yield from self._games
-        except WindowClosedError:
-            self.closed = True
 
 
 def _cannot_draw(player: Player) -> ConfigError | None:
@@ -132,15 +120,6 @@ def _cannot_draw(player: Player) -> ConfigError | None:
     except ConfigError as error:
         return error
     return None
-
-
-def _films(player: Player, seed: int) -> str:
-    """What the names of these games' films begin with; no earlier one's does."""
-    start = f"{'play' if player.is_of_run else OTHER}_{player.path.stem}_seed{seed}"
-    for name in itertools.chain([start], (f"{start}_{number}" for number in itertools.count(2))):
-        if not any((player.folder / VIDEOS).glob(f"{glob.escape(name)}_episode_*")):
-            return name
-    raise AssertionError("numbers do not end")
 
 
 def _world(player: Player) -> World:

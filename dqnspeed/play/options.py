@@ -13,7 +13,7 @@ NEWEST = "newest"
 @dataclass(frozen=True)
 class PlayConfig:
     run: str = option(f"the folder of a run, {NEWEST}: that of the newest in outputs/ and multirun/", default=NEWEST)
-    checkpoint: str = option(f"best, final, the name of another file in {CHECKPOINTS}/, or a path", default="best")
+    checkpoint: str = option(f"best, final, or the name of another file in {CHECKPOINTS}/", default="best")
     episodes: int = option("games to play", ge=1, default=5)
     epsilon: float = option("chance of a random action, 0: greedy", ge=0, le=1, default=0.0)
     noop_max: int | None = option(

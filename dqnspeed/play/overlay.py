@@ -1,4 +1,4 @@
-"""The observation and the action values, drawn beside the game."""
+"""The frames of an observation and the action values, drawn beside the game."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from dqnspeed.tracking.video import picture
 
 HEIGHT = 420  # pixels of the whole picture
 MARGIN, ROW = 8, 22
-MAX_BARS = 32  # of a vector
 BACKGROUND, TEXT, BAR, CHOSEN = (18, 18, 22), (225, 225, 225), (70, 110, 160), (255, 170, 40)
 
 
 class Overlay:
-    """Puts the game, the frames of the stack and the action values side by side.
+    """Puts the game, the frames of the stack (of images) and the action values side by side.
 
     Args:
         names: of the actions, in their order; ``stack``: frames in an observation.
@@ -36,7 +35,9 @@ class Overlay:
             q: action values ``(num_actions,)``; ``action``: the one taken.
             caption: a line of text below the values.
         """
-        panels = [_fit(game, HEIGHT - 2 * MARGIN), self._stack_of(observation), self._values(q, action, caption)]
+        panels = [_fit(game, HEIGHT - 2 * MARGIN), self._values(q, action, caption)]
+        if observation.ndim == 3:
+            panels.insert(1, self._stack_of(observation))
         width = sum(panel.width + MARGIN for panel in panels) + MARGIN
         canvas = Image.new("RGB", (width, HEIGHT), BACKGROUND)
         left = MARGIN
@@ -46,10 +47,8 @@ class Overlay:
         return np.asarray(canvas)
 
     def _stack_of(self, observation: np.ndarray) -> Image.Image:
-        """The stack from its oldest frame (top) to its newest, or a vector as bars."""
+        """The stack from its oldest frame (top) to its newest."""
         frames = observation.reshape(self._stack, -1, *observation.shape[1:])
-        if frames.ndim != 4:
-            return _bars(observation)
         side = min(180, (HEIGHT - 2 * MARGIN) // self._stack - 2)
         tiles = [_fit(picture(frame, self._largest), side) for frame in frames]
         column = Image.new("RGB", (max(tile.width for tile in tiles), HEIGHT - 2 * MARGIN), BACKGROUND)
@@ -80,21 +79,3 @@ def _fit(image: np.ndarray, height: int) -> Image.Image:
     """``image`` scaled to ``height`` without smoothing."""
     small = Image.fromarray(image)
     return small.resize((max(1, round(small.width * height / small.height)), height), Image.Resampling.NEAREST)
-
-
-def _bars(vector: np.ndarray) -> Image.Image:
-    """A vector as one bar a value, scaled to the largest magnitude, between its index and its number."""
-    values = vector.reshape(-1).astype(np.float64)
-    shown = values if len(values) <= MAX_BARS else values[: MAX_BARS - 1]
-    panel = Image.new("RGB", (200, HEIGHT - 2 * MARGIN), BACKGROUND)
-    draw = ImageDraw.Draw(panel)
-    scale = 45 / max(float(np.abs(shown).max(initial=0)), 1e-6)
-    step = min(ROW, (HEIGHT - 2 * MARGIN) // min(len(values), MAX_BARS))
-    for i, value in enumerate(shown):
-        top, ends = i * step, sorted((80.0, 80 + scale * float(value)))
-        draw.text((0, top - 1), str(i), TEXT)
-        draw.rectangle((ends[0], top, ends[1], top + step - 3), BAR)
-        draw.text((135, top - 1), f"{value:+.3g}", TEXT)
-    if len(shown) < len(values):
-        draw.text((0, len(shown) * step - 1), f"the first {len(shown)} of {len(values):,}", TEXT)
-    return panel

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +22,6 @@ from dqnspeed.runs import checkpoint, state_file
 from dqnspeed.runs.evaluation import with_starts
 from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import CHECKPOINTS, DamagedError
-
-SAME_AGENT = ("env.", "algo.name", "model.", "wrappers.")  # what must be equal to play a network
 
 
 class Player:
@@ -48,7 +43,11 @@ class Player:
         self.path, state = _load(self.folder / CHECKPOINTS, play.checkpoint)
         self.network = make_network(self.run, self.spec)
         try:
-            self._check_belongs(state, resuming.plain_of(composed), play.checkpoint)
+            differing = resuming.foreign(state["config"], resuming.plain_of(composed))
+            if differing:
+                raise ConfigError(
+                    f"checkpoint={play.checkpoint}: is of another run than this folder's ({', '.join(differing)})."
+                )
             self.agent_steps: int = state["progress"]["agent_steps"]
             self.network.load_state_dict(as_tensors(state["learner"]["network"]))
         except (RuntimeError, KeyError, TypeError) as error:
@@ -56,21 +55,6 @@ class Player:
         self.network.to(self.device).eval()
         self._epsilon, self._rng = play.epsilon, np.random.default_rng(play.seed)
         self.q = np.zeros(self.spec.num_actions, np.float32)  # of the observation acted on last
-
-    @property
-    def is_of_run(self) -> bool:
-        """Whether the checkpoint is in the run's folder."""
-        # By its name, too: folders and files of a run may be links to where there is room.
-        return any(Path(at(self.path)).is_relative_to(at(self.folder)) for at in (os.path.abspath, os.path.realpath))
-
-    def _check_belongs(self, state: state_file.State, plain: Mapping[str, Any], name: str) -> None:
-        """Raise :class:`ConfigError` if a checkpoint in the run's folder is of another run; one named by its path may
-        be, if the game and the network are the same."""
-        differing = resuming.foreign(state["config"], plain)
-        if not self.is_of_run:
-            differing = [pair for pair in differing if pair.startswith(SAME_AGENT)]
-        if differing:
-            raise ConfigError(f"checkpoint={name}: is of another run than this folder's ({', '.join(differing)}).")
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """The action ``(1,)`` for one observation ``(1, stack * C, ...)``."""
@@ -91,8 +75,6 @@ class Player:
 def _load(folder: Path, name: str) -> tuple[Path, state_file.State]:
     """The checkpoint ``name``; for ``best`` the newest if there is none."""
     path = folder / f"{name.removesuffix(checkpoint.SUFFIX)}{checkpoint.SUFFIX}"
-    if not path.exists() and Path(name).is_file():
-        path = Path(name)
     if name == "best" and not path.exists():
         path = next(iter(checkpoint.candidates(folder)), path)
     if not path.exists():

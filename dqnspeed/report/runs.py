@@ -16,7 +16,6 @@ from dqnspeed.tracking.run_folder import (
     CONFIG,
     HYDRA_OVERRIDES,
     METRICS,
-    OTHER,
     SUMMARY,
     VIDEOS,
     Row,
@@ -180,10 +179,8 @@ class Run:
 
     @cached_property
     def best_video(self) -> Path | None:
-        """The film with the highest return: of a game that ``play`` recorded, else of a game of the training; none of
-        another run's checkpoint."""
+        """The film with the highest return: of a game that ``play`` recorded, else of a game of the training."""
         films = [film for film in (self.folder / VIDEOS).glob("*_return_*.mp4") if film.is_file()]
-        films = [film for film in films if not film.name.startswith(f"{OTHER}_")]
         return max(films, key=lambda film: (film.name.startswith("play_"), return_of(film)), default=None)
 
 

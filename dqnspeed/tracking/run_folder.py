@@ -23,7 +23,6 @@ HYDRA = ".hydra"
 HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml"
 RESUMED = f"{HYDRA}/resumed.yaml"  # the overrides that the run was resumed with
 CHECKPOINTS, VIDEOS = "checkpoints", "videos"
-OTHER = "other"  # what the names of films begin with that another run's checkpoint played
 BEST = f"{CHECKPOINTS}/best.safetensors"
 PLAYED, TABLE = "play.jsonl", "table.png"
 TENSORBOARD, WANDB = "tensorboard", "wandb"
