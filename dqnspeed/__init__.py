@@ -45,7 +45,7 @@ __all__ = [
 
 
 def compose(overrides: Sequence[str] = ()) -> RunConfig:
-    """The configuration of a training, checked as before one: its environment and its network are tried here.
+    """The configuration of a training, checked as before one: its environment is tried here.
 
     Args:
         overrides: ``GROUP=OPTION`` and ``KEY=VALUE``, as on the command line.

@@ -122,7 +122,7 @@ def load_run(folder: Path) -> DictConfig:
         problem = str(error)
     log.warning("%s: %s; what %s says is taken.", folder, problem, found[0])
     cfg = OmegaConf.create(found[1])
-    _check_fits(cfg, folder)
+    _check_options(cfg, folder)
     return cfg
 
 
@@ -130,7 +130,7 @@ class _DamagedConfigError(Exception):
     """A file of Hydra's is empty, truncated or changed; the message names it."""
 
 
-def _check_fits(cfg: DictConfig, folder: Path) -> None:
+def _check_options(cfg: DictConfig, folder: Path) -> None:
     """Raise :class:`ConfigError` if the stored configuration has other options than there are here."""
     for group, known in GROUPS.items():
         name = OmegaConf.select(cfg, f"{group}.name")
@@ -176,7 +176,7 @@ def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
         # A file that was cut between two lines is still valid YAML.
         if not isinstance(stored, DictConfig) or LAST_KEY not in stored or not text.endswith("\n"):
             raise _DamagedConfigError(f"{name} is empty or cut short")
-        _check_fits(stored, folder)
+        _check_options(stored, folder)
         _fill_in(stored, begun_with)
         OmegaConf.resolve(stored.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
         name = RESUMED
