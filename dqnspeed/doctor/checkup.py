@@ -56,23 +56,18 @@ class Played:
     stack: np.ndarray = field(default_factory=lambda: np.empty(0))  # (stack * C, ...) from the middle of the play
     low: float = math.inf  # of the frames' values; NaN if one is
     high: float = -math.inf
-    states: set[int] = field(default_factory=set)  # where states are numbered
 
 
-def play_at_random(
-    env: VectorEnv, spec: EnvSpec, seconds: float, seed: int, report: Callable[[float], None] = lambda _: None
-) -> Played:
-    """Play the one environment of ``env`` at random; ``report`` is called with the share done, 0 to 1."""
+def play_at_random(env: VectorEnv, spec: EnvSpec, seconds: float, seed: int, beat: Callable[[], None]) -> Played:
+    """Play the one environment of ``env`` at random; ``beat`` is called before each step."""
     played, rng = Played(), np.random.default_rng(seed)
     stack = FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
     before = np.array(host(env.reset([seed])))
     stack.push(before, np.ones(1, bool))
     played.stack = np.array(stack.observations[0])
-    begin, reported = time.perf_counter(), 0.0
+    begin = time.perf_counter()
     while (now := time.perf_counter() - begin) < seconds:
-        if now - reported > 0.5:
-            reported = now
-            report(now / seconds)
+        beat()
         env.send(rng.integers(spec.num_actions, size=1))
         step = env.recv()
         frames = host(step.frames)
@@ -87,8 +82,6 @@ def play_at_random(
         played.high = float(np.maximum(played.high, frames.max()))
         if now < seconds / 2:
             played.stack = np.array(stack.observations[0])
-        if spec.num_states:
-            played.states.add(int(frames[0].argmax()))
         before = np.array(frames)
     played.seconds = time.perf_counter() - begin
     return played
@@ -99,7 +92,7 @@ def examine(run: RunConfig, spec: EnvSpec, played: Played, limit: int | None) ->
     yield from _observations(run, spec, played)
     yield from _rewards(run, played)
     yield from _episodes(played, limit)
-    yield from _actions(run, spec, played)
+    yield from _actions(run, spec)
 
 
 def _observations(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]:
@@ -205,16 +198,8 @@ def _episodes(played: Played, limit: int | None) -> Iterator[Finding]:
         yield Finding(OK, topic, what)
 
 
-def _actions(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]:
+def _actions(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     topic, count = "exploration", spec.num_actions
-    if spec.num_states:
-        missing = spec.num_states - len(played.states)
-        yield Finding(
-            LOOK if missing else OK,
-            topic,
-            f"saw {len(played.states)} of {spec.num_states} states",
-            "the others are walls, unreachable or far" if missing else "",
-        )
     algorithm, exploration = algorithm_of(run), typed(run.exploration, Exploration)
     if (bonus := algorithm.entropy_bonus) is not None:
         yield Finding(

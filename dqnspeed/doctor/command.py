@@ -51,10 +51,8 @@ def _main() -> None:
     for sentence in (*untuned(run, overrides), *unused(run, overrides)):
         print(f"dqnspeed: {sentence}", file=sys.stderr)
     print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {options.seconds:g} s", flush=True)
-    live = sys.stdout.isatty()
-    report = (lambda done: print(f"\r{done:4.0%}", end="\r", flush=True)) if live else (lambda _: None)
     worst = OK
-    for finding in diagnose(run, options.seconds, image, report):
+    for finding in diagnose(run, options.seconds, image):
         print(finding, flush=True)
         worst = WRONG if WRONG in (worst, finding.verdict) else worst
     if worst == WRONG:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from dqnspeed import envs
 from dqnspeed.actors.base import Parallelism
-from dqnspeed.algorithms import algorithm_of, check_fits
-from dqnspeed.algorithms.footprint import memory_device
+from dqnspeed.algorithms import algorithm_of
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, watchdog, wrapper_order
@@ -22,12 +21,11 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
-from dqnspeed.memory.buffers import layout_bytes
-from dqnspeed.system import atomic, machine
+from dqnspeed.system import atomic
 from dqnspeed.tracking.video import enlarge, picture
 
 
-def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[float], None]) -> Iterator[Finding]:
+def diagnose(run: RunConfig, seconds: float, image: Path) -> Iterator[Finding]:
     """Findings on ``run``, from the environment to its duration; writes an observation to ``image``.
 
     Raises:
@@ -59,8 +57,7 @@ def diagnose(run: RunConfig, seconds: float, image: Path, report: Callable[[floa
         yield Finding(WRONG, "network", str(error))
         return
     decisions = None if limit is None else -(-limit // run.wrappers.frame_skip)
-    yield from _with_errors("play", _play(run, spec, decisions, seconds, image, report))
-    yield from _memory(run, spec)
+    yield from _with_errors("play", _play(run, spec, decisions, seconds, image))
     yield from _with_errors("training", training(run, spec))
 
 
@@ -73,18 +70,11 @@ def _with_errors(topic: str, findings: Iterator[Finding]) -> Iterator[Finding]:
         yield Finding(WRONG, topic, f"ended by {type(error).__name__}: {text}", "fix this first")
 
 
-def _play(
-    run: RunConfig, spec: EnvSpec, limit: int | None, seconds: float, image: Path, report: Callable[[float], None]
-) -> Iterator[Finding]:
+def _play(run: RunConfig, spec: EnvSpec, limit: int | None, seconds: float, image: Path) -> Iterator[Finding]:
     alone = dataclasses.replace(run, num_envs=1, wrappers=dataclasses.replace(run.wrappers, clip_reward=False))
     # Made outside the watchdog: a game's code may be compiled first, and a user's environment has been made before.
     with contextlib.closing(envs.make_vector_env(alone)) as env, watchdog(run, "play") as watched:
-
-        def on_progress(done: float) -> None:
-            watched.beat()
-            report(done)
-
-        played = play_at_random(env, spec, seconds, run.seed, on_progress)
+        played = play_at_random(env, spec, seconds, run.seed, watched.beat)
     yield from examine(run, spec, played, limit)
     try:
         draw(image, played.stack, spec)
@@ -107,17 +97,3 @@ def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
     parts = list(itertools.chain.from_iterable((gap, image) for image in images))[1:]
     with atomic.replacing(path) as partial:
         Image.fromarray(np.concatenate(parts, axis=1)).save(partial, Image.registered_extensions()[path.suffix.lower()])
-
-
-def _memory(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
-    needed, free = layout_bytes(algorithm_of(run).layout(run, spec)), machine.available_memory()
-    what = f"experience takes {needed / 1e9:.2f} GB of {free / 1e9:.1f} GB free"
-    try:
-        check_fits(run, spec, memory_device(run, spec))
-    except ConfigError as error:
-        yield Finding(WRONG, "memory", what, str(error))
-        return
-    if needed > 0.5 * free:
-        yield Finding(LOOK, "memory", what, "more than half of what is free")
-    else:
-        yield Finding(OK, "memory", what)

@@ -1,4 +1,4 @@
-"""A few updates as the run would do them: gradients, losses and speed."""
+"""A few updates as the run would do them: gradients and speed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
-
-import numpy as np
-import torch
+from collections.abc import Callable, Iterator
 
 from dqnspeed.actors import ActorArguments, Actors, make_actors
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.footprint import memory_device
-from dqnspeed.config.schema import AlgoConfig, RunConfig, typed
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, watchdog
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.memory import keep_memory
@@ -29,7 +25,6 @@ from dqnspeed.system import machine
 
 SPEED_STEPS, SPEED_S, UPDATES = 3000, 10.0, 5
 BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
-LARGE_ERROR = 20  # of a value, for rewards of size 1
 
 
 def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
@@ -60,7 +55,6 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
         learner.begin(frames)
         learner.update(batch)
         yield from _gradients(learner, run.algo.max_grad_norm)
-        yield from _losses(tried, spec, frames, batch, learner.stats())
         begin = time.perf_counter()
         for _ in range(UPDATES):
             learner.update(memory.sample(run.algo.batch_size) if run.has_replay else batch)
@@ -121,42 +115,6 @@ def _gradients(learner: Learner, clipped_at: float | None) -> Iterator[Finding]:
         yield Finding(LOOK, "gradients", what, "large; set algo.max_grad_norm=10, or scale rewards and observations")
     else:
         yield Finding(OK, "gradients", what)
-
-
-def _losses(
-    run: RunConfig, spec: EnvSpec, frames: np.ndarray, batch: object, stats: Mapping[str, float]
-) -> Iterator[Finding]:
-    """The scale of the errors: from both losses on the same batch, or from the value loss of a critic."""
-    if "train/value_loss" in stats:
-        what = f"value loss {stats['train/value_loss']:.3g} (squared errors) of an untrained network"
-        if stats["train/value_loss"] > LARGE_ERROR**2:
-            yield Finding(LOOK, "loss", what, "errors are far above 1; scale the rewards")
-        else:
-            yield Finding(OK, "loss", what)
-    kinds = {f.name: f.metadata["choices"] or () for f in dataclasses.fields(run.algo)}.get("loss", ())
-    if not {"mse", "huber"} <= set(kinds):
-        return
-    found = {}
-    for name in ("mse", "huber"):
-        torch.manual_seed(run.seed)
-        execution = dataclasses.replace(run.execution, compile=False)
-        other = dataclasses.replace(run, algo=_with_loss(run.algo, name), execution=execution)
-        learner = make_learner(other, spec, machine.pick_device(run.device))
-        learner.begin(frames)
-        learner.update(batch)
-        found[name] = learner.stats()["train/loss"]
-    what = f"MSE {found['mse']:.3g}, Huber {found['huber']:.3g} on the same batch of an untrained network"
-    if found["mse"] > 20 * found["huber"] and getattr(run.algo, "loss", None) == "mse":
-        yield Finding(WRONG, "loss", what, "a few large errors rule MSE; set algo.loss=huber or scale the rewards")
-    elif found["mse"] > 20 * found["huber"]:
-        yield Finding(LOOK, "loss", what, "errors are far above 1; scale the rewards")
-    else:
-        yield Finding(OK, "loss", what)
-
-
-def _with_loss(algo: AlgoConfig, name: str) -> AlgoConfig:
-    changed: dict[str, Any] = {"loss": name}
-    return dataclasses.replace(algo, **changed)
 
 
 def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:

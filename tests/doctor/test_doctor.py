@@ -15,9 +15,8 @@ from conftest import environment, make_run
 
 from dqnspeed.doctor import checkup, diagnosis, training
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, Played, examine
-from dqnspeed.doctor.diagnosis import _memory, diagnose
+from dqnspeed.doctor.diagnosis import diagnose
 from dqnspeed.envs import describe
-from dqnspeed.system import machine
 
 QUICK = ["model.hidden=[16]", "replay.capacity=2000", "algo.learning_starts=100", "execution.threads=1"]
 
@@ -32,7 +31,7 @@ def ask(tmp_path: Path, *overrides: str, seconds: float = 0.3) -> dict[str, Find
     """The worst finding of each topic after some play."""
     worst: dict[str, Finding] = {}
     order = [OK, LOOK, WRONG]
-    for finding in diagnose(make_run(*overrides, *QUICK), seconds, tmp_path / "seen.png", lambda _: None):
+    for finding in diagnose(make_run(*overrides, *QUICK), seconds, tmp_path / "seen.png"):
         if finding.topic not in worst or order.index(finding.verdict) > order.index(worst[finding.topic].verdict):
             worst[finding.topic] = finding
     return worst
@@ -46,7 +45,7 @@ def ask_in_a_shell(tmp_path: Path, *arguments: str) -> subprocess.CompletedProce
 @pytest.mark.parametrize("algo", ["dqn", "ppo", "pqn"])
 def test_a_sound_environment_is_sound_on_a_gpu(algo: str, tmp_path: Path) -> None:
     found = ask(tmp_path, f"algo={algo}", "env=cartpole", "device=cuda", "num_envs=4", "algo.batch_size=32")
-    assert found["training" if "training" in found else "loss"].verdict != WRONG
+    assert found["training" if "training" in found else "gradients"].verdict != WRONG
 
 
 def test_pong_is_sound(tmp_path: Path) -> None:
@@ -88,14 +87,6 @@ def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
     assert found[topic].verdict == (LOOK if mistake == "changed" else WRONG) and words in str(found[topic])
 
 
-def test_memory_that_is_refused_later_is_refused_by_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run("env=cartpole")
-    assert next(_memory(run, describe(run))).verdict == OK
-    monkeypatch.setattr(machine, "available_memory", lambda: 100_000)
-    found = next(_memory(run, describe(run)))
-    assert found.verdict == WRONG and "transitions would fit" in found.advice
-
-
 def test_numbers_that_stop_being_finite_are_reported() -> None:
     run = make_run("env=cartpole")
     played = Played(rewards=[1.0] * 500 + [math.nan], low=math.nan, high=math.nan)
@@ -125,12 +116,10 @@ def test_four_mistakes_at_once_are_all_reported(tmp_path: Path) -> None:
 def test_every_algorithm_can_be_asked_about(algo: str, tmp_path: Path) -> None:
     found = ask(tmp_path, "env=cartpole", f"algo={algo}", "num_envs=4", "algo.batch_size=16")
     assert found["gradients"].verdict != WRONG and "updates/s" in found["speed"].what
-    assert ("Huber" if algo == "pqn" else "value loss") in found["loss"].what
 
 
 def test_a_table_can_be_asked_about(tmp_path: Path) -> None:
     found = ask(tmp_path, "env=frozen_lake", "algo=q_learning")
-    assert "of 16 states" in found["exploration"].what
     assert "updates/s" in found["speed"].what
 
 
@@ -178,6 +167,6 @@ def test_a_game_of_ales_may_last_as_long_as_its_limit(tmp_path: Path, monkeypatc
     monkeypatch.setattr(diagnosis, "_play", lambda run, spec, limit, *_: limits.append(limit) or iter(()))
     monkeypatch.setattr(diagnosis, "training", lambda *_: iter(()))
     for line in (["env=freeway"], ["experiment=cartpole"]):
-        found = list(diagnosis.diagnose(make_run(*line), 0.1, tmp_path / "seen.png", lambda _: None))
+        found = list(diagnosis.diagnose(make_run(*line), 0.1, tmp_path / "seen.png"))
         assert not [finding for finding in found if finding.verdict == WRONG]
     assert limits == [27_000, 500]
