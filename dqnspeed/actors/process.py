@@ -61,8 +61,6 @@ class ProcessActors(RemoteActors):
         except BaseException:
             self.close()
             raise
-        if self._shared is not None and not self._run.parallelism.replace_lost:
-            self._shared.unlink()
 
     def close(self) -> None:
         """Stop every actor, and kill those that have not ended after 5 s."""
