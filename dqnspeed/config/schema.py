@@ -229,8 +229,6 @@ class ExperimentConfig:
     name: str = option("name of the rung")
     kind: List[str] = option("what the rung changes against the baseline", choices=KINDS)  # noqa: UP006
     about: str = option("one sentence on the rung")
-    book_fps: float | None = option("agent steps per second in the book, on a GTX 1080 Ti")
-    book_minutes: float | None = option("minutes to a mean of 17 in the book")
     pong_bound: float | None = option("mean return at which the rung's source calls Pong solved, null: the usual 17")
 
 

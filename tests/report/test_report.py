@@ -9,12 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from conftest import make_toy
 from PIL import Image
 
 from dqnspeed import envs
-from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.report import command as report
 from dqnspeed.report.figures import figures_of
 from dqnspeed.report.rungs import BOOK, baseline_of, book_figures, rungs_of, shared_words, short
@@ -163,15 +161,9 @@ def test_changes_are_against_the_baseline_and_the_book_s_stand_beside_them(
     )
 
 
-def test_the_book_s_figures_are_those_of_the_rungs_own_files() -> None:
+def test_the_book_has_figures_of_every_label_of_its_rungs() -> None:
     lines = [line for line in BOOK.read_text().splitlines() if not line.startswith("#")]
-    rungs = {row["labels"].partition(";")[0]: row for row in csv.DictReader(lines)}
-    assert set(rungs) <= set(book_figures())
-    for name in (name for name in rungs if " " not in name):
-        figures = [yaml.safe_load((Path(CONF_DIR) / "experiment" / f"{name}.yaml").read_text())["experiment"][key]
-                   for key in ("book_fps", "book_minutes")]  # fmt: skip
-        curves = rungs[name]["steps_per_second"], rungs[name]["minutes"]
-        assert figures == [pytest.approx(float(curves[0]), abs=0.5), float(curves[1])]
+    assert {row["labels"].partition(";")[0] for row in csv.DictReader(lines)} <= set(book_figures())
 
 
 def test_runs_are_put_together_by_any_option(
