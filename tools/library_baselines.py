@@ -173,6 +173,9 @@ LIBRARIES = (
 
 
 def _main() -> None:
+    if {"-h", "--help"} & {*sys.argv[1:]}:
+        print(__doc__)
+        return
     check_statistics()
     plan = Plan([*WORK, *sys.argv[1:]])
     check(plan)
