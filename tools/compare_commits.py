@@ -1,4 +1,4 @@
-"""``python tools/compare_commits.py base=COMMIT``: the parts of a training, in turns with those of a commit."""
+"""``python tools/compare_commits.py base=COMMIT``: the speed of each part of a training, in turns with a commit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Options:
 
 COMMAND_LINE = CommandLine(
     "python tools/compare_commits.py [KEY=VALUE...] [GROUP=OPTION or KEY=VALUE of dqnspeed.train...]",
-    "Measure the parts of a training as they are in this source tree, in turns with those of a commit.",
+    "Measure the parts of a training in this source tree, in turns with the parts of a commit.",
     Options,
     others="GROUP=OPTION and KEY=VALUE of dqnspeed.train",
     is_other=lambda _: True,
@@ -64,7 +64,7 @@ def _main() -> None:
 
 
 def unpack(base: str, folder: str) -> None:
-    """Write the package as it is in the commit ``base`` into ``folder``; raises :class:`ConfigError`."""
+    """Write the package of the commit ``base`` into ``folder``; raises :class:`ConfigError`."""
     git = ["git", "-C", str(ROOT), "archive", "--format=tar", base, "dqnspeed", "conf"]
     found = subprocess.run(git, capture_output=True)
     if found.returncode:
@@ -74,7 +74,7 @@ def unpack(base: str, folder: str) -> None:
 
 
 def made_in(tree: str, piece: Piece) -> Callable[[], Made]:
-    """What composes ``piece`` so that it runs the code of the source tree ``tree``."""
+    """A function that composes ``piece`` with the code of the source tree ``tree``."""
 
     def make() -> Made:
         made = piece.make()

@@ -64,7 +64,7 @@ def _read(name: str) -> Any:
 
 
 def _compared(old: Any, new: Any) -> Measurement:
-    """The row of ``new`` with that of ``old`` as its reference."""
+    """The row of ``new`` with the row of ``old`` as its reference."""
     before, now = ([value for _, value in row["pairs"] if value and not row["error"]] for row in (old, new))
     error = f"{OF_REFERENCE}the older one: {old['error']}" if old["error"] else new["error"]
     return Measurement(

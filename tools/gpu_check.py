@@ -1,7 +1,7 @@
 """Check dqnspeed on this machine's GPU in at most 12 minutes, and write ``docs/gpu.md``.
 
 Four parts, the most important first: tests (pytest -m cuda), train (a DQN and the speedrun), emulator (equal to the
-CPU's) and throughput. Each result is written as soon as it is known, so a check that is cut short leaves a page.
+CPU's) and throughput. Each result is written at once, so a check that is cut short leaves a page.
 """
 
 from __future__ import annotations

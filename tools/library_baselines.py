@@ -44,7 +44,7 @@ SAME_WORK = {"env", "env.id", "seed", "device", "algo.batch_size", "algo.steps_p
 
 
 def set_threads(work: Work) -> None:
-    """As many as ``execution.threads`` says, or as a library takes by itself, of the cores there are."""
+    """Set ``execution.threads`` threads, or the library's own number, at most one for each core."""
     import torch
 
     torch.set_num_threads(work.run.execution.threads or min(torch.get_num_threads(), machine.cores()))
@@ -86,7 +86,7 @@ def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:
 
 
 def torchrl_dqn(work: Work, counter: Counter) -> None:
-    """DQN of TorchRL as its ``sota-implementations/dqn`` has it: 400 steps are collected, then the updates are done.
+    """DQN of TorchRL after its ``sota-implementations/dqn``: 400 steps are collected, then the updates are done.
 
     Its frames come from Gymnasium's preprocessing, which is quicker than its own in floating point, and are scaled by
     the network, so that the replay holds bytes.

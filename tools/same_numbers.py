@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EARLIER_OPTIONS: dict[str, str] = {}
 # Names of metrics that changed: earlier name -> name in the working tree.
 RENAMED_METRICS: dict[str, str] = {}
-COMPARED = "train/"  # the metrics; those of time differ between any two runs
+COMPARED = "train/"  # metrics with other names hold times
 
 COMMON = (
     "seed=7", "device=cpu", "execution=eager", "execution.threads=1", "tracking=local", "tracking.progress=off",
@@ -128,7 +128,7 @@ def python(tree: Path, *arguments: str) -> str:
 
 
 def recorded(folder: Path) -> dict[str, Any]:
-    """What a run has computed: its metrics without times, its returns, and a hash of its weights."""
+    """The metrics of a run without times, its returns, and a hash of its weights."""
     found: dict[str, Any] = {}
     for line in (folder / "metrics.jsonl").read_text().splitlines():
         for name, value in json.loads(line).items():

@@ -99,7 +99,7 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
 
 
 def _network(job: ActorJob) -> Network:
-    """What the actor acts with."""
+    """The network that the actor acts with."""
     if not isinstance(job.weights, HostWeights):
         return job.weights
     network = make_network(job.run, job.spec)

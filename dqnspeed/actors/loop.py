@@ -22,7 +22,7 @@ from dqnspeed.system import seeding
 
 @dataclass(frozen=True)
 class Job:
-    """The arguments of every actor; ``state``: that of :class:`Paused` when the run was saved, or ``None``."""
+    """The arguments of every actor; ``state`` of :class:`Paused` when the run was saved, or ``None``."""
 
     run: RunConfig
     spec: EnvSpec

@@ -1,4 +1,4 @@
-"""Where experience is kept, by the memory that it takes, computed before anything is allocated."""
+"""The place of experience, by the memory that it takes, computed before anything is allocated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dqnspeed.system import machine
 
 
 def memory_device(run: RunConfig, spec: EnvSpec) -> torch.device | None:
-    """Where experience is kept: ``replay.device``, and for ``auto`` the learner's GPU if it fits there; ``None``: on
+    """The place of experience: ``replay.device``, and for ``auto`` the learner's GPU if it fits there; ``None``: on
     the host.
 
     Raises:

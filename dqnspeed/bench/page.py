@@ -17,7 +17,7 @@ ABOUT = (
 
 
 def render(result: Result) -> str:
-    """The page in Markdown, with the picture beside it."""
+    """The page in Markdown, with a link to the picture."""
     return "\n".join(_lines(result)) + "\n"
 
 

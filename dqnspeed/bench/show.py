@@ -65,7 +65,7 @@ def tabulate(columns: Sequence[Column], styles: Sequence[str], width: int) -> Ta
 
 
 def _end(result: Result) -> Iterator[Text]:
-    """What the figures are worth, what limits the speed, and the line to paste."""
+    """The worth of the figures, the limits of the speed, and the line to paste."""
     if result.ended is None:
         yield Text("This result is partial.", "yellow")
     for sentence in result.disturbances:

@@ -63,8 +63,9 @@ class LocalBuffers:
 
 
 class SharedBuffers:
-    """The same arrays in shared memory, to which spawned processes attach by pickling this object. The system frees it
-    when its last process ends, even if it is killed.
+    """Arrays in shared memory, to which spawned processes attach by pickling this object.
+
+    The system frees the memory when the last of these processes ends, even if it is killed.
 
     Attributes:
         locks: one for each of ``writers`` processes, which write equally many lanes each, one after another.
@@ -89,5 +90,5 @@ class SharedBuffers:
         return {name: tensor.numpy() for name, tensor in self._tensors.items()}
 
     def close(self) -> None:
-        """Free the arrays, once no view of them exists any more."""
+        """Free the arrays, once the last view of them is gone."""
         self._tensors = {}

@@ -1,4 +1,4 @@
-"""What a run says of itself: its summary, or without one what it has reported so far."""
+"""The summary of a run, or of an unfinished run its last report."""
 
 from __future__ import annotations
 

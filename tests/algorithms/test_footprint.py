@@ -1,4 +1,4 @@
-"""Where experience is kept, by the memory that it takes."""
+"""The place of experience, by the memory that it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of a result: the tables, the page and the picture."""
+"""The tables, the page and the picture of a result."""
 
 from __future__ import annotations
 

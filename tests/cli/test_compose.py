@@ -1,4 +1,4 @@
-"""What can be composed, and which configurations of runs can be read."""
+"""Composition, and reading the configurations of runs."""
 
 from __future__ import annotations
 

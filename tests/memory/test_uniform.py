@@ -181,7 +181,7 @@ def test_shared_memory_gives_the_same_samples_and_is_gone_after_close() -> None:
 
 
 def shared_pieces() -> set[str]:
-    """Those that torch has mapped in this process."""
+    """The files of shared memory that torch has mapped in this process."""
     maps = Path("/proc/self/maps")
     return {line for line in maps.read_text().splitlines() if "/torch_" in line} if maps.exists() else set()
 
