@@ -145,7 +145,7 @@ class Acting:
 
 
 def place_of_memory(run: RunConfig, spec: EnvSpec) -> torch.device | None:
-    """The device of experience, ``None`` for the host; the log says how much of a GPU it takes, or why it takes none."""
+    """The device of experience, ``None`` for the host; the log says what it takes of a GPU, or why it takes none."""
     where, device = memory_device(run, spec), machine.pick_device(run.device)
     taken = layout_bytes(algorithm_of(run).layout(run, spec)) / 1e9
     if where is not None:
