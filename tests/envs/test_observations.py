@@ -213,7 +213,7 @@ def test_minigrid_is_learnt(cli: Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_the_toys_cover_every_kind() -> None:
-    assert set(SPACES) == {*SHAPES, "dict", "text", "cube", "continuous", "empty", "countless", "choices"}
+    assert set(SPACES) == {*SHAPES, "dict", "text", "cube", "continuous", "empty"}
 
 
 @pytest.mark.parametrize(
