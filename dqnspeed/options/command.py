@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Markdown, TableElement
+from rich.table import Table
 
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, nearest, option
-from dqnspeed.options import pages, reference
+from dqnspeed.options import reference
 
 
 @dataclass(frozen=True)
@@ -27,32 +29,43 @@ COMMAND_LINE = CommandLine(
 )
 
 
-def _page(word: str) -> RenderableType:
-    """What there is to say of a word.
+class _Table(TableElement):
+    """A table that loses nothing in a narrow terminal, and has names whole."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            assert isinstance(table, Table)
+            for column in table.columns:
+                column.overflow = "fold"
+            table.columns[0].no_wrap = True
+            yield table
+
+
+class Page(Markdown):
+    """A page of the reference, as the terminal shows it."""
+
+    elements = {**Markdown.elements, "table_open": _Table}
+
+
+def _page(word: str) -> str:
+    """The Markdown of what there is to say of a word.
 
     Raises:
         ConfigError: it is nobody's name and in no description.
     """
     sections = reference.sections()
     if not word:
-        return pages.overview()
-    if word in sections:
-        return pages.group(sections[word])
-    group, equals, name = word.partition("=")
-    if equals and group in sections and sections[group].options:
-        options = sections[group].options
-        if name in options:
-            return pages.option(sections[group], name)
-        raise ConfigError(
-            f"{word}: there is no such option{nearest(name, [*options])}; choose one of {', '.join(options)}."
-        )
-    names = {name: section for section in sections.values() for name in reference.meanings(section.name)}
-    if group in names:
-        return pages.key(names[group], group)
-    page = pages.found(word)
-    if page is None:
-        raise ConfigError(f"{word}: no option has this name or description{nearest(word, [*sections, *names])}.")
-    return page
+        return reference.overview()
+    name, _, option = word.partition("=")
+    if section := sections.get(name):
+        if option in section.options:
+            section = replace(section, options={option: section.options[option]})
+        return reference.page(section)
+    found = "\n".join(filter(None, (reference.page(section, name.lower()) for section in sections.values())))
+    if not found:
+        keys = [key for section in sections for key in reference.meanings(section)]
+        raise ConfigError(f"{word}: no option has this name or description{nearest(word, [*sections, *keys])}.")
+    return found
 
 
 def _main() -> None:
@@ -64,7 +77,11 @@ def _main() -> None:
     else:
         with Console(stderr=True).status("reading the options"):
             page = _page(" ".join(words))
-        pages.show(page)
+        console = Console()
+        if console.is_terminal:
+            console.print(Page(page))
+        else:
+            print(page)
     sys.stdout.flush()  # here what nobody takes ends nothing
 
 

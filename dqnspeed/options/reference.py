@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -90,21 +90,15 @@ def meanings(section: str) -> dict[str, str]:
     return found
 
 
-@cache
-def keys(section: str) -> list[Key]:
+def keys(section: Section) -> list[Key]:
     """The keys of a section."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for override in sections()[section].overrides:
-        for key, value in _defaults(section, override):
+    for override in section.overrides:
+        for key, value in _defaults(section.name, override):
             found.setdefault(key, {})[override.partition("=")[2]] = value
     names = list(dict.fromkeys(name for name, _, _ in found))  # those of one name together
     described = sorted(found, key=lambda one: names.index(one[0]))
     return [Key(*one, found[one]) for one in described]
-
-
-def keys_of(section: str, option: str) -> list[Key]:
-    """The keys of one option of a group, each with its default there."""
-    return [Key(*described, {option: value}) for described, value in _defaults(section, f"{section}={option}")]
 
 
 @cache
@@ -122,8 +116,8 @@ def kind(section: str, option: str) -> str:
     """A sentence on what an experiment changes; of other options, nothing."""
     if section != EXPERIMENT:
         return ""
-    own = {key.name: key.defaults[option] for key in keys_of(section, option)}
-    return f"Kind: {', '.join(own['experiment.kind'])}."
+    values, _ = _composed(f"{section}={option}")
+    return f"Kind: {', '.join(values['experiment.kind'])}."
 
 
 def written(value: Any) -> str:
@@ -217,29 +211,45 @@ def _about(group: str, name: str) -> str:
 
 
 def markdown() -> str:
-    """The whole reference in Markdown: a heading a section, and an anchor a key, ``#algo.clip``."""
-    return "\n".join(line for section in sections().values() for line in _markdown(section))
+    """The whole reference in Markdown."""
+    return "\n".join(map(page, sections().values()))
 
 
-def _markdown(section: Section) -> Iterator[str]:
-    yield from (f"## {section.name}", "", f"{section.about[0].upper()}{section.about[1:]}.", "")
-    if section.options:
-        yield from _table(["option", "what it is", "what it sets elsewhere"], _option_rows(section))
-    yield from _table(["key", "what it means", "what it takes", "default"], _key_rows(section))
+def overview() -> str:
+    """A table of the sections, in Markdown."""
+    rows = ([one.name, one.about, ", ".join(one.options or meanings(one.name))] for one in sections().values())
+    return "\n".join(_table(["group", "what it decides", "options or keys"], rows))
 
 
-def _key_rows(section: Section) -> Iterator[list[str]]:
+def page(section: Section, word: str = "") -> str:
+    """A section in Markdown, with an anchor a key, ``#algo.clip``.
+
+    Args:
+        word: in lower case; only options and keys with it in their name or description are told. Where there are none,
+            the page is empty.
+    """
+    options = [name for name, about in section.options.items() if word in f"{name} {about}".lower()]
+    names = [name for name, about in meanings(section.name).items() if word in f"{name} {about}".lower()]
+    lines = [f"## {section.name}", "", f"{section.about[0].upper()}{section.about[1:]}.", ""]
+    if options:
+        lines += _table(["option", "what it is", "what it sets elsewhere"], _option_rows(section, options))
+    if names:
+        lines += _table(["key", "what it means", "what it takes", "default"], _key_rows(section, names))
+    return "\n".join(lines) if options or names else ""
+
+
+def _key_rows(section: Section, names: Collection[str]) -> Iterator[list[str]]:
     anchors = set[str]()
-    for key in keys(section.name):
+    for key in (key for key in keys(section) if key.name in names):
         anchor = "" if key.name in anchors else f'<a id="{key.name}"></a>'
         anchors.add(key.name)
         yield [f"{anchor}`{key.name}`", *map(_text, (key.about, key.takes, defaults_in_words(key, section)))]
 
 
-def _option_rows(section: Section) -> Iterator[list[str]]:
-    for option, about in section.options.items():
+def _option_rows(section: Section, options: Iterable[str]) -> Iterator[list[str]]:
+    for option in options:
         name = f"`{option}`{' (default)' if option == section.default else ''}"
-        about = " ".join(filter(None, [about, kind(section.name, option)]))
+        about = " ".join(filter(None, [section.options[option], kind(section.name, option)]))
         yield [name, _text(about), " ".join(f"`{one}`" for one in brings(section.name, option))]
 
 

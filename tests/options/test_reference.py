@@ -20,8 +20,8 @@ from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import leaves
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.options import command, pages
-from dqnspeed.options.reference import Key, brings, defaults_in_words, keys, keys_of, meanings, sections, written
+from dqnspeed.options import command
+from dqnspeed.options.reference import Key, Section, brings, defaults_in_words, keys, meanings, page, sections, written
 from dqnspeed.system import machine
 
 EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
@@ -75,7 +75,7 @@ def test_the_defaults_are_those_that_a_run_is_composed_with(name: str) -> None:
         run = make_run(*filter(None, [override]))
         own = {key: value for key, value, _ in leaves(run) if (key.partition(".")[0] if "." in key else "run") == name}
         option = override.partition("=")[2]
-        told = {key.name: key.defaults[option] for key in keys(name) if option in key.defaults}
+        told = {key.name: key.defaults[option] for key in keys(section) if option in key.defaults}
         if told.get("wrappers.backend") == "auto":
             told["wrappers.backend"] = "emulator"  # what the rule chooses for Pong
         if told.get("execution.precision") == "auto":
@@ -147,34 +147,45 @@ def show(
     return code, out.splitlines(), errors
 
 
+SIGMA0 = '<a id="exploration.sigma0"></a>`exploration.sigma0`'
 TOLD = {
     "": [
-        "exploration  how actions are explored  linear, noisy",
-        "run  what stands in no group  num_envs, seed, device",
+        "| exploration | how actions are explored | linear, noisy",
+        "| run | what stands in no group | num_envs, seed, device",
     ],
-    "stop": ["stop.window  finished games the mean is taken over [a whole number, at least 1]  100"],
-    "seed": ["seed  seed of everything random", "default 0"],
-    "exploration.sigma0": ["exploration=noisy  0.5"],
-    "exploration.sigma0=0.1": ["exploration=noisy  0.5"],
-    "replay=prioritized": ["replay.beta  0.4  ", "replay.capacity  100000  "],
-    "algo=ppo": ["algo.clip  0.1  how far the probability ratio may move [a number, more than 0]", "num_envs  8"],
-    "experiment=speedrun": ["Kind: equivalent, changes the task, changes the algorithm.", "wrappers.frame_skip  12"],
-    "CAPACITY": ["replay.capacity  transitions kept, all environments together [a whole number, at least 2]  100000"],
-    "the mean is": ["stop.window  finished games the mean is taken over "],
+    "stop": [
+        "## stop",
+        '| <a id="stop.window"></a>`stop.window` | finished games the mean is taken over | a whole number',
+    ],
+    "seed": ['| <a id="seed"></a>`seed` | seed of everything random | a whole number'],
+    "exploration.sigma0": ["## exploration", f"| {SIGMA0} "],
+    "exploration.sigma0=0.1": ["## exploration", f"| {SIGMA0} "],
+    "replay=prioritized": [
+        '| <a id="replay.beta"></a>`replay.beta` | ',
+        '| <a id="replay.capacity"></a>`replay.capacity` | ',
+    ],
+    "algo=ppo": [
+        "| `ppo` | PPO (Schulman et al. 2017) ",
+        '| <a id="algo.clip"></a>`algo.clip` | how far the probability ratio may move | a number, more than 0 | 0.1 |',
+    ],
+    "experiment=speedrun": ["| `speedrun` | "],
+    "CAPACITY": ['| <a id="replay.capacity"></a>`replay.capacity` | transitions kept, '],
+    "the mean is": ['| <a id="stop.window"></a>`stop.window` | finished games the mean is taken over '],
+    "algo=pp0": ["| `ppo` | "],
 }
 
 
 @pytest.mark.parametrize("words", TOLD)
 @pytest.mark.slow
-def test_piped_it_is_plain_and_complete(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_piped_it_is_markdown(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     code, shown, errors = show(monkeypatch, capsys, *words.split())
     assert (code, errors) == (0, "")
-    plain = [re.sub("  +", "  ", line) for line in shown]
     for line in TOLD[words]:
-        assert any(one.startswith(line) for one in plain), (line, shown)
-    assert not any("\x1b" in line or line != line.rstrip() for line in shown)
+        assert any(one.startswith(line) for one in shown), (line, shown)
+    if words == "experiment=speedrun":
+        assert any(
+            "Kind: equivalent, changes the task" in line and "`wrappers.frame_skip=12`" in line for line in shown
+        )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +193,6 @@ def test_piped_it_is_plain_and_complete(
     [
         ("algo.clp", "algo.clp: no option has this name or description (nearest: algo.clip, "),
         ("xyzzy", "xyzzy: no option has this name or description."),
-        ("algo=pp0", "algo=pp0: there is no such option (nearest: ppo); choose one of a2c, "),
         ("--algo", "--algo: is no option"),
     ],
 )
@@ -194,21 +204,23 @@ def test_unknown_words_are_one_sentence(
 
 
 @pytest.mark.slow
-def test_it_fits_into_a_narrow_terminal_and_loses_nothing() -> None:
+def test_a_narrow_terminal_shows_names_whole_and_loses_nothing() -> None:
     def drawn(width: int) -> str:
         console = Console(file=io.StringIO(), width=width, color_system=None)
-        console.print(pages.option(sections()["algo"], "ppo"))
+        console.print(command.Page(page(sections()["exploration"])))
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
-    assert max(map(len, drawn(46).splitlines())) <= 46
-    assert sorted(re.sub(r"\s", "", drawn(46))) == sorted(re.sub(r"\s", "", drawn(10_000)))
+    assert max(map(len, drawn(60).splitlines())) <= 60
+    assert all(f" {name} " in drawn(60) for name in meanings("exploration"))
+    signs = [sorted(re.sub(r"[\s─]", "", drawn(width))) for width in (60, 10_000)]
+    assert signs[0] == signs[1]
 
 
 @pytest.mark.slow
 def test_options_of_a_plugin_are_told(tmp_path: Path) -> None:
     path = TESTS.parent / "examples" / "plugin"
     env = {**environment(), "DQNSPEED_PLUGINS": "dqnspeed_example", "PYTHONPATH": str(path)}
-    for word, line in {"replay=recent": "replay.draws ", "replay": "replay=recent "}.items():
+    for word, line in {"replay=recent": '| <a id="replay.draws">', "replay": "| `recent` |"}.items():
         done = forked.run("dqnspeed.options", word, cwd=tmp_path, env=env, timeout=120)
         assert done.returncode == 0 and f"\n{line}" in done.stdout, done.stderr
 
@@ -216,6 +228,11 @@ def test_options_of_a_plugin_are_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_default_of_an_experiment_and_a_game_is_told() -> None:
     for name in ("speedrun", "baseline"):
-        assert {key.name for key in keys_of("experiment", name)} == set(meanings("experiment"))
-    (alien,) = (key for key in keys_of("env", "alien") if key.name == "env.id")
+        assert {key.name for key in keys(only("experiment", name))} == set(meanings("experiment"))
+    (alien,) = (key for key in keys(only("env", "alien")) if key.name == "env.id")
     assert alien.defaults == {"alien": "AlienNoFrameskip-v4"}
+
+
+def only(group: str, option: str) -> Section:
+    """A group with one of its options."""
+    return dataclasses.replace(sections()[group], options={option: ""})
