@@ -62,7 +62,7 @@ class Preflight(Callback):
                 check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
             checked = check_jobs([(config, config.hydra.overrides.task)])
             if sweep.dry_run:
-                print_plan([(Job(str(config.hydra.run.dir), list(config.hydra.overrides.task)), *checked[0])])
+                print_plan([(Job(str(config.hydra.run.dir), list(config.hydra.overrides.task)), checked[0][0])])
                 sys.exit()
             self._locks.enter_context(_output_folder(config, "run"))
 
@@ -72,15 +72,15 @@ class Preflight(Callback):
             check_launcher(config.hydra.launcher)
             known = earlier_jobs(Path(config.hydra.sweep.dir)) if is_set(config, FOLDER) else None
             found = _new_jobs(config) if known is None else _missing_jobs(config, known)
-            trials = None
+            trials = 1
             if study.is_study(config.hydra):
-                found += _ends_of_search(config, number=len(known or []))
+                found.append(_trial(config, number=len(known or [])))
                 trials = int(config.hydra.sweeper.n_trials) - len(known or [])
             checked = check_jobs([(job_config, job.overrides) for job, job_config in found])
             if is_ray(config.hydra.launcher) and any(run.parallelism.name == "ray" for run, _ in checked):
                 raise ConfigError("parallelism=ray: has actors on Ray, which a job of hydra/launcher=ray cannot join.")
             if sweep.dry_run:
-                print_plan([(job, *one) for (job, _), one in zip(found, checked, strict=True)], trials)
+                print_plan([(job, run) for (job, _), (run, _) in zip(found, checked, strict=True)], trials)
                 sys.exit()
             self._locks.enter_context(_output_folder(config, "sweep", resumed=known is not None))
             new = [] if study.is_study(config.hydra) else [job for job, _ in found]
@@ -255,16 +255,15 @@ def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[JobConfig]:
     return missing
 
 
-def _ends_of_search(config: DictConfig, number: int) -> list[JobConfig]:
-    """The first jobs of a search, as it were: with the least and with the most of everything."""
+def _trial(config: DictConfig, number: int) -> JobConfig:
+    """A job of a search, as it may ask for one."""
     study.check_options(config)
     if is_set(config, FOLDER):
         check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, str(number)))
-    jobs = [_composed(config, overrides, number)[1] for overrides in study.ends(config, _loader())]
-    for job_config in jobs:
-        study.check_objective(config, job_config)
-    ends = zip(study.ends(config, _loader()), jobs, strict=True)
-    return [(Job("an end of what is searched", overrides), job_config) for overrides, job_config in ends]
+    overrides = study.any_trial(config, _loader())
+    job = _composed(config, overrides, number)[1]
+    study.check_objective(config, job)
+    return Job("a trial", overrides), job
 
 
 def _loader() -> ConfigLoader:

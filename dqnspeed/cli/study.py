@@ -96,10 +96,13 @@ def check_objective(config: DictConfig, job: DictConfig) -> None:
         raise ConfigError(f"hydra.sweeper.objective={TIME}: needs a limit; give stop.max_minutes=MINUTES.")
 
 
-def ends(config: DictConfig, loader: ConfigLoader) -> list[list[str]]:
-    """The overrides of two jobs, with the first and with the last value of everything that is searched."""
-    space = _space(config, loader)
-    return [[f"{key}={one.ends[end]}" for key, one in space.items()] for end in (0, 1)]
+def any_trial(config: DictConfig, loader: ConfigLoader) -> list[str]:
+    """The overrides of a job with some value of everything that is searched."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    trial = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0)).ask()
+    return [f"{key}={suggest(trial)}" for key, suggest in _space(config, loader).items()]
 
 
 def search(options: StudyOptions, config: DictConfig, loader: ConfigLoader, launcher: Launcher) -> None:
@@ -126,7 +129,7 @@ def search(options: StudyOptions, config: DictConfig, loader: ConfigLoader, laun
             break
         try:
             jobs = [
-                Job(str(trial.number), [f"{key}={one.suggest(trial)}" for key, one in space.items()])
+                Job(str(trial.number), [f"{key}={suggest(trial)}" for key, suggest in space.items()])
                 for trial in open_trials
             ]
         except ValueError as error:
@@ -222,15 +225,10 @@ def _value(objective: str, job: Outcome) -> float | None:
     return None if limit is None else UNSOLVED * 60 * float(limit)
 
 
-@dataclass(frozen=True)
-class _Dimension:
-    """What one key is given: a suggestion of Optuna's, of which ``ends`` are the first and the last."""
-
-    suggest: Callable[[Any], Any]
-    ends: tuple[Any, Any]
+Suggest = Callable[[Any], Any]  # the value of a key, by one of Optuna's trials
 
 
-def _space(config: DictConfig, loader: ConfigLoader) -> dict[str, _Dimension]:
+def _space(config: DictConfig, loader: ConfigLoader) -> dict[str, Suggest]:
     """What is searched, and what is given, by the keys; of one key, the last counts."""
     overrides = OverridesParser.create(config_loader=loader).parse_overrides(swept(config))
     space = {override.get_key_element(): _dimension(override) for override in overrides}
@@ -239,24 +237,24 @@ def _space(config: DictConfig, loader: ConfigLoader) -> dict[str, _Dimension]:
     return space
 
 
-def _dimension(override: Override) -> _Dimension:
+def _dimension(override: Override) -> Suggest:
     key, value = override.get_key_element(), override.value()
     if not override.is_sweep_override():
         fixed = override.get_value_element_as_str()
-        return _Dimension(lambda trial: fixed, (fixed, fixed))
+        return lambda trial: fixed
     is_log = "log" in getattr(value, "tags", set())
     if isinstance(value, IntervalSweep):
         low, high = value.start, value.end
         if low is None or high is None or low >= high or (is_log and low <= 0):
             raise ConfigError(f"{override.input_line}: give a lower bound, above 0 with a log, and an upper one.")
         if isinstance(low, int) and isinstance(high, int):
-            return _Dimension(lambda trial: trial.suggest_int(key, low, high, log=is_log), (low, high))
-        return _Dimension(lambda trial: trial.suggest_float(key, low, high, log=is_log), (low, high))
+            return lambda trial: trial.suggest_int(key, low, high, log=is_log)
+        return lambda trial: trial.suggest_float(key, low, high, log=is_log)
     choices = list(override.sweep_string_iterator())
     if not choices:
         raise ConfigError(f"{override.input_line}: has no values.")
     if isinstance(value, RangeSweep) and not value.shuffle and all(choice.lstrip("-").isdigit() for choice in choices):
         first, last, step = int(choices[0]), int(choices[-1]), abs(int(value.step or 1))
         low, high = min(first, last), max(first, last)
-        return _Dimension(lambda trial: trial.suggest_int(key, low, high, step=step), (low, high))
-    return _Dimension(lambda trial: trial.suggest_categorical(key, choices), (choices[0], choices[-1]))
+        return lambda trial: trial.suggest_int(key, low, high, step=step)
+    return lambda trial: trial.suggest_categorical(key, choices)
