@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from dqnspeed.config.options import ConfigError, check_values
 from dqnspeed.config.registry import GROUPS
@@ -46,34 +45,8 @@ def _check_graph(run: RunConfig) -> None:
         raise ConfigError("execution.graph=true: draws batches on the GPU; use replay.device=auto, not cpu.")
 
 
-def _falls(options: Any, name: str) -> bool:
-    """Whether a number of a group is annealed."""
-    last = getattr(options, f"{name}_final", None)
-    return last is not None and last != getattr(options, name)
-
-
-def _anneals(run: RunConfig) -> bool:
-    return _falls(run.optimizer, "lr") or any(a != b for _, a, b in getattr(run.algo, "annealed", tuple)())
-
-
-# Who reads an option, for some that few runs read.
-_FALLING = "what falls, as the learning rate does with optimizer.lr_final"
-_READERS: dict[str, tuple[Callable[[RunConfig], bool], str]] = {
-    "parallelism.transport": (lambda run: run.parallelism.name == "process", "parallelism=process"),
-    "parallelism.env_threads": (lambda run: run.wrappers.backend != "gymnasium", "wrappers=native and emulator"),
-    "wrappers.device": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
-    "wrappers.spares": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
-    "wrappers.translate": (lambda run: run.wrappers.backend == "emulator", "wrappers=emulator"),
-    "optimizer.lr_decay_steps": (_anneals, _FALLING),
-    "algo.entropy_floor": (lambda run: _falls(run.algo, "entropy"), "another algo.entropy_final than algo.entropy"),
-    "model.background_frames": (lambda run: run.model.background, "model.background=true"),
-    "eval.episodes": (lambda run: run.eval.every_steps is not None, "eval.every_steps"),
-    "eval.epsilon": (lambda run: run.eval.every_steps is not None, "eval.every_steps"),
-}
-
-
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
-    """A sentence for each override, GROUP=OPTION or GROUP.KEY=VALUE, that does nothing."""
+    """A sentence for each override of a group that the algorithm does not use, and for transitions in no batch."""
     rollout = getattr(run.algo, "rollout_steps", 0) * run.num_lanes
     if rest := rollout % run.algo.batch_size:
         yield (
@@ -87,16 +60,8 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
             users.setdefault(group, []).append(name)
     for override in overrides:
         group = re.split(r"[.=]", override.lstrip("+~"))[0]
-        key = override.lstrip("+~").partition("=")[0]
         if group in users and group not in run.algo.uses and not override.startswith("replay.device="):
             yield f"{override}: does nothing with algo={run.algo.name}; {group} is for algo={', '.join(users[group])}."
-            continue
-        if key == "algo.steps_per_update" and run.parallelism.replay_ratio is not None:
-            yield f"{override}: does nothing with parallelism.replay_ratio={run.parallelism.replay_ratio}."
-        if key in _READERS and not _READERS[key][0](run):
-            yield f"{override}: does nothing here; it is for {_READERS[key][1]}."
-        if group == "exploration" and key.rpartition(".")[2] in run.exploration.ignored:
-            yield f"{override}: does nothing with exploration={run.exploration.name}."
 
 
 def untuned(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:

@@ -181,8 +181,6 @@ class ReplayConfig(GroupOption):
 
 @dataclass(frozen=True)
 class ExplorationConfig(GroupOption):
-    ignored: ClassVar[tuple[str, ...]] = ()  # options that do nothing
-
     name: str = option("how actions are explored")
 
 

@@ -59,10 +59,6 @@ class Noisy(LinearEpsilon):
 
     sigma0: float = option("size of the noise at first, over the root of a layer's inputs", gt=0)
 
-    @property
-    def ignored(self) -> tuple[str, ...]:  # type: ignore[override]
-        return () if self.start else ("final", "decay_start", "decay_steps")
-
     def epsilon_at(self, step: int) -> float:
         return min(self.start, super().epsilon_at(step))
 

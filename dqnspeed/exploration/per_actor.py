@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -21,8 +20,6 @@ class PerActor(LinearEpsilon):
     reported, is 0.4 in the paper and stays so, whatever ``final`` recipes set that are written for an epsilon that
     falls. One environment alone has ``epsilon``.
     """
-
-    ignored: ClassVar[tuple[str, ...]] = ("final", "decay_start", "decay_steps")
 
     alpha: float = option("how far apart they are: the last has epsilon to the power of 1 + alpha", ge=0)
 
