@@ -35,18 +35,15 @@ class JobSweeper(_Sweeper):
 
     Args:
         params: what is swept, by its keys, beside the command line.
-        max_batch_size: jobs that the launcher is given at a time, by default all.
     """
 
-    def __init__(self, params: dict[str, str] | None, max_batch_size: int | None) -> None:
-        self.size = max_batch_size
+    def __init__(self, params: dict[str, str] | None) -> None:
+        pass
 
     def run(self) -> None:
         from dqnspeed.cli.sweep import sweep
 
-        size = self.size or len(sweep.jobs)
-        for first in range(0, len(sweep.jobs), size):
-            sweep.launch(self.launcher, sweep.jobs[first : first + size])
+        sweep.launch(self.launcher, sweep.jobs)
 
 
 class OptunaSweeper(_Sweeper):

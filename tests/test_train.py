@@ -362,8 +362,9 @@ def test_a_log_on_a_full_disk_is_reported_once_in_one_sentence(capsys: pytest.Ca
     for _ in range(3):
         logger.warning("something")
     logger.removeHandler(handler)
-    handler.close()
-    assert capsys.readouterr().err == "dqnspeed: /dev/full could not be written: No space left on device.\n"
+    with pytest.raises(OSError, match="No space left"):
+        handler.close()
+    assert capsys.readouterr().err == "dqnspeed: /dev/full could not be written: [Errno 28] No space left on device.\n"
 
 
 def test_a_run_whose_end_the_disk_refuses_says_so_and_fails(tmp_path: Path) -> None:

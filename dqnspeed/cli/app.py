@@ -74,11 +74,13 @@ def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
 
 
 def check_flags() -> None:
-    """Raise :class:`ConfigError` at a flag that Hydra does not know."""
+    """Raise :class:`ConfigError` at a flag that Hydra does not know, or for another configuration than ours."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            get_args_parser().parse_args()
+            flags = get_args_parser().parse_args()
     except SystemExit as error:
         advice = "flags go before or after all KEY=VALUE" if "=" in printed.getvalue() else "see --hydra-help"
         raise ConfigError(f"{printed.getvalue().rpartition('error: ')[2].strip()}; {advice}.") from error
+    if flags.config_name or flags.config_path:
+        raise ConfigError("--config-name, --config-path: not taken; --config-dir FOLDER adds option files of your own.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 
 from dqnspeed.config.options import nearest
@@ -17,28 +16,21 @@ COMMANDS = {
     "doctor": "why does it not learn? checks an environment and a few updates",
     "options": "what every option means, what it takes, and its default",
 }
-COMPLETES = "-sc"  # Hydra's flag for shell completion
 
 
 def main() -> None:
     """Console entry point: the first argument is the command, the others are its own."""
-    name, *arguments = sys.argv[1:] or ["--help"]
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("-h", "--help"):
         print(_help())
     elif name == "--version":
         print(about())
-    elif name == COMPLETES:
-        _complete()
     elif name in COMMANDS:
-        _run(name, sys.argv[0], *arguments)
+        del sys.argv[1]
+        importlib.import_module(f"dqnspeed.{name}").main()
     else:
         print(f"dqnspeed: {_unknown(name)}", file=sys.stderr)
         sys.exit(2)
-
-
-def _run(command: str, *argv: str) -> None:
-    sys.argv = list(argv)
-    importlib.import_module(f"dqnspeed.{command}").main()
 
 
 def _help() -> str:
@@ -55,14 +47,3 @@ def _help() -> str:
 def _unknown(name: str) -> str:
     advice = "; overrides come after a command, as in dqnspeed train KEY=VALUE" if "=" in name else ""
     return f"{name}: is no command{nearest(name, list(COMMANDS))}; choose one of {', '.join(COMMANDS)}{advice}."
-
-
-def _complete() -> None:
-    """What Hydra's completion asks: the names of commands, and for ``train`` its overrides."""
-    first, _, rest = os.environ.get("COMP_LINE", "").partition(" ")
-    command, space, overrides = rest.lstrip().partition(" ")
-    if "query=bash" not in sys.argv or (space and command == "train"):
-        os.environ["COMP_LINE"] = f"{first} {overrides}"
-        _run("train", *sys.argv)
-    elif not space:
-        print(*COMMANDS)

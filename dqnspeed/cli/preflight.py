@@ -219,11 +219,6 @@ def _new_jobs(config: DictConfig) -> list[JobConfig]:
     """The jobs of a new sweep, but for those of a search, which come one after another."""
     if study.is_study(config.hydra):
         return []
-    size = config.hydra.sweeper.get("max_batch_size")
-    if size is not None and (not isinstance(size, int) or size < 1):
-        raise ConfigError(
-            f"hydra.sweeper.max_batch_size={size}: must be a whole number from 1 on, or null for all jobs."
-        )
     jobs, folders = list[JobConfig](), set[str]()
     for number, overrides in enumerate(sweep_jobs(config, _loader())):
         job = _composed(config, overrides, number)

@@ -81,9 +81,7 @@ class Sweep:
             if missing:
                 self.is_queued = any(name.startswith("Slurm") for name in kinds)
                 with self._waiting():
-                    for stretch in self._stretches(missing):
-                        if self.heard.received is None:
-                            self._launch(launcher, stretch)
+                    self._launch(launcher, missing)
             return
         for job in jobs:
             folder = self.folder / job.folder
@@ -95,15 +93,6 @@ class Sweep:
                     self._launch(launcher, [job])
             except Exception as error:  # before the job could record it, as where its folder cannot be made
                 record_failure(folder, error)
-
-    def _stretches(self, jobs: Sequence[Job]) -> list[list[Job]]:
-        """``jobs`` as they are to be launched: those whose numbers follow each other, where an override may refer to
-        them, since launchers count on from the first; else all."""
-        if not any("hydra:" in text for job in jobs for text in job.overrides):
-            return [list(jobs)]
-        numbered = [(self.jobs.index(job), job) for job in jobs]
-        groups = itertools.groupby(enumerate(numbered), lambda one: one[1][0] - one[0])
-        return [[job for _, (_, job) in group] for _, group in groups]
 
     def _launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
         assert self.folder is not None

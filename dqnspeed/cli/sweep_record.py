@@ -80,21 +80,18 @@ class Line:
 
     overrides: list[str]
     config_dir: str | None = None
-    config_name: str | None = None
-    config_path: str | None = None
 
     @classmethod
     def of_this_process(cls) -> Line:
         """That of this process."""
         args = get_args_parser().parse_args()
         overrides = [text for text in args.overrides if not text.startswith(f"{FOLDER}=")]
-        return cls(overrides, args.config_dir, args.config_name, args.config_path)
+        return cls(overrides, args.config_dir)
 
     @property
     def flags(self) -> list[str]:
         """Where Hydra is to look for what the overrides change."""
-        named = {"dir": self.config_dir, "name": self.config_name, "path": self.config_path}
-        return [text for flag, value in named.items() if value for text in (f"--config-{flag}", value)]
+        return ["--config-dir", self.config_dir] if self.config_dir else []
 
     def arguments(self, folder: Path) -> list[str]:
         """What Hydra is to be given, for a sweep in ``folder``."""

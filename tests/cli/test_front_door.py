@@ -1,4 +1,4 @@
-"""The ways in: ``dqnspeed COMMAND``, its completion in a shell, and the targets of the Makefile."""
+"""The ways in: ``dqnspeed COMMAND``, completion in a shell, and the targets of the Makefile."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_what_comes_next_repeats_the_run_s_own_overrides(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_commands_and_overrides(scripts: Path, tmp_path: Path) -> None:
+def test_bash_completes_overrides(scripts: Path, tmp_path: Path) -> None:
     env = {**environment(), "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PS1": "$ ", "TERM": "dumb"}
     master, slave = pty.openpty()
     with subprocess.Popen(
@@ -173,13 +173,11 @@ def test_bash_completes_commands_and_overrides(scripts: Path, tmp_path: Path) ->
         cwd=tmp_path, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
     ) as bash:  # fmt: skip
         try:
-            for name in ("dqnspeed", "dqnspeed-train"):
-                os.write(master, f'eval "$({name} -sc install=bash)"\n'.encode())
+            os.write(master, b'eval "$(dqnspeed-train -sc install=bash)"\n')
             os.write(master, b"echo rea''dy\n")
             read_until(master, "ready\r\n")
             for typed, completed in {
-                "dqnspeed opt": "dqnspeed options",
-                "dqnspeed train experiment=speedrun_a": "experiment=speedrun_a3c",
+                "dqnspeed-train experiment=speedrun_a": "experiment=speedrun_a3c",
                 "dqnspeed-train algo=ppo algo.normal": "algo.normalize_advantage=",
             }.items():
                 os.write(master, f"{typed}\t".encode())

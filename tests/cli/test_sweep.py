@@ -26,7 +26,6 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
-from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -182,31 +181,6 @@ def test_a_job_that_another_process_runs_or_has_ended_meanwhile_is_left_to_it(
     assert outcome(tmp_path / "1").state == "failed"
 
 
-class Numbered(Launcher):
-    """Remembers the numbers that its jobs are given, as launchers count them."""
-
-    def __init__(self) -> None:
-        self.numbers = dict[str, int]()
-
-    def setup(self, **_: object) -> None:
-        pass
-
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        for number, overrides in enumerate(job_overrides, initial_job_idx):
-            self.numbers[overrides[-1]] = number
-        return [JobReturn(_return_value=None, status=JobStatus.COMPLETED) for _ in job_overrides]
-
-
-def test_missing_jobs_have_the_numbers_that_they_had(tmp_path: Path) -> None:
-    own, launcher = Sweep(), Numbered()
-    own.begin(tmp_path, Line([]), [Job(name, ["seed=${hydra:job.num}"]) for name in "01234"])
-    for name in "02":
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "summary.json").write_text('{"stopped_by": "max_steps"}')
-    own.launch(launcher, own.jobs)
-    assert launcher.numbers == {f"hydra.sweep.subdir='{number}'": number for number in (1, 3, 4)}
-
-
 def test_the_mean_of_a_job_is_of_what_says_if_it_is_solved(tmp_path: Path) -> None:
     means = {"return_mean_100": 1.0, "eval_return_mean": 2.0}
     (tmp_path / "summary.json").write_text(json.dumps({"stopped_by": "max_steps", "solved": False, **means}))
@@ -253,12 +227,6 @@ def test_an_error_of_a_check_that_nobody_expects_ends_the_command(
     assert ended.value.code == 1 and capsys.readouterr().err.endswith("MemoryError: too little\n")
 
 
-@pytest.mark.parametrize("size", [0, -1, "abc", 1.5])
-def test_jobs_at_a_time_are_a_number(size: object) -> None:
-    with pytest.raises(ConfigError, match=f"^hydra.sweeper.max_batch_size={size}: must be a whole number"):
-        preflight._new_jobs(OmegaConf.create({"hydra": {"sweeper": {"_target_": "x", "max_batch_size": size}}}))
-
-
 @pytest.mark.parametrize(
     ("summary", "metrics", "state"),
     [
@@ -280,11 +248,11 @@ def test_what_became_of_a_job_is_read_from_its_folder(
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert Record.read(tmp_path) is None
-    line, jobs = Line(["seed=range(2)"], "mine", "tuned"), [Job("0", ["seed=0"]), Job("1", ["seed=1"])]
+    line, jobs = Line(["seed=range(2)"], "mine"), [Job("0", ["seed=0"]), Job("1", ["seed=1"])]
     Sweep().begin(tmp_path, line, jobs)
     assert (record := Record.read(tmp_path)) == Record(line, jobs)
     assert record.line.arguments(Path("it's")) == [
-        "-m", "--config-dir", "mine", "--config-name", "tuned", "seed=range(2)", "hydra.sweep.dir='it\\'s'"
+        "-m", "--config-dir", "mine", "seed=range(2)", "hydra.sweep.dir='it\\'s'"
     ]  # fmt: skip
 
 

@@ -460,6 +460,7 @@ def test_any_ale_game_can_be_named_by_id_or_rom(game: str) -> None:
         ["-m", "seed=range(0)"],
         ["--foo"],
         ["--resolve"],
+        ["--config-name", "mine"],
         ["env=null"],
     ],
 )
