@@ -18,15 +18,15 @@ from dqnspeed.cli.errors import ASKED_FOR, FULL_ERROR, RunError, explain, is_use
 from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system.streams import lasting_streams
+from dqnspeed.system.streams import outlast_readers
 from dqnspeed.system.version import about
 
 USAGE_EXIT_CODE = 2
 
 
-@lasting_streams()
 def run_app(job: Callable[..., Any]) -> None:
     """Run a command; print errors as one sentence, and what became of the jobs of a sweep."""
+    outlast_readers()
     if "--version" in sys.argv[1:]:
         print(about())
         return

@@ -82,7 +82,6 @@ def _main() -> None:
             console.print(Page(page))
         else:
             print(page)
-    sys.stdout.flush()  # here what nobody takes ends nothing
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import logging
 import math
@@ -24,7 +23,6 @@ from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, HYDRA_CONFIG, METR
 log = logging.getLogger(__name__)
 
 SUFFIX = ".safetensors"
-FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or what a user may have of it
 
 
 class Checkpoints:
@@ -71,22 +69,9 @@ class Checkpoints:
         """Save ``step_<step>`` and drop the oldest; delete a ``final`` from before the run was resumed."""
         if self._save(f"step_{step:010d}", state):
             (self._folder / f"final{SUFFIX}").unlink(missing_ok=True)
-            for old in self._periodic()[: -self._config.keep]:
+            for old in sorted(self._folder.glob(f"step_*{SUFFIX}"))[: -self._config.keep]:
                 old.unlink(missing_ok=True)
         self._schedule_next()
-
-    def _periodic(self) -> list[Path]:
-        """Those of the run, oldest first."""
-        return sorted(self._folder.glob(f"step_*{SUFFIX}"))
-
-    def _make_room(self) -> bool:
-        """Delete the oldest of several periodic checkpoints."""
-        found = self._periodic()
-        with contextlib.suppress(OSError):
-            if len(found) > 1:
-                found[0].unlink()
-                return True
-        return False
 
     @property
     def keeps_final(self) -> bool:
@@ -122,19 +107,15 @@ class Checkpoints:
 
     def _save(self, name: str, state: State) -> bool:
         kind = name.partition("_")[0]
-        while True:
-            try:
-                save(self._folder / f"{name}{SUFFIX}", state)
-            except (OSError, SafetensorError) as error:
-                why = getattr(error, "strerror", None) or str(error)
-                if not any(os.strerror(full) in why for full in FULL) or not self._make_room():
-                    if kind not in self._refused and kind != "final":  # named at the end of the run
-                        log.warning("checkpoint %s could not be saved, training continues: %s", name, error)
-                    self._refused[kind] = why
-                    return False
-            else:
-                self._refused.pop(kind, None)
-                return True
+        try:
+            save(self._folder / f"{name}{SUFFIX}", state)
+        except (OSError, SafetensorError) as error:
+            if kind not in self._refused and kind != "final":  # named at the end of the run
+                log.warning("checkpoint %s could not be saved, training continues: %s", name, error)
+            self._refused[kind] = getattr(error, "strerror", None) or str(error)
+            return False
+        self._refused.pop(kind, None)
+        return True
 
 
 def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False) -> State:
@@ -230,19 +211,8 @@ def discard_newer(folder: Path, used: Path | None) -> None:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Files a run can be resumed from, newest first: a ``final`` is kept until there is a newer one."""
-    paths = [*folder.glob(f"step_*{SUFFIX}"), *folder.glob(f"final{SUFFIX}")]
-    return sorted(paths, key=_agent_steps, reverse=True)  # a final one before a periodic one of the same step
-
-
-def _agent_steps(path: Path) -> tuple[float, bool]:
-    """Those of a file, and whether it is ``final``; where that cannot be read it is taken for the newest."""
-    final = path.stem == "final"
-    with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
-        if not final:
-            return float(path.stem.removeprefix("step_")), False
-        return float(facts_of(path)["progress"]["agent_steps"]), True
-    return math.inf, final
+    """Files a run can be resumed from, newest first: a ``final`` is deleted once there is a newer one."""
+    return [*folder.glob(f"final{SUFFIX}"), *sorted(folder.glob(f"step_*{SUFFIX}"), reverse=True)]
 
 
 def playable(folder: Path) -> bool:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TextIO, cast
 
 
 class Lasting:
-    """A stream like the one it writes to, but for what cannot be written: that is left out."""
+    """A stream like the one it writes to, but that from the first error on nothing is written any more."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -23,36 +22,18 @@ class Lasting:
     def flush(self) -> None:
         self._try(self._stream.flush)
 
-    def end(self) -> None:
-        """Write what waits, or leave it out: else Python would fail at its own end."""
-        with contextlib.suppress(ValueError):  # it is closed
-            self._try(self._stream.flush, last=True)
-
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def _try(self, act: Callable[[], Any], last: bool = False) -> None:
+    def _try(self, act: Callable[[], Any]) -> None:
         try:
             act()
-        except OSError as error:
-            if last or error.errno in (errno.EPIPE, errno.EIO):  # for good; what waits would fail at the end
-                with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
-                    os.dup2(nowhere.fileno(), self._stream.fileno())
-
-
-@contextlib.contextmanager
-def lasting_streams() -> Iterator[None]:
-    """What is printed inside and cannot be written ends nothing."""
-    before = sys.stdout, sys.stderr
-    outlast_readers()
-    inside = sys.stdout, sys.stderr
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
-        for stream in inside:
-            if isinstance(stream, Lasting):
-                stream.end()
+        except BlockingIOError:
+            pass  # it is written later
+        except OSError:
+            # What waits would fail at the end, and Python with it.
+            with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
 
 
 def outlast_readers() -> None:

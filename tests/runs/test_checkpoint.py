@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import resource
@@ -19,10 +18,9 @@ import torch
 from conftest import make_run, untimed
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors import SafetensorError
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.runs import checkpoint, state_file
+from dqnspeed.runs import state_file
 from dqnspeed.runs.checkpoint import Checkpoints, candidates, newest, state_to_resume
 from dqnspeed.runs.state_file import load, save
 from dqnspeed.tracking.run_folder import DamagedError
@@ -225,16 +223,6 @@ def test_a_final_checkpoint_is_outdated_once_a_resumed_run_saves_a_newer_one(tmp
     assert [path.name for path in candidates(tmp_path)] == ["step_0000000005.safetensors"]
 
 
-def test_the_newest_checkpoint_is_that_of_most_steps_where_a_kill_left_a_final_one_of_before(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, make_run().checkpoint)
-    for steps, names in ((5, "final step"), (6, "final step"), (4, "step final")):
-        checkpoints.save_periodic({}, step=5)
-        checkpoints.save_final({"progress": {"agent_steps": steps}})
-        assert [path.name.partition("_")[0].partition(".")[0] for path in candidates(tmp_path)] == names.split()
-    (tmp_path / "final.safetensors").write_text("damaged")
-    assert candidates(tmp_path)[0].name == "final.safetensors"
-
-
 def test_a_disk_that_is_full_leaves_the_previous_checkpoint_whole(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -250,31 +238,6 @@ def test_a_disk_that_is_full_leaves_the_previous_checkpoint_whole(
     assert [r.levelno for r in caplog.records] == [logging.WARNING] and "training continues" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["step_0000000001.safetensors"]
     assert load(tmp_path / "step_0000000001.safetensors")["weights"].shape == (10,)
-
-
-def test_where_a_full_disk_has_no_room_for_one_more_the_oldest_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    checkpoints, written = Checkpoints(tmp_path, make_run("checkpoint.keep=2").checkpoint), state_file.save
-
-    def save(path: Path, state: Any) -> None:
-        if len([*tmp_path.iterdir()]) >= 2:
-            raise error
-        written(path, state)
-
-    def left() -> list[str]:
-        return sorted(path.stem[-1] for path in tmp_path.iterdir())
-
-    monkeypatch.setattr(checkpoint, "save", save)
-    error: Exception = OSError(errno.EIO, os.strerror(errno.EIO))
-    for step in (1, 2, 3):
-        checkpoints.save_periodic({}, step)
-    assert left() == ["1", "2"] and "training continues" in caplog.text
-    error = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-    checkpoints.save_periodic({}, 4)
-    error = SafetensorError(f"Error while serializing: I/O error: {os.strerror(errno.ENOSPC)} (os error 28)")
-    checkpoints.save_periodic({}, 5)
-    assert left() == ["4", "5"]
 
 
 def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path: Path) -> None:

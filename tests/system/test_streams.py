@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dqnspeed.cli.app import run_app
-from dqnspeed.system.streams import lasting_streams
+from dqnspeed.system.streams import outlast_readers
 
 
 def test_a_reader_that_has_left_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,20 +17,20 @@ def test_a_reader_that_has_left_ends_nothing(monkeypatch: pytest.MonkeyPatch) ->
     os.close(read)
     with os.fdopen(write, "w") as broken:
         monkeypatch.setattr(sys, "stdout", broken)
-        with lasting_streams():
-            for _ in range(2):
-                print("lost", flush=True)
-        assert sys.stdout is broken  # and is closed below without an error
+        outlast_readers()
+        for _ in range(2):
+            print("lost", flush=True)
+        # It is closed here without an error.
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     full = open("/dev/full", "w")  # noqa: SIM115  closed below
     monkeypatch.setattr(sys, "stderr", full)
-    with lasting_streams():
-        print("lost", file=sys.stderr, flush=True)
-        assert not sys.stderr.isatty() and sys.stderr.encoding == full.encoding
-        print("waits", file=sys.stderr, end="")
+    outlast_readers()
+    print("waits", file=sys.stderr, end="")
+    assert not sys.stderr.isatty() and sys.stderr.encoding == full.encoding
+    sys.stderr.flush()  # as Python does at its own end
     full.close()  # nothing waits to be written, with which Python would end with an error
 
 
@@ -48,6 +48,6 @@ def test_every_command_goes_on_without_a_reader(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_stream_that_is_closed_from_the_start_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    with lasting_streams():
-        print("lost", flush=True)
-        assert sys.stdout is None
+    outlast_readers()
+    print("lost", flush=True)
+    assert sys.stdout is None
