@@ -211,8 +211,19 @@ def discard_newer(folder: Path, used: Path | None) -> None:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Files a run can be resumed from, newest first: a ``final`` is deleted once there is a newer one."""
-    return [*folder.glob(f"final{SUFFIX}"), *sorted(folder.glob(f"step_*{SUFFIX}"), reverse=True)]
+    """Files a run can be resumed from, newest first: a ``final`` is kept until there is a newer one."""
+    paths = [*folder.glob(f"step_*{SUFFIX}"), *folder.glob(f"final{SUFFIX}")]
+    return sorted(paths, key=_agent_steps, reverse=True)  # a final one before a periodic one of the same step
+
+
+def _agent_steps(path: Path) -> tuple[float, bool]:
+    """Those of a file, and whether it is ``final``; where that cannot be read it is taken for the newest."""
+    final = path.stem == "final"
+    with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+        if not final:
+            return float(path.stem.removeprefix("step_")), False
+        return float(facts_of(path)["progress"]["agent_steps"]), True
+    return math.inf, final
 
 
 def playable(folder: Path) -> bool:

@@ -223,6 +223,16 @@ def test_a_final_checkpoint_is_outdated_once_a_resumed_run_saves_a_newer_one(tmp
     assert [path.name for path in candidates(tmp_path)] == ["step_0000000005.safetensors"]
 
 
+def test_the_newest_checkpoint_is_that_of_most_steps_where_a_kill_left_a_final_one_of_before(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, make_run().checkpoint)
+    for steps, names in ((5, "final step"), (6, "final step"), (4, "step final")):
+        checkpoints.save_periodic({}, step=5)
+        checkpoints.save_final({"progress": {"agent_steps": steps}})
+        assert [path.name.partition("_")[0].partition(".")[0] for path in candidates(tmp_path)] == names.split()
+    (tmp_path / "final.safetensors").write_text("damaged")
+    assert candidates(tmp_path)[0].name == "final.safetensors"
+
+
 def test_a_disk_that_is_full_leaves_the_previous_checkpoint_whole(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
