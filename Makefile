@@ -110,7 +110,7 @@ $(GPU_VENV)/.installed: pyproject.toml constraints.txt
 	@$(GPU_VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^torch==' constraints.txt > $(GPU_VENV)/constraints.txt
 	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \
-	  -e '.[emulator,gpu]' hypothesis pytest pytest-timeout pytest-xdist
+	  -e '.[emulator]' hypothesis pytest pytest-timeout pytest-xdist
 	@touch $@
 
 ifeq ($(INSTALL),no)

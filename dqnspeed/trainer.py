@@ -118,7 +118,6 @@ class Training:
         self.evaluator, self.checkpoints = learning.evaluator, learning.checkpoints
         self.trackers, self.videos, self.threads = learning.trackers, learning.videos, learning.threads
         self.evaluated: Mapping[str, float] = {}  # metrics of an evaluation not yet reported
-        self.gpu = machine.GpuUse(learning.device)
 
     def loop(self) -> None:
         learner, actors, progress = self.learner, self.actors, self.progress
@@ -196,7 +195,7 @@ class Training:
             **metrics,
             **times(self.learning.device.type, progress.timer.seconds, self.actors.seconds),
             **self.actors.metrics(),
-            **self.gpu.metrics(),
+            **machine.gpu_metrics(self.learning.device),
             **self.evaluated,
         }
         self.evaluated = {}

@@ -26,7 +26,7 @@ def test_the_citation_is_of_this_version() -> None:
 
 
 EXTRAS = """
-    hydra_plugins.hydra_submitit_launcher imageio_ffmpeg jinja2 joblib matplotlib optuna plotly pygame pynvml ray scipy
+    hydra_plugins.hydra_submitit_launcher imageio_ffmpeg jinja2 joblib matplotlib optuna plotly pygame ray scipy
     stable_baselines3 submitit torchrl warp
 """.split()
 

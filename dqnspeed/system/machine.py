@@ -10,7 +10,6 @@ import re
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -165,30 +164,9 @@ def free_gpu_memory(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0] + kept)
 
 
-class GpuUse:
-    """``perf/gpu_busy``, the share of the time since the last call in which a kernel of any process ran (needs the
-    extra ``gpu``), and ``perf/gpu_mib``, what this process' tensors take now."""
-
-    def __init__(self, device: torch.device):
-        self._device, self._seen = device, time.time_ns() // 1000
-
-    def metrics(self) -> dict[str, float]:
-        if self._device.type != "cuda":
-            return {}
-        found = {"perf/gpu_mib": torch.cuda.memory_allocated(self._device) / 2**20}
-        with contextlib.suppress(Exception):  # no NVML, or a GPU that does not say (MIG)
-            found["perf/gpu_busy"] = self._busy()
-        return found
-
-    def _busy(self) -> float:
-        """The mean of what the driver noted since the last call, some six times a second; it keeps a hundred or so."""
-        import pynvml
-
-        gpu = torch.cuda._get_pynvml_handler(self._device)
-        _, samples = pynvml.nvmlDeviceGetSamples(gpu, pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._seen)
-        self._seen = max(sample.timeStamp for sample in samples)
-        percent: list[int] = [sample.sampleValue.uiVal for sample in samples]
-        return sum(percent) / len(percent) / 100
+def gpu_metrics(device: torch.device) -> dict[str, float]:
+    """``perf/gpu_mib``, what this process' tensors take of a GPU now."""
+    return {"perf/gpu_mib": torch.cuda.memory_allocated(device) / 2**20} if device.type == "cuda" else {}
 
 
 def pick_device(name: str) -> torch.device:

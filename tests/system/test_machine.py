@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from pathlib import Path
 
 import pytest
-import torch
 
 from dqnspeed.system import machine
 
@@ -100,26 +98,3 @@ def test_busy_cores_are_told_by_their_numbers(
     monkeypatch.setattr(machine, "allowed_cores", lambda: allowed)
     (tmp_path / "stat").write_text("cpu  9 9 9\n" + "".join(f"cpu{number} 1 2 3\n" for number in numbers) + "intr 1\n")
     assert machine.listed_cores(range(len(numbers)), tmp_path / "stat") == ours
-
-
-@pytest.mark.cuda
-def test_how_busy_a_gpu_was_is_of_the_time_since_the_report_before() -> None:
-    pytest.importorskip("pynvml")
-    device = torch.device("cuda")
-    use, square = machine.GpuUse(device), torch.randn(4096, 4096, device=device)
-
-    def report(works: bool) -> dict[str, float]:
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
-            if works:
-                square @ square
-                torch.cuda.synchronize()
-            else:
-                time.sleep(0.1)
-        return use.metrics()
-
-    idle, busy = report(False), report(True)
-    if "perf/gpu_busy" not in busy:
-        pytest.skip("this GPU's driver does not say")
-    assert 0 <= idle["perf/gpu_busy"] < busy["perf/gpu_busy"] <= 1
-    assert busy["perf/gpu_mib"] >= 64
