@@ -20,8 +20,6 @@ from dqnspeed.config.registry import FOLDERS, GROUPS, class_of, names_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import rom_of
 
-WANDB_AGENTS = "sweep/wandb"  # files that are none of ours to compose, but W&B's agents'
-
 
 def fill() -> None:
     """Give Hydra the schemas, the resolvers and the options without a file of their own that plugins bring.
@@ -113,7 +111,7 @@ def names() -> dict[str, list[str]]:
     found = {}
     for group in (name for name in loader.list_groups("") if name not in ("hydra", "schema")):
         found[group] = loader.get_group_options(group)
-        for folder in (name for name in loader.list_groups(group) if f"{group}/{name}" != WANDB_AGENTS):
+        for folder in loader.list_groups(group):
             found[group] += [f"{folder}/{name}" for name in loader.get_group_options(f"{group}/{folder}")]
     return found
 

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from conftest import TOY, command, composed, environment, make_run, make_toy
+from conftest import TESTS, TOY, command, composed, environment, make_run, make_toy
 from forked import Forked
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.global_hydra import GlobalHydra
@@ -33,7 +33,6 @@ from dqnspeed.cli import compose, dry_run, preflight, study
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli import sweep as sweeps
 from dqnspeed.cli.errors import RunError
-from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import Sweep, take_options
 from dqnspeed.cli.sweep_record import Job, Line, Record, outcome
 from dqnspeed.config.options import ConfigError
@@ -303,19 +302,18 @@ def test_a_sweep_of_the_chapter_is_one_word(name: str, jobs: int) -> None:
     assert make_run(*overrides[-1]).stop.max_minutes is not None
 
 
-@pytest.mark.parametrize("name", CHAPTER)
-def test_wandbs_agents_do_the_same_jobs(name: str) -> None:
-    node = yaml.safe_load((Path(CONF_DIR) / "sweep" / "wandb" / f"{name}.yaml").read_text())
+def test_wandbs_agents_do_the_same_jobs() -> None:
+    node = yaml.safe_load((TESTS.parent / "examples" / "wandb_sweep.yaml").read_text())
     assert (node["method"], node["program"]) == ("grid", "dqnspeed.train")
     before, given = node["command"][:4], node["command"][4:-1]
     assert (before, node["command"][-1]) == (["${env}", "${interpreter}", "-m", "${program}"], "${args_no_hyphens}")
     values = ([f"{key}={value}" for value in one["values"]] for key, one in node["parameters"].items())
     agents = [list(job) for job in itertools.product(*values)]
-    ours = [[text for text in job if not text.startswith("sweep=")] for job in of_sweep(f"sweep={name}")]
+    ours = [[text for text in job if not text.startswith("sweep=")] for job in of_sweep("sweep=num_envs")]
     assert agents == ours
     run = make_run(*given, *agents[-1])
     assert run.tracking.wandb == "online"
-    assert dataclasses.replace(run, tracking=make_run().tracking) == make_run(f"sweep={name}", *ours[-1])
+    assert dataclasses.replace(run, tracking=make_run().tracking) == make_run("sweep=num_envs", *ours[-1])
 
 
 def test_what_the_command_line_sweeps_over_counts_more() -> None:

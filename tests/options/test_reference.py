@@ -28,7 +28,7 @@ EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob(
 FILES = sorted(
     path
     for path in Path(CONF_DIR).rglob("*.yaml")
-    if path.stem != "reward_bounds" and not {"hydra", "wandb"} & set(path.relative_to(CONF_DIR).parts)
+    if path.stem != "reward_bounds" and "hydra" not in path.relative_to(CONF_DIR).parts
 )
 SMALL = [*GROUPS, "execution", "checkpoint", "stop", "eval", "run"]
 
