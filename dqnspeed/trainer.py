@@ -64,7 +64,9 @@ def train(
         ConfigError: the folder holds another run already; or the run to be resumed is still running, or left no
             checkpoint.
         ActorError: an actor process died, hung or raised.
-        NotFiniteError: a loss or a Q-value was not finite. In both cases the summary has been written.
+        NotFiniteError: a loss or a Q-value was not finite.
+        CaptureError: a CUDA graph that was asked for cannot be captured. In all three cases the summary has been
+            written.
     """
     prepare_process(run)
     with StopSignals() as signals, contextlib.ExitStack() as resources:
@@ -159,7 +161,6 @@ class Training:
         if due:
             progress.learning(learner.updates)
         self.updates.do(due)
-        progress.execution = self.updates.how
         return due
 
     def absorb(self, collected: Collected) -> None:

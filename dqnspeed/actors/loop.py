@@ -15,6 +15,7 @@ from dqnspeed.algorithms import epsilon_at
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
+from dqnspeed.execution.graph import CaptureError
 from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
@@ -87,7 +88,7 @@ def work(job: Job, network: Network, device: torch.device, channel: Channel) -> 
 
 def complaint(error: BaseException) -> str:
     """The text that tells the learner of an actor's error."""
-    return str(error) if isinstance(error, (ActorError, ConfigError)) else traceback.format_exc()
+    return str(error) if isinstance(error, (ActorError, ConfigError, CaptureError)) else traceback.format_exc()
 
 
 def _act(run: RunConfig, stepper: EnvStepper, channel: Channel) -> None:

@@ -63,7 +63,7 @@ class RemoteActors:
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self._links = dict[int, Link]()
         self._ready, self._steps_at_start = dict[int, float](), dict[int, int]()  # since when; agent steps
-        self.how = ""  # "eager" once one actor says so
+        self.how = ""
         self._begun: float | None = None
         self._lost = 0
         self._started_at, self._gone = dict[int, float](), ""  # when each was started; why the run cannot go on
@@ -216,7 +216,7 @@ class RemoteActors:
             collected.episodes.append(replace(message, end_row=end_row))
         elif isinstance(message, Ready):
             self._ready[index] = time.monotonic()
-            self.how = message.how if self.how in ("", message.how) else "eager"
+            self.how = message.how
             if not message.games_restored and self._begun is None:  # else they were cut when it was lost
                 self._memory.cut(lane, self._num_envs)
         elif isinstance(message, Paused) and message.number == self._pauses:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,15 +17,12 @@ from dqnspeed.algorithms import algorithm_of, make_policy
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import AnyArray, EnvSpec, Episode, VectorEnv
 from dqnspeed.execution.arrays import copied, host
-from dqnspeed.execution.graph import reason_of
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.exploration.graphed import GraphedPolicy
-from dqnspeed.exploration.policy import Acted, NetworkPolicy, Policy
+from dqnspeed.exploration.policy import Acted, NetworkPolicy
 from dqnspeed.exploration.stacked import FramePolicy, StackedPolicy
 from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -194,40 +190,18 @@ def make_stepper(
     try:
         seed = [run.seed, actor, 1, *([segment] if segment else [])]
         policy = make_policy(run, spec, network, device, np.random.default_rng(seed))
-        say = log.warning if actor == 0 else log.debug  # once
-        graphed = _graphed(run, spec, policy, env.num_envs, device, seed, say)
-        moves = device.type != "cpu" and isinstance(policy, NetworkPolicy)  # a plugin's may want NumPy's
-        to_device = ToDevice(device, run.execution.pin_memory) if moves else None
-        acting = graphed or StackedPolicy(policy, spec, env.num_envs, to_device)
+        acting: FramePolicy
+        if run.execution.graph and device.type == "cuda" and isinstance(policy, NetworkPolicy):
+            acting = GraphedPolicy(policy, spec, env.num_envs, device, seed)
+        else:
+            moves = device.type != "cpu" and isinstance(policy, NetworkPolicy)  # a plugin's may want NumPy's
+            to_device = ToDevice(device, run.execution.pin_memory) if moves else None
+            acting = StackedPolicy(policy, spec, env.num_envs, to_device)
         seeds = env_seeds(run.seed, actor, env.num_envs, segment)
         return EnvStepper(env, acting, seeds, state, epsilons, timer, kept_on)
     except BaseException:
         env.close()
         raise
-
-
-def _graphed(
-    run: RunConfig,
-    spec: EnvSpec,
-    policy: Policy,
-    num_envs: int,
-    device: torch.device,
-    seed: list[int],
-    say: Callable[..., None],
-) -> FramePolicy | None:
-    """The policy as a graph, if ``execution`` asks for one and it can be captured."""
-    if not run.execution.graph or device.type != "cuda" or not isinstance(policy, NetworkPolicy):
-        return None
-    graphed = GraphedPolicy(policy, spec, num_envs, device, seed)
-    try:
-        graphed.warm_up()
-    except RuntimeError as error:
-        say(
-            "execution.graph=true: acting cannot be captured (%s); actions are chosen one operation after another.",
-            reason_of(error),
-        )
-        return None
-    return graphed
 
 
 def env_seeds(seed: int, actor: int, num_envs: int, segment: int = 0) -> list[int]:

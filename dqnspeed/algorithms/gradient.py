@@ -188,10 +188,6 @@ class GradientLearner:
         self.updates += 1
         self.network.version.add_(1)
 
-    def recount(self) -> None:
-        """Bring the count on the device up to date, after updates that were begun and not counted."""
-        self._count.fill_(self.updates)
-
     def stats(self) -> dict[str, float]:
         """Metrics: means over the updates since the last call.
 

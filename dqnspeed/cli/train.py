@@ -31,6 +31,7 @@ from dqnspeed.cli.sweep_record import Line, outcome
 from dqnspeed.config import changes
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.graph import CaptureError
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.runs.checkpoint import playable
 from dqnspeed.runs.folder_lock import wait_until_free
@@ -168,7 +169,7 @@ def train_and_tell(job: Job) -> dict[str, Any]:
 
     Raises:
         ConfigError: as :func:`dqnspeed.trainer.train` does.
-        RunError: an actor or the arithmetic broke, or not all could be written.
+        RunError: an actor or the arithmetic broke, a graph cannot be captured, or not all could be written.
     """
     run, shown = job.run, _shown(job.folder)
     set_threads(run)
@@ -180,7 +181,7 @@ def train_and_tell(job: Job) -> dict[str, Any]:
             run, job.spec, job.folder, job.plain, job.group, job.resume, job.label, job.again, job.benchmark,
             job.prune, job.remember,
         )  # fmt: skip
-    except (ActorError, NotFiniteError) as error:
+    except (ActorError, NotFiniteError, CaptureError) as error:
         raise RunError(f"{error}\n{resuming.advice(shown)}") from error
     except torch.cuda.OutOfMemoryError as error:
         least = "a smaller algo.batch_size, replay.capacity or num_envs takes less, and device=cpu none of a GPU's."

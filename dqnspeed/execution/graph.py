@@ -13,6 +13,26 @@ import torch
 from dqnspeed.system.errors import first_line
 
 
+class CaptureError(RuntimeError):
+    """A CUDA graph that was asked for cannot be; the message is one sentence for the user."""
+
+    def __init__(self, what: str, reason: str):
+        super().__init__(f"execution.graph=true: {what} cannot be captured ({reason}). Use execution.graph=false.")
+
+
+@contextlib.contextmanager
+def refusals_of(what: str) -> Iterator[None]:
+    """Raise :class:`CaptureError` where ``what`` is captured inside, or prepared for that, and cannot be; the reason is
+    the first error, of which others are consequences."""
+    try:
+        yield
+    except RuntimeError as raised:
+        error: BaseException = raised
+        while error.__context__ is not None:
+            error = error.__context__
+        raise CaptureError(what, first_line(error)) from raised
+
+
 class Launch(Protocol):
     """Does again what was captured."""
 
@@ -35,22 +55,11 @@ class Capturing:
         Raises:
             RuntimeError: something in it cannot be captured, because it waits for the device, say.
         """
-        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+        graph = torch.cuda.CUDAGraph()
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        try:
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                function()
-        except BaseException:
-            # If the capture could not be ended, torch leaves the stream, the allocator and the generator as within it.
-            if torch.cuda.current_stream(device) != before:
-                torch.cuda.set_stream(before)
-                with contextlib.suppress(Exception):
-                    torch._C._cuda_endAllocateToPool(before.device_index, self._pool)
-                with contextlib.suppress(Exception):
-                    generator = torch.cuda.default_generators[before.device_index]
-                    generator.graphsafe_set_state(generator.clone_state())
-            raise
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            function()
         return graph.replay
 
 
@@ -112,10 +121,3 @@ class Pace:
         self._events.append(event)
         if len(self._events) > 2:
             self._events.pop(0).synchronize()
-
-
-def reason_of(error: BaseException) -> str:
-    """One sentence on why something cannot be captured: the first error, of which others are consequences."""
-    while error.__context__ is not None:
-        error = error.__context__
-    return first_line(error)

@@ -13,7 +13,7 @@ from torch import Tensor
 from dqnspeed.envs import AnyArray, EnvSpec
 from dqnspeed.execution.arrays import Arrays
 from dqnspeed.execution.counting import CounterGenerator
-from dqnspeed.execution.graph import Capture, Capturing, Launch, prepared
+from dqnspeed.execution.graph import Capture, Capturing, Launch, prepared, refusals_of
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.transfer import packed_size, unpack
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
@@ -104,7 +104,7 @@ class GraphedPolicy:
         if self._launch is not None:
             return
         stacks, place = self._stacks.clone(), self._random.state_dict()
-        with seeding.preserved():
+        with seeding.preserved(), refusals_of("acting"):
             for last in (False, True):
                 prepared(self._step, self._device, last)
             self._launch = self._capture(self._step, self._device)

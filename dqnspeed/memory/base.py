@@ -80,9 +80,6 @@ class DeviceMemory(Memory, Protocol):
     def drawn(self) -> None:
         """Count a batch that was drawn."""
 
-    def recount(self) -> None:
-        """Bring the count on the device up to date, after batches that were drawn and not counted."""
-
 
 class OrderedMemory(Memory, Protocol):
     """A memory whose experience is learnt from in order, and only once."""

@@ -194,9 +194,6 @@ class Rollouts(HeldRings):
             self.taken += self._transitions(self._begin, self._begin + self._steps)
             self._begin = self._begin + self._steps
 
-    def recount(self) -> None:
-        self._next[:] = len(self._planned["batches"]) - self._left if self._planned else 0
-
     def blank(self, batch_size: int) -> RolloutBatch:
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
         nowhere = 0 * self.arrays.arange(batch_size)

@@ -59,9 +59,6 @@ class NStepReplay(NStepRings):
     def drawn(self) -> None:
         """Nothing: batches are drawn with replacement."""
 
-    def recount(self) -> None:
-        """Nothing is counted."""
-
     def close(self) -> None:
         self._joined = None
         super().close()

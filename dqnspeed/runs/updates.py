@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 from typing import Protocol, cast
 
 from dqnspeed.algorithms import Learner
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.execution.graph import Capture, Capturing, Launch, Pace, prepared, reason_of
+from dqnspeed.execution.graph import Capture, CaptureError, Capturing, Launch, Pace, prepared, refusals_of
 from dqnspeed.memory import Memory
 from dqnspeed.memory.base import DeviceMemory
 from dqnspeed.tracking.metrics import Timer
-
-log = logging.getLogger(__name__)
 
 PREPARED = 3  # updates that are done before the first capture: they choose kernels and make the optimizer's state
 
@@ -69,52 +66,40 @@ class GraphedUpdates:
         self._capture = capture_graph or Capturing()
         self._graphs = dict[bool, Launch]()
         self._prepared, self._pace, self._in_rounds = 0, Pace(learner.device), in_rounds
-        self._plain: PlainUpdates | None = None  # if capture was refused
-        self._captured = "graph" + ", compiled" * compiled
-        self.how = "eager: no graph (nothing was captured yet)"
+        self.how = "graph" + ", compiled" * compiled
 
     def do(self, count: int) -> None:
-        begun = count > 0
-        while count and self._plain is None:
+        for _ in range(count):
             with self._timer("sampling"):
                 self._memory.prepare(self._batch_size)
             with self._timer("updating"):
-                if not self._launch(self._learner.settles(self._learner.updates + 1)):
-                    break
+                self._launch(self._learner.settles(self._learner.updates + 1))
             self._learner.count()
             self._memory.drawn()
-            count -= 1
-        if self._plain is not None:
-            self._plain.do(count)
-        elif self._in_rounds and begun:
+        if self._in_rounds and count:
             self._pace.launched()
 
-    def _launch(self, settles: bool) -> bool:
-        """Whether the next update was launched; if not, it cannot be. The learner ``settles`` after it."""
-        work, device = functools.partial(self._work, settles), self._learner.device
-        try:
+    def _launch(self, settles: bool) -> None:
+        """Launch the next update, after which the learner ``settles``.
+
+        Raises:
+            CaptureError: it cannot be captured.
+        """
+        with refusals_of("the update"):
             if self._prepared < PREPARED:
                 self._prepared += 1
-                prepared(work, device, last=self._prepared == PREPARED)
-                return True
+                work = functools.partial(self._work, settles)
+                prepared(work, self._learner.device, last=self._prepared == PREPARED)
+                return
             kinds = {settles}
             if not self._graphs:  # all at once: a capture waits for the device
                 kinds |= {False, type(self._learner).settle is not GradientLearner.settle}
             for kind in kinds - self._graphs.keys():
-                self._graphs[kind] = self._capture(functools.partial(self._work, kind), device)
-            self.how = self._captured
-        except RuntimeError as error:
-            self._learner.recount()
-            self._memory.recount()
-            self._graphs.clear()
-            self._plain = _plainly(self._learner, self._memory, self._batch_size, self._timer, reason_of(error))
-            self.how = self._plain.how
-            return False
+                self._graphs[kind] = self._capture(functools.partial(self._work, kind), self._learner.device)
         with self._learner.timed():
             self._graphs[settles]()
         if not self._in_rounds:
             self._pace.launched()
-        return True
 
     def _work(self, settles: bool) -> None:
         self._learner.step(self._memory.draw_batch(self._batch_size))
@@ -123,29 +108,23 @@ class GraphedUpdates:
 
 
 def make_updates(run: RunConfig, learner: Learner, memory: Memory, timer: Timer) -> Updates:
-    """The updates that ``execution`` asks for."""
+    """The updates that ``execution`` asks for.
+
+    Raises:
+        CaptureError: a plugin's learner or memory is not made for the graph that is asked for.
+    """
     execution = run.execution
     if execution.graph:
-        own = None
         if type(learner).update is not GradientLearner.update:
-            own = f"{type(learner).__name__} has an update() of its own"
-        elif not hasattr(memory, "draw_batch"):
-            own = f"{type(memory).__name__} has no draw_batch()"
-        if own:
-            return _plainly(learner, memory, run.algo.batch_size, timer, own)
+            raise CaptureError("the update", f"{type(learner).__name__} has an update() of its own")
+        if not hasattr(memory, "draw_batch"):
+            raise CaptureError("the update", f"{type(memory).__name__} has no draw_batch()")
         return GraphedUpdates(
             cast("GradientLearner", learner), cast("DeviceMemory", memory), run.algo.batch_size, timer,
             compiled=execution.compile, in_rounds=not run.parallelism.processes,
         )  # fmt: skip
     compiled = execution.compile and isinstance(learner, GradientLearner)  # a table has no operations to compile
     return PlainUpdates(learner, memory, run.algo.batch_size, timer, "compiled" if compiled else "eager")
-
-
-def _plainly(learner: Learner, memory: Memory, batch_size: int, timer: Timer, reason: str) -> PlainUpdates:
-    log.warning(
-        "execution.graph=true: the update cannot be captured (%s); its operations are launched one by one.", reason
-    )
-    return PlainUpdates(learner, memory, batch_size, timer, f"eager: no graph ({reason})")
 
 
 __all__ = ["GraphedUpdates", "PlainUpdates", "Updates", "make_updates"]

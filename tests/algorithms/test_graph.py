@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,13 +16,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from dqnspeed.actors.local import OverlapActor, SerialActor
-from dqnspeed.actors.stepper import EnvStepper, _graphed
+from dqnspeed.actors.stepper import EnvStepper
 from dqnspeed.algorithms import make_learner, make_memory, make_policy
 from dqnspeed.algorithms.gradient import GradientLearner
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, describe, make_vector_env
 from dqnspeed.execution.arrays import host
-from dqnspeed.execution.graph import Capturing, Launch, prepared
+from dqnspeed.execution.graph import CaptureError, Capturing, Launch, prepared
 from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.exploration.graphed import GraphedPolicy
@@ -149,7 +148,7 @@ def with_graph(run: RunConfig) -> RunConfig:
 
 
 def assert_graphed(does: GraphedUpdates) -> None:
-    assert does._plain is None and does._graphs and does.how.startswith("graph"), does.how
+    assert does._graphs and does.how.startswith("graph"), does.how
 
 
 @pytest.mark.slow
@@ -259,21 +258,26 @@ def test_nobody_waits_within_a_round_of_updates_but_for_actors_elsewhere(in_roun
     assert found == waits
 
 
-def test_what_cannot_be_captured_is_said_once_and_done_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
-    def refuse(function: Callable[[], object], device: torch.device) -> Launch:
+def refuse(function: Callable[[], object], device: torch.device) -> Launch:
+    try:
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
+    except RuntimeError:
+        raise RuntimeError("what follows from it") from None
 
+
+REFUSED = "cannot be captured (operation not permitted when stream is capturing). Use execution.graph=false."
+
+
+def test_an_update_that_cannot_be_captured_ends_the_run_in_one_sentence() -> None:
     learner, memory = before_learning()
     does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), refuse)
-    with caplog.at_level("WARNING"):
-        for _ in range(5):
-            does.do(2)
-    assert learner.updates == 10
-    assert caplog.text.count("cannot be captured (operation not permitted when stream is capturing)") == 1
-    assert does.how == "eager: no graph (operation not permitted when stream is capturing)"
+    does.do(PREPARED)
+    with pytest.raises(CaptureError) as error:
+        does.do(1)
+    assert str(error.value) == f"execution.graph=true: the update {REFUSED}"
 
 
-def test_a_learner_that_updates_by_itself_is_named_and_not_captured() -> None:
+def test_a_learner_or_memory_that_is_not_made_for_a_graph_is_named() -> None:
     class Own(GradientLearner):
         def update(self, batch: Any) -> None: ...
 
@@ -281,37 +285,11 @@ def test_a_learner_that_updates_by_itself_is_named_and_not_captured() -> None:
     run = replace(run, execution=replace(run.execution, graph=True))
     memory: Any = make_memory(run, describe(run), device=torch.device("cpu"))
     own: Any = object.__new__(Own)
-    assert (
-        make_updates(run, own, memory, Timer(("sampling",))).how == "eager: no graph (Own has an update() of its own)"
-    )
+    with pytest.raises(CaptureError, match=r"\(Own has an update\(\) of its own\)"):
+        make_updates(run, own, memory, Timer(("sampling",)))
     usual: Any = object.__new__(GradientLearner)
-    how = make_updates(run, usual, object(), Timer(("sampling",))).how  # type: ignore[arg-type]
-    assert how == "eager: no graph (object has no draw_batch())"
-
-
-@pytest.mark.parametrize("algo", ["dqn", "ppo"])
-def test_an_update_that_failed_before_its_capture_leaves_the_next_batches_in_place(algo: str) -> None:
-    run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
-    spec, memory = describe(run), make_memory(run, describe(run), device=torch.device("cpu"))
-    learner: Any = make_learner(run, spec, torch.device("cpu"))
-    learner.attach(memory)
-    step, calls = learner.step, list[int]()
-
-    def waits(batch: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 3:
-            raise RuntimeError("called a synchronizing CUDA operation")
-        return step(batch)
-
-    learner.step = waits
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), at_once)  # type: ignore[arg-type]
-    for seed in range(2):
-        play(run, spec, memory, 20 if run.has_replay else run.algo.rollout_steps + 4, seed)
-        due = 12 if run.has_replay else memory.due(16)  # type: ignore[attr-defined]
-        before = learner.updates
-        does.do(due)
-        assert learner.updates == int(learner._count) == before + due
-    assert does.how == "eager: no graph (called a synchronizing CUDA operation)"
+    with pytest.raises(CaptureError, match=r"\(object has no draw_batch\(\)\)"):
+        make_updates(run, usual, object(), Timer(("sampling",)))  # type: ignore[arg-type]
 
 
 POLICIES = {"dqn": ["algo=dqn"], "pqn": ["algo=pqn"], "ppo": ["algo=ppo"], "sac_discrete": ["algo=sac_discrete"]}
@@ -567,31 +545,19 @@ def test_acting_as_a_graph_waits_for_its_copy_alone(name: str) -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def looks_at_a_number(batch: Any) -> None:
-    float(batch.rewards.sum())
-
-
-def waits_for_all(batch: Any) -> None:
-    torch.cuda.synchronize()  # which is seen only when it is captured
-
-
 @pytest.mark.cuda
-@pytest.mark.parametrize("wait", [looks_at_a_number, waits_for_all])
-def test_what_waits_for_the_device_is_refused_and_training_goes_on(wait: Callable[[Any], None]) -> None:
-    """A plugin's loss, say; the allocator, the streams and the random numbers are as they were."""
+def test_what_waits_for_the_device_is_refused() -> None:
+    """A plugin's loss, say."""
     run = with_graph(make_toy("algo.batch_size=16", "num_envs=2"))
     spec = describe(run)
     learner: Any = make_learner(run, spec, torch.device("cuda"))
     memory: Any = make_memory(run, spec, device=torch.device("cuda"))
     play(run, spec, memory, 40)
-    step, stream = learner.step, torch.cuda.current_stream()
-    learner.step = lambda batch: (wait(batch), step(batch))[1]  # type: ignore[func-returns-value]
+    step = learner.step
+    learner.step = lambda batch: (float(batch.rewards.sum()), step(batch))[1]
     does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")))
-    for _ in range(5):
+    with pytest.raises(CaptureError):
         does.do(4)
-    assert does.how.startswith("eager: no graph") and learner.updates == int(learner._count) == 20
-    assert torch.cuda.current_stream() == stream and torch.rand(9, device="cuda").isfinite().all()
-    learner.stats()
 
 
 def test_what_comes_from_the_host_is_refused_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -601,22 +567,11 @@ def test_what_comes_from_the_host_is_refused_in_a_capture(monkeypatch: pytest.Mo
         to_device({"rewards": torch.zeros(3)})
 
 
-def test_acting_that_cannot_be_captured_is_said_and_done_one_by_one(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    run, spec, policy, _, _ = policies("dqn", "cpu")
-
-    class Refused:
-        def __init__(self, *_: object): ...
-
-        def warm_up(self) -> None:
-            raise RuntimeError("operation not permitted when stream is capturing\nand more")
-
-    monkeypatch.setattr("dqnspeed.actors.stepper.GraphedPolicy", Refused)
-    with caplog.at_level("WARNING"):
-        made = _graphed(with_graph(run), spec, policy, 4, torch.device("cuda"), [1], logging.getLogger().warning)
-    assert made is None
-    assert caplog.text.count("acting cannot be captured (operation not permitted when stream is capturing)") == 1
+def test_acting_that_cannot_be_captured_ends_the_run_in_one_sentence() -> None:
+    _, spec, policy, _, _ = policies("dqn", "cpu")
+    with pytest.raises(CaptureError) as error:
+        GraphedPolicy(policy, spec, 4, torch.device("cpu"), [1], refuse).warm_up()
+    assert str(error.value) == f"execution.graph=true: acting {REFUSED}"
 
 
 @pytest.mark.cuda
