@@ -81,7 +81,7 @@ class Preprocess(nn.Module):
         """
         kind = observations.device.type
         exact = observations.dtype == torch.uint8 and math.frexp(self.scale)[0] == 0.5
-        if exact and torch.is_autocast_enabled(kind):
+        if exact and kind != "meta" and torch.is_autocast_enabled(kind):
             return torch.get_autocast_dtype(kind)
         return torch.float32
 
