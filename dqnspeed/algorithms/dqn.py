@@ -141,6 +141,8 @@ class ScalarQLearner(DeepQLearner):
 class DQNLearner(ScalarQLearner):
     """The target is the reward and the value of the best next action."""
 
+    JOINS = True
+
     def __init__(self, algo: DQN, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._double = algo.double

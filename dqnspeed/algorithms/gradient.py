@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.compiling import compiled_with_gradients
 from dqnspeed.execution.optimizers import lr_at, make_capturable, make_optimizer, set_lr
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.networks.base import Network
@@ -52,6 +53,9 @@ class GradientLearner:
 
     STATS: ClassVar[tuple[str, ...]] = ("train/loss",)  # what a loss gives
     MEASURED: ClassVar[tuple[str, ...]] = ()  # what else is measured of each batch
+    # On a CPU the compiler may make one graph of a loss and its gradients. For the gradient of indexing with tensors,
+    # though not of gather, it may then write outside of arrays (pytorch/pytorch#191837; torch 2.13 does).
+    JOINS: ClassVar[bool] = False
     loss: Callable[..., Loss]
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
@@ -71,6 +75,8 @@ class GradientLearner:
         if compiles and nhwc and device.type == "cpu":
             make_quick(self.network)
         self._compute_loss = torch.compile(self.loss, dynamic=False) if compiles else self.loss
+        joins = compiles and self.JOINS and device.type == "cpu"
+        self._compute_both = compiled_with_gradients(self.loss_and_gradients) if joins else None
         self._history = torch.zeros(HISTORY, len(self.STATS) + len(self.MEASURED), device=device)
         self._count = torch.zeros(1, dtype=torch.int64, device=device)
         self._reported = 0
@@ -161,9 +167,26 @@ class GradientLearner:
         """The loss on ``batch``, whose gradients become those of the parameters."""
         inputs = self._to_device(self.loss_inputs(batch))
         self.optimizer.zero_grad(set_to_none=True)
-        loss: Loss = self._compute_loss(**inputs)
-        loss.numbers[0].backward()
+        if self._compute_both is None:
+            loss: Loss = self._compute_loss(**inputs)
+            loss.numbers[0].backward()
+            return loss
+        loss, gradients = self._compute_both(**inputs)
+        for parameter, gradient in zip(self._trained, gradients, strict=True):
+            if gradient is not None and gradient.stride() != parameter.stride():
+                gradient = torch.empty_like(parameter).copy_(gradient)  # a fused optimizer reads both as they lie
+            parameter.grad = gradient
         return loss
+
+    @property
+    def _trained(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.network.parameters() if parameter.requires_grad]
+
+    def loss_and_gradients(self, **inputs: Tensor) -> tuple[Loss, tuple[Tensor | None, ...]]:
+        """Both of a batch; ``None`` of parameters that have no part in the loss."""
+        loss = self.loss(**inputs)
+        gradients = torch.autograd.grad(loss.numbers[0], self._trained, allow_unused=True)
+        return Loss(tuple(number.detach() for number in loss.numbers), loss.errors), gradients
 
     def see(self, now: int | Tensor, numbers: Tensor) -> None:
         """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first, before its step."""

@@ -54,6 +54,8 @@ class Munchausen(ScalarQ):
 class MunchausenLearner(ScalarQLearner):
     """The target is the reward, more of it for likely actions, and the soft value of what follows."""
 
+    JOINS = True
+
     def __init__(self, algo: Munchausen, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
         self._alpha, self._temperature, self._log_prob_min = algo.alpha, algo.temperature, algo.log_prob_min

@@ -188,6 +188,35 @@ def test_epsilon_falls_in_a_straight_line() -> None:
     assert [epsilon_at(step, run) for step in (0, 100, 200, 300, 900)] == pytest.approx([1, 1, 0.55, 0.1, 0.1])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("execution.precision=bf16",), ("algo.max_grad_norm=0.01",)], ids=str)
+def test_gradients_that_the_compiler_joins_to_the_loss_change_the_weights_as_those_of_autograd(
+    options: tuple[str, ...],
+) -> None:
+    from torch._dynamo.utils import counters
+
+    if not hasattr(torch._dynamo.config, "trace_autograd_ops"):
+        pytest.skip("this torch makes no such graph")
+    shared = (
+        "model=small", "model.dueling=true", "model.layer_norm=true", "optimizer.lr=1e-3", "stop.max_steps=80",
+        "execution.channels_last=true", "execution.no_grad=false",
+    )  # fmt: skip
+    plain, joined = (
+        make_dqn(make_run(*options, *shared, f"execution.compile={compiles}"), IMAGE) for compiles in (False, True)
+    )
+    begin = copy.deepcopy(plain.network.state_dict())
+    counters.clear()
+    for learner in (plain, joined):
+        assert (learner._compute_both is not None) == (learner is joined)
+        learner.network.features[0].bias.requires_grad_(False)  # a model may have such
+        for i in range(6):
+            learner.update(make_batch(IMAGE, seed=i))
+    assert not counters["graph_break"]
+    for name, expected in plain.network.state_dict().items():
+        moved, apart = ((expected - other[name]).abs().mean() for other in (begin, joined.network.state_dict()))
+        assert apart <= (0.1 if "bf16" in str(options) else 0.01) * moved
+
+
 @pytest.mark.cuda
 def test_cuda_learns_the_same_from_the_same_batches() -> None:
     losses = []

@@ -80,8 +80,9 @@ def batch() -> Batch:
     return Batch(images[0], torch.arange(16) % 4, rewards, images[1], torch.full((16,), 0.9))
 
 
-LEARNERS = {
+LEARNERS = {  # the loss and gradients of the first are one graph, and of the second two
     "dqn": ["algo=dqn"],
+    "c51": ["algo=c51"],
     "layer norm, whose results are float32": ["algo=dqn", "model.layer_norm=true"],
 }
 
