@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, replace
 
@@ -81,7 +82,7 @@ def _main() -> None:
         if console.is_terminal:
             console.print(Page(page))
         else:
-            print(page)
+            print(re.sub(r'<a id="[^"]*"></a>', "", page))  # the site's links go to these
 
 
 def main() -> None:

@@ -147,7 +147,7 @@ def show(
     return code, out.splitlines(), errors
 
 
-SIGMA0 = '<a id="exploration.sigma0"></a>`exploration.sigma0`'
+SIGMA0 = "`exploration.sigma0`"
 TOLD = {
     "": [
         "| exploration | how actions are explored | linear, noisy",
@@ -155,22 +155,22 @@ TOLD = {
     ],
     "stop": [
         "## stop",
-        '| <a id="stop.window"></a>`stop.window` | finished games the mean is taken over | a whole number',
+        "| `stop.window` | finished games the mean is taken over | a whole number",
     ],
-    "seed": ['| <a id="seed"></a>`seed` | seed of everything random | a whole number'],
+    "seed": ["| `seed` | seed of everything random | a whole number"],
     "exploration.sigma0": ["## exploration", f"| {SIGMA0} "],
     "exploration.sigma0=0.1": ["## exploration", f"| {SIGMA0} "],
     "replay=prioritized": [
-        '| <a id="replay.beta"></a>`replay.beta` | ',
-        '| <a id="replay.capacity"></a>`replay.capacity` | ',
+        "| `replay.beta` | ",
+        "| `replay.capacity` | ",
     ],
     "algo=ppo": [
         "| `ppo` | PPO (Schulman et al. 2017) ",
-        '| <a id="algo.clip"></a>`algo.clip` | how far the probability ratio may move | a number, more than 0 | 0.1 |',
+        "| `algo.clip` | how far the probability ratio may move | a number, more than 0 | 0.1 |",
     ],
     "experiment=speedrun": ["| `speedrun` | "],
-    "CAPACITY": ['| <a id="replay.capacity"></a>`replay.capacity` | transitions kept, '],
-    "the mean is": ['| <a id="stop.window"></a>`stop.window` | finished games the mean is taken over '],
+    "CAPACITY": ["| `replay.capacity` | transitions kept, "],
+    "the mean is": ["| `stop.window` | finished games the mean is taken over "],
     "algo=pp0": ["| `ppo` | "],
 }
 
@@ -220,7 +220,7 @@ def test_a_narrow_terminal_shows_names_whole_and_loses_nothing() -> None:
 def test_options_of_a_plugin_are_told(tmp_path: Path) -> None:
     path = TESTS.parent / "examples" / "plugin"
     env = {**environment(), "DQNSPEED_PLUGINS": "dqnspeed_example", "PYTHONPATH": str(path)}
-    for word, line in {"replay=recent": '| <a id="replay.draws">', "replay": "| `recent` |"}.items():
+    for word, line in {"replay=recent": "| `replay.draws`", "replay": "| `recent` |"}.items():
         done = forked.run("dqnspeed.options", word, cwd=tmp_path, env=env, timeout=120)
         assert done.returncode == 0 and f"\n{line}" in done.stdout, done.stderr
 
