@@ -1,4 +1,4 @@
-"""``bench.json``: what the bench found; its schema is that of these classes.
+"""``bench.json``: the result of the bench; these classes are its schema.
 
 Numbers are speeds in the ``unit`` of their measurement, times are in seconds unless said otherwise, and moments are
 local times in ISO 8601.

@@ -100,7 +100,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Record:
-    """What a sweep's folder records: its line, and its jobs."""
+    """The record in a sweep's folder: its line, and its jobs."""
 
     line: Line
     jobs: list[Job]

@@ -172,7 +172,7 @@ class Progress:
 
 
 def begun(run: RunConfig, label: str) -> dict[str, Any]:
-    """What a summary says of a run that is known from its start, ``label`` being its name."""
+    """The part of a summary that is known from the start of a run; ``label`` is its name."""
     return {
         "experiment": run.experiment.name,
         "label": label,

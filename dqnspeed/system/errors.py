@@ -10,6 +10,6 @@ def first_line(error: BaseException) -> str:
 
 
 def kind_and_line(error: BaseException) -> str:
-    """The same, with the kind of the error before it."""
+    """The kind of an error and the first line of its message."""
     kind, line = type(error).__name__, first_line(error)
     return kind if line == kind else f"{kind}: {line}"

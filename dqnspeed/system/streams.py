@@ -10,7 +10,7 @@ from typing import Any, TextIO, cast
 
 
 class Lasting:
-    """A stream like the one it writes to, but that from the first error on nothing is written any more."""
+    """A stream that writes to another one until the first error, and then writes nothing."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
