@@ -225,8 +225,8 @@ def page(section: Section, word: str = "") -> str:
     """A section in Markdown, with an anchor a key, ``#algo.clip``.
 
     Args:
-        word: in lower case; only options and keys with it in their name or description are listed. Where there are none,
-            the page is empty.
+        word: in lower case; only options and keys with it in their name or description are listed. Without any the
+            page is empty.
     """
     options = [name for name, about in section.options.items() if word in f"{name} {about}".lower()]
     names = [name for name, about in meanings(section.name).items() if word in f"{name} {about}".lower()]
