@@ -6,12 +6,13 @@
 # make gpu     check this machine's GPU in at most 12 minutes (ARGS="tests train"; INSTALL=no PYTHON=python3)
 # make test    set everything up, then lint, type-check, hold imports to their contract and run all tests
 # make quick   the same with the quick tests alone, a few minutes, for every change
+# make integration  the tests that train until something is learnt, or go over many games
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help install train play bench bench-compare report ladder docs docs-serve gpu test quick lint format clean
+.PHONY: help install train play bench bench-compare report ladder docs docs-serve gpu test quick integration lint format clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two would install into one environment
 
@@ -28,6 +29,7 @@ help:
 	@echo '                INSTALL=no PYTHON=python3 with the packages that are there)'
 	@echo 'make test       set everything up, lint, type-check, run all tests'
 	@echo 'make quick      the same with the quick tests alone: a few minutes'
+	@echo 'make integration  the tests that train until something is learnt, or go over many games'
 	@echo 'make install    the shared first step: $(VENV) with dqnspeed in it'
 	@echo 'make ladder     every rung for 75 seconds, then the table (ARGS as above)'
 	@echo 'make docs       the documentation as a site, in site/; make docs-serve shows it while it is written'
@@ -126,10 +128,13 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test: lint
-	$(PYTEST)
+	$(PYTEST) -m 'not integration'
 
 quick: lint
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow and not integration'
+
+integration: $(VENV)/.installed-dev
+	$(PYTEST) -m integration
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -179,6 +179,7 @@ def test_a_signal_that_comes_after_the_end_of_a_run_is_told_and_changes_nothing_
     assert "signal" not in json.loads((tmp_path / "summary.json").read_text())
 
 
+@pytest.mark.integration
 def test_cartpole_is_solved(tmp_path: Path) -> None:
     summary = run_in(
         tmp_path,

@@ -203,7 +203,7 @@ def test_third_party_environments_train(name: str, parallelism: str, tmp_path: P
     assert summary["updates"] > 0 and summary["agent_steps"] >= 300
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_minigrid_is_learnt(cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
     """A random agent's mean is about 0.2 there; the shortest way gives 0.95."""
     result = cli("experiment=own_env", *THIRD_PARTY["MiniGrid"], "model.input_scale=8", "exploration.decay_steps=8000",

@@ -497,7 +497,7 @@ def test_fire_is_not_pressed_where_it_costs_whatever_a_sticky_joystick_does() ->
         assert game is not None and fire_index(game) is None
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("part", range(4))
 def test_every_game_begins_alike_on_both_backends(part: int) -> None:
     native, ours = make_run("wrappers=native", "wrappers.noop_max=0"), make_run("wrappers.noop_max=0")
