@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.bench.measuring import FLOORS, OF_REFERENCE
-from dqnspeed.bench.pairs import RESAMPLES, check_statistics
+from dqnspeed.bench.pairs import FEWEST, RESAMPLES, check_statistics
 from dqnspeed.bench.result import Interval, Measurement
 from dqnspeed.bench.rows import NOISE, number, times
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
-
-FEWEST = 3  # repeats on each side for an interval
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def tell(rows: Sequence[Measurement], fail_below: float | None) -> None:
     for row in rows:
         name, ratio = f"{row.group}: {row.name}", row.ratio
         if ratio is None:
-            print(f"{name}: {row.error or 'too few repeats'}")
+            print(f"{name}: {row.error or 'fewer than five repeats, no interval'}")
             fell = row.error is not None and not row.error.startswith(OF_REFERENCE)
         else:
             verdict = NOISE if row.within_noise else "faster" if ratio.median > 1 else "slower"

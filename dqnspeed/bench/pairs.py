@@ -12,6 +12,7 @@ from dqnspeed.bench.subject import Speeds, Subject, speeds_of
 from dqnspeed.config.options import ConfigError
 
 RESAMPLES = 9999
+FEWEST = 5  # values for an interval
 
 
 def check_statistics() -> None:
@@ -76,11 +77,11 @@ def _is_narrow(values: Sequence[float], narrow: float) -> bool:
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """The median of ``values`` and its 95 % interval, by the percentile bootstrap; ``None`` for fewer than two.
+    """The median of ``values`` and its 95 % interval, by the percentile bootstrap; ``None`` for fewer than five.
 
-    The same values always give the same interval. With five values or fewer it reaches from the least to the largest.
+    The same values always give the same interval. With five values it reaches from the least to the largest.
     """
-    if len(values) < 2:
+    if len(values) < FEWEST:
         return None
     import numpy as np
     from scipy.stats import bootstrap

@@ -23,10 +23,10 @@ from dqnspeed.bench.result import Measurement, Pair, Recommendation
 from dqnspeed.system.disturbances import LOOK_S
 
 SUITES = ("quick", "full", "micro")
-PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=4, max_pairs=5)
-RUNGS = Pace(settle_s=0.25, slice_s=0.8, min_pairs=4, max_pairs=5, start_s=7.0)
+PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=5, max_pairs=5)
+RUNGS = Pace(settle_s=0.25, slice_s=0.8, min_pairs=5, max_pairs=5, start_s=7.0)
 FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=8, start_s=7.0)  # of the line that was chosen
-CHECKS, CHECK_S = 4, 6.0  # pairs of whole trainings, and the seconds that each trains
+CHECKS, CHECK_S = 5, 6.0  # pairs of whole trainings, and the seconds that each trains
 TRIES = 2  # lines that are measured once more, of which the first that pays is recommended
 CHECK_START_S, CHECK_LIMIT_S = 5.0, 120.0  # what a whole training takes besides, and may take at most
 NAMES = {

@@ -157,7 +157,7 @@ class Report:
             said.append(
                 "Of several seeds, speeds are medians, and times to solve Kaplan and Meier's median, in which a run "
                 "that was ended unsolved counts as one that takes longer. In brackets are 95 % intervals of a "
-                "bootstrap over seeds; those of few seeds are too narrow."
+                "bootstrap over seeds; fewer than five seeds have none."
             )
         return " ".join(said)
 

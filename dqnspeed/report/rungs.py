@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dqnspeed.cli.resume import flat
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import KINDS
@@ -261,10 +263,12 @@ def compared_after(runs: Iterable[Run]) -> float | None:
 
 
 def _scores(runs: Iterable[Run], after: float | None) -> list[float]:
+    """The mean return of each run after so many seconds, on the line between the two reports around that time."""
     if after is None:
         return []
-    curves = ([y for x, y in run.means("time") if x <= after] for run in runs if run.seconds >= after)
-    return [curve[-1] for curve in curves if curve]
+    curves = (run.means("time") for run in runs if run.seconds >= after)
+    reported = [curve for curve in curves if curve and curve[0][0] <= after]
+    return [float(np.interp(after, [x for x, _ in curve], [y for _, y in curve])) for curve in reported]
 
 
 def _speeds(runs: Sequence[Run]) -> list[float]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 2000
+FEWEST = 5  # runs of a stratum for an interval; a bootstrap over fewer says more than they know
 PERCENTILES = 2.5, 97.5
 HALF = 0.5 + 1e-9, 0.5 - 1e-9  # a bit above and a bit below what products of shares come to
 # Of arrays (resamples, runs) or (resamples, runs, 2), one a stratum, one value a resample.
@@ -21,7 +22,8 @@ Statistic = Callable[..., np.ndarray]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its interval; without one where a stratum has a single run. Infinite: longer than was tried."""
+    """A value and its interval; without one where a stratum has fewer than :data:`FEWEST` runs. Infinite: longer than
+    was tried."""
 
     value: float
     low: float | None = None
@@ -35,7 +37,7 @@ def estimate(statistic: Statistic, *strata: Sequence[float] | Sequence[tuple[flo
     if not fewest:
         return None
     value = float(statistic(*(array[None] for array in arrays))[0])
-    if fewest == 1:
+    if fewest < FEWEST:
         return Estimate(value)
     draw = np.random.default_rng(0).integers
     resampled = statistic(*(array[draw(len(array), size=(RESAMPLES, len(array)))] for array in arrays))

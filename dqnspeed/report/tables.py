@@ -13,6 +13,7 @@ from dqnspeed.report.statistics import Estimate
 
 NONE = "-"
 SEEDS = 6  # that are listed
+NO_INTERVAL = "fewer than five seeds: no interval"
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ def spread(estimate: Estimate | None, form: str) -> str:
 def _interval(estimate: Estimate | None, form: str) -> str:
     if estimate is None:
         return NONE
-    return spread(estimate, form) + (" (one seed: no interval)" if estimate.low is None else "")
+    return spread(estimate, form) + (f" ({NO_INTERVAL})" if estimate.low is None else "")
 
 
 def _seeds(runs: Sequence[Run]) -> str:

@@ -60,7 +60,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
     """A quick suite of few pieces with short slices."""
     if forked.FORKS:
         monkeypatch.setattr(subject, "subprocess", forked.PIECES)
-    short = Pace(settle_s=0.02, slice_s=0.05, min_pairs=4, max_pairs=4)
+    short = Pace(settle_s=0.02, slice_s=0.05, min_pairs=5, max_pairs=5)
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     monkeypatch.setattr(disturbances, "LOOK_S", 0.1)
     monkeypatch.setattr(suites, "Plan", FewPieces)
@@ -84,7 +84,7 @@ def test_a_bench_ends_with_a_line_that_it_has_checked(quick: Suite, tmp_path: Pa
     failed = {one.name: one.error for one in result.measurements if one.error}
     assert failed == {"wrappers=native": "wrappers=native: needs an ALE game, and toy_envs:Counter-v0 is not one."}
     checks = [one for one in result.measurements if one.group == "check"]
-    assert [len(one.pairs) for one in checks] == [4, suites.CHECKS] and all(one.ratio for one in checks)
+    assert [len(one.pairs) for one in checks] == [5, suites.CHECKS] and all(one.ratio for one in checks)
     rung = result.find("rungs", TINY)
     assert rung is not None and checks[0].name == f"{TINY}, once more"
     assert rung is not None and rung.ratio is not None and rung.kind == "changes the algorithm"

@@ -86,16 +86,17 @@ def rows_of(shown: str) -> tuple[list[dict[str, str]], ...]:
 def test_a_report_has_a_row_for_each_rung_and_each_run(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(runs / "b", runs / "c")
-    for seed, name in enumerate("bc"):
+    for name in "cdef":
+        shutil.copytree(runs / "b", runs / name)
+    for seed, name in enumerate("bcdef"):
         change(runs / name, label="baseline num_envs=2", time_to_solve_avg_s=12.4, seed=seed)
-    assert runs_below([runs]) == [runs / "a", runs / "b", runs / "c"]
+    assert runs_below([runs]) == [runs / name for name in "abcdef"]
     code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert (code, errors) == (0, "")
     rungs, each = rows_of(shown)
     assert [row["rung"] for row in rungs] == ["`baseline model=mlp`", "`baseline num_envs=2`"]
-    assert [row["seeds"] for row in rungs] == ["0", "0, 1"]
-    assert sorted(row["run"] for row in each) == ["`baseline model=mlp`", *["`baseline num_envs=2`"] * 2]
+    assert [row["seeds"] for row in rungs] == ["0", "0, 1, 2, 3, 4"]
+    assert sorted(row["run"] for row in each) == ["`baseline model=mlp`", *["`baseline num_envs=2`"] * 5]
     speed = load(runs / "a")["steps_per_second"]
     assert rungs[0]["steps/s"] == f"{speed:.0f}" and rungs[1]["steps/s"] == f"{speed:.0f} [{speed:.0f}, {speed:.0f}]"
     assert {row["by the exponential mean"] for row in each} == {"-", "12 s"}
@@ -117,15 +118,16 @@ def test_a_report_is_a_page_a_text_and_pictures(
 
 
 def test_times_to_solve_are_medians_in_which_unsolved_runs_count(runs: Path) -> None:
-    shutil.copytree(runs / "a", runs / "c")
-    times = {"a": 300.0, "b": 500.0, "c": None}
+    times = {"a": 300.0, "b": 500.0, "c": None, "d": 320.0, "e": None}
+    for name in "cde":
+        shutil.copytree(runs / "a", runs / name)
     for seed, (name, seconds) in enumerate(times.items()):
         change(runs / name, seed=seed, solved=seconds is not None, time_to_solve_s=seconds,
                wall_time_s=seconds or 1800.0, reward_bound=17.0, label="speedrun")  # fmt: skip
     (rung,) = rungs_of([read_run(runs / name) for name in times])
     (row,) = rung_table([rung], None).rows
-    assert row[2:4] == ["8.3 min [5.0, > 30.0]", "2 of 3"]
-    assert [row[-1] for row in run_table(rung.runs).rows] == ["300 s", "500 s", "> 30.0 min"]
+    assert row[2:4] == ["8.3 min [5.0, > 30.0]", "3 of 5"]
+    assert sorted(row[-1] for row in run_table(rung.runs).rows) == ["300 s", "320 s", "500 s", *["> 30.0 min"] * 2]
     change(runs / "a", time_is_lower_bound=True)
     (rung,) = rungs_of([read_run(runs / name) for name in times])
     assert rung_table([rung], None).rows[0][2].startswith("≥ 8.3 min")
@@ -409,6 +411,43 @@ def test_a_run_that_was_ended_early_has_no_score_after_a_time_that_it_was_not_tr
         change(runs / "a", stopped_by=ended)
         (rung,) = rungs_of(list(map(read_run, runs_below([runs]))))
         assert rung.compared == compared and rung.score is not None and rung.score.value == score
+
+
+def test_runs_that_end_milliseconds_apart_are_compared_by_their_last_reports(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs / "a", runs / "c")
+    last = {"a": (24.012, 85.7, 80.0), "b": (24.013, 92.1, 73.35), "c": (24.010, 88.4, 75.0)}
+    for seed, (name, (end, mean, before)) in enumerate(last.items()):
+        lines = [{"step": int(time), "time": time, "episode/return_mean_100": value}
+                 for time, value in ((20.0, before), (end, mean))]  # fmt: skip
+        (runs / name / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        change(runs / name, seed=seed, wall_time_s=end, stopped_by="max_minutes", reward_bound=475.0, solved=False)
+    (rung,) = rungs_of(list(map(read_run, runs_below([runs]))))
+    assert rung.compared == 3 and rung.score is not None
+    assert rung.score.value == pytest.approx((85.7 + 92.1 + 88.4) / 3, abs=0.01)
+    _, shown, _ = run_report(monkeypatch, capsys, runs)
+    assert "Mean return in toy_envs:Counter after 24 s: 88.7." in shown
+
+
+def test_below_five_seeds_a_side_nothing_has_an_interval(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = "(fewer than five seeds: no interval)"
+    for count, compared in ((4, f"100% {note}"), (5, "100% [100%, 100%]")):
+        for rung, mean in (("baseline", 1.0), ("process", 2.0)):
+            for seed in range(count):
+                folder = runs / "sweep" / f"{rung}_{seed}"
+                shutil.copytree(runs / "a", folder, dirs_exist_ok=True)
+                line = {"step": 1, "time": 1.0, "episode/return_mean_100": mean}
+                (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+                change(folder, seed=seed, label=rung, wall_time_s=2.0, solved=True, stopped_by="reward_bound")
+        _, shown, _ = run_report(monkeypatch, capsys, runs / "sweep")
+        text = (runs / "sweep" / "report.md").read_text()
+        _, statistics, _, _ = rows_of(text)
+        assert statistics[1]["better than the baseline"] == compared
+        assert (note in statistics[0]["mean return: interquartile mean"]) == (count < 5)
+        assert bool(re.search(r"\d \[\d", shown)) == (count == 5)
 
 
 def test_without_a_folder_the_newest_run_or_sweep_is_reported(

@@ -56,18 +56,19 @@ def test_the_median_time_of_runs_that_were_all_solved_is_their_median(runs: int)
 def test_runs_that_were_ended_unsolved_make_the_median_time_longer() -> None:
     solved = [(100.0, True), (200.0, True), (300.0, True)]
     found = estimate(median_time, solved)
-    assert found is not None and found.value == 200
+    assert found == Estimate(200)
     later = estimate(median_time, [*solved, (250.0, False), (400.0, False)])
     assert later is not None and later.value == 300 and later.high == math.inf
-    never = estimate(median_time, [(100.0, False), (100.0, False)])
+    never = estimate(median_time, [(100.0, False)] * 5)
     assert never == Estimate(math.inf, math.inf, math.inf)
 
 
-def test_an_interval_is_the_same_at_every_call_and_needs_two_runs_of_each_stratum() -> None:
-    values = [1.0, 2.0, 4.0, 8.0]
+def test_an_interval_is_the_same_at_every_call_and_needs_five_runs_of_each_stratum() -> None:
+    values = [1.0, 2.0, 4.0, 8.0, 16.0]
     found = estimate(interquartile_mean, values)
     assert found is not None and found == estimate(interquartile_mean, values)
-    assert found.low is not None and found.high is not None and 1 <= found.low < found.value < found.high <= 8
-    assert estimate(interquartile_mean, [3.0]) == Estimate(3.0)
-    assert estimate(probability_of_improvement, values, [0.0]) == Estimate(1.0)
+    assert found.low is not None and found.high is not None and 1 <= found.low < found.value < found.high <= 16
+    assert estimate(interquartile_mean, values[:4]) == Estimate(3.0)
+    assert estimate(probability_of_improvement, values, [0.0] * 4) == Estimate(1.0)
+    assert estimate(probability_of_improvement, values, [0.0] * 5) == Estimate(1.0, 1.0, 1.0)
     assert estimate(probability_of_improvement, values, []) is None

@@ -45,7 +45,7 @@ def test_each_tree_runs_its_own_code(
     monkeypatch.setattr(
         compare_commits.Plan, "pieces", lambda plan: [one for one in pieces(plan) if one[0].name.startswith("sample")]
     )
-    monkeypatch.setattr(compare_commits, "PACE", Pace(0.01, 0.05, min_pairs=4, max_pairs=4))
+    monkeypatch.setattr(compare_commits, "PACE", Pace(0.01, 0.05, min_pairs=5, max_pairs=5))
     code, shown, errors = script(compare_commits, "base=HEAD", "fail_below=0.01", *TOY)
     assert code == 1, errors
     assert "fail_below=0.01: 1 of 1 fell below: replay: sample 32." in errors

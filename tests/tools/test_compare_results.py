@@ -67,11 +67,11 @@ def test_what_can_no_longer_be_measured_fell(compared: Compared) -> None:
 
 
 def test_what_makes_two_results_unlike_is_named(compared: Compared) -> None:
-    _, shown, _ = compared(result(row(OLD[:2]), row(OLD, name="gone")), result(row(OLD), env="Breakout"))
+    _, shown, _ = compared(result(row(OLD[:4]), row(OLD, name="gone")), result(row(OLD), env="Breakout"))
     assert shown.splitlines() == [
         "env is not the same: Pong before, Breakout now.",
         "replay: gone: stands in one result alone.",
-        "replay: write: too few repeats",
+        "replay: write: fewer than five repeats, no interval",
     ]
 
 
