@@ -12,9 +12,10 @@ from omegaconf import OmegaConf
 
 from dqnspeed.cli.sweep_record import Record
 from dqnspeed.report.runs import Run
+from dqnspeed.runs.folder_lock import is_locked
 from dqnspeed.tracking.run_folder import SWEEP, holding
 
-SILENT_S = 600  # after which runs that have not ended are taken for killed
+SILENT_S = 600  # after which a run that has not ended, and locks no folder, is taken for killed
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,13 @@ class Progress:
     """Jobs of sweeps, and runs that are on their own.
 
     Attributes:
-        going_on: whether one that has not ended wrote lately, or another of its sweep did, which it comes after, or
-            the sweep has just begun.
+        open: runs that have begun and not ended.
+        going_on: whether one of these, or the sweep of one that is to come, is running still.
     """
 
     jobs: int
     ended: int
+    open: int
     going_on: bool
 
     @property
@@ -39,7 +41,9 @@ class Progress:
         """Empty if all has ended."""
         if self.ended >= self.jobs:
             return ""
-        state = "the others are running or to come" if self.going_on else "none of the others is running"
+        counts = {"killed": self.open, "not run": self.jobs - self.ended - self.open}
+        left = ", ".join(f"{count} {'was' if count == 1 else 'were'} {what}" for what, count in counts.items() if count)
+        state = "the others are running or to come" if self.going_on else left
         return f"{self.ended} of {self.jobs} runs have ended; {state}."
 
 
@@ -52,12 +56,33 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
     whole = Counter(at for run, at in zip(runs, above, strict=True) if not run.running)
     open_sweeps = {at for at, number in sweeps.items() if whole[at] < max(number, of[at])}
     jobs = of[None] + sum(max(number, of[sweep]) for sweep, number in sweeps.items())
-    # One of a sweep that others come after, too.
-    waited_for = [run for run, at in zip(runs, above, strict=True) if run.running or at in open_sweeps]
-    lately = [run.span[1] for run in waited_for if run.span] + [(at / SWEEP).stat().st_mtime for at in open_sweeps]
-    # Their locks are not asked, since that would hold up the runs themselves.
-    going_on = any(time.time() - written < SILENT_S for written in lately)
-    return Progress(jobs, sum(not run.running for run in runs), going_on)
+    running = [run for run in runs if run.running]
+    # A sweep writes with each of its runs.
+    written = {at: (at / SWEEP).stat().st_mtime for at in open_sweeps}
+    for run, at in zip(runs, above, strict=True):
+        if at in written and run.span:
+            written[at] = max(written[at], run.span[1])
+    going_on = any(_is_alive(run.folder, run.span[1] if run.span else 0.0) for run in running)
+    going_on = going_on or any(_is_alive(at, last, _is_queued(at)) for at, last in written.items())
+    return Progress(jobs, len(runs) - len(running), len(running), going_on)
+
+
+def _is_alive(folder: Path, written: float, queued: bool = False) -> bool:
+    """Whether the run or sweep in ``folder`` goes on, by its lock; else whether it has ``written`` lately.
+
+    Args:
+        queued: by a cluster, where nothing is locked before a job begins.
+    """
+    held = None if queued else is_locked(folder)
+    return time.time() - written < SILENT_S if held is None else held
+
+
+def _is_queued(folder: Path) -> bool:
+    """Whether the jobs of the sweep in ``folder`` wait for Slurm, which does not need the process of the sweep."""
+    try:
+        return "Slurm" in str(OmegaConf.select(OmegaConf.load(folder / SWEEP), "hydra.launcher._target_"))
+    except Exception:  # damaged
+        return False
 
 
 def _jobs(folder: Path) -> int:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import itertools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -58,6 +59,28 @@ def wait_until_free(folder: Path, gives_up: Callable[[], bool]) -> None:
             if not isinstance(error.__cause__, BlockingIOError):
                 return  # what is wrong is told where the run is to go on
         time.sleep(0.5)
+
+
+def is_locked(folder: Path) -> bool | None:
+    """Whether a process has locked ``folder``; ``None`` if that cannot be told.
+
+    A run that locks the folder in the very microseconds of the question is refused.
+    """
+    if folder.resolve() in _THREADS:  # closing the file below would release the lock of this process
+        return True
+    try:
+        file = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(file)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from dqnspeed.report.page import page
 from dqnspeed.report.progress import progress_of
 from dqnspeed.report.runs import read_run
 from dqnspeed.report.watch import WAITING, served
+from dqnspeed.runs.folder_lock import locked_folder
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LIMIT = 6_000_000  # bytes of a page with twenty runs
@@ -197,7 +199,7 @@ def test_a_sweep_tells_how_many_of_its_runs_have_ended(tmp_path: Path) -> None:
     for file in tmp_path.rglob("*"):
         os.utime(file, (1e9, 1e9))
     progress = progress_of([tmp_path], [read_run(tmp_path / name) for name in "01"])
-    assert progress.done and progress.sentence() == "1 of 4 runs have ended; none of the others is running."
+    assert progress.done and progress.sentence() == "1 of 4 runs have ended; 1 was killed, 2 were not run."
     write_run(tmp_path / "2", "baseline", 2, reports=10)
     progress = progress_of([tmp_path / "0", tmp_path / "2"], [read_run(tmp_path / name) for name in "02"])
     assert progress.done and progress.sentence() == ""
@@ -206,6 +208,25 @@ def test_a_sweep_tells_how_many_of_its_runs_have_ended(tmp_path: Path) -> None:
     (tmp_path / "finer" / "multirun.yaml").touch()
     folders = [*(tmp_path / name for name in "012"), *(tmp_path / "finer" / name for name in "01")]
     assert progress_of([tmp_path], [read_run(folder) for folder in folders]).jobs == 4 + 2
+
+
+def test_the_jobs_that_a_killed_sweep_did_not_come_to_were_not_run(tmp_path: Path) -> None:
+    half_done(tmp_path)
+    (tmp_path / "1" / ".lock").touch()
+    runs = [read_run(tmp_path / name) for name in "01"]
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    program = [sys.executable, "-c", hold, str(tmp_path / ".lock")]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sweep:
+        assert sweep.stdout is not None and sweep.stdout.readline()
+        progress = progress_of([tmp_path], runs)
+        assert progress.sentence() == "1 of 4 runs have ended; the others are running or to come."
+        sweep.kill()
+    progress = progress_of([tmp_path], runs)
+    assert progress.done and progress.sentence() == "1 of 4 runs have ended; 1 was killed, 2 were not run."
+    with locked_folder(tmp_path, resumed=True):  # a report of this process
+        assert not progress_of([tmp_path], runs).done
+    (tmp_path / "multirun.yaml").write_text("{hydra: {sweeper: {}, launcher: {_target_: x.SlurmLauncher}}}")
+    assert not progress_of([tmp_path], runs).done, "its jobs may be queued"
 
 
 def test_a_sweep_goes_on_between_two_of_its_jobs_and_before_the_first(tmp_path: Path) -> None:

@@ -336,7 +336,7 @@ def test_a_run_without_a_summary_is_shown_as_far_as_it_came(
     assert row["kind"] == "algorithm"
     assert row["seeds"] == "5" and row["remarks"] == "not finished: running still, or killed"
     assert row["mean return"] == f"{read_metrics(runs / 'b')[0][-1]['episode/return_mean_100']:.1f}"
-    assert "1 of 2 runs have ended; the others are running or to come" in shown
+    assert "1 of 2 runs have ended; 1 was killed." in shown
     begin(runs / "a")
     (runs / "a" / "run.json").write_text("")
     code, shown, errors = run_report(monkeypatch, capsys, runs)
