@@ -24,6 +24,7 @@ PARTS = "acting", "stepping", "sampling", "updating", "waiting"
 POINTS, ALL_POINTS = 250, 5000  # of a curve, and of all curves of a figure, so that the page stays small
 FEW = 3  # runs whose single games are shown
 GRID = 120  # points of a mean over seeds
+BOUND_SHARE = 1.0  # heights of the data by which a bound may be away from them and still be on the axis
 Kind = Literal["mean", "seed", "games", "points", "censored", "bar"]
 
 
@@ -69,6 +70,22 @@ class Figure:
     def places(self) -> list[str]:
         """The names of the places of a figure whose ``x`` are such; it is drawn sideways, to be read on a phone."""
         return list(dict.fromkeys(x for series in self.series for x in series.x if isinstance(x, str)))
+
+    @property
+    def bound_text(self) -> str:
+        """The bound in words; empty without one."""
+        if self.bound is None:
+            return ""
+        return f"solved at {self.bound:g}" + ("" if self.shows_bound else ", beyond this axis")
+
+    @property
+    def shows_bound(self) -> bool:
+        """Whether the bound is on the axis of ``y``; far from the data it would press them flat."""
+        values = [y for series in self.series for y in (*series.y, *series.low, *series.high) if math.isfinite(y)]
+        if self.bound is None or not values:
+            return False
+        low, high = min(values), max(values)
+        return max(low - self.bound, self.bound - high) <= BOUND_SHARE * (high - low)
 
 
 def figures_of(rungs: Sequence[Rung]) -> list[Figure]:

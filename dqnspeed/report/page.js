@@ -19,8 +19,9 @@ function themed(plot) {
   };
 }
 
-const config = { responsive: true, displaylogo: false, displayModeBar: "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
-const draw = () => plots.forEach((plot) => Plotly.react(element(plot), plot.data, themed(plot), config));
+const narrow = matchMedia("(max-width: 760px), (pointer: coarse)"); // the toolbar would cover the curves
+const config = () => ({ responsive: true, displaylogo: false, displayModeBar: narrow.matches ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+const draw = () => plots.forEach((plot) => Plotly.react(element(plot), plot.data, themed(plot), config()));
 
 for (const plot of plots) element(plot).classList.toggle("sideways", "height" in plot.layout);
 draw();
@@ -40,6 +41,7 @@ button.addEventListener("click", () => {
   paint();
 });
 dark.addEventListener("change", paint);
+narrow.addEventListener("change", draw);
 
 // The rungs that are shown, in all plots at once.
 const chosen = document.getElementById("rungs");

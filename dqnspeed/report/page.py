@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 VIDEO_BYTES = 400_000  # of films within the page, together; others are linked
 GREY = "#8a8f98"
 PLACE_PX, LINE_PX, AROUND_PX = 30, 18, 90  # heights: a place of a sideways figure, a line of its name, the rest
+STANDOFF_PX, ABOVE_PX = 8, 26  # from an axis to its title; a margin for a line of text and the toolbar
 
 
 def page(report: Report, folder: Path) -> str:
@@ -49,8 +50,8 @@ def _plot(figure: Figure) -> dict[str, Any]:
     """A figure as Plotly's data and layout, without the colours that depend on light and dark."""
     sideways = bool(figure.places)
     stacked = sideways and all(series.rung is None for series in figure.series)
-    place: dict[str, Any] = {"title": {"text": figure.x}, "automargin": True}
-    value: dict[str, Any] = {"title": {"text": figure.y}, "automargin": True}
+    place: dict[str, Any] = {"title": {"text": figure.x, "standoff": STANDOFF_PX}, "automargin": True}
+    value: dict[str, Any] = {"title": {"text": figure.y, "standoff": STANDOFF_PX}, "automargin": True}
     if figure.from_zero:
         value["rangemode"] = "tozero"
     if sideways:
@@ -58,19 +59,25 @@ def _plot(figure: Figure) -> dict[str, Any]:
     layout: dict[str, Any] = {
         "xaxis": value if sideways else place,
         "yaxis": place if sideways else value,
-        "showlegend": stacked,
+        "showlegend": stacked and len(figure.series) > 1,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         "barmode": "stack" if stacked else "overlay",
         "hovermode": "closest",
-        "margin": {"l": 56, "r": 12, "t": 12, "b": 48},
+        "margin": {"l": 56, "r": 12, "t": ABOVE_PX, "b": 48},
     }
     if sideways:
         lines = max(_wrapped(place).count("<br>") + 1 for place in figure.places)
         layout["height"] = AROUND_PX + max(PLACE_PX, LINE_PX * lines) * len(figure.places) + (40 if stacked else 0)
-    if figure.bound is not None:
+    if figure.shows_bound:
         layout["shapes"] = [
             {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": figure.bound, "y1": figure.bound,
              "line": {"color": GREY, "width": 1, "dash": "dash"}}
+        ]  # fmt: skip
+    if figure.bound is not None:
+        at = {"yref": "y", "y": figure.bound} if figure.shows_bound else {"yref": "paper", "y": 1}
+        layout["annotations"] = [
+            {"text": figure.bound_text, "xref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom",
+             "showarrow": False, "font": {"color": GREY}, **at}
         ]  # fmt: skip
     traces = [
         trace

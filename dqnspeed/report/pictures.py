@@ -41,7 +41,11 @@ def draw(figure: Figure, path: Path) -> None:
         else:
             axes.set(xlabel=figure.x, ylabel=figure.y)
             if figure.bound is not None:
-                axes.axhline(figure.bound, color="gray", linewidth=0.8, linestyle="--")
+                at, y = axes.transAxes, 1.0
+                if figure.shows_bound:
+                    at, y = axes.get_yaxis_transform(), figure.bound
+                    axes.axhline(y, color="gray", linewidth=0.8, linestyle="--")
+                axes.text(0, y, f" {figure.bound_text}", transform=at, color="gray", fontsize=8, va="bottom")
             if figure.from_zero:
                 axes.set_ylim(bottom=0)
         axes.set_title(figure.title, fontsize=10)

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from dqnspeed.report import command as report
-from dqnspeed.report.figures import thin
-from dqnspeed.report.page import page
+from dqnspeed.report.figures import Figure, Series, thin
+from dqnspeed.report.page import _plot, page
 from dqnspeed.report.progress import progress_of
 from dqnspeed.report.runs import read_run
 from dqnspeed.report.watch import WAITING, served
@@ -163,6 +163,34 @@ def test_the_page_fits_a_phone_and_is_dark_where_that_is_wanted(opened: Any) -> 
         assert time.monotonic() < deadline
         opened.wait_for_timeout(50)
     assert opened.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_on_a_phone_no_table_is_cut_and_no_toolbar_covers_a_plot(opened: Any) -> None:
+    cut = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).length"
+    assert opened.locator(".modebar").count() > 0
+    opened.set_viewport_size({"width": 390, "height": 844})
+    opened.wait_for_function("!document.querySelector('.modebar')")
+    assert opened.locator(".scroll").evaluate_all(cut) == 0
+    row = opened.locator("#summary ~ .scroll tbody tr").first
+    labels = "row => [...row.querySelectorAll('td')].map(cell => getComputedStyle(cell, '::before').content)"
+    assert {'"steps/s"', '"time to solve"', '"solved"', '"mean return"'} <= set(row.evaluate(labels))
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_caption_keeps_away_from_the_title_of_an_axis(opened: Any, width: int) -> None:
+    opened.set_viewport_size({"width": width, "height": 900})
+    opened.wait_for_timeout(500)
+    gaps = """figures => figures.map(figure => figure.querySelector("figcaption").getBoundingClientRect().top
+        - figure.querySelector(".xtitle").getBoundingClientRect().bottom)"""
+    assert min(opened.locator("figure", has=opened.locator(".xtitle")).evaluate_all(gaps)) >= 6
+
+
+@pytest.mark.parametrize(("bound", "shown"), [(475.0, False), (210.0, True), (17.0, True), (-300.0, False)])
+def test_an_axis_is_that_of_the_curves_and_not_of_a_bound_far_away(bound: float, shown: bool) -> None:
+    curve = Series("baseline", "mean", 0, [0.0, 1.0], [50.0, 180.0], [40.0, 150.0], [60.0, 200.0])
+    layout = _plot(Figure("returns", "Returns", "minutes", "mean return", "", [curve], bound))["layout"]
+    assert ("shapes" in layout) == shown
+    assert layout["annotations"][0]["text"] == f"solved at {bound:g}{'' if shown else ', beyond this axis'}"
 
 
 def test_thinning_keeps_the_ends_and_the_extremes() -> None:
