@@ -15,6 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from dqnspeed.cli import compose, plugins, schemas
 from dqnspeed.cli.preflight import check_run
+from dqnspeed.cli.sweep_record import quoted
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
@@ -178,13 +179,12 @@ def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
             raise _DamagedConfigError(f"{name} is empty or cut short")
         _check_options(stored, folder)
         _fill_in(stored, begun_with)
-        OmegaConf.resolve(stored.exploration)  # epsilon keeps its schedule if stop.max_steps is changed
+        OmegaConf.resolve(stored)  # whatever is changed, the values that refer to it stay those of the start
         name = RESUMED
         for override in OverridesParser.create().parse_overrides(_resumed_with(folder)):
             OmegaConf.update(stored, override.key_or_group, override.value())
         _fill_in(stored, begun_with)
-        name = HYDRA_CONFIG
-        plain_of(stored)  # what it refers to, such as ${now:}, may be known to the process alone that began the run
+        plain_of(stored)
     except (_DamagedConfigError, ConfigError):
         raise
     except Exception as error:  # the libraries raise many errors at broken YAML
@@ -271,12 +271,13 @@ def _lines(path: Path) -> list[str]:
     lines = OmegaConf.create(path.read_text())
     if not isinstance(lines, ListConfig):
         raise _DamagedConfigError(f"{HYDRA}/{path.name} is empty or cut short")
-    return [str(line) for line in lines]
+    return [str(line) for line in cast("list[Any]", OmegaConf.to_container(lines))]  # with ${...} as it is written
 
 
 def _save_overrides(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:
     """Save ``overrides`` for the next time, and ``plain``, the configuration with them."""
     path = folder / RESUMED  # first: as long as the other says something else, that counts
+    overrides = [_with_its_value(override, flat(plain)) if "${" in override else override for override in overrides]
     try:
         with contextlib.suppress(Exception):  # damaged; ``plain`` includes them
             overrides = [*_resumed_with(folder), *overrides]
@@ -286,6 +287,13 @@ def _save_overrides(overrides: list[str], plain: Mapping[str, Any], folder: Path
         atomic.write_json(path, plain)
     except OSError as error:
         raise ConfigError(f"resume={folder}: {path} cannot be written ({error.strerror}).") from error
+
+
+def _with_its_value(override: str, values: Mapping[str, Any]) -> str:
+    """``override`` with the value that its reference has now, since what it refers to may be changed later."""
+    key = override.partition("=")[0]
+    value = values[key]
+    return f"{key}={quoted(value) if isinstance(value, str) else json.dumps(value)}"
 
 
 def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:

@@ -543,16 +543,48 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
     assert resuming.prepare(["resume=run"]).run.stop.max_steps == 200
 
 
-def test_epsilon_of_a_resumed_run_falls_as_it_started_whatever_its_new_length(tmp_path: Path) -> None:
-    (tmp_path / ".hydra").mkdir()
+@pytest.mark.parametrize(
+    ("begun_with", "key", "value"),
+    [
+        (["algo=pqn", "stop.reward_bound=null"], "exploration.decay_steps", 100),
+        (["optimizer.lr_decay_steps=${stop.max_steps}"], "optimizer.lr_decay_steps", 1000),
+        (["replay=prioritized", "replay.beta_updates=${stop.max_steps}"], "replay.beta_updates", 1000),
+        (["algo.target_sync=${stop.max_steps}"], "algo.target_sync", 1000),
+        (["eval.every_steps=${stop.max_steps}"], "eval.every_steps", 1000),
+        (["seed=${stop.max_steps}"], "seed", 1000),
+    ],
+)
+def test_a_resumed_run_keeps_the_values_it_began_with_whatever_its_new_length(
+    begun_with: list[str], key: str, value: int, tmp_path: Path
+) -> None:
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        began = hydra.compose("config", overrides=[*TOY, "algo=pqn", "stop.max_steps=1000", "stop.reward_bound=null"])
+        began = hydra.compose("config", overrides=[*TOY, "stop.max_steps=1000", *begun_with])
+    (tmp_path / ".hydra").mkdir()
     OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
     for changed in (["stop.max_steps=100000"], []):  # kept for the next time
         resumed = resuming.prepare([f"resume={tmp_path}", *changed])
         resumed.remember()
+        plain = OmegaConf.structured(resumed.run)
+        assert (OmegaConf.select(plain, "stop.max_steps"), OmegaConf.select(plain, key)) == (100_000, value)
+
+
+def test_a_reference_that_is_typed_at_a_resume_is_taken_and_keeps_its_value(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
+        began = hydra.compose("config", overrides=[*TOY, "stop.max_steps=1000"])
+    (tmp_path / ".hydra").mkdir()
+    OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
+    (tmp_path / ".hydra" / "overrides.yaml").write_text("- eval.every_steps=${stop.max_steps}\n")
+    typed = ["optimizer.lr_decay_steps=${stop.max_steps}", "tracking.group=it_is_${seed}", "stop.max_steps=2000"]
+    for line, limit in ((typed, 2000), (["stop.max_steps=3000"], 3000), ([], 3000)):
+        resumed = resuming.prepare([f"resume={tmp_path}", *line])
+        resumed.remember()
         run = resumed.run
-        assert (run.stop.max_steps, run.exploration.decay_steps) == (100_000, 100)
+        assert (run.stop.max_steps, run.optimizer.lr_decay_steps, run.tracking.group) == (limit, 2000, "it_is_0")
+        assert resumed.overrides[0] == "eval.every_steps=${stop.max_steps}" and caplog.text == ""
+    with pytest.raises(ConfigError, match=r"^replay\.capacity: cannot be changed in a resumed run"):
+        resuming.prepare([f"resume={tmp_path}", "replay.capacity=${stop.max_steps}"])
 
 
 def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:
