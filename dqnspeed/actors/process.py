@@ -23,6 +23,7 @@ from dqnspeed.actors.stepper import Collected
 from dqnspeed.actors.weights import HostWeights, Publisher
 from dqnspeed.config.registry import register
 from dqnspeed.memory import SharedBuffers
+from dqnspeed.memory.buffers import sharing
 from dqnspeed.networks.base import Network
 from dqnspeed.system.signals import children_ignore_signals
 
@@ -52,11 +53,12 @@ class ProcessActors(RemoteActors):
         self._weights: Network | HostWeights = arguments.network
         self._publisher: Publisher | None = None
         try:
-            if arguments.device.type == "cuda":
-                self._weights = HostWeights(arguments.network, Path(self._dumps.name) / "weights.lock")
-                self._publisher = Publisher(arguments.network, self._weights)
-            else:
-                arguments.network.share_memory()
+            with sharing(f"parallelism={arguments.run.parallelism.name}", arguments.network.num_bytes):
+                if arguments.device.type == "cuda":
+                    self._weights = HostWeights(arguments.network, Path(self._dumps.name) / "weights.lock")
+                    self._publisher = Publisher(arguments.network, self._weights)
+                else:
+                    arguments.network.share_memory()
             self._start_all()
         except BaseException:
             self.close()

@@ -15,6 +15,7 @@ from dqnspeed.exploration.policy import Policy
 from dqnspeed.memory.base import Memory
 from dqnspeed.memory.buffers import check_memory, layout_bytes
 from dqnspeed.networks.base import Network
+from dqnspeed.system import seeding
 
 
 def algorithm_of(run: RunConfig) -> Algorithm:
@@ -49,9 +50,14 @@ def make_memory(run: RunConfig, spec: EnvSpec, device: torch.device | None = Non
     return algorithm_of(run).memory(run, spec, device)
 
 
-def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None) -> None:
-    """Raise :class:`ConfigError` if the memory, held on ``device``, does not fit into the host's free memory."""
+def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs: int = 1) -> None:
+    """Raise :class:`ConfigError` if the memory, held on ``device``, and the weights that processes share do not fit
+    into the host's free memory, once for each of the ``jobs`` that run at a time."""
     option, asked, unit = algorithm_of(run).size(run)
+    weights = 0
+    if run.parallelism.shares_memory:
+        with seeding.preserved():
+            weights = make_network(run, spec).num_bytes
 
     def held(size: int) -> int:
         sized = with_size(run, option, size)
@@ -59,12 +65,15 @@ def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None) -> No
 
     def written(size: int) -> int:
         sized = with_size(run, option, size)
-        return layout_bytes(algorithm_of(sized).arrays(sized, spec, device))
+        return weights + layout_bytes(algorithm_of(sized).arrays(sized, spec, device))
 
     if device is None:
-        check_memory(held, option, asked, unit, shared=False)
+        check_memory(held, option, asked, unit, shared=False, jobs=jobs)
     if device is not None or run.shares_replay:
-        check_memory(written, option, asked, unit, shared=run.shares_replay)
+        check_memory(written, option, asked, unit, shared=run.shares_replay, jobs=jobs)
+    elif weights:
+        actors = run.parallelism.num_actors
+        check_memory(lambda _: weights, "parallelism.num_actors", actors, "actors", shared=True, jobs=jobs)
 
 
 def with_size(run: RunConfig, option: str, value: int) -> RunConfig:

@@ -76,7 +76,8 @@ class Preflight(Callback):
             if study.is_study(config.hydra):
                 found.append(_trial(config, number=len(known or [])))
                 trials = int(config.hydra.sweeper.n_trials) - len(known or [])
-            checked = check_jobs([(job_config, job.overrides) for job, job_config in found])
+            at_a_time = jobs_at_a_time(config.hydra, len(found))
+            checked = check_jobs([(job_config, job.overrides) for job, job_config in found], at_a_time)
             if is_ray(config.hydra.launcher) and any(run.parallelism.name == "ray" for run, _ in checked):
                 raise ConfigError("parallelism=ray: has actors on Ray, which a job of hydra/launcher=ray cannot join.")
             if sweep.dry_run:
@@ -131,8 +132,11 @@ def check_line(config: DictConfig, sweeps: bool) -> None:
                 raise ConfigError(f"{path}: is not used, since {ours} has its name; give it one of its own.")
 
 
-def check_run(run: RunConfig) -> EnvSpec:
+def check_run(run: RunConfig, jobs: int = 1) -> EnvSpec:
     """Check everything about a run before it starts; returns the shapes of its environment.
+
+    Args:
+        jobs: how many like it run on this machine at a time.
 
     Raises:
         ConfigError: environment, network, execution and this machine's memory do not fit together.
@@ -145,7 +149,7 @@ def check_run(run: RunConfig) -> EnvSpec:
         spec = envs.describe(run)
         warnings = envs.probe(run.env, run.model.input_scale)
     algorithm_of(run).check_spec(run, spec)
-    check_fits(run, spec, memory_device(run, spec))
+    check_fits(run, spec, memory_device(run, spec), jobs)
     check_video(run, spec)
     for warning in (*warnings, *emulated(run), *without_emulator(run)):
         log.warning("%s", warning)
@@ -180,8 +184,11 @@ def _report_silence(run: RunConfig, line: str) -> None:
     )
 
 
-def check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> list[tuple[RunConfig, EnvSpec]]:
+def check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]], at_a_time: int = 1) -> list[tuple[RunConfig, EnvSpec]]:
     """Check jobs, each a composed configuration and its overrides, and warn of what does nothing in them.
+
+    Args:
+        at_a_time: how many of them run on this machine at a time.
 
     Returns:
         The configuration of each, and the shapes of its environment.
@@ -192,11 +199,27 @@ def check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]]) -> list[tuple[R
     checked, sentences = [], dict[str, None]()  # in their order, each once
     for config, task in jobs:
         run, overrides = from_hydra(config), list(task)
-        checked.append((run, check_run(run)))
+        checked.append((run, check_run(run, at_a_time)))
         sentences |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides), *unbounded(run, overrides)])
     for sentence in sentences:
         log.warning("%s", sentence)
     return checked
+
+
+def jobs_at_a_time(hydra: DictConfig, jobs: int) -> int:
+    """How many of a sweep's ``jobs`` run on this machine at a time; 1 where its launcher may take other machines."""
+    launcher, cores = hydra.launcher, machine.cores()
+    name = str(launcher.get("_target_")).rpartition(".")[2]
+    if study.is_study(hydra):
+        jobs = int(hydra.sweeper.n_jobs)
+    if name == "JoblibLauncher":
+        asked = int(launcher.n_jobs)
+        jobs = min(jobs, asked if asked > 0 else cores + 1 + asked)
+    elif is_ray(launcher) and launcher.address is None:
+        jobs = min(jobs, int(cores // launcher.cpus_per_job))
+    elif name != "LocalLauncher":  # submitit's, which starts all of them at once
+        return 1
+    return max(1, jobs)
 
 
 def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:

@@ -20,8 +20,8 @@ def check_memory(num_envs: int, needed: int, device: Any) -> None:
     """Raise :class:`EmulatorError` if the ``needed`` bytes of ``num_envs`` games do not fit on Warp's ``device``."""
     free = device.free_memory if device.is_cuda else _free_memory()
     if needed > free:
-        there = f"{device.alias}'s memory, of which {free / 1e9:.1f} GB may be used"
-        raise EmulatorError(f"num_envs={num_envs}: needs {needed / 1e9:.1f} GB of {there}.")
+        there = f"{device.alias}'s memory, of which {free / 1e6:,.0f} MB may be used"
+        raise EmulatorError(f"num_envs={num_envs}: needs {needed / 1e6:,.0f} MB of {there}.")
 
 
 def _free_memory() -> int:

@@ -40,6 +40,11 @@ class Network(nn.Module):
         """Of an actor-critic: logits ``(B, num_actions)`` and state values ``(B,)``, both float32."""
         raise NotImplementedError
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all parameters and buffers."""
+        return sum(tensor.nbytes for tensor in [*self.parameters(), *self.buffers()])
+
     def place(self, device: torch.device, channels_last: bool = False) -> None:
         """Move everything but ``version`` to a device, and convolutions and what they get to a memory layout."""
         version, layout = self.version, torch.channels_last if channels_last else torch.contiguous_format

@@ -147,13 +147,13 @@ class Acting:
 def place_of_memory(run: RunConfig, spec: EnvSpec) -> torch.device | None:
     """The device of experience, ``None`` for the host; the log says what it takes of a GPU, or why it takes none."""
     where, device = memory_device(run, spec), machine.pick_device(run.device)
-    taken = layout_bytes(algorithm_of(run).layout(run, spec)) / 1e9
+    taken = machine.in_words(layout_bytes(algorithm_of(run).layout(run, spec)))
     if where is not None:
-        log.info("experience takes %.2f GB of the memory of %s", taken, where)
+        log.info("experience takes %s of the memory of %s", taken, where)
     elif device.type == "cuda" and run.replay.device == "auto":
-        free = machine.free_gpu_memory(device) / 1e9
+        free = machine.in_words(machine.free_gpu_memory(device))
         log.info(
-            "experience takes %.2f GB, and of the %.2f GB that are free on %s not as many can be had: it is kept "
+            "experience takes %s, and of the %s that are free on %s not as many can be had: it is kept "
             "on the host", taken, free, device,
         )  # fmt: skip
     return where

@@ -131,6 +131,14 @@ def _cached_files(stat: Path, name: str) -> int:
     return 0
 
 
+def in_words(count: float) -> str:
+    """``count`` bytes in words, such as ``3.5 MB``."""
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} bytes"
+
+
 def reset_peak_rss() -> None:
     """Reset the peak of resident memory; where the system cannot, it stays that of all jobs so far."""
     with contextlib.suppress(OSError):

@@ -26,6 +26,7 @@ from dqnspeed.actors.process import ProcessActors, ProcessLink
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.actors.weights import HostWeights, Publisher
 from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
 from dqnspeed.envs.backends import RawStep
@@ -599,6 +600,22 @@ def test_an_actor_that_breaks_again_before_it_stepped_ends_the_run() -> None:
             collected = started.actors.collect(math.inf, wait=True)
             if collected.lost:  # the next one is broken from its first step on
                 started.actors._steps_at_start[0] = 10**9  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "a3c"])
+def test_weights_that_find_no_room_in_shared_memory_are_one_sentence(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(network: Network) -> None:
+        raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)")
+
+    run = make_toy(f"algo={algorithm}", "parallelism=process")
+    spec, device = describe(run), torch.device("cpu")
+    memory, network = make_memory(run, spec), make_learner(run, spec, device).network
+    monkeypatch.setattr(Network, "share_memory", full)
+    with pytest.raises(ConfigError, match=r"^parallelism=process: \d.* of shared memory could not be had \(.*No space"):
+        make_actors(ActorArguments(run, spec, network, memory, device))
+    memory.close()
 
 
 def test_close_leaves_no_process_and_no_shared_memory() -> None:

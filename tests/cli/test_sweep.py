@@ -482,6 +482,28 @@ def test_jobs_of_one_sweep_have_one_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("launcher", "jobs"),
+    [
+        ([], 1),
+        (["hydra/launcher=joblib"], 4),
+        (["hydra/launcher=joblib", "hydra.launcher.n_jobs=-2"], 3),
+        (["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], 2),
+        (["hydra/launcher=joblib", "hydra/sweeper=optuna", "hydra.sweeper.n_jobs=3"], 3),
+        (["hydra/launcher=ray", "hydra.launcher.cpus_per_job=2"], 2),
+        (["hydra/launcher=ray", "hydra.launcher.address=auto"], 1),
+        (["hydra/launcher=submitit_local"], 7),
+        (["hydra/launcher=slurm"], 1),
+    ],
+)
+def test_it_is_known_how_many_jobs_share_a_machine(
+    launcher: list[str], jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "cores", lambda: 4)
+    with composed(*launcher) as (config, _):
+        assert preflight.jobs_at_a_time(config.hydra, 7) == jobs
+
+
 @NEEDS_JOBLIB
 def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"

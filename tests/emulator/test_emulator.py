@@ -559,7 +559,7 @@ def test_a_game_that_is_over_stands_still() -> None:
         (lambda folder: Emulator("pong", device="tpu"), "device=tpu: is not here; there is cpu"),
         (
             lambda folder: Emulator("pong", 10**9),
-            r"num_envs=1000000000: needs [\d.]+ GB of cpu's memory, of which [\d.]+ GB may",
+            r"num_envs=1000000000: needs [\d,]+ MB of cpu's memory, of which [\d,]+ MB may",
         ),
         (lambda folder: Emulator("pong", rom=folder / "none"), "none: cannot be read"),
         (lambda folder: Emulator("pong", rom=odd(folder)), "has 3,000 bytes, and the cartridge of pong 2,048 or 4,096"),
@@ -592,7 +592,7 @@ def test_a_containers_memory_is_no_more_than_it_may_use(
     Emulator("pong", 2)
     (tmp_path / limit).write_text("7050000000\n")
     Emulator("pong", 2)
-    with pytest.raises(EmulatorError, match=r"num_envs=1000: needs 0\.1 GB of cpu's memory, of which 0\.1 GB may"):
+    with pytest.raises(EmulatorError, match=r"num_envs=1000: needs 1\d\d MB of cpu's memory, of which 100 MB may"):
         Emulator("pong", 1000)
 
 

@@ -18,12 +18,13 @@ from conftest import make_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dqnspeed.algorithms import algorithm_of, check_fits
+from dqnspeed.algorithms import algorithm_of, check_fits, make_network
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import describe
 from dqnspeed.memory import LocalBuffers, Rings, Rows, SharedBuffers, UniformReplay, ring_layout
 from dqnspeed.memory.base import Replay, ReplayArguments
+from dqnspeed.memory.buffers import layout_bytes
 from dqnspeed.system import machine
 
 GAMMA = 0.9
@@ -192,7 +193,7 @@ def test_shared_memory_that_cannot_be_had_is_one_sentence(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(torch.Tensor, "share_memory_", full)
     with pytest.raises(
-        ConfigError, match=r"transport=shared_memory: 0\.00 GB of .* could not be had \(.*No space left"
+        ConfigError, match=r"transport=shared_memory: 100 bytes of .* could not be had \(.*No space left"
     ):
         SharedBuffers({"frames": ((10, 10), np.dtype(np.uint8))})
 
@@ -218,8 +219,6 @@ def test_lanes_written_at_different_speeds_stay_apart() -> None:
 
 def test_a_million_transitions_stay_under_7_5_gb() -> None:
     layout = ring_layout(1, 1_000_000, (1, 84, 84), np.dtype(np.uint8))
-    from dqnspeed.memory.buffers import layout_bytes
-
     assert layout_bytes(layout) < 7.5e9
 
 
@@ -232,7 +231,7 @@ FREE = 2**26  # the /dev/shm of one of Docker's containers
         "",
         "num_envs=3",
         "parallelism=process num_envs=200",  # each of which writes some frames ahead, whatever the capacity
-        "parallelism=process num_envs=3 algo=ppo algo.rollout_steps=2000",
+        "parallelism=process num_envs=3 algo=ppo algo.rollout_steps=1000",
     ],
 )
 def test_what_is_too_large_is_refused_with_the_size_that_fits(overrides: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +252,32 @@ def test_what_is_too_large_is_refused_with_the_size_that_fits(overrides: str, mo
     check_fits(sized(fits), spec, None)
     with pytest.raises(ConfigError):
         check_fits(sized(fits + run.num_lanes), spec, None)
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")
+@pytest.mark.parametrize("transport", ["shared_memory", "queue"])
+def test_shared_memory_must_hold_the_weights_too_for_each_job_at_a_time(
+    transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run("experiment=tweaked_process", f"parallelism.transport={transport}")
+    spec, device = describe(run), None
+    buffers = layout_bytes(algorithm_of(run).arrays(run, spec, device)) if run.shares_replay else 0
+    weights = make_network(run, spec).num_bytes
+    assert 6_000_000 < weights < 7_000_000
+    free = (buffers + weights) / 0.9
+
+    def check(free: float, jobs: int = 1) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+        check_fits(run, spec, device, jobs)
+
+    check(1.01 * free)
+    check(3.03 * free, jobs=3)
+    with pytest.raises(ConfigError, match=r"of shared memory \(/dev/shm\) and .* can be had.* with --shm-size\.$"):
+        check(0.99 * free)
+    with pytest.raises(ConfigError, match=r"and .* can be had for each of 3 jobs at a time.* with --shm-size\.$"):
+        check(2.97 * free, jobs=3)
+    with pytest.raises(ConfigError, match=r"=\d+: needs \d+\.\d MB of shared .* and 3\.6 MB can be had\. A container"):
+        check(4_000_000)  # where no size of the buffers would do
 
 
 @given(streams=lanes(), data=st.data())

@@ -26,10 +26,10 @@ def test_the_log_says_what_experience_takes_of_a_gpu_or_why_it_is_on_the_host(
         monkeypatch.setattr(machine, "pick_device", lambda name: torch.device("cuda"))
         monkeypatch.setattr(machine, "free_gpu_memory", lambda device: 2 * 10**9)
         where, message = said("replay.capacity=10000")
-        assert where == torch.device("cuda") and message == "experience takes 0.07 GB of the memory of cuda"
+        assert where == torch.device("cuda") and message == "experience takes 70.7 MB of the memory of cuda"
         where, message = said("replay.capacity=1000000")
         assert where is None and message.startswith("experience takes 7.")
         assert message.endswith(
-            "GB, and of the 2.00 GB that are free on cuda not as many can be had: it is kept on the host"
+            "GB, and of the 2.0 GB that are free on cuda not as many can be had: it is kept on the host"
         )
         assert said("replay.device=cpu") == (None, "")
