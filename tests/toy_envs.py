@@ -227,10 +227,14 @@ class Board(gymnasium.Env):
 
 class Catch(gymnasium.Env):
     """Pixels ``(6, 5) uint8``: a ball falls from the top, and a paddle that moves left, not at all or right is to be
-    under it at the bottom. The reward is 1 or -1 then, after five moves."""
+    under it at the bottom. The reward is 1 or -1 then, after five moves. It is drawn into one array, in gray."""
 
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 5}
     observation_space = spaces.Box(0, 255, (6, 5), np.uint8)
     action_space = spaces.Discrete(3)
+
+    def __init__(self, render_mode: str | None = None):
+        self.render_mode, self.picture = render_mode, np.zeros((6, 5), np.uint8)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
@@ -242,6 +246,10 @@ class Catch(gymnasium.Env):
         ended = self.row == 5
         reward = (1.0 if self.ball == self.paddle else -1.0) if ended else 0.0
         return self._observe(), reward, ended, False, {}
+
+    def render(self) -> np.ndarray:
+        self.picture[:] = self._observe()
+        return self.picture
 
     def _observe(self) -> np.ndarray:
         pixels = np.zeros((6, 5), np.uint8)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ class EnvStepper:
     ``acting`` and ``stepping``, on the host; ``how`` says how actions are chosen.
 
     ``epsilons`` gives that of each environment, where it is given the run's. ``timer`` measures the device's time.
-    ``kept_on`` is where rows are kept, which are given their frames there if the policy had them go there.
+    ``kept_on`` is where rows are kept, which are given their frames there if the policy had them go there. With
+    ``films`` a game that ends comes with its last frame, on which nothing is acted.
 
     It continues from ``state``, a :meth:`state_dict`. ``games_restored`` is False if the games could not be restored
     and new ones were started with ``seeds``.
@@ -62,8 +63,10 @@ class EnvStepper:
         epsilons: Callable[[float], float | np.ndarray] = float,
         timer: DeviceTimer | None = None,
         kept_on: torch.device | None = None,
+        films: bool = False,
     ):
         self._env, self._policy, self._epsilons, self._kept_on = env, policy, epsilons, kept_on
+        self._films = films
         self._timed = timer.running if timer else contextlib.nullcontext
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
         self.how = policy.how
@@ -141,8 +144,11 @@ class EnvStepper:
         )
         self._frames, self._first = copied(step.frames), step.first
         self._policy.push(self._frames, self._first)
+        episodes = step.episodes
+        if self._films:
+            episodes = [replace(e, last_frame=np.array(host(self._frames[e.env]))) for e in episodes]
         self.seconds["stepping"] += time.perf_counter() - begin
-        return rows, step.episodes
+        return rows, episodes
 
     def _acted_on(self) -> AnyArray:
         """The frames of this step; where rows are kept on the device that chose, its own: each crosses once."""
@@ -198,7 +204,8 @@ def make_stepper(
             to_device = ToDevice(device, run.execution.pin_memory) if moves else None
             acting = StackedPolicy(policy, spec, env.num_envs, to_device)
         seeds = env_seeds(run.seed, actor, env.num_envs, segment)
-        return EnvStepper(env, acting, seeds, state, epsilons, timer, kept_on)
+        films = bool(run.tracking.video_every)
+        return EnvStepper(env, acting, seeds, state, epsilons, timer, kept_on, films)
     except BaseException:
         env.close()
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ class Episode:
     env: int
     episode_return: float
     length: int
-    end_row: int = 0  # rows of its lane when it ended; its frames are the last ``length`` of these
+    end_row: int = 0  # rows of its lane when it ended; the frames it acted on are the last ``length`` of these
+    last_frame: np.ndarray | None = field(default=None, repr=False, compare=False)  # (C, ...) for a video
 
 
 @dataclass(slots=True)

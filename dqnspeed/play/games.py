@@ -58,9 +58,9 @@ def play(options: PlayConfig) -> dict[str, Any]:
             counts[names[actions[0]]] += int(not step.first[0])
             if walk is not None:
                 walk.add(int(observation.argmax()), int(actions[0]), step)
-            image = recorder.add(observation, int(actions[0]), step) if recorder is not None else None
-            if image is not None and screen is not None:
-                screen.show(image)
+            for image in recorder.add(observation, int(actions[0]), step) if recorder is not None else ():
+                if screen is not None:
+                    screen.show(image)
 
         def act(observations: AnyArray) -> np.ndarray:
             if recorder is not None:

@@ -26,13 +26,15 @@ class Overlay:
         self._names, self._stack, self._largest, self._what = names, stack, largest, what
         self._low, self._high = np.inf, -np.inf  # action values so far
 
-    def draw(self, game: np.ndarray, observation: np.ndarray, q: np.ndarray, action: int, caption: str) -> np.ndarray:
+    def draw(
+        self, game: np.ndarray, observation: np.ndarray, q: np.ndarray | None, action: int | None, caption: str
+    ) -> np.ndarray:
         """The picture ``(H, W, 3) uint8`` of one agent step.
 
         Args:
             game: the game's own picture ``(h, w, 3) uint8``.
             observation: of the network, ``(stack * C, ...)``.
-            q: action values ``(num_actions,)``; ``action``: the one taken.
+            q: action values ``(num_actions,)``; ``action``: the one taken; ``None``: the game is over.
             caption: a line of text below the values.
         """
         panels = [_fit(game, HEIGHT - 2 * MARGIN), self._values(q, action, caption)]
@@ -56,12 +58,15 @@ class Overlay:
             column.paste(tile, (0, i * (side + 2)))
         return column
 
-    def _values(self, q: np.ndarray, action: int, caption: str) -> Image.Image:
+    def _values(self, q: np.ndarray | None, action: int | None, caption: str) -> Image.Image:
+        panel = Image.new("RGB", (280, HEIGHT - 2 * MARGIN), BACKGROUND)
+        draw = ImageDraw.Draw(panel)
+        draw.text((0, HEIGHT - 2 * MARGIN - ROW), caption, TEXT)
+        if q is None:
+            return panel
         self._low, self._high = min(self._low, float(q.min())), max(self._high, float(q.max()))
         # Bars compare the actions of this step, and are short if the differences are small against all values so far.
         span = max(float(q.max() - q.min()), (self._high - self._low) / 20, 1e-6)
-        panel = Image.new("RGB", (280, HEIGHT - 2 * MARGIN), BACKGROUND)
-        draw = ImageDraw.Draw(panel)
         draw.text((0, 3), self._what, TEXT)
         room = (HEIGHT - 2 * MARGIN) // ROW - 3
         shown = sorted(np.argsort(-q)[:room]) if len(q) > room else range(len(q))  # the best, if not all fit
@@ -71,7 +76,6 @@ class Overlay:
             length = 2 + int(100 * float(q[i] - q.min()) / span)
             draw.rectangle((95, top + 3, 95 + length, top + ROW - 6), colour)
             draw.text((205, top + 3), f"{q[i]:+.3f}", TEXT)
-        draw.text((0, HEIGHT - 2 * MARGIN - ROW), caption, TEXT)
         return panel
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dqnspeed.algorithms import algorithm_of
 from dqnspeed.envs import Step, VectorEnv
+from dqnspeed.execution.arrays import host
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import Overlay
 from dqnspeed.play.player import Player
@@ -31,7 +32,7 @@ def told(path: Path) -> Iterator[None]:
 
 
 class Recorder:
-    """Renders games, one picture for each step, and films them if they are to be recorded."""
+    """Renders games, one picture for each step and one of the end, and films them if they are to be recorded."""
 
     def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig, fps: float):
         self._env, self._player, self._records, self._fps = env, player, options.record, fps
@@ -47,22 +48,32 @@ class Recorder:
         if self._before is None:
             self._before = self._env.render()
 
-    def add(self, observation: np.ndarray, action: int, step: Step) -> np.ndarray | None:
-        """The picture in which the action of a finished step was chosen; ``None`` if the step only started a game."""
+    def add(self, observation: np.ndarray, action: int, step: Step) -> list[np.ndarray]:
+        """The picture in which the action of a finished step was chosen, and that of the end if the game is over; none
+        if the step only started a game."""
         image, self._before = self._before, self._env.render()
         if image is None or (step.first[0] and not self._steps):
-            return None
+            return []
         if self._records and not self._steps:
             self._film = Film(self._folder, self._fps)
         self._steps += 1
-        if self._overlay is not None:
-            caption = f"step {self._steps:,}   reward so far {self._total:g}"
-            image = self._overlay.draw(image, observation, self._player.q, action, caption)
+        caption = f"step {self._steps:,}   reward so far {self._total:g}"
+        shown = [self._picture(image, observation, self._player.q, action, caption)]
         self._total += float(step.rewards[0])
-        if self._film is not None:
-            with self._told(self._folder):
-                self._film.add(enlarge(image, LEAST_WIDTH))
-        return image
+        if step.episodes:
+            frame = host(step.frames[0])
+            stack = np.concatenate([observation[len(frame) :], frame])
+            shown.append(self._picture(self._before, stack, None, None, f"the end   return {self._total:g}"))
+        for picture in shown:
+            if self._film is not None:
+                with self._told(self._folder):
+                    self._film.add(enlarge(picture, LEAST_WIDTH))
+        return shown
+
+    def _picture(
+        self, image: np.ndarray, observation: np.ndarray, q: np.ndarray | None, action: int | None, caption: str
+    ) -> np.ndarray:
+        return image if self._overlay is None else self._overlay.draw(image, observation, q, action, caption)
 
     def end(self, name: str) -> Path | None:
         """Begin the next game; returns the film of the one that ended if it could be written, by ``name`` if that is

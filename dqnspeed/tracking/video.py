@@ -167,9 +167,11 @@ class EpisodeVideos:
             return ""
         while len(self._pending) >= PENDING:
             self._pending.popleft().exception()  # waiting games take memory
-        frames = memory.frames_of(episode.env, episode.end_row - episode.length, episode.end_row)
-        if not len(frames):
+        frames = list(memory.frames_of(episode.env, episode.end_row - episode.length, episode.end_row))
+        if not frames:
             return ""  # overwritten
+        if episode.last_frame is not None:
+            frames.append(episode.last_frame)
         name = f"{VIDEOS}/{video_name(number, episode)}"
         job = self._encoder.submit(
             write_mp4, self._folder / name, (enlarge(picture(f, self._largest), WIDTH) for f in frames), self._fps

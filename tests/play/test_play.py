@@ -96,7 +96,7 @@ def test_play_prints_records_and_keeps_its_results(atari: Path) -> None:
     for game in kept["games"]:
         assert f"_return_{game['return']:g}.mp4" in game["video"]
         frames = read_mp4(atari / "run" / game["video"])
-        assert frames.shape[1] == HEIGHT and abs(len(frames) - game["length"]) <= 1
+        assert frames.shape[1] == HEIGHT and len(frames) == game["length"] + 1  # and the end
         assert frames.std(axis=0).max() > 10  # something moves
 
     again = play(atari, "run=run", "episodes=2", "checkpoint=final", "epsilon=0.3")
@@ -133,7 +133,7 @@ def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path
     assert result.returncode == 0, result.stderr
     [kept] = played(tmp_path / "run")[-1]["games"]
     frames = read_mp4(tmp_path / "run" / kept["video"])
-    assert abs(len(frames) - kept["length"]) <= 1 and frames.std(axis=0).max() > 10
+    assert len(frames) == kept["length"] + 1 and frames.std(axis=0).max() > 10
     result = forked.run("dqnspeed.doctor", *game, "seconds=1", cwd=tmp_path, env=environment(), timeout=120)
     assert result.returncode == 0 and "wrong" not in result.stdout, result.stdout
 
@@ -191,6 +191,32 @@ def test_an_environment_that_cannot_be_drawn_is_played_where_nobody_asked_to_see
         play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "record=true"))
 
 
+@pytest.mark.parametrize("overlay", [False, True])
+def test_a_game_of_five_steps_is_shown_and_filmed_in_six_pictures(
+    overlay: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    result = forked.run(
+        "dqnspeed.train", "env.id=toy_envs:Catch-v0", "wrappers=none", "model=mlp", "algo.learning_starts=50",
+        "algo.batch_size=8", "stop.max_steps=100", "tracking=local", "hydra.run.dir=run", cwd=tmp_path,
+        env=environment(), timeout=100,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    shown = list[np.ndarray]()
+    monkeypatch.setattr(Screen, "show", lambda self, image: shown.append(image))
+    result = play_here(
+        options(f"run={tmp_path / 'run'}", "episodes=2", "record=true", "window=true", f"overlay={overlay}")
+    )
+    assert len(shown) == 12
+    films = [read_mp4(tmp_path / "run" / game["video"]) for game in result["games"]]
+    assert [len(film) for film in films] == [6, 6]
+    if not overlay:  # the ball falls a row a step, to the bottom
+        for film in (shown[:6], shown[6:], *films):
+            rows = [(np.asarray(image)[:: len(image) // 6, :: len(image[0]) // 5, 0] > 128) for image in film]
+            assert [int(np.flatnonzero(row.any(axis=1))[0]) for row in rows] == [0, 1, 2, 3, 4, 5]
+
+
 def test_training_games_are_recorded_and_the_curve_points_to_them(atari: Path) -> None:
     with (atari / "run" / "episodes.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -201,7 +227,7 @@ def test_training_games_are_recorded_and_the_curve_points_to_them(atari: Path) -
         assert row["video"] == name
         if name:
             frames = read_mp4(atari / "run" / name)
-            assert len(frames) == int(row["length"]) and frames.shape[1:] == (336, 336, 3)
+            assert len(frames) == int(row["length"]) + 1 and frames.shape[1:] == (336, 336, 3)
 
 
 def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +253,7 @@ def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, mon
         for video in videos:
             seeds, numbers, steps = np.array(video).T
             assert len(set(seeds)) == len(set(numbers)) == 1
-            assert steps.tolist() == list(range(7))
+            assert steps.tolist() == list(range(8))  # with that of the end
 
 
 BAD = {
