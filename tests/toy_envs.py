@@ -151,6 +151,7 @@ SPACES = {
     "vector": spaces.Box(-5, 5, (4,), np.float64),
     "number": spaces.Box(-5, 5, (), np.float32),
     "discrete": spaces.Discrete(9),
+    "million": spaces.Discrete(2_000_000),
     "shifted": spaces.Discrete(9, start=3),
     "several": spaces.MultiDiscrete([2, 3]),
     "tuple": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(5)]),
@@ -189,6 +190,10 @@ class Anything(gymnasium.Env):
         reward = float("nan") if self.wrong == "nan reward" else 1.0
         result = self._observe(), reward, self.steps == 10, False, {}
         return result[:4] if self.wrong == "four values" else result
+
+    def close(self) -> None:
+        if self.wrong == "close":
+            raise RuntimeError("the toy cannot be closed")
 
     def _observe(self) -> Any:
         observation = self.observation_space.sample()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from gymnasium import spaces
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig
+
+MOST_VALUES = 1_000_000  # of a one-hot vector
 
 Convert = Callable[[Any], np.ndarray]
 
@@ -23,6 +26,7 @@ class AsBox(gymnasium.ObservationWrapper):
 
     Attributes:
         num_states: number of states if an observation is the number of a state, else ``None``.
+        first_action: number of the environment's first action.
 
     Raises:
         ConfigError: observations of this space are not supported.
@@ -32,6 +36,7 @@ class AsBox(gymnasium.ObservationWrapper):
         super().__init__(env)
         pick, space = _entry(env.observation_space, config)
         self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
+        self.first_action = int(getattr(env.action_space, "start", 0))
         flatten, box = _box(space, config)
         turn = _turns(box.shape, config)
         dtype = np.uint8 if box.dtype in (bool, np.uint8) or _fits_a_byte(box) else np.float32
@@ -49,6 +54,11 @@ class AsBox(gymnasium.ObservationWrapper):
 
     def observation(self, observation: Any) -> np.ndarray:
         return self._convert(observation)
+
+    def close(self) -> None:
+        """Close the environment; what that raises ends no run, and the probe has told it."""
+        with contextlib.suppress(Exception, SystemExit):
+            super().close()
 
 
 def entry_of(space: spaces.Space[Any], observation: Any, config: EnvConfig) -> tuple[spaces.Space[Any], Any]:
@@ -75,6 +85,11 @@ def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.B
         return np.asarray, spaces.Box(0, 1, space.shape, np.uint8)
     parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
     if parts and all(isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) for part in parts):
+        if (values := spaces.flatdim(space)) > MOST_VALUES:
+            raise ConfigError(
+                f"env.id={config.id}: its observations are {space}, and one-hot vectors of {values:,} values are too "
+                f"long to learn from; give {MOST_VALUES:,} at most."
+            )
         flat = spaces.flatten_space(space)
         assert isinstance(flat, spaces.Box)
         return (lambda observation: np.asarray(spaces.flatten(space, observation))), flat

@@ -30,6 +30,7 @@ class EnvSpec:
     largest: float  # magnitude that a value of an image can have; 1 for vectors
     num_states: int | None = None  # if observations are one-hot numbers of states
     render_fps: float | None = None  # from the environment's metadata
+    first_action: int = 0  # of the environment itself, where its actions are not numbered from 0
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -48,12 +49,25 @@ def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
     if atari_game(config) is not None:
         return []
     try:
-        with contextlib.closing(make_registered(config)) as env:
-            return Probe(env, config, input_scale).run()
+        env = make_registered(config)
+        try:
+            warnings = Probe(env, config, input_scale).run()
+        finally:
+            unclosed = _close(env)
+        return warnings + [f"env.id={config.id}: its close() raises ({why}), which is ignored." for why in unclosed]
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={config.id}: broke after a few steps ({kind_and_line(error)}).") from error
+
+
+def _close(env: gymnasium.Env) -> list[str]:
+    """Close ``env``; returns what that raised, if it did."""
+    try:
+        env.close()
+    except (Exception, SystemExit) as error:
+        return [kind_and_line(error)]
+    return []
 
 
 def describe(run: RunConfig) -> EnvSpec:
@@ -106,6 +120,7 @@ def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
     largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0
     dtype, stack = np.dtype(observations.dtype), run.wrappers.stack
     num_states = env.get_wrapper_attr("num_states") if env.has_wrapper_attr("num_states") and stack == 1 else None
-    fps = env.metadata.get("render_fps")
-    fps = float(fps) if isinstance(fps, (int, float)) and 0 < fps < math.inf else None
-    return EnvSpec(observations.shape, dtype, int(actions.n), stack, largest, num_states, fps)
+    fps = (env.metadata or {}).get("render_fps")
+    fps = float(fps) if isinstance(fps, (int, float, np.integer, np.floating)) and 0 < fps < math.inf else None
+    first = env.get_wrapper_attr("first_action") if env.has_wrapper_attr("first_action") else 0
+    return EnvSpec(observations.shape, dtype, int(actions.n), stack, largest, num_states, fps, first)

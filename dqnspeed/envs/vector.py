@@ -139,7 +139,7 @@ class VectorEnv:
             raise ConfigError(f"this environment cannot draw itself ({kind_and_line(error)}).") from error
         if image.ndim == 2:
             image = image[..., None]
-        if image.ndim != 3 or image.shape[2] not in (1, 3, 4):
+        if image.ndim != 3 or image.shape[2] not in (1, 3, 4) or not image.size:
             raise ConfigError("this environment cannot draw itself (its render() gives no rgb_array).")
         image = image.repeat(3, axis=2) if image.shape[2] == 1 else image[..., :3]  # gray; no transparency
         whole = np.issubdtype(image.dtype, np.integer)
@@ -149,8 +149,9 @@ class VectorEnv:
     def action_names(self) -> list[str] | None:
         """Names of the actions, if the game has them."""
         try:
-            return list(self._backend.call("get_action_meanings"))
-        except AttributeError:
+            names = self._backend.call("get_action_meanings")
+            return [str(name) for name in (names.values() if isinstance(names, Mapping) else names)]
+        except Exception:  # a user's environment may have something else there, or raise anything
             return None
 
     def close(self) -> None:

@@ -44,8 +44,11 @@ def play(options: PlayConfig) -> dict[str, Any]:
     env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
     with ExitStack() as resources:
         resources.callback(env.close)
-        world = _world(player) if isinstance(player.network, Table) else None
-        names = env.action_names() or list(world.actions if world else map(str, range(player.spec.num_actions)))
+        numbers = [str(player.spec.first_action + i) for i in range(player.spec.num_actions)]
+        world = _world(player, numbers) if isinstance(player.network, Table) else None
+        names = env.action_names() or []
+        if len(names) != len(numbers):
+            names = list(world.actions) if world else numbers
         fps = options.fps or frame_rate(player.run, player.spec)
         screen = resources.enter_context(Screen(fps)) if window else None
         counts, recorder = Counter[str](), None
@@ -122,10 +125,10 @@ def _cannot_draw(player: Player) -> ConfigError | None:
     return None
 
 
-def _world(player: Player) -> World:
+def _world(player: Player, numbers: list[str]) -> World:
     env = envs.make_env(player.run.env, player.run.wrappers)
     try:
-        return world_of(env, player.spec.num_actions)
+        return world_of(env, numbers)
     finally:
         env.close()
 

@@ -70,7 +70,7 @@ class Screen:
         """
         import pygame
 
-        scale = max(1, 420 // image.shape[0])
+        scale = max(1, min(420 // image.shape[0], 1600 // image.shape[1]))
         size = (image.shape[1] * scale, image.shape[0] * scale)
         if self._window is None:
             self._window = pygame.display.set_mode(size)

@@ -26,12 +26,12 @@ class World:
     cells: Sequence[str]  # a letter for each state, or none
 
 
-def world_of(env: gymnasium.Env, num_actions: int) -> World:
-    """The states and actions of ``env``: grids for FrozenLake and CliffWalking, for others only numbers."""
+def world_of(env: gymnasium.Env, numbers: list[str]) -> World:
+    """The states and actions of ``env``: grids for FrozenLake and CliffWalking, for others ``numbers`` as actions."""
     game: Any = env.unwrapped
     arrows = ARROWS.get(type(game).__name__)
     if arrows is None:
-        return World([str(i) for i in range(num_actions)], None, [])
+        return World(numbers, None, [])
     letters = getattr(game, "desc", None)
     if letters is None:
         rows, columns = game.shape

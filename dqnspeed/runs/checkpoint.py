@@ -51,7 +51,7 @@ class Checkpoints:
                 window, and the first of those always replaces it.
         """
         better = mean > self._best if provisional == self._provisional else self._provisional
-        return self._config.best and better and not math.isnan(mean)
+        return self._config.best and better and math.isfinite(mean)
 
     def save_best(self, state: State, mean: float, provisional: bool = False) -> Path | None:
         """Save ``best``; returns its file, ``None`` if it could not be written."""

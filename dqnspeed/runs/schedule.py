@@ -152,5 +152,5 @@ class StopRule:
 
     def _solved(self, progress: Progress, eval_mean: float | None) -> bool:
         if self._on == "eval":
-            return eval_mean is not None and eval_mean >= self._bound
-        return progress.returns.full and progress.returns.mean >= self._bound
+            return eval_mean is not None and self._bound <= eval_mean < math.inf
+        return progress.returns.full and self._bound <= progress.returns.mean < math.inf

@@ -76,7 +76,7 @@ class Progress:
         for episode in collected.episodes:
             self.returns.add(episode)
             average = self.returns.average.value
-            if self.time_to_solve_avg_s is None and average is not None and average >= self._bound:
+            if self.time_to_solve_avg_s is None and average is not None and self._bound <= average < math.inf:
                 self.time_to_solve_avg_s = self.clock.now()
             yield self.returns.count, episode
 

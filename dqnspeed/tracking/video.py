@@ -143,8 +143,8 @@ def picture(frame: np.ndarray, largest: float) -> np.ndarray:
 
 
 def enlarge(image: np.ndarray, width: int) -> np.ndarray:
-    """``image`` with every pixel repeated until it is at least ``width`` wide."""
-    times = max(1, -(-width // image.shape[1]))
+    """``image`` with every pixel repeated until it is at least ``width`` wide, and 2 high as a film must be."""
+    times = max(1, -(-width // image.shape[1]), -(-2 // image.shape[0]))
     return image.repeat(times, axis=0).repeat(times, axis=1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import subprocess
@@ -100,6 +101,7 @@ BAD = {
     "float wrappers.resize=84 wrappers.resizer=pillow": "wrappers.resizer=pillow: resizes uint8 images only",
     "continuous": "its actions are Box(",
     "empty": "its observations have the shape (0,), which holds no values.",
+    "million": "its observations are Discrete(2000000), and one-hot vectors of 2,000,000 values are too long to learn",
     "hw|divided": "its observation is float64 after a reset, and its space says uint8 (was it divided?).",
     "vector|nan": "its observation holds nan after a reset.",
     "hw|turned": "its observation has the shape (24, 20) after a reset, and its space says (20, 24).",
@@ -129,6 +131,7 @@ def test_what_cannot_be_learnt_from_is_named_with_the_way_out(line: str) -> None
             "reach 1 where its space allows 255; if they were divided already correct the space",
         ),
         ("vector", "beyond", "beyond what its space allows"),
+        ("vector", "close", "its close() raises (RuntimeError: the toy cannot be closed), which is ignored."),
     ],
 )
 def test_warnings_are_printed_before_the_run_and_do_not_stop_it(
@@ -213,7 +216,7 @@ def test_minigrid_is_learnt(cli: Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_the_toys_cover_every_kind() -> None:
-    assert set(SPACES) == {*SHAPES, "dict", "text", "cube", "continuous", "empty"}
+    assert set(SPACES) == {*SHAPES, "dict", "text", "cube", "continuous", "empty", "million"}
 
 
 @pytest.mark.parametrize(
@@ -258,6 +261,13 @@ def test_a_picture_that_cannot_be_drawn_is_one_sentence() -> None:
             env.render()
     finally:
         env.close()
+
+
+def test_an_empty_picture_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(make_vector_env(make_toy())) as env:
+        monkeypatch.setattr(env._backend, "call", lambda name: np.zeros((0, 0, 3), np.uint8))
+        with pytest.raises(ConfigError, match="gives no rgb_array"):
+            env.render()
 
 
 def test_a_game_may_be_named_with_the_module_that_registers_it() -> None:

@@ -18,7 +18,9 @@ from typing import Any
 import forked
 import numpy as np
 import pytest
+import toy_envs
 from conftest import TOY, environment, make_run
+from gymnasium import spaces
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -155,6 +157,9 @@ def test_what_is_seen_in_a_window_is_the_picture(monkeypatch: pytest.MonkeyPatch
         pygame.event.post(pygame.event.Event(pygame.QUIT))
         with pytest.raises(WindowClosedError):
             screen.show(image)
+    with Screen(1000) as screen:  # of a ribbon no window is wider than 1600 pixels, if the ribbon is not
+        screen.show(image[:2].reshape(1, 320, 3))
+        assert pygame.display.get_surface().get_size() == (1600, 5)
 
 
 def test_a_window_that_is_closed_keeps_the_games_that_ended(atari: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +194,15 @@ def test_an_environment_that_cannot_be_drawn_is_played_where_nobody_asked_to_see
     assert len(shown["games"]) == 1 and "The games are not shown: " in capsys.readouterr().out
     with pytest.raises(ConfigError, match="render"):
         play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "record=true"))
+
+    # Actions go by the names that the environment gives all of them, or by its own numbers.
+    monkeypatch.setattr(toy_envs.Counter, "action_space", spaces.Discrete(3, start=5))
+    numbers = {"5", "6", "7"}
+    named = ({1: "left", 2: "right", 3: "stay"}, {"left", "right", "stay"}), (["left"], numbers), (None, numbers)
+    for names, expected in named:
+        monkeypatch.setattr(toy_envs.Counter, "get_action_meanings", lambda self, names=names: names, raising=False)
+        result = play_here(options(f"run={tmp_path / 'run'}", "episodes=4", "epsilon=1"))
+        assert set(result["actions"]) == expected
 
 
 @pytest.mark.parametrize("overlay", [False, True])
@@ -325,6 +339,7 @@ def test_pictures_of_frames() -> None:
     colours = picture(board, 1)
     assert colours.shape == (2, 2, 3) and colours[1, 1].any() and not colours[0].any()
     assert enlarge(colours, 5).shape == (6, 6, 3)
+    assert enlarge(colours[:1], 2).shape == (2, 4, 3)  # the least that a film can have
 
 
 def test_an_mp4_holds_what_was_written(tmp_path: Path) -> None:
@@ -464,10 +479,12 @@ def test_a_film_has_pictures_of_one_size_and_needs_ffmpeg(tmp_path: Path, monkey
         check_encoder("record=true")
 
 
-def test_videos_run_at_the_environments_own_rate() -> None:
+def test_videos_run_at_the_environments_own_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = {"env=pong": 15, "env=cartpole": 50, "env=frozen_lake algo=q_learning": 4}
     for overrides, rate in rates.items():
         run = make_run(*overrides.split())
         assert frame_rate(run, envs.describe(run)) == rate
     run = make_run(*TOY)
-    assert frame_rate(run, envs.describe(run)) == 30
+    for given, rate in ({"render_fps": np.float32(12)}, 12), ({"render_fps": 0}, 30), ({}, 30), (None, 30):
+        monkeypatch.setattr(toy_envs.Counter, "__init__", lambda self, given=given: setattr(self, "metadata", given))
+        assert frame_rate(run, envs.describe(run)) == rate

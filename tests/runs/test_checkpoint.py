@@ -131,7 +131,7 @@ def test_a_best_of_few_games_gives_way_to_the_first_of_a_whole_window(tmp_path: 
         checkpoints = Checkpoints(tmp_path, config)  # as in a run that is resumed
         checkpoints.load_state_dict(state)
     assert kept == [-15.0, -20.5, -19.0]
-    assert not checkpoints.is_best(float("nan"))
+    assert not checkpoints.is_best(float("nan")) and not checkpoints.is_best(float("inf"))
 
 
 def test_a_best_that_was_saved_after_the_checkpoint_stands(tmp_path: Path) -> None:

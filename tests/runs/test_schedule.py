@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from conftest import make_run, make_toy
@@ -88,6 +89,15 @@ def test_returns_forget_what_is_older_than_the_window() -> None:
     for value in (10.0, 1.0, 2.0, 3.0):
         returns.add(Episode(0, value, 5))
     assert (returns.mean, returns.count, returns.full) == (2.0, 4, True)
+
+
+@pytest.mark.parametrize("bound", ["null", "5"])
+def test_an_infinite_return_solves_nothing(bound: str) -> None:
+    run = make_toy(f"stop.reward_bound={bound}", "stop.window=2")
+    progress, stop = Progress(run), StopRule(run.stop, StopSignals())
+    list(progress.new_episodes(Collected(episodes=[Episode(0, value, 7) for value in (1.0, math.inf)])))
+    assert not stop.holds(progress) and progress.time_to_solve_avg_s is None
+    assert not StopRule(replace(run.stop, on="eval"), StopSignals()).holds(progress, eval_mean=math.inf)
 
 
 def test_speed_is_that_of_the_last_seconds() -> None:
