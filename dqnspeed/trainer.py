@@ -31,7 +31,7 @@ from dqnspeed.tracking.run_folder import BEGUN, CONFIG, SUMMARY
 
 log = logging.getLogger(__name__)
 
-FIRST_GAMES = 10  # training games before a provisional best checkpoint
+FIRST_GAMES = 10  # training games that count before a provisional best checkpoint
 
 
 def train(
@@ -123,7 +123,7 @@ class Training:
 
     def loop(self) -> None:
         learner, actors, progress = self.learner, self.actors, self.progress
-        actors.begin()
+        self.absorb(actors.begin())
         progress.start()
         if self.evaluator.is_due(progress.agent_steps):  # the one that a signal cut short
             self.evaluate()

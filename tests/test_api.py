@@ -154,7 +154,7 @@ def write_run(folder: Path, seed: int) -> None:
     folder.mkdir(parents=True)
     (folder / METRICS).write_text('{"step": 8, "time": 0.5, "train/loss": 0.25}\n{"step": 16, "time": 1.0}\n')
     (folder / "episodes.csv").write_text(
-        f"episode,return,length,env,agent_step,wall_time_s,video\n1,{seed},7,0,7,0.4,\n"
+        f"episode,begun,return,length,env,agent_step,wall_time_s,video\n1,1,{seed},7,0,7,0.4,\n"
     )
     (folder / SUMMARY).write_text(json.dumps({"seed": seed, "solved": seed > 2}))
 
@@ -167,7 +167,7 @@ def test_a_run_is_read_into_tables(tmp_path: Path) -> None:
     assert isinstance(results.metrics, pandas.DataFrame) and repr(results) == f"Results(folder={tmp_path / 'run'!r})"
     assert list(results.metrics.columns) == ["step", "time", "train/loss"]
     assert results.metrics["train/loss"].isna().tolist() == [False, True]
-    assert results.episodes["return"].tolist() == [3] and len(results.episodes.columns) == 7
+    assert results.episodes["return"].tolist() == [3] and len(results.episodes.columns) == 8
     (tmp_path / "run" / METRICS).write_text("")
     assert list(dqnspeed.read(tmp_path / "run").metrics.columns) == ["step", "time"]
 

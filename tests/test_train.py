@@ -204,6 +204,30 @@ def test_solved_is_the_mean_of_the_last_games_of_all_environments(tmp_path: Path
     assert summary["time_to_solve_s"] is not None
 
 
+COIN = ["env.id=toy_envs:Coin-v0", "stop.reward_bound=0.9"]
+COIN_DQN = [*COIN, "algo.learning_starts=100000", "replay.capacity=100000", "algo.batch_size=32"]
+COIN_PPO = [*COIN, "algo=ppo", "algo.rollout_steps=16", "algo.batch_size=256", "algo.learning_starts=0"]
+PROCESS = ["parallelism=process", "parallelism.num_actors=2"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("num_envs", [100, 128, 200])
+@pytest.mark.parametrize(
+    "kind",
+    [COIN_DQN, COIN_PPO, [*COIN_DQN, *PROCESS], [*COIN_PPO, *PROCESS]],
+    ids=["dqn", "ppo", "dqn, process", "ppo, process"],
+)
+def test_short_games_do_not_come_first(kind: list[str], num_envs: int, tmp_path: Path) -> None:
+    """By a coin, games of 2 steps return 1 and games of 200 steps -1; a mean of 0.9 over 100 of them is no luck."""
+    each = num_envs // 2 if "parallelism=process" in kind else num_envs
+    run = make_toy(*kind, f"num_envs={each}", f"stop.max_steps={450 * num_envs}")
+    summary = run_in(tmp_path, run)
+    assert summary["stopped_by"] == "max_steps" and not summary["solved"]
+    assert summary["return_mean_games"] == 100 and abs(summary["return_mean_100"]) < 0.5, "0, with a deviation of 0.1"
+    means = [line["episode/return_mean_100"] for line in lines_of(tmp_path) if line.get("episode/counted", 0) >= 100]
+    assert means and max(means) < 0.6
+
+
 @pytest.mark.parametrize("kind", [["num_envs=2"], ["algo.n_step=3", "algo.double=true"]])
 def test_the_same_seed_gives_the_same_run(kind: list[str], tmp_path: Path) -> None:
     outcomes = []

@@ -96,6 +96,24 @@ class Broken(Counter):
         return frame, reward, terminated, truncated, info
 
 
+class Coin(Counter):
+    """A coin says whether a game takes 2 steps and returns 1, or ``longest`` steps and returns -1: 0 in the mean."""
+
+    def __init__(self, longest: int = 200):
+        super().__init__()
+        self.longest = longest
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        frame, info = super().reset(seed=seed)
+        self.length = int(self.np_random.choice([2, self.longest]))
+        return frame, info
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        frame, _, terminated, truncated, info = super().step(action)
+        ended = terminated or truncated
+        return frame, (1.0 if self.length == 2 else -1.0) if ended else 0.0, ended, False, info
+
+
 class Talkative(Counter):
     """Its ``info`` is of no use to anybody, and its random numbers are of the old sort."""
 
@@ -333,6 +351,7 @@ gymnasium.register("Painted-v0", Painted)
 gymnasium.register("Sick-v0", sick)
 gymnasium.register("Anything-v0", Anything)
 gymnasium.register("Counter-v0", Counter)
+gymnasium.register("Coin-v0", Coin)
 gymnasium.register("Talkative-v0", Talkative)
 gymnasium.register("Broken-v0", Broken)
 gymnasium.register("Dice-v0", Dice)

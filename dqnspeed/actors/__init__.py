@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
-from dqnspeed.actors.stepper import Collected
+from dqnspeed.actors.stepper import Collected, NewGames
 from dqnspeed.config.schema import typed
 from dqnspeed.envs import ActorError
 from dqnspeed.execution.threads import share_of_cores
@@ -20,4 +20,4 @@ def make_actors(arguments: ActorArguments) -> Actors:
     return typed(parallelism, Parallelism).make(dataclasses.replace(arguments, run=run))
 
 
-__all__ = ["ActorArguments", "ActorError", "Actors", "Collected", "make_actors"]
+__all__ = ["ActorArguments", "ActorError", "Actors", "Collected", "NewGames", "make_actors"]

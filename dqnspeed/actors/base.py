@@ -35,8 +35,8 @@ class Actors(Protocol):
     def metrics(self) -> Mapping[str, float]:
         """What is reported of them beside ``seconds``."""
 
-    def begin(self) -> None:
-        """Start acting."""
+    def begin(self) -> Collected:
+        """Start acting; returns which environments begin new games, all but those whose games were restored."""
 
     def dispatch(self) -> None:
         """Start a step of the environments, if they can step while the learner trains."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
-from dqnspeed.actors.stepper import Collected, EnvStepper, env_seeds, make_stepper
+from dqnspeed.actors.stepper import Collected, EnvStepper, NewGames, env_seeds, make_stepper
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.config.registry import register
 from dqnspeed.envs import make_vector_env
@@ -47,8 +47,11 @@ class LocalActor:
     def metrics(self) -> dict[str, float]:
         return self._timer.metrics()
 
-    def begin(self) -> None:
+    def begin(self) -> Collected:
         """Nothing to start: environments step when called."""
+        each = self._groups[0].num_envs
+        lanes = (range(i * each, (i + 1) * each) for i, group in enumerate(self._groups) if not group.games_restored)
+        return Collected(episodes=[*map(NewGames, lanes)], epsilon=self._epsilon_at(self._agent_steps))
 
     def dispatch(self) -> None:
         """Environments wait until the learner's updates are done."""
@@ -78,7 +81,7 @@ class LocalActor:
         episodes = [replace(e, env=lane + e.env, end_row=self._memory.rows(lane + e.env)) for e in episodes]
         steps = int(rows.transition.sum())
         self._agent_steps += steps
-        return Collected(steps, episodes, epsilon)
+        return Collected(steps, [*episodes], epsilon)
 
 
 class SerialActor(LocalActor):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from dqnspeed.actors.base import ActorArguments
 from dqnspeed.actors.loop import Paused, Ready
-from dqnspeed.actors.stepper import Collected
+from dqnspeed.actors.stepper import Collected, NewGames
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.envs import ActorError, Episode
 from dqnspeed.envs.resumable import REPEAT_S
@@ -65,6 +65,7 @@ class RemoteActors:
         self._ready, self._steps_at_start = dict[int, float](), dict[int, int]()  # since when; agent steps
         self.how = ""
         self._begun: float | None = None
+        self._new_games: list[NewGames] = []  # that begin with the run
         self._lost = 0
         self._started_at, self._gone = dict[int, float](), ""  # when each was started; why the run cannot go on
         self._vain = dict[int, int]()  # losses of each one after another, without a step in between
@@ -99,9 +100,10 @@ class RemoteActors:
         """Seconds that all actors spent acting and stepping."""
         raise NotImplementedError
 
-    def begin(self) -> None:
+    def begin(self) -> Collected:
         """Watch from now on; the first call of ``collect`` lets the actors step."""
         self._begun = time.monotonic()
+        return self._counted(Collected(episodes=[*self._new_games]))
 
     def dispatch(self) -> None:
         """Nothing: actors step by themselves."""
@@ -170,14 +172,17 @@ class RemoteActors:
         if self._states:
             patience += REPEAT_S * self._num_envs
         deadline = time.monotonic() + patience
+        started = Collected()
         while len(self._ready) < self._count:
-            self._receive(Collected())
+            self._receive(started)
             if time.monotonic() > deadline:
                 missing = min(set(range(self._count)) - set(self._ready))
                 full = "; ray status says whether the cluster has free CPUs" if self.waits_for_room else ""
                 raise ActorError(f"actor {missing} did not start within {patience:.0f} s{full}.")
             self._wait()
         self._states = {}
+        news = [new for new in started.episodes if isinstance(new, NewGames)]
+        self._new_games = sorted(news, key=lambda new: new.envs.start)
 
     def _start(self, index: int, state: Mapping[str, Any] | None, segment: int) -> None:
         self._steps_at_start[index], self._started_at[index] = self._steps(index), time.monotonic()
@@ -217,8 +222,10 @@ class RemoteActors:
         elif isinstance(message, Ready):
             self._ready[index] = time.monotonic()
             self.how = message.how
-            if not message.games_restored and self._begun is None:  # else they were cut when it was lost
-                self._memory.cut(lane, self._num_envs)
+            if not message.games_restored:
+                collected.episodes.append(NewGames(range(lane, lane + self._num_envs)))
+                if self._begun is None:  # else they were cut when it was lost
+                    self._memory.cut(lane, self._num_envs)
         elif isinstance(message, Paused) and message.number == self._pauses:
             self._states[str(index)] = message.state
 
@@ -234,10 +241,12 @@ class RemoteActors:
         if self._ready.pop(index, None) and not self._ready:
             self._last_ready = time.monotonic()
         self._states.pop(str(index), None)
-        self._memory.writer_gone(index * self._num_envs)
-        self._memory.cut(index * self._num_envs, self._num_envs)
+        lane = index * self._num_envs
+        self._memory.writer_gone(lane)
+        self._memory.cut(lane, self._num_envs)
         self._lost += 1
         collected.lost.append(how)
+        collected.episodes.append(NewGames(range(lane, lane + self._num_envs), begun=False))
         # Its games are others than those of the actor that was lost.
         self._start(index, None, 1000 * self._lost + self._arguments.segment)
 

@@ -25,12 +25,21 @@ from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
 
 
+@dataclass(frozen=True)
+class NewGames:
+    """The games that ``envs`` were playing, if any, can no longer end. New ones begin there now, or if not ``begun``,
+    once their actor has been replaced."""
+
+    envs: range
+    begun: bool = True
+
+
 @dataclass(slots=True)
 class Collected:
     """What came in since the last call."""
 
     agent_steps: int = 0
-    episodes: list[Episode] = field(default_factory=list)
+    episodes: list[Episode | NewGames] = field(default_factory=list)  # in the order in which they were heard of
     epsilon: float = 1.0
     lost: list[str] = field(default_factory=list)  # what became of actors that were replaced
 

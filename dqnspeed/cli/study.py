@@ -216,7 +216,7 @@ def _tell(study: optuna.Study, trial: optuna.Trial, folder: Path, options: Study
 
 
 def _value(objective: str, job: Outcome) -> float | None:
-    """What a finished job scores; ``None`` if no game of it ended, or its files cannot be read."""
+    """What a finished job scores; ``None`` if no game of it counts, or its files cannot be read."""
     if objective == RETURN:
         return job.mean
     if job.summary["solved"]:

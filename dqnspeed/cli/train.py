@@ -225,7 +225,8 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
     games = "only game" if summary["return_mean_games"] == 1 else f"last {summary['return_mean_games']} games"
     if evaluated and summary["eval_return_mean"] is not None:
         mean, games = summary["eval_return_mean"], "games of the last evaluation"
-    shown = "no game finished" if mean is None else f"mean return {mean:.2f} over the {games}"
+    unknown = "no game finished" if not summary["episodes"] else "no game counts yet, since older ones go on"
+    shown = unknown if mean is None else f"mean return {mean:.2f} over the {games}"
     bound = "at least " if summary["time_is_lower_bound"] else ""
     how = f"stopped by {summary['stopped_by']}"
     if summary["solved"]:

@@ -24,6 +24,7 @@ class Episode:
     length: int
     end_row: int = 0  # rows of its lane when it ended; the frames it acted on are the last ``length`` of these
     last_frame: np.ndarray | None = field(default=None, repr=False, compare=False)  # (C, ...) for a video
+    begun: int = 0  # its number in the order in which the games of a run began, from 1
 
 
 @dataclass(slots=True)

@@ -116,7 +116,7 @@ def figures_of(rungs: Sequence[Rung]) -> list[Figure]:
                f"Over the last ten seconds, without the warm-up; {seeds}.",
                _curves(rungs, "perf/replay_ratio", "time", learning=True), from_zero=True),
         Figure("episode_length", "Length of games", steps, "agent steps a game",
-               f"Of the game that ended last; {seeds}.", _curves(rungs, "episode/length", "step"), from_zero=True),
+               f"Of the last game that counts; {seeds}.", _curves(rungs, "episode/length", "step"), from_zero=True),
         Figure("epsilon", "Exploration", steps, "epsilon",
                f"Chance of a random action; {seeds}.", _curves(rungs, "train/epsilon", "step"), from_zero=True),
     ]  # fmt: skip

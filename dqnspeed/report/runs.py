@@ -119,7 +119,7 @@ class Run:
 
     @property
     def games(self) -> int | None:
-        """The number of games that this mean is of, if they are fewer than are to count: so few have ended."""
+        """The number of games that this mean is of, if they are fewer than are to: so few count by now."""
         games, window = self.summary.get("return_mean_games"), self.value("stop.window")
         fewer = isinstance(games, int) and isinstance(window, int) and 0 < games < window
         return games if fewer and not self.is_evaluated else None

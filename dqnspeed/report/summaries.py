@@ -65,7 +65,7 @@ def _so_far(folder: Path) -> Row:
         "updates_per_second": speeds.get("perf/updates_per_second"),
         "replay_ratio": speeds.get("perf/replay_ratio"),
         "return_mean_100": last.get(MEAN),
-        "return_mean_games": int(last.get("episode/count") or 0),
+        "return_mean_games": int(last.get("episode/counted") or 0),
         "eval_return_mean": next((report[EVALUATED] for report in reversed(reports) if EVALUATED in report), None),
         "time_to_solve_s": None,
     }

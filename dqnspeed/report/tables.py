@@ -155,7 +155,7 @@ def _of_game(rungs: list[Rung], baseline: Rung | None, several: bool) -> Iterabl
         which = "Highest mean return" if len(rungs) > 1 else "Mean return"
         yield f"{which} in {name} after {duration(top.compared_after or 0)}: {value:.1f}{by}."
     else:
-        yield f"No game of {name} has ended yet."
+        yield f"No game of {name} counts yet."
     speeds = {rung.name: rung.steps_per_second.value for rung in rungs if rung.steps_per_second}
     if len(speeds) > 1:
         fastest = max(speeds, key=lambda label: speeds[label])
@@ -239,7 +239,7 @@ def _returns(rung: Rung) -> str:
 
 
 def _of_games(runs: Sequence[Run]) -> str:
-    """Of how few games the means are of which fewer have ended than are to count."""
+    """Of how few games the means are of which fewer count by now than are to."""
     fewest = min((run.games for run in runs if run.games is not None), default=None)
     if fewest is None:
         return ""

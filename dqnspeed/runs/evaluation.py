@@ -125,7 +125,8 @@ class Evaluator:
         return self._next is not None and agent_steps >= self._next
 
     def play(self, agent_steps: int, give_up: Callable[[], bool]) -> list[Game]:
-        """The games of one evaluation; none if it was given up."""
+        """The games of one evaluation; none if it was given up, or a game did not end: the mean of the others would be
+        that of the short ones."""
         assert self._config.every_steps is not None
         number = self.count + 1
         policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
@@ -148,15 +149,16 @@ class Evaluator:
         self._next = agent_steps + self._config.every_steps
         if len(episodes) < self._config.episodes:
             log.warning(
-                "an evaluation was ended: no game ended within %s steps, after %d had.", f"{LONGEST:,}", len(episodes)
+                "an evaluation was ended and does not count: no game ended within %s steps, after %d had.",
+                f"{LONGEST:,}", len(episodes),
+            )  # fmt: skip
+            return []
+        if (note := copies(episodes)) and not self._warned_of_copies:
+            log.warning(
+                "evaluation %d: %s eval.epsilon, or eval.noop_max in an ALE game, makes them differ.", number, note
             )
-        if episodes:
-            if (note := copies(episodes)) and not self._warned_of_copies:
-                log.warning(
-                    "evaluation %d: %s eval.epsilon, or eval.noop_max in an ALE game, makes them differ.", number, note
-                )
-                self._warned_of_copies = True
-            self.count, self.mean = number, statistics.fmean(e.episode_return for e in episodes)
+            self._warned_of_copies = True
+        self.count, self.mean = number, statistics.fmean(e.episode_return for e in episodes)
         return episodes
 
     def state_dict(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dqnspeed.memory import Memory, OrderedMemory
 from dqnspeed.runs.summary import Progress
 from dqnspeed.system.signals import StopSignals
 
-# Whether to end a run early, by its mean return (NaN before the first game) and its seconds of training.
+# Whether to end a run early, by its mean return (NaN before the first game that counts) and its seconds of training.
 Prune = Callable[[float, float], bool]
 
 

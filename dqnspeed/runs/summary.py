@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from dqnspeed.actors import Collected
+from dqnspeed.actors import Collected, NewGames
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine
@@ -68,17 +68,21 @@ class Progress:
         self._epsilon = collected.epsilon
 
     def new_episodes(self, collected: Collected) -> Iterator[tuple[int, Episode]]:
-        """The games that ended, numbered from 1, each counted as it is yielded.
+        """The games that ended, numbered from 1; those that count by now are counted.
 
         ``time_to_solve_avg_s`` is when the exponential mean first reached the bound: the stop rule of the book's
         programs (PTAN). It starts at the first game, so one good game may be enough; here it does not end the run.
         """
-        for episode in collected.episodes:
-            self.returns.add(episode)
-            average = self.returns.average.value
-            if self.time_to_solve_avg_s is None and average is not None and self._bound <= average < math.inf:
-                self.time_to_solve_avg_s = self.clock.now()
-            yield self.returns.count, episode
+        for event in collected.episodes:
+            if isinstance(event, NewGames):
+                (self.returns.begin if event.begun else self.returns.leave)(event.envs)
+                continue
+            episode = self.returns.end(event)
+            while self.returns.count_next():
+                average = self.returns.average.value
+                if self.time_to_solve_avg_s is None and average is not None and self._bound <= average < math.inf:
+                    self.time_to_solve_avg_s = self.clock.now()
+            yield self.returns.ended, episode
 
     def learning(self, updates: int) -> None:
         """An update is about to be done; records when this segment of the run started to learn."""
@@ -216,7 +220,7 @@ def summarize(
         "time_is_lower_bound": progress.time_is_lower_bound,
         "agent_steps": progress.agent_steps,
         "frames": progress.agent_steps * run.wrappers.frame_skip,
-        "episodes": progress.returns.count,
+        "episodes": progress.returns.ended,
         "updates": updates,
         "steps_per_second": _rounded(speed["perf/steps_per_second"]),
         "updates_per_second": _rounded(speed["perf/updates_per_second"]),

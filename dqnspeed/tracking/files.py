@@ -167,7 +167,7 @@ class EpisodesCsv(Tracker):
 
     def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
         shown = f"{episode.episode_return:.12g}"
-        self._lines.add(f"{number},{shown},{episode.length},{episode.env},{step},{seconds:.3f},{video}")
+        self._lines.add(f"{number},{episode.begun},{shown},{episode.length},{episode.env},{step},{seconds:.3f},{video}")
 
     def close(self, summary: Mapping[str, Any]) -> None:
         self._lines.close()

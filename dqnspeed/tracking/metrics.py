@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
+import math
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from dqnspeed.envs import Episode
 
 WINDOW_S = 10.0  # window of the current speed
 ALPHA = 0.98  # of the exponential means
+FELT = 500  # values, of which those before have no weight in an exponential mean
 
 
 class Clock:
@@ -70,21 +77,76 @@ class Ema:
 
 
 class Returns:
-    """Unclipped returns of whole games: the last, the mean of the last ``window``, the exponential mean."""
+    """Unclipped returns of whole games: the last, the mean of the last ``window``, the exponential mean.
+
+    Games count in the order in which they began, each once all that began before it have ended: in the order of their
+    ends, short games would come first, and a mean would be theirs. A game begins when this process hears of the end of
+    the one before it in its environment; those of one moment begin in the order of their environments.
+    """
 
     def __init__(self, window: int):
         self.last: deque[Episode] = deque(maxlen=window)
-        self.count = 0
+        self.count = 0  # games that count
+        self.ended = 0  # games that have ended, those that wait for older ones too
         self.average = Ema()
+        self._open = OrderedDict[int, int]()  # the numbers of the games in progress by environment, the oldest first
+        self._waiting: list[tuple[int, Episode]] = []  # a heap of games that have ended, by their numbers
+        self._begun = 0
+        self._felt = max(window, FELT)
 
-    def add(self, episode: Episode) -> None:
+    def begin(self, envs: Iterable[int]) -> None:
+        """Games begin in ``envs``; those that were in progress there leave the order."""
+        self.leave(envs)
+        for env in envs:
+            self._begin(env)
+
+    def leave(self, envs: Iterable[int]) -> None:
+        """The games in progress in ``envs`` can no longer end, so nothing waits for them. Games of ``envs`` that began
+        after the first of these and have ended leave too: they are the short ones of their time."""
+        left = {env: self._open.pop(env) for env in envs if env in self._open}
+        first = min(left.values(), default=self._begun + 1)
+        self._waiting = [(n, game) for n, game in self._waiting if n < first or game.env not in left]
+        heapq.heapify(self._waiting)
+
+    def end(self, episode: Episode) -> Episode:
+        """A game ended and the next in its environment begins; returns it with its number."""
+        self.ended += 1
+        episode = replace(episode, begun=self._open.pop(episode.env))
+        self._begin(episode.env)
+        heapq.heappush(self._waiting, (episode.begun, replace(episode, last_frame=None)))
+        if len(self._waiting) > 2 * self._felt * (len(self._open) + 1):
+            self._forget()
+        return episode
+
+    def count_next(self) -> bool:
+        """Count the next game in the order; False if one that began before it has not ended."""
+        if not self._waiting or self._waiting[0][0] > next(iter(self._open.values()), math.inf):
+            return False
+        _, episode = heapq.heappop(self._waiting)
         self.count += 1
         self.last.append(episode)
         self.average.add(episode.episode_return)
+        return True
+
+    def _begin(self, env: int) -> None:
+        self._begun += 1
+        self._open[env] = self._begun
+
+    def _forget(self) -> None:
+        """Bound the memory where a game goes on and on: of the games between two open ones, keep the last, since those
+        before them will be felt in no mean."""
+        opened, between, kept = list(self._open.values()), Counter[int](), []
+        for game in sorted(self._waiting, reverse=True):
+            gap = bisect_left(opened, game[0])
+            between[gap] += 1
+            if between[gap] <= self._felt:
+                kept.append(game)
+        self.count += len(self._waiting) - len(kept)
+        self._waiting = kept[::-1]
 
     @property
     def mean(self) -> float:
-        """Mean of the last ``window`` games (fewer at the start); NaN before the first."""
+        """Mean of the last ``window`` games that count (fewer at the start); NaN before the first."""
         return sum(e.episode_return for e in self.last) / len(self.last) if self.last else float("nan")
 
     @property
@@ -92,24 +154,45 @@ class Returns:
         return len(self.last) == self.last.maxlen
 
     def state_dict(self) -> dict[str, Any]:
-        last = [[e.env, e.episode_return, e.length] for e in self.last]
-        return {"last": last, "count": self.count, "average": self.average.value}
+        return {
+            "last": _table(self.last),
+            "count": self.count,
+            "ended": self.ended,
+            "average": self.average.value,
+            "waiting": _table(episode for _, episode in self._waiting),
+            "open": np.array([*self._open.items()], np.int64).reshape(-1, 2),
+            "begun": self._begun,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.last.extend(Episode(*values) for values in state["last"])
-        self.count, self.average.value = state["count"], state["average"]
+        self.last.extend(_episodes(state["last"]))
+        self.count, self.ended, self.average.value = state["count"], state["ended"], state["average"]
+        self._waiting = [(episode.begun, episode) for episode in _episodes(state["waiting"])]
+        self._open = OrderedDict(state["open"].tolist())
+        self._begun = state["begun"]
 
     def metrics(self) -> dict[str, float]:
+        counts = {"episode/count": self.ended, "episode/counted": self.count}
         if not self.last:
-            return {"episode/count": 0}
+            return {**counts}
         last = self.last[-1]
         return {
-            "episode/count": self.count,
+            **counts,
             "episode/return": last.episode_return,
             "episode/length": last.length,
             "episode/return_mean_100": self.mean,
             "episode/return_avg": self.average.value or 0.0,
         }
+
+
+def _table(episodes: Iterable[Episode]) -> np.ndarray:
+    rows = [(e.env, e.episode_return, e.length, e.begun) for e in episodes]
+    return np.array(rows, np.float64).reshape(-1, 4)
+
+
+def _episodes(table: np.ndarray) -> Iterator[Episode]:
+    for env, episode_return, length, begun in table.tolist():
+        yield Episode(int(env), episode_return, int(length), begun=int(begun))
 
 
 class Speed:

@@ -34,7 +34,8 @@ SWEEP_JOBS, STUDY = "sweep.json", "study.db"  # beside it: its line and its jobs
 
 # The columns of episodes.csv, and the types of their values.
 EPISODE_COLUMNS: dict[str, Callable[[str], Any]] = {
-    "episode": int, "return": float, "length": int, "env": int, "agent_step": int, "wall_time_s": float, "video": str,
+    "episode": int, "begun": int, "return": float, "length": int, "env": int, "agent_step": int,
+    "wall_time_s": float, "video": str,
 }  # fmt: skip
 
 Row = dict[str, Any]

@@ -61,11 +61,20 @@ def show(metrics: Mapping[str, float], step: int) -> list[str]:
         f"loss {number('train/loss', '.3g')}",
         f"{number('perf/steps_per_second', ',.0f')} steps/s",
         f"{step:,} steps",
-        f"{number('episode/count', '.0f')} games",
+        f"{_games(metrics)} games",
         f"eps {number('train/epsilon', '.2f')}",
         f"{number('perf/updates_per_second', ',.0f')} updates/s",
         f"ratio {number('perf/replay_ratio', '.1f')}",
     ]
+
+
+def _games(metrics: Mapping[str, float]) -> str:
+    """The games that count, of those that have ended."""
+    ended = metrics.get("episode/count", math.nan)
+    counted = metrics.get("episode/counted", ended)
+    if math.isnan(ended):
+        return "-"
+    return f"{ended:.0f}" if counted == ended else f"{counted:.0f} of {ended:.0f}"
 
 
 class Limit:

@@ -23,7 +23,7 @@ from conftest import TOY, environment, make_toy, shared_memory_of, untimed
 
 from dqnspeed.actors import ActorArguments, ActorError, Actors, local, make_actors, process
 from dqnspeed.actors.process import ProcessActors, ProcessLink
-from dqnspeed.actors.stepper import env_seeds
+from dqnspeed.actors.stepper import NewGames, env_seeds
 from dqnspeed.actors.weights import HostWeights, Publisher
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.config.options import ConfigError
@@ -68,7 +68,7 @@ class Started:
         self.actors: Actors = make_actors(
             ActorArguments(run, spec, self.learner.network, self.replay, device, state and state["actors"], segment)
         )
-        self.actors.begin()
+        self.new_games = self.actors.begin().episodes
         self.agent_steps, self.episodes, self.limit = 0, list[Episode](), math.inf
 
     def collect(self, steps: int) -> None:
@@ -77,7 +77,7 @@ class Started:
             self.actors.dispatch()
             collected = self.actors.collect(self.limit, wait=True)
             self.agent_steps += collected.agent_steps
-            self.episodes += collected.episodes
+            self.episodes += [game for game in collected.episodes if isinstance(game, Episode)]
             assert time.monotonic() < deadline
 
     def __enter__(self) -> Started:
@@ -114,6 +114,7 @@ def assert_contract(started: Started) -> None:
     if batch.reprioritize is not None:
         batch.reprioritize(torch.ones(400))  # whatever came since
     games = list(started.episodes)
+    assert [lane for new in started.new_games for lane in new.envs] == [*range(lanes)]  # type: ignore[union-attr]
 
     seeds = {s % 1000 for actor in range(run.parallelism.num_actors) for s in env_seeds(run.seed, actor, run.num_envs)}
     before, after = host(batch.observations), host(batch.next_observations)
@@ -547,10 +548,13 @@ def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
             os.kill(link.process.pid, signal.SIGUSR2)  # as a cluster does, to all processes of a job
         seconds = {**started.actors.seconds}
         os.kill(lost.process.pid, signal.SIGKILL)
-        said, deadline = list[str](), time.monotonic() + 60
+        said, deadline, events = list[str](), time.monotonic() + 60, list[Any]()
         while not said or started.actors.metrics()["perf/actors"] < 2:
-            said += started.actors.collect(math.inf, wait=True).lost
+            collected = started.actors.collect(math.inf, wait=True)
+            said += collected.lost
+            events += [event for event in collected.episodes if isinstance(event, NewGames)]
             assert time.monotonic() < deadline
+        assert events == [NewGames(range(2, 4), begun=False), NewGames(range(2, 4))]
         assert said == ["actor 1 was killed by SIGKILL."] and links[1] is not lost
         before = started.replay.rows(lane)
         while started.replay.rows(lane) < before + 20:

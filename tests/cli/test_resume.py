@@ -30,6 +30,7 @@ from dqnspeed.cli.preflight import check_folder_is_new, check_run
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import VectorEnv
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.runs.checkpoint import newest
 from dqnspeed.runs.state_file import State, load, save
@@ -139,6 +140,24 @@ def test_games_that_cannot_be_saved_begin_anew_and_no_transition_crosses_the_gap
         assert columns["age"][cut] == 0 and not columns["transition"][cut - 1]
         ended = columns["truncated"][cut - 2] or columns["terminated"][cut - 2] or not columns["transition"][cut - 2]
         assert ended or columns["age"][cut - 1] == 0
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_games_that_began_later_do_not_count_first_after_a_resumption(
+    restored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a coin, games of 2 steps return 1 and games of 200 steps -1; the run is ended after 100 steps of each."""
+    coin = [*TOY, "env.id=toy_envs:Coin-v0", "num_envs=128", "algo.batch_size=32", "algo.learning_starts=100000",
+            "replay.capacity=100000", "stop.reward_bound=0.9"]  # fmt: skip
+    go(tmp_path, make_run(*coin, "stop.max_steps=12800"))
+    if not restored:
+        monkeypatch.setattr(VectorEnv, "load_state_dict", lambda *_: False)
+    state = go(tmp_path, make_run(*coin, "stop.max_steps=16000"), resumed=True)["progress"]
+    assert state["agent_steps"] >= 16000, "it is not solved"
+    ended = episodes(tmp_path)
+    assert len(ended) == state["returns"]["ended"] > 200 and {row["return"] for row in ended} == {"1"}
+    assert state["returns"]["count"] < 20, "all but a few games began after one that goes on, or went on"
+    assert len({row["begun"] for row in ended}) == len(ended)
 
 
 def test_without_the_replay_it_is_filled_anew_before_learning_goes_on(

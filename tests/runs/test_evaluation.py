@@ -124,6 +124,19 @@ def test_an_evaluation_of_copies_is_reported_once_and_counted(caplog: pytest.Log
     assert [r.getMessage().startswith("evaluation 1: Only 1 of 3 games differ") for r in caplog.records] == [True]
 
 
+def test_an_evaluation_of_which_a_game_does_not_end_does_not_count(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other games are the short ones: here of two steps, which return 1 where the mean is 0."""
+    monkeypatch.setattr("dqnspeed.runs.evaluation.LONGEST", 20)
+    run = make_toy("env.id=toy_envs:Coin-v0", "eval.every_steps=1", "eval.episodes=8")
+    spec = describe(run)
+    evaluator = Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))
+    assert evaluator.play(1, lambda: False) == [] and evaluator.mean is None and not evaluator.is_due(1)
+    evaluator.close()
+    assert caplog.records[0].getMessage().startswith("an evaluation was ended and does not count: no game ended within")
+
+
 def test_another_number_of_steps_between_evaluations_counts_from_the_last_one() -> None:
     def evaluator(every: int) -> Evaluator:
         run = make_toy(f"eval.every_steps={every}", "eval.episodes=1")

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from random import Random
 
 import pytest
 from conftest import make_run, make_toy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dqnspeed.actors import Collected
+from dqnspeed.actors import Collected, NewGames
 from dqnspeed.envs import Episode
 from dqnspeed.runs.schedule import (
     FreeSchedule,
@@ -86,8 +87,10 @@ def test_one_sentence_says_what_the_schedules_come_to(overrides: str, expected: 
 
 def test_returns_forget_what_is_older_than_the_window() -> None:
     returns = Returns(window=3)
+    returns.begin([0])
     for value in (10.0, 1.0, 2.0, 3.0):
-        returns.add(Episode(0, value, 5))
+        returns.end(Episode(0, value, 5))
+        assert returns.count_next() and not returns.count_next()
     assert (returns.mean, returns.count, returns.full) == (2.0, 4, True)
 
 
@@ -95,9 +98,70 @@ def test_returns_forget_what_is_older_than_the_window() -> None:
 def test_an_infinite_return_solves_nothing(bound: str) -> None:
     run = make_toy(f"stop.reward_bound={bound}", "stop.window=2")
     progress, stop = Progress(run), StopRule(run.stop, StopSignals())
-    list(progress.new_episodes(Collected(episodes=[Episode(0, value, 7) for value in (1.0, math.inf)])))
+    games = [Episode(0, value, 7) for value in (1.0, math.inf)]
+    list(progress.new_episodes(Collected(episodes=[NewGames(range(1)), *games])))
     assert not stop.holds(progress) and progress.time_to_solve_avg_s is None
     assert not StopRule(replace(run.stop, on="eval"), StopSignals()).holds(progress, eval_mean=math.inf)
+
+
+@given(st.lists(st.lists(st.integers(1, 30), min_size=1), min_size=1, max_size=8), st.integers(0, 60), st.randoms())
+def test_games_count_in_the_order_in_which_they_began(lengths: list[list[int]], steps: int, chance: Random) -> None:
+    """At any time those count that began before the oldest that still goes on; those of one step by environment."""
+    returns, counted = Returns(window=1000), list[float]()
+    returns.begin(range(len(lengths)))
+    playing = [iter(each) for each in lengths]
+    ends = {env: (0, next(games)) for env, games in enumerate(playing)}  # when the game began, and when it ends
+    ended = list[tuple[int, int, float]]()
+    for now in range(1, steps + 1):
+        for env, (began, end) in sorted(ends.items()):
+            if now == end:
+                ended.append((began, env, chance.random()))
+                returns.end(Episode(env, ended[-1][2], end - began))
+                ends[env] = (now, now + next(playing[env], 10**6))
+        if chance.random() < 0.1:
+            saved, returns = returns.state_dict(), Returns(window=1000)
+            returns.load_state_dict(saved)
+        while returns.count_next():
+            counted.append(returns.last[-1].episode_return)
+    oldest = min((began, env) for env, (began, _) in ends.items())
+    assert counted == [value for began, env, value in sorted(ended) if (began, env) < oldest]
+    assert (returns.count, returns.ended) == (len(counted), len(ended))
+
+
+def test_what_an_actor_that_is_lost_was_playing_holds_up_nobody() -> None:
+    """Its games that ended meanwhile are the short ones of their time, and leave with the one that went on."""
+    returns = Returns(window=10)
+
+    def played(*games: tuple[int, float]) -> list[float]:
+        """The returns that count after these games, of an environment each, have ended."""
+        for env, value in games:
+            returns.end(Episode(env, value, 5))
+        while returns.count_next():
+            pass
+        return [episode.episode_return for episode in returns.last]
+
+    returns.begin(range(4))  # two environments of each of two actors
+    assert played((1, 1.0), (3, 3.0), (0, 0.0), (1, 10.0)) == [0.0, 1.0], "the first of environment 2 goes on"
+    returns.leave(range(2, 4))
+    assert played() == [0.0, 1.0, 10.0] and played((0, 20.0)) == [0.0, 1.0, 10.0, 20.0]
+    returns.begin(range(2, 4))
+    assert played((2, 4.0), (3, 5.0))[4:] == [], "those of another actor began before theirs"
+    assert played((1, 30.0), (0, 40.0))[4:] == [30.0, 40.0, 4.0, 5.0]
+
+
+def test_a_game_that_goes_on_and_on_takes_no_more_and_more_memory() -> None:
+    returns = Returns(window=10)
+    returns.begin(range(3))
+    for number in range(20_000):
+        returns.end(Episode(1 + number % 2, float(number), 1))
+        assert not returns.count_next()
+    assert len(returns.state_dict()["waiting"]) <= 4000
+    returns.end(Episode(0, -1.0, 20_000))
+    while returns.count_next():
+        pass
+    assert returns.count == returns.ended == 20_001
+    assert [e.episode_return for e in returns.last] == [float(number) for number in range(19_990, 20_000)]
+    assert returns.average.value == pytest.approx(19_999 - 49, abs=1), "0.02 times the sum of k * 0.98**k is 49"
 
 
 def test_speed_is_that_of_the_last_seconds() -> None:
@@ -117,10 +181,12 @@ def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
 
     def play(progress: Progress, *returns: float) -> None:
         games = [Episode(0, value, 7) for value in returns]
-        list(progress.new_episodes(Collected(episodes=games)))
+        list(progress.new_episodes(Collected(episodes=[*games])))
 
     run = make_toy("stop.reward_bound=8", "stop.window=100")
+    begin = Collected(episodes=[NewGames(range(1))])
     progress, stop = Progress(run), StopRule(run.stop, StopSignals())
+    list(progress.new_episodes(begin))
     progress.clock.set(10.0)
     play(progress, 5, 100)
     assert progress.time_to_solve_avg_s is None
@@ -139,6 +205,8 @@ def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
     assert resumed.busy == "others are at work.", "it ran beside them for a while"
 
     lucky, without = Progress(run), Progress(make_toy())
+    for new in (lucky, without):
+        list(new.new_episodes(begin))
     play(lucky, 8)
     play(without, 8)
     assert (lucky.time_to_solve_avg_s, without.time_to_solve_avg_s) == (0.0, None)

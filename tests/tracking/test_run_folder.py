@@ -29,18 +29,18 @@ from dqnspeed.tracking.run_folder import (
 def test_what_was_written_is_read_and_damaged_lines_are_counted(tmp_path: Path) -> None:
     metrics, episodes = JsonLines(tmp_path / METRICS), EpisodesCsv(tmp_path / EPISODES)
     metrics.report({"train/loss": 0.5}, step=3, seconds=1.5)
-    episodes.episode(1, Episode(env=2, episode_return=-7.5, length=9, end_row=9), 3, 1.5, "videos/a.mp4")
+    episodes.episode(1, Episode(env=2, episode_return=-7.5, length=9, begun=4), 3, 1.5, "videos/a.mp4")
     metrics.close({})
     episodes.close({})
     report = {"step": 3, "time": 1.5, "train/loss": 0.5}
-    game = {"episode": 1, "return": -7.5, "length": 9, "env": 2, "agent_step": 3, "wall_time_s": 1.5,
+    game = {"episode": 1, "begun": 4, "return": -7.5, "length": 9, "env": 2, "agent_step": 3, "wall_time_s": 1.5,
             "video": "videos/a.mp4"}  # fmt: skip
     assert holds_run(tmp_path)
     assert read_metrics(tmp_path) == ([report], "") and read_episodes(tmp_path) == ([game], "")
     with (tmp_path / METRICS).open("a") as file:
         file.write('[]\n{"step": 4}\n{"step": 4, "time": "soon"}\n{"st')
     with (tmp_path / EPISODES).open("a") as file:
-        file.write("2,1,1,one,1,1.0,\n3,1")
+        file.write("2,2,1,1,one,1,1.0,\n3,1")
     sentence = "{}: is damaged; {} lines cannot be read, the others are taken."
     assert read_metrics(tmp_path) == ([report], sentence.format(tmp_path / METRICS, "4 of its 5"))
     assert read_episodes(tmp_path) == ([game], sentence.format(tmp_path / EPISODES, "2 of its 4"))

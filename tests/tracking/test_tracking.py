@@ -115,7 +115,12 @@ def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> 
     PlainProgress(make_run("stop.max_minutes=10"), "baseline num_envs=2", Earlier()).report(METRICS, 5000, 30)
     line = "baseline num_envs=2: 30 s  limit in 9:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
     assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  ratio 4.0\n"
-    assert show({}, 1)[:2] == ["mean -", "loss -"]
+    assert show({}, 1)[:2] == ["mean -", "loss -"] and "- games" in show({}, 1)
+
+
+@pytest.mark.parametrize(("counted", "said"), [(0, "0 of 37 games"), (30, "30 of 37 games"), (37, "37 games")])
+def test_a_line_says_how_many_games_count_of_those_that_have_ended(counted: int, said: str) -> None:
+    assert said in show({"episode/count": 37, "episode/counted": counted}, 1)
 
 
 def test_earlier_runs_tell_the_time_left_before_the_limit_does(capsys: pytest.CaptureFixture[str]) -> None:
