@@ -126,18 +126,19 @@ def read(folder: str | Path) -> Results:
     return read_results(Path(folder))
 
 
-def load(folder: str | Path, checkpoint: str = "best", device: str = "auto") -> Agent:
+def load(folder: str | Path, checkpoint: str = "best", device: str = "auto", trust: bool = False) -> Agent:
     """The trained agent of a run.
 
     Args:
-        folder: of the run.
+        folder: of the run, or one of its checkpoints.
         checkpoint: ``best`` (the newest where there is none), ``final`` or the name of another file in
             ``checkpoints/``.
         device: where the network runs: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        trust: import an environment that the run's files name, also if they were not made here.
 
     Raises:
-        ConfigError: there is no such folder, it holds no run, its environment cannot be made here, or the checkpoint is
-            missing, damaged or another run's.
+        ConfigError: there is no such folder, it holds no run, its environment cannot be made here or is not trusted, or
+            the checkpoint is missing, damaged or another run's.
 
     Examples:
         >>> agent = dqnspeed.load("outputs/cartpole")
@@ -150,7 +151,7 @@ def load(folder: str | Path, checkpoint: str = "best", device: str = "auto") -> 
     """
     from dqnspeed.play.agent import load as load_agent
 
-    return load_agent(Path(folder), checkpoint, device)
+    return load_agent(Path(folder), checkpoint, device, trust)
 
 
 def __getattr__(name: str) -> Any:

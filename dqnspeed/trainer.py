@@ -24,7 +24,7 @@ from dqnspeed.runs.parts import Acting, Learning, Plan, prepare_process, snapsho
 from dqnspeed.runs.schedule import Prune
 from dqnspeed.runs.summary import begun
 from dqnspeed.runs.updates import make_updates
-from dqnspeed.system import atomic, machine
+from dqnspeed.system import atomic, machine, signing
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.run_folder import BEGUN, CONFIG, SUMMARY
@@ -98,10 +98,12 @@ def train(
 
 
 def save_start(plan: Plan) -> None:
-    """Save a copy of the configuration atomically, which Hydra's own is not, and what the summary will say of it."""
-    for name, content in ((CONFIG, plan.config), (BEGUN, begun(plan.run, plan.label))):
+    """Save a copy of the configuration atomically, which Hydra's own is not, and signed, and what the summary will say
+    of it."""
+    files = ((signing.write, CONFIG, plan.config), (atomic.write_json, BEGUN, begun(plan.run, plan.label)))
+    for write, name, content in files:
         try:
-            atomic.write_json(plan.folder / name, content)
+            write(plan.folder / name, content)
         except OSError as error:
             log.warning("%s could not be written, training continues: %s", plan.folder / name, error)
 

@@ -242,6 +242,7 @@ def temporary_files_go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with short as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
+        patch.setenv("XDG_STATE_HOME", f"{folder}/state")  # not the user's key
         yield
 
 

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import pkgutil
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 
 from hydra.core.config_search_path import ConfigSearchPath
@@ -42,11 +42,10 @@ def load() -> None:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if module.name not in OF_EXTRAS:
                 importlib.import_module(module.name)
-    installed = [point.module for point in entry_points(group=ENTRY_POINTS)]
     named = [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
     if named:
         find_modules_here()
-    for name in dict.fromkeys([*installed, *named]):
+    for name in dict.fromkeys([*(point.module for point in installed()), *named]):
         before = {group: dict(known.options) for group, known in GROUPS.items()}, list(FOLDERS)
         try:
             importlib.import_module(name)
@@ -59,6 +58,11 @@ def load() -> None:
         for group, known in GROUPS.items():
             known.options = options[group]
     Plugins.instance().register(PluginFolders)
+
+
+def installed() -> EntryPoints:
+    """The entry points by which installed packages bring options."""
+    return entry_points(group=ENTRY_POINTS)
 
 
 def find_modules_here() -> None:

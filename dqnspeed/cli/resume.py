@@ -13,7 +13,7 @@ from typing import Any, cast
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from dqnspeed.cli import compose, plugins, schemas
+from dqnspeed.cli import compose, plugins, schemas, trust
 from dqnspeed.cli.preflight import check_run
 from dqnspeed.cli.sweep_record import quoted
 from dqnspeed.config.options import ConfigError
@@ -22,7 +22,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.runs import checkpoint
 from dqnspeed.runs.folder_lock import locked_folder
-from dqnspeed.system import atomic, shell
+from dqnspeed.system import atomic, shell, signing
 from dqnspeed.tracking.run_folder import (
     CHECKPOINTS,
     CONFIG,
@@ -74,18 +74,24 @@ def asked_for(arguments: Sequence[str]) -> bool:
     return any(argument.startswith(PREFIX) for argument in arguments)
 
 
-def prepare(arguments: Sequence[str]) -> Resumption:
+def prepare(arguments: Sequence[str], typed: Sequence[str] = ()) -> Resumption:
     """Read and check the run that the command line names.
 
+    Args:
+        typed: more overrides whose code may be imported.
+
     Raises:
-        ConfigError: there is no such run, it is finished or still running, or an override may not be changed.
+        ConfigError: there is no such run, it is finished or still running, an override may not be changed, or its files
+            name code that may not be imported.
     """
+    trusted, arguments = trust.take(arguments)
     folder = _folder(arguments)
     overrides = [argument for argument in arguments if not argument.startswith(PREFIX)]
     cfg = _configuration(folder, overrides)
+    _check_is_its_own(folder, plain_of(cfg))
+    trust.check_code(plain_of(cfg), folder, trusted, [*overrides, *typed])
     run, plain = compose.from_hydra(cfg), plain_of(cfg)
     _check_unfinished(run, folder)
-    _check_is_its_own(folder, plain)
     spec = check_run(run)
     with locked_folder(folder, resumed=True):
         earlier = _earlier_overrides(folder)
@@ -122,8 +128,20 @@ def load_run(folder: Path) -> DictConfig:
             raise ConfigError(f"{folder}: {error}, and there is no other copy of the run's configuration.") from error
         problem = str(error)
     log.warning("%s: %s; what %s says is taken.", folder, problem, found[0])
-    cfg = OmegaConf.create(found[1])
-    _check_options(cfg, folder)
+    return of_copy(found[1], folder)
+
+
+def of_copy(plain: Mapping[str, Any], source: Path) -> DictConfig:
+    """The configuration that ``source`` holds as plain data.
+
+    Raises:
+        ConfigError: it has other options than there are here, or refers to other values, which take no end to compute
+            where somebody wants that.
+    """
+    if "${" in json.dumps(plain):
+        raise ConfigError(f"{source}: its configuration refers to other values (${{...}}), as none that a run keeps.")
+    cfg = OmegaConf.create(dict(plain))
+    _check_options(cfg, source)
     return cfg
 
 
@@ -284,7 +302,7 @@ def _save_overrides(overrides: list[str], plain: Mapping[str, Any], folder: Path
         path.parent.mkdir(exist_ok=True)
         atomic.write_text(path, OmegaConf.to_yaml(OmegaConf.create(overrides)))
         path = folder / CONFIG
-        atomic.write_json(path, plain)
+        signing.write(path, plain)
     except OSError as error:
         raise ConfigError(f"resume={folder}: {path} cannot be written ({error.strerror}).") from error
 

@@ -22,17 +22,17 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
+from dqnspeed.cli import trust
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.cli.key_value import CommandLine
-from dqnspeed.cli.sweep_record import Job, Line, Outcome, Record, outcome, quoted
+from dqnspeed.cli.sweep_record import PREFIX, Job, Line, Outcome, Record, outcome, quoted
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.folder_lock import locked_folder
-from dqnspeed.system import atomic, shell
+from dqnspeed.system import atomic, shell, signing
 from dqnspeed.system.signals import Remembering, endings
 from dqnspeed.tracking.run_folder import STUDY, SUMMARY, SWEEP_JOBS, Row
 
-PREFIX = "sweep."
 RESUME = f"{PREFIX}resume="
 
 
@@ -53,6 +53,7 @@ class Sweep:
         self.heard = Remembering()
         self.folder: Path | None = None
         self.jobs: list[Job] = []
+        self.trust = list[str]()  # the argument by which the files of this sweep's jobs are trusted too
         self.is_queued = False  # by Slurm, which does not need this process
         self._line = Line([])
 
@@ -68,7 +69,7 @@ class Sweep:
         self.jobs += [job for job in jobs if job.folder not in known]
         record = {"line": dataclasses.asdict(self._line), "jobs": [dataclasses.asdict(job) for job in self.jobs]}
         try:
-            atomic.write_json(self.folder / SWEEP_JOBS, record)
+            signing.write(self.folder / SWEEP_JOBS, record)
         except OSError as error:
             raise ConfigError(f"{self.folder / SWEEP_JOBS}: cannot be written ({error.strerror}).") from error
 
@@ -205,12 +206,17 @@ def take_options(arguments: Sequence[str]) -> list[str]:
     sweep.dry_run = options.dry_run
     if options.resume is None:
         return others
+    trusted, others = trust.take(others)
     if others:
         raise ConfigError(f"{others[0]}: does not go with {RESUME}, which takes what the folder records.")
     folder = Path(options.resume)
     record = Record.read(folder)
     if record is None:
         raise ConfigError(f"{folder}: holds no sweep (no {SWEEP_JOBS}).")
+    if trusted:
+        sweep.trust = [f"{trust.OPTION}=true"]
+    else:
+        record.check(folder)
     return record.line.arguments(folder)
 
 

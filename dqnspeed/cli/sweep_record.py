@@ -5,21 +5,29 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
 
+from dqnspeed.cli import trust
 from dqnspeed.config.options import ConfigError
+from dqnspeed.system import signing
 from dqnspeed.system.signals import STOPPING
 from dqnspeed.tracking.run_folder import CONFIG, SUMMARY, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
 
+PREFIX = "sweep."
 FOLDER = "hydra.sweep.dir"
 # What became of a job, by the reason that its summary gives.
 STATES = {
     "reward_bound": "solved", "max_steps": "at its limit", "max_minutes": "at its limit", "pruned": "pruned",
     "error": "failed", **dict.fromkeys(STOPPING, "ended"),
 }  # fmt: skip
+# Overrides of which Hydra may import what they name: its own, values that are composed of others, other packages and
+# folders, and modules.
+_MAY_RUN_CODE = re.compile(r"^[\s+~]*hydra|^-|[$@:]|\.\.")
+HARMLESS = ("hydra/sweeper=optuna", "hydra/sweeper=jobs")
 FINISHED = ("solved", "at its limit", "pruned")
 
 
@@ -117,9 +125,33 @@ class Record:
             return None
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
-            return cls(Line(**stored["line"]), [Job(**job) for job in stored["jobs"]])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            record = cls(Line(**stored["line"]), [Job(**job) for job in stored["jobs"]])
+            below = folder.resolve()
+            away = [job.folder for job in record.jobs if below not in Path(below, job.folder).resolve().parents]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"{path}: is damaged ({' '.join(str(error).split())}).") from error
+        if away:
+            raise ConfigError(f"{path}: has a job in {away[0]}, which is not below {folder}; delete that job from it.")
+        return record
+
+    def check(self, folder: Path, typed: Iterable[str] = ()) -> None:
+        """Check what the record in ``folder`` may do, before any of it is carried out.
+
+        Args:
+            typed: overrides of this command line.
+
+        Raises:
+            ConfigError: it may run code, and the sweep was not made here.
+        """
+        if signing.read(folder / SWEEP_JOBS) is not None:
+            return
+        of_jobs = [text for job in self.jobs for text in (job.folder, *job.overrides)]
+        for text in (*self.line.flags, *self.line.overrides, *of_jobs):
+            if text not in (*typed, *HARMLESS) and _MAY_RUN_CODE.search(text):
+                raise ConfigError(
+                    f"{text}: may run code, and {folder / SWEEP_JOBS}, which names it, was not made here. "
+                    f"Give {PREFIX}resume={folder} {trust.OPTION}=true if you trust whoever made it."
+                )
 
 
 def earlier_jobs(folder: Path) -> list[Job] | None:
@@ -131,8 +163,14 @@ def earlier_jobs(folder: Path) -> list[Job] | None:
     record = Record.read(folder)
     if record is None:
         return None
-    if record.line != Line.of_this_process():
+    line = Line.of_this_process()
+    if record.line != line:
         raise ConfigError(f"{FOLDER}: {folder} holds another sweep already; name a new folder.")
+    # Of options with several values each job has one.
+    parts = [(text.partition("=")[0], text.partition("=")[2].split(",")) for text in line.overrides]
+    record.check(
+        folder, [*line.flags, *line.overrides, *(f"{key}={value}" for key, values in parts for value in values)]
+    )
     return record.jobs
 
 

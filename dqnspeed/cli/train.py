@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
 from dqnspeed.algorithms.gradient import NotFiniteError
-from dqnspeed.cli import compose, study
+from dqnspeed.cli import compose, study, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
@@ -41,6 +41,8 @@ from dqnspeed.system.signals import PREEMPTING, STOPPING
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
+
+log = logging.getLogger(__name__)
 
 
 @hydra.main(version_base="1.3", config_path=CONF_DIR, config_name="config")
@@ -71,7 +73,9 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
     if holds_run(folder):
         if is_ray(hydra_config.launcher):
             wait_until_free(folder, lambda: sweep.heard.received is not None)
-        job = resumed_job([f"{resuming.PREFIX}{_shown(folder)}"])
+        # The command line of the sweep has been checked already, in the process that launched it.
+        typed = trust.code_in(resuming.plain_of(cfg))
+        job = resumed_job([f"{resuming.PREFIX}{_shown(folder)}", *sweep.trust], typed)
     else:
         job = _composed(cfg, folder, group_of(Path(hydra_config.sweep.dir)))
     alone, prune = is_alone(hydra_config.launcher), study.pruning(hydra_config)
@@ -157,9 +161,10 @@ def job_of(
     return Job(run, spec, folder, plain, group, label, resume, overrides)
 
 
-def resumed_job(arguments: Sequence[str]) -> Job:
-    """The run that ``resume=FOLDER`` among ``arguments`` names; raises as :func:`dqnspeed.cli.resume.prepare`."""
-    resumed = resuming.prepare(arguments)
+def resumed_job(arguments: Sequence[str], typed: Sequence[str] = ()) -> Job:
+    """The run that ``resume=FOLDER`` among ``arguments`` names; takes and raises as
+    :func:`dqnspeed.cli.resume.prepare` does."""
+    resumed = resuming.prepare(arguments, typed)
     job = job_of(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resumed.overrides, True)
     return dataclasses.replace(job, remember=resumed.remember)
 
@@ -176,6 +181,8 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     device, threads = str(machine.pick_device(run.device)), torch.get_num_threads()
     lines = opening(run, job.label, device, threads, shown, job.resume)
     print(*lines, schedule_sentence(run), sep="\n", flush=True)
+    if unsigned := trust.unsigned(job.plain):
+        log.warning("%s", unsigned)
     try:
         summary = train(
             run, job.spec, job.folder, job.plain, job.group, job.resume, job.label, job.again, job.benchmark,

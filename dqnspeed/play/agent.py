@@ -15,7 +15,7 @@ from dqnspeed.cli.errors import as_config_error
 from dqnspeed.config.options import check_values
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.play.environment import AgentEnv, observation_space
-from dqnspeed.play.options import PlayConfig
+from dqnspeed.play.options import DEFAULT, PlayConfig
 from dqnspeed.play.player import Player
 
 
@@ -112,9 +112,9 @@ class Agent:
         return np.array(given if batch else given[None], order="C")  # torch takes no others
 
 
-def load(folder: Path, checkpoint: str = "best", device: str = "auto") -> Agent:
+def load(folder: Path, checkpoint: str = DEFAULT, device: str = "auto", trust: bool = False) -> Agent:
     """As :func:`dqnspeed.load`."""
-    options = PlayConfig(str(folder), checkpoint, device=device)
+    options = PlayConfig(str(folder), checkpoint, trust, device=device)
     check_values(options)
     with undisturbed(), own_hydra(), as_config_error():
         return Agent(Player(options))

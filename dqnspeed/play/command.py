@@ -15,6 +15,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import ActorError
 from dqnspeed.play.games import play
 from dqnspeed.play.options import NEWEST, PlayConfig
+from dqnspeed.play.player import home_of
 from dqnspeed.runs.checkpoint import playable
 from dqnspeed.system import atomic
 from dqnspeed.system.signals import endings
@@ -41,7 +42,7 @@ def _main() -> None:
         f"± {result['return_std']:.2f} over {len(result['games'])} game{'' if len(result['games']) == 1 else 's'}\n"
         f"actions: {', '.join(f'{name} {count:,}' for name, count in result['actions'].items())}"
     )
-    _keep(Path(options.run), result)
+    _keep(home_of(options.run), result)
     if options.record and not all("video" in game for game in result["games"]):
         sys.exit(1)  # which was told
 

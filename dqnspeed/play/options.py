@@ -8,12 +8,18 @@ from dqnspeed.config.options import option
 from dqnspeed.tracking.run_folder import CHECKPOINTS, VIDEOS
 
 NEWEST = "newest"
+DEFAULT = "best"
 
 
 @dataclass(frozen=True)
 class PlayConfig:
-    run: str = option(f"the folder of a run, {NEWEST}: that of the newest in outputs/ and multirun/", default=NEWEST)
-    checkpoint: str = option(f"best, final, or the name of another file in {CHECKPOINTS}/", default="best")
+    run: str = option(
+        f"the folder of a run, or a checkpoint; {NEWEST}: the newest run in outputs/ and multirun/", default=NEWEST
+    )
+    checkpoint: str = option(f"best, final, or the name of another file in {CHECKPOINTS}/", default=DEFAULT)
+    trust: bool = option(
+        "import an environment that the run's files name, also if they were not made here", default=False
+    )
     episodes: int = option("games to play", ge=1, default=5)
     epsilon: float = option("chance of a random action, 0: greedy", ge=0, le=1, default=0.0)
     noop_max: int | None = option(

@@ -7,29 +7,31 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from omegaconf import DictConfig
 
 from dqnspeed import envs
 from dqnspeed.algorithms import make_network
 from dqnspeed.algorithms.gradient import as_tensors
-from dqnspeed.cli import compose
+from dqnspeed.cli import compose, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution, precision, set_precision
-from dqnspeed.play.options import PlayConfig
+from dqnspeed.play.options import DEFAULT, PlayConfig
 from dqnspeed.runs import checkpoint, state_file
 from dqnspeed.runs.evaluation import with_starts
 from dqnspeed.system import machine
-from dqnspeed.tracking.run_folder import CHECKPOINTS, DamagedError
+from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, DamagedError
 
 
 class Player:
     """A trained network with an environment of its own to play in."""
 
     def __init__(self, play: PlayConfig):
-        self.folder = Path(play.run)
-        composed = resuming.load_run(self.folder)
+        self.folder = home_of(play.run)
+        self.path, state, composed = _trained(play, self.folder)
+        trust.check_code({"env": resuming.plain_of(composed)["env"]}, self.folder, play.trust)
         trained = compose.from_hydra(composed)
         # Equivalent, and able to render; the device may be another.
         wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
@@ -40,14 +42,8 @@ class Player:
         check_execution(dataclasses.replace(self.run, execution=dataclasses.replace(self.run.execution, compile=False)))
         self.spec: EnvSpec = envs.describe(self.run)
         self.device = machine.pick_device(play.device)
-        self.path, state = _load(self.folder / CHECKPOINTS, play.checkpoint)
         self.network = make_network(self.run, self.spec)
         try:
-            differing = resuming.foreign(state["config"], resuming.plain_of(composed))
-            if differing:
-                raise ConfigError(
-                    f"checkpoint={play.checkpoint}: is of another run than this folder's ({', '.join(differing)})."
-                )
             self.agent_steps: int = state["progress"]["agent_steps"]
             self.network.load_state_dict(as_tensors(state["learner"]["network"]))
         except (RuntimeError, KeyError, TypeError) as error:
@@ -72,15 +68,58 @@ class Player:
         return values
 
 
+def is_file(run: str) -> bool:
+    """Whether ``run`` names a checkpoint itself, and not the folder of a run."""
+    return run.endswith(checkpoint.SUFFIX) and Path(run).is_file()
+
+
+def home_of(run: str) -> Path:
+    """The folder of the run that ``run`` names: of a checkpoint, that of its run, or else the one that it lies in."""
+    if not is_file(run):
+        return Path(run)
+    above = Path(run).absolute().parent
+    return above.parent if above.name == CHECKPOINTS and (above.parent / CONFIG).exists() else above
+
+
+def _trained(play: PlayConfig, folder: Path) -> tuple[Path, state_file.State, DictConfig]:
+    """The checkpoint that is to be played, its state, and the configuration of its run.
+
+    Raises:
+        ConfigError: it is missing, damaged, or of another run than its folder's.
+    """
+    if is_file(play.run):
+        if play.checkpoint != DEFAULT:
+            raise ConfigError(
+                f"checkpoint={play.checkpoint}: does not go with run={play.run}, which names a checkpoint."
+            )
+        path = Path(play.run)
+        state = _read(path, f"run={play.run}")
+        return path, state, resuming.of_copy(state["config"], path)
+    composed = resuming.load_run(folder)
+    path, state = _load(folder / CHECKPOINTS, play.checkpoint)
+    if differing := resuming.foreign(state["config"], resuming.plain_of(composed)):
+        raise ConfigError(
+            f"checkpoint={play.checkpoint}: is of another run than this folder's ({', '.join(differing)})."
+        )
+    return path, state, composed
+
+
 def _load(folder: Path, name: str) -> tuple[Path, state_file.State]:
     """The checkpoint ``name``; for ``best`` the newest if there is none."""
     path = folder / f"{name.removesuffix(checkpoint.SUFFIX)}{checkpoint.SUFFIX}"
-    if name == "best" and not path.exists():
+    if name == DEFAULT and not path.exists():
         path = next(iter(checkpoint.candidates(folder)), path)
     if not path.exists():
         there = ", ".join(sorted(file.stem for file in folder.glob(f"*{checkpoint.SUFFIX}"))) or "none"
         raise ConfigError(f"checkpoint={name}: is not in {folder}; there: {there}.")
+    return path, _read(path, f"checkpoint={name}")
+
+
+def _read(path: Path, option: str) -> state_file.State:
     try:
-        return path, state_file.load(path)
+        state = state_file.load(path)
     except DamagedError as error:
-        raise ConfigError(f"checkpoint={name}: {error}") from error
+        raise ConfigError(f"{option}: {error}") from error
+    if not isinstance(state.get("config"), dict):
+        raise ConfigError(f"{option}: holds no configuration of a run.")
+    return state

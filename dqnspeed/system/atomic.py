@@ -47,8 +47,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, node: Any) -> None:
-    """Write ``node`` as JSON; NaN and infinity become null."""
-    write_text(path, json.dumps(finite(node), indent=2) + "\n")
+    """Write ``node`` as :func:`json_text` has it."""
+    write_text(path, json_text(node))
+
+
+def json_text(node: Any) -> str:
+    """``node`` as JSON; NaN and infinity become null."""
+    return json.dumps(finite(node), indent=2) + "\n"
 
 
 def finite(node: Any) -> Any:

@@ -581,7 +581,7 @@ def test_a_resumed_run_keeps_the_values_it_began_with_whatever_its_new_length(
     (tmp_path / ".hydra").mkdir()
     OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
     for changed in (["stop.max_steps=100000"], []):  # kept for the next time
-        resumed = resuming.prepare([f"resume={tmp_path}", *changed])
+        resumed = resuming.prepare([f"resume={tmp_path}", "trust=true", *changed])
         resumed.remember()
         plain = OmegaConf.structured(resumed.run)
         assert (OmegaConf.select(plain, "stop.max_steps"), OmegaConf.select(plain, key)) == (100_000, value)

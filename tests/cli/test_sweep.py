@@ -280,10 +280,10 @@ def test_mistakes_of_the_options_of_sweeps(
 def test_another_sweep_is_refused_in_the_folder_of_one(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
     Sweep().begin(tmp_path / "sweep", Line(["seed=0,1"]), [Job("0", ["seed=0"])])
-    before = (tmp_path / "sweep" / "sweep.json").read_bytes()
+    before = {path: path.read_bytes() for path in (tmp_path / "sweep").iterdir()}
     result = cli("-m", *FEW, "seed=2,3", "hydra.sweep.dir=sweep")
     assert result.returncode == 2 and "holds another sweep already; name a new folder." in result.stderr
-    assert [path.read_bytes() for path in (tmp_path / "sweep").iterdir()] == [before]
+    assert {path: path.read_bytes() for path in (tmp_path / "sweep").iterdir()} == before
 
 
 def of_sweep(*overrides: str) -> list[list[str]]:

@@ -435,7 +435,7 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
         ),
         ("seed", {**state, "config": {**config, "seed": 1}}, "of another run than this folder's (seed=1 there, 0 here"),
         ("table", {**state, "learner": {"table": np.zeros(3)}}, "table: is of another network than this run's."),
-        ("nothing", {"learner": {}}, "nothing: is of another network than this run's."),
+        ("nothing", {"learner": {}}, "checkpoint=nothing: holds no configuration of a run."),
     ):
         state_file.save(folder / f"{name}.safetensors", changed)
         with pytest.raises(ConfigError, match=re.escape(sentence)):
