@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
 from dqnspeed.actors.stepper import Collected, EnvStepper, NewGames, env_seeds, make_stepper
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.config.registry import register
 from dqnspeed.envs import make_vector_env
 from dqnspeed.execution.transfer import DeviceTimer
-from dqnspeed.memory import Memory
+from dqnspeed.memory import Memory, Rollouts
 
 
 class LocalActor:
@@ -34,6 +36,8 @@ class LocalActor:
     ):
         self._groups, self._memory, self._epsilon_at, self._timer = groups, memory, epsilon_at, timer
         self._agent_steps = agent_steps
+        if isinstance(memory, Rollouts):
+            memory.bootstrap = self._values
 
     @property
     def how(self) -> str:
@@ -69,6 +73,9 @@ class LocalActor:
     def close(self) -> None:
         for group in self._groups:
             group.close()
+
+    def _values(self) -> np.ndarray:
+        return np.concatenate([group.values() for group in self._groups])
 
     def _start(self, group: int = 0, late: bool = False) -> None:
         self._groups[group].start(self._epsilon_at(self._agent_steps), late)
@@ -110,21 +117,23 @@ class OverlapActor(LocalActor):
 class AlternatingActor(LocalActor):
     """Two groups of environments take turns: one steps while actions are chosen for the other.
 
-    For on-policy learners: while they train, only the step under way runs. A pause waits for that step, so later
-    actions may be chosen by newer weights than without the pause.
+    For on-policy learners. A group whose part of a rollout is complete waits until it has been learnt from.
     """
 
     _stepping: int | None = None
 
     def collect(self, limit: float, wait: bool) -> Collected:
         """Act for one group while the other steps, and store the rows of that one."""
+        lanes = (0, self._groups[0].num_envs)
+        rows, allowed = [self._memory.rows(lane) for lane in lanes], self._memory.rows_allowed()
         stepping = self._stepping
         if stepping is None:
-            # The group with fewer rows.
-            stepping = int(self._memory.rows(0) > self._memory.rows(self._groups[0].num_envs))
+            stepping = int(rows[0] > rows[1])
             self._start(stepping)
-        self._stepping = 1 - stepping
-        self._start(self._stepping)
+        self._stepping, lane = None, lanes[1 - stepping]
+        if rows[1 - stepping] < allowed[lane]:
+            self._stepping = 1 - stepping
+            self._start(self._stepping)
         return self._finish(stepping)
 
     def pause(self) -> Collected:

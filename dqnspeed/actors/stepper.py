@@ -159,6 +159,15 @@ class EnvStepper:
         self.seconds["stepping"] += time.perf_counter() - begin
         return rows, episodes
 
+    def values(self) -> np.ndarray:
+        """Values ``(N,)`` of the observations that are acted on next, by the policy's network as it is now; not between
+        :meth:`start` and :meth:`finish`."""
+        begin = time.perf_counter()
+        with self._timed():
+            found = self._policy.values()
+        self.seconds["acting"] += time.perf_counter() - begin
+        return found
+
     def _acted_on(self) -> AnyArray:
         """The frames of this step; where rows are kept on the device that chose, its own: each crosses once."""
         seen, kept_on = self._policy.seen, self._kept_on

@@ -49,6 +49,10 @@ class EpsilonGreedy(NetworkPolicy):
         actions[greedy] = q.argmax(axis=1)[greedy[seen]]
         return actions, {} if versions is None else {"values": q.max(axis=1), "versions": versions}
 
+    def values(self, observations: AnyArray) -> np.ndarray:
+        found: np.ndarray = self._compute(observations).max(axis=1)
+        return found
+
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("values",) if self._values else ()

@@ -100,6 +100,9 @@ class GraphedPolicy:
             acting["versions"] = np.full(len(actions), version)
         return actions.astype(np.int64), acting
 
+    def values(self) -> np.ndarray:
+        return self._policy.values(self._shown().flatten(1, 2))
+
     def warm_up(self) -> None:
         if self._launch is not None:
             return
@@ -112,8 +115,7 @@ class GraphedPolicy:
         self._random.load_state_dict(place)
 
     def state_dict(self) -> dict[str, Any]:
-        stacks = self._pushed(self._newest.to(self._device), self._host["first"].to(self._device))
-        return {"stack": {"stacks": stacks.cpu().numpy()}, "policy": {"random": self._random.state_dict()}}
+        return {"stack": {"stacks": self._shown().cpu().numpy()}, "policy": {"random": self._random.state_dict()}}
 
     def load_state_dict(self, state: Mapping[str, Any], stacks: bool = True) -> None:
         if stacks:
@@ -124,6 +126,10 @@ class GraphedPolicy:
             self._host["first"].zero_()
         if "random" in state["policy"]:  # else it was saved by one whose numbers are drawn on the host
             self._random.load_state_dict(state["policy"]["random"])
+
+    def _shown(self) -> Tensor:
+        """The stacks with the newest frames."""
+        return self._pushed(self._newest.to(self._device), self._host["first"].to(self._device))
 
     @property
     def _newest(self) -> Tensor:

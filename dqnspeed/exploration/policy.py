@@ -26,6 +26,9 @@ class Policy(Protocol):
     def __call__(self, observations: AnyArray, epsilon: float | np.ndarray) -> Acted:
         """Actions, and what was known when they were chosen; ``epsilon``: of all environments, or ``(N,)``, of each."""
 
+    def values(self, observations: AnyArray) -> np.ndarray:
+        """Values ``(N,) float32`` of observations, by the same network; of policies whose :data:`Acted` has them."""
+
     def state_dict(self) -> dict[str, Any]:
         """The state of what is random in it."""
 
@@ -61,6 +64,10 @@ class NetworkPolicy:
         """Compute once for ``observations``, so that what a first call prepares is no part of the training."""
         with seeding.preserved():  # noise on weights is drawn
             self._compute(observations)
+
+    def values(self, observations: AnyArray) -> np.ndarray:
+        """Those of :attr:`columns`, without choosing."""
+        raise NotImplementedError
 
     def choose(
         self, observations: Tensor, epsilon: Tensor, random: CounterGenerator

@@ -27,6 +27,10 @@ class Sampler(NetworkPolicy):
         taken = log_probs[np.arange(len(actions)), actions]
         return actions, {"log_probs": taken, "values": output[:, -1], "versions": versions}
 
+    def values(self, observations: AnyArray) -> np.ndarray:
+        found: np.ndarray = self._compute(observations)[:, -1]
+        return found
+
     def choose(
         self, observations: Tensor, epsilon: Tensor, random: CounterGenerator
     ) -> tuple[Tensor, Mapping[str, Tensor]]:

@@ -40,6 +40,9 @@ class FramePolicy(Protocol):
         """Choose actions; what is returned waits for them, once, before the next frames are shown, and gives them and
         what was known when they were chosen. ``epsilon``: of all environments, or ``(N,)``, of each."""
 
+    def values(self) -> np.ndarray:
+        """Values ``(N,)`` of what it was shown last, without choosing."""
+
     def warm_up(self) -> None:
         """Do once what acting does, without a trace."""
 
@@ -73,6 +76,9 @@ class StackedPolicy:
     def __call__(self, epsilon: float | np.ndarray) -> Callable[[], Acted]:
         acted = self._policy(self._stack.observations, epsilon)
         return lambda: acted
+
+    def values(self) -> np.ndarray:
+        return self._policy.values(self._stack.observations)
 
     def warm_up(self) -> None:
         self._policy.warm_up(self._stack.observations)

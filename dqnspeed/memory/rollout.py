@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ class RolloutBatch:
     versions: Tensor  # (B,) int64, updates done to the weights that acted
 
 
-COLUMNS = tuple(f.name for f in fields(RolloutBatch))[1:]  # all but the observations
+COLUMNS = ("actions", "log_probs", "values", "returns", "advantages", "versions")  # that each transition has
 
 
 def lambda_returns(
@@ -93,6 +93,8 @@ def _accumulated(arrays: Arrays, added: Array, factors: Array, ended: Array, las
     return xp.stack(found[::-1], 1)
 
 
+# Values (N,) of the observations that will be acted on next, of all lanes, by the network as it is now.
+Bootstrap = Callable[[], np.ndarray]
 # Values (K,) of observations, and log-probabilities (K,) of actions taken there, by the network as it is now.
 Judge = Callable[[Tensor, Tensor], Tensor]
 
@@ -100,18 +102,22 @@ Judge = Callable[[Tensor, Tensor], Tensor]
 class Rollouts(HeldRings):
     """Rings that are read T rows at a time: ``epochs`` times through all of them, in shuffled batches.
 
-    A rollout is complete with its T rows and one more of each lane, whose value is bootstrapped from. All batches have
-    the same size: since final frames are no transitions, the last batch is filled up from the start of the shuffle.
-    Returns and shuffles are computed once for all epochs, where the rings are held.
+    A rollout is complete with its T rows. The value of the observation after them is bootstrapped from, which nothing
+    was done in yet: ``bootstrap`` gives it. Actors in other processes act on without waiting for the learner; without a
+    ``bootstrap`` it is that of their next row. All batches have the same size: since final frames are no transitions,
+    the last batch is filled up from the start of the shuffle. Returns and shuffles are computed once for all epochs,
+    where the rings are held.
 
     Args:
         steps: T, rows of a rollout in each lane.
         compiles: what gathers a batch of tensors.
 
     Attributes:
+        bootstrap: what is known of the observations after the last rows.
         judge: the learner's network, if returns are to be corrected for the policy that acted (V-trace).
     """
 
+    bootstrap: Bootstrap | None = None
     judge: Judge | None = None
 
     def __init__(
@@ -151,15 +157,17 @@ class Rollouts(HeldRings):
 
     def due(self, batch_size: int) -> int:
         """Batches that can be sampled now: those of all epochs once a rollout is complete."""
-        while (self.cursors() > self._begin + self._steps).all():
+        while (self.cursors() >= self._begin + self._needed).all():
             if self._transitions(self._begin, self._begin + self._steps):
                 return self._epochs * self._per_epoch(batch_size)
             self._begin = self._begin + self._steps  # final frames alone
         return 0
 
     def rows_allowed(self) -> np.ndarray:
-        """Each lane may be ahead by a rollout, whichever actor fills it."""
-        allowed: np.ndarray = np.minimum(super().rows_allowed(), self._begin + 2.0 * (self._steps + 1))
+        """Where the next observations can be asked for, no lane is ahead; else each by a rollout, whichever actor
+        fills it."""
+        most = 2 * (self._steps + 1) if self.bootstrap is None else self._steps
+        allowed: np.ndarray = np.minimum(super().rows_allowed(), self._begin + float(most))
         return allowed
 
     def waiting(self) -> int:
@@ -214,7 +222,7 @@ class Rollouts(HeldRings):
         self._random.load_state_dict(state["random"])
 
     def close(self) -> None:
-        self._planned, self._joined, self.judge = {}, None, None
+        self._planned, self._joined, self.judge, self.bootstrap = {}, None, None, None
         super().close()
 
     def _draw_arrays(self) -> list[Tensor]:
@@ -234,27 +242,37 @@ class Rollouts(HeldRings):
         columns["actions"] = self.arrays.xp.asarray(columns["actions"], dtype=self.arrays.xp.int64)
         return columns | {"places": self._stack_places(lane, row)}
 
+    @property
+    def _needed(self) -> int:
+        """Rows of a complete rollout, and of what is bootstrapped from."""
+        return self._steps + (self.bootstrap is None)
+
     def _per_epoch(self, batch_size: int) -> int:
         return len(self._begin) * self._steps // batch_size
 
     def _plan(self, batch_size: int) -> None:
         """Compute the returns of a complete rollout, and shuffle its transitions for every epoch."""
         self.receive()
-        xp, lanes, count = self.arrays.xp, len(self._begin), self._steps + 1
+        xp, lanes, count = self.arrays.xp, len(self._begin), self._needed
         row = self._sent({"begin": self._begin})["begin"][:, None] + self.arrays.arange(count)
         lane = xp.broadcast_to(self.arrays.arange(lanes)[:, None], row.shape)
         known = self._read(lane.reshape(-1), row.reshape(-1))
         known = {name: of.reshape(lanes, count, *of.shape[1:]) for name, of in known.items()}
-        inside = {name: of[:, :-1] for name, of in known.items()}
-        given = self.arrays, inside["rewards"], known["values"], inside["terminated"], inside["truncated"]
-        if self.judge is None:
+        inside = {name: of[:, : self._steps] for name, of in known.items()}
+        values, log_ratios = known["values"], None
+        if self.judge is not None:
+            values, log_probs = self._judged(self.judge, known["places"], known["actions"])
+            log_ratios = log_probs[:, : self._steps] - inside["log_probs"]
+        if self.bootstrap is not None:
+            following = self.arrays.own(np.asarray(self.bootstrap(), np.float32))
+            values = xp.concatenate([values, following[:, None]], 1)
+        inside["values"] = values[:, :-1]
+        given = self.arrays, inside["rewards"], values, inside["terminated"], inside["truncated"]
+        if log_ratios is None:
             returns = lambda_returns(*given, self._gamma, self._lam)
             advantages = returns - inside["values"]
         else:
-            values, log_probs = self._judged(self.judge, known["places"], known["actions"])
-            inside["values"] = values[:, :-1]
-            log_ratios = log_probs[:, :-1] - inside["log_probs"]
-            returns, advantages = vtrace(*given[:2], values, *given[3:], log_ratios, self._gamma, self._lam)
+            returns, advantages = vtrace(*given, log_ratios, self._gamma, self._lam)
         inside |= {"returns": returns, "advantages": advantages}
         plan = {name: inside[name].reshape(-1, *inside[name].shape[2:]) for name in ("places", *COLUMNS)}
         keys = self._random.uniform(self._epochs * lanes * self._steps).reshape(self._epochs, -1)
@@ -271,7 +289,8 @@ class Rollouts(HeldRings):
         self._left = len(plan["batches"])
 
     def _judged(self, judge: Judge, places: Array, actions: Array) -> Array:
-        """Values and log-probabilities ``(2, N, T + 1)``; the latter of final frames, and of the last, mean nothing.
+        """Values and log-probabilities ``(2, N, rows)``; the latter of final frames, and of a row after the last, mean
+        nothing.
 
         Lane by lane: their stacks would take much memory.
         """

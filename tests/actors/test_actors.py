@@ -31,6 +31,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
 from dqnspeed.envs.backends import RawStep
 from dqnspeed.execution.arrays import host
+from dqnspeed.memory import Rollouts
 from dqnspeed.networks.base import Network
 from dqnspeed.runs.state_file import load, save
 from dqnspeed.runs.updates import make_updates
@@ -300,6 +301,32 @@ def test_what_the_policy_knew_is_kept_with_the_step_it_was_for(kind: str) -> Non
             begin = end
             network.version.fill_(later)  # type: ignore[operator]
             started.actors.proceed()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("kind", ["ppo", "ppo algo.correction=vtrace", "ppo parallelism=overlap", "pqn"])
+def test_a_rollout_is_bootstrapped_from_what_nobody_has_acted_on_yet(kind: str, device: str) -> None:
+    graph = ["execution=graph"] if device == "cuda" else []
+    run = make_toy(*f"algo={kind}".split(), "num_envs=4", "algo.rollout_steps=5", "algo.batch_size=10",
+                   "algo.epochs=1", "wrappers.stack=2", f"device={device}", *graph)  # fmt: skip
+    with Started(run, holds=None if device == "cpu" else torch.device(device)) as started:
+        memory, steps = started.replay, 5
+        assert isinstance(memory, Rollouts)
+        started.learner.attach(memory)
+        for learnt in range(4):
+            while not (due := memory.due(10)):
+                started.actors.collect(math.inf, wait=True)
+            assert memory.cursors().tolist() == [steps * (learnt + 1)] * 4
+            with torch.no_grad():  # as the last update of a rollout would
+                next(iter(started.learner.network.parameters())).add_(0.1)
+            assert memory.bootstrap is not None
+            bootstrap = memory.bootstrap()
+            for _ in range(due):
+                memory.sample(10)
+            for _ in range(4):
+                started.actors.collect(math.inf, wait=True)  # with the same weights
+            first = memory._columns["values"][:, steps * (learnt + 1)]
+            np.testing.assert_allclose(bootstrap, first, rtol=1e-4, atol=1e-5)
 
 
 def test_the_halves_of_an_overlap_take_turns_over_pauses_and_resumes() -> None:
