@@ -107,10 +107,11 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
 
 
 def read(folder: str | Path) -> Results:
-    """What a run, or every run below a sweep's folder, has recorded until now: summary, metrics and episodes.
+    """Summary, configuration, metrics and episodes that a run, or every run below a sweep's folder, has recorded.
 
-    Tables are pandas DataFrames where pandas is installed, else lists of dicts. Lines that cannot be read are left out,
-    and named in a :class:`UserWarning`, as is a run that is not finished or whose summary is damaged.
+    Tables are pandas DataFrames where pandas is installed, which ``pip install 'dqnspeed[pandas]'`` brings, else lists
+    of dicts. Lines that cannot be read are left out, and named in a :class:`UserWarning`, as is a run that is not
+    finished or whose summary is damaged.
 
     Raises:
         ConfigError: there is no such folder, or it holds no run.
@@ -119,6 +120,8 @@ def read(folder: str | Path) -> Results:
         >>> results = dqnspeed.read("outputs/cartpole")
         >>> results.summary["experiment"], results.summary["solved"]
         ('cartpole', False)
+        >>> results.config["env"]["id"]
+        'CartPole-v1'
         >>> returns = results.episodes["return"]  # with pandas; else [game["return"] for game in results.episodes]
     """
     from dqnspeed.tracking.results import read as read_results

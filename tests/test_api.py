@@ -157,6 +157,7 @@ def write_run(folder: Path, seed: int) -> None:
         f"episode,begun,return,length,env,agent_step,wall_time_s,video\n1,1,{seed},7,0,7,0.4,\n"
     )
     (folder / SUMMARY).write_text(json.dumps({"seed": seed, "solved": seed > 2}))
+    (folder / "config.json").write_text(json.dumps({"num_envs": seed, "optimizer": {"lr": 0.5}}))
 
 
 def test_a_run_is_read_into_tables(tmp_path: Path) -> None:
@@ -188,9 +189,11 @@ def test_a_sweep_is_read_with_its_runs_in_order(
         return table.to_dict("records") if with_pandas else table
 
     assert rows(results.summary) == [
-        {"run": "2", "seed": 2, "solved": False},
-        {"run": "10", "seed": 10, "solved": True},
+        {"run": "2", "seed": 2, "solved": False, "config.num_envs": 2, "config.optimizer.lr": 0.5},
+        {"run": "10", "seed": 10, "solved": True, "config.num_envs": 10, "config.optimizer.lr": 0.5},
     ]
+    assert results.config == {}
+    assert [run.config for run in results.runs] == [{"num_envs": n, "optimizer": {"lr": 0.5}} for n in (2, 10)]
     assert [(row["run"], row["step"]) for row in rows(results.metrics)] == [("2", 8), ("2", 16), ("10", 8), ("10", 16)]
     assert [(row["run"], row["return"]) for row in rows(results.episodes)] == [("2", 2), ("10", 10)]
     assert [rows(run.episodes)[0]["return"] for run in results.runs] == [2, 10]

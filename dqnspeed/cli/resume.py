@@ -32,6 +32,7 @@ from dqnspeed.tracking.run_folder import (
     RESUMED,
     SWEEP,
     DamagedError,
+    flat,
     group_of,
     looking_into,
     read_summary,
@@ -230,15 +231,6 @@ def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     one, other = flat(there), flat(here)
     keys = [key for key in one if key in other and one[key] != other[key]]
     return [f"{key}={one[key]} there, {other[key]} here" for key in keys]
-
-
-def flat(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by ``group.key``."""
-    return {
-        f"{name}.{key}" if isinstance(node, Mapping) else name: value
-        for name, node in plain.items()
-        for key, value in (node.items() if isinstance(node, Mapping) else [("", node)])
-    }
 
 
 def advice(folder: Path) -> str:

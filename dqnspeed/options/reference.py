@@ -17,12 +17,13 @@ from typing import Any, cast, get_origin, get_type_hints
 import hydra
 from omegaconf import OmegaConf
 
-from dqnspeed.cli import resume, store
+from dqnspeed.cli import store
 from dqnspeed.cli.key_value import in_words
 from dqnspeed.cli.schemas import CONF_DIR, default_options
 from dqnspeed.config.options import limits
 from dqnspeed.config.registry import FOLDERS, GROUPS, class_of
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.tracking.run_folder import flat
 
 RUN = "run"  # the section of the keys that stand in no group
 EXPERIMENT = "experiment"
@@ -188,7 +189,7 @@ def _composed(*overrides: str) -> tuple[dict[str, Any], dict[str, str]]:
         cfg = hydra.compose("config", overrides=list(overrides), return_hydra_config=True)
     chosen = {group: name for group, name in cfg.hydra.runtime.choices.items() if group in default_options()}
     plain = cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.masked_copy(cfg, [*_HINTS]), resolve=False))
-    return resume.flat(plain), chosen
+    return flat(plain), chosen
 
 
 def _about(group: str, name: str) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from dqnspeed.cli.resume import flat
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import KINDS
 from dqnspeed.report import statistics
 from dqnspeed.report.runs import Run
 from dqnspeed.report.statistics import Estimate, estimate
 from dqnspeed.tracking.base import without_recording
+from dqnspeed.tracking.run_folder import flat
 
 BASELINE = "baseline"
 OVERRIDES = re.compile(r" (?=[+~]?[\w./@]+=)")  # what is between those of a label, whose values may have blanks

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from omegaconf import OmegaConf
 
 from dqnspeed.tracking.metrics import WINDOW_S
 from dqnspeed.tracking.run_folder import (
     BEGUN,
-    CONFIG,
     HYDRA_CONFIG,
     SUMMARY,
     DamagedError,
     Row,
+    read_config,
     read_metrics,
     read_summary,
 )  # fmt: skip
@@ -73,12 +72,8 @@ def _so_far(folder: Path) -> Row:
 
 def config_of(folder: Path) -> Row:
     """The configuration as it was written; empty if no copy can be read."""
-    with contextlib.suppress(OSError, ValueError):
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        if isinstance(config, dict):
-            return config
-    with contextlib.suppress(Exception):  # the libraries raise many errors at broken YAML
-        config = OmegaConf.to_container(OmegaConf.load(folder / HYDRA_CONFIG), resolve=True)
-        if isinstance(config, dict):
-            return cast("Row", config)
-    return {}
+    config: Any = read_config(folder)
+    if not config:
+        with contextlib.suppress(Exception):  # the libraries raise many errors at broken YAML
+            config = OmegaConf.to_container(OmegaConf.load(folder / HYDRA_CONFIG), resolve=True)
+    return config if isinstance(config, dict) else {}

@@ -16,8 +16,10 @@ from dqnspeed.tracking.run_folder import (
     SUMMARY,
     DamagedError,
     Row,
+    flat,
     holding,
     holds_run,
+    read_config,
     read_episodes,
     read_metrics,
     read_summary,
@@ -37,7 +39,9 @@ class Results:
         folder: of the run or the sweep.
         summary: of a run its ``summary.json``, a dict: ``solved``, ``stopped_by``, ``time_to_solve_s`` (seconds),
             ``agent_steps``, ``steps_per_second``, ``return_mean_100``, ``seed`` and more; empty if it has none, since
-            the run is going on or was killed, or a damaged one. Of a sweep a table with one such row a run.
+            the run is going on or was killed, or a damaged one. Of a sweep a table with one such row a run, and the
+            options of the run in columns such as ``config.num_envs`` and ``config.optimizer.lr``.
+        config: of a run its configuration, a dict of groups, such as ``config["optimizer"]["lr"]``; of a sweep empty.
         metrics: a table with one row a report: ``step`` (agent steps), ``time`` (seconds of training) and the metrics
             by their names, such as ``episode/return_mean_100``; one that a report lacks is NaN in pandas.
         episodes: a table with one row a finished game: ``episode`` and ``begun`` (its numbers in the orders in which
@@ -48,6 +52,7 @@ class Results:
 
     folder: Path
     summary: Any = field(repr=False)
+    config: Row = field(repr=False)
     metrics: Table = field(repr=False)
     episodes: Table = field(repr=False)
     runs: tuple[Results, ...] = field(repr=False, default=())
@@ -74,9 +79,10 @@ def read(folder: Path) -> Results:
         summary, metrics, episodes, damages = _rows(path)
         for damage in damages:
             warnings.warn(damage, stacklevel=3)  # at the caller of dqnspeed.read
-        runs.append(Results(path, summary, _table(metrics, REPORT_COLUMNS), _table(episodes, EPISODE_COLUMNS)))
+        config = read_config(path)
+        runs.append(Results(path, summary, config, _table(metrics, REPORT_COLUMNS), _table(episodes, EPISODE_COLUMNS)))
         named = {"run": str(path.relative_to(folder))}
-        summaries.append({**named, **summary})
+        summaries.append({**named, **summary, **{f"config.{key}": value for key, value in flat(config).items()}})
         all_metrics += [{**named, **row} for row in metrics]
         all_episodes += [{**named, **row} for row in episodes]
     if below == [folder]:
@@ -84,6 +90,7 @@ def read(folder: Path) -> Results:
     return Results(
         folder,
         _table(summaries, ["run"]),
+        {},
         _table(all_metrics, ["run", *REPORT_COLUMNS]),
         _table(all_episodes, ["run", *EPISODE_COLUMNS]),
         tuple(runs),

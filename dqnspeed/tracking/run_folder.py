@@ -6,7 +6,7 @@ import contextlib
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,23 @@ def read_summary(folder: Path, name: str = SUMMARY) -> Row:
     if not isinstance(summary, dict):
         raise DamagedError(f"{path}: is damaged (no summary).")
     return summary
+
+
+def read_config(folder: Path) -> Row:
+    """The configuration of a run, as it was written; empty if it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return config if isinstance(config, dict) else {}
+    return {}
+
+
+def flat(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by ``group.key``."""
+    return {
+        f"{name}.{key}" if isinstance(node, Mapping) else name: value
+        for name, node in plain.items()
+        for key, value in (node.items() if isinstance(node, Mapping) else [("", node)])
+    }
 
 
 def read_overrides(folder: Path) -> list[str]:
