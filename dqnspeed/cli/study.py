@@ -6,10 +6,11 @@ from where it was.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +27,7 @@ from dqnspeed.cli.sweep import sweep, swept
 from dqnspeed.cli.sweep_record import Job, Outcome, outcome
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.schedule import Prune
+from dqnspeed.system import shell
 from dqnspeed.tracking.run_folder import STUDY
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ NAME = "dqnspeed"  # of the study in its file
 RETURN, TIME = "return", "time_to_solve"
 DIRECTIONS = {RETURN: "maximize", TIME: "minimize"}
 UNSOLVED = 2  # times its limit is what a job counts that is not solved
+BEST = 3  # trials that are named at the end of a search for two objectives
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,21 @@ def search(options: StudyOptions, config: DictConfig, loader: ConfigLoader, laun
     study.sampler = options.sampler(seed=options.seed + len(before))
     running = [trial for trial in before if trial.state == optuna.trial.TrialState.RUNNING]
     open_trials = [optuna.trial.Trial(study, trial._trial_id) for trial in running]
+    with contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(lambda: sweep.remarks.extend(_best(study, folder, options)))
+        _run(study, open_trials, space, options, launcher)
+
+
+def _run(
+    study: optuna.Study,
+    open_trials: list[optuna.Trial],
+    space: Mapping[str, Suggest],
+    options: StudyOptions,
+    launcher: Launcher,
+) -> None:
+    """Run the trials that are open, and then new ones until there are enough."""
+    folder = sweep.folder
+    assert folder is not None
     while True:
         left = min(options.n_jobs - len(open_trials), options.n_trials - len(study.trials))
         open_trials += [study.ask() for _ in range(left)]
@@ -129,7 +147,11 @@ def search(options: StudyOptions, config: DictConfig, loader: ConfigLoader, laun
             break
         try:
             jobs = [
-                Job(str(trial.number), [f"{key}={suggest(trial)}" for key, suggest in space.items()])
+                Job(
+                    str(trial.number),
+                    [f"{key}={suggest(trial)}" for key, suggest in space.items()],
+                    searched=list(trial.params),
+                )
                 for trial in open_trials
             ]
         except ValueError as error:
@@ -215,6 +237,36 @@ def _tell(study: optuna.Study, trial: optuna.Trial, folder: Path, options: Study
         study.tell(trial, state=TrialState.FAIL)
 
 
+def _best(study: optuna.Study, folder: Path, options: StudyOptions) -> Iterator[str]:
+    """Lines on the best trials, their parameters, and the command that trains each again."""
+    from optuna.trial import TrialState
+
+    if not study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]):
+        return
+    best = [study.best_trial] if len(options.objective) == 1 else study.best_trials
+    jobs = {job.folder: job for job in sweep.jobs}
+    for trial in best[:BEST]:
+        job = jobs[str(trial.number)]
+        pairs = zip(options.objective, trial.values, strict=True)
+        scores = ", ".join(_score(name, value, outcome(folder / job.folder)) for name, value in pairs)
+        chosen = " ".join(text for text in job.overrides if text.partition("=")[0] in job.searched)
+        yield f"Best: trial {trial.number}, {scores}: {chosen}"
+        yield f"To train it again: {shell.command('train', *sweep.line.flags, *_alone(job.overrides))}"
+    if len(best) > BEST:
+        yield f"{len(best) - BEST} more trials are no worse."
+
+
+def _score(objective: str, value: float, job: Outcome) -> str:
+    if objective == RETURN:
+        return f"mean return {value:.2f}"
+    return f"solved in {value:.0f} s" if job.summary.get("solved") else "not solved"
+
+
+def _alone(overrides: Sequence[str]) -> list[str]:
+    """The overrides of a job for a run of its own; an option of ``sweep`` would make a sweep of it."""
+    return [*overrides, *(["hydra.mode=RUN"] if any(text.startswith("sweep=") for text in overrides) else [])]
+
+
 def _value(objective: str, job: Outcome) -> float | None:
     """What a finished job scores; ``None`` if no game of it counts, or its files cannot be read."""
     if objective == RETURN:
@@ -257,4 +309,14 @@ def _dimension(override: Override) -> Suggest:
         first, last, step = int(choices[0]), int(choices[-1]), abs(int(value.step or 1))
         low, high = min(first, last), max(first, last)
         return lambda trial: trial.suggest_int(key, low, high, step=step)
-    return lambda trial: trial.suggest_categorical(key, choices)
+    numbers = [_number(choice) for choice in choices]
+    return lambda trial: trial.suggest_categorical(key, numbers)
+
+
+def _number(text: str) -> int | float | str:
+    """``text`` as the number that it is, if it is one."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            number = kind(text)
+            return number if math.isfinite(number) else text
+    return text

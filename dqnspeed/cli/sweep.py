@@ -55,11 +55,12 @@ class Sweep:
         self.jobs: list[Job] = []
         self.trust = list[str]()  # the argument by which the files of this sweep's jobs are trusted too
         self.is_queued = False  # by Slurm, which does not need this process
-        self._line = Line([])
+        self.line = Line([])
+        self.remarks: list[str] = []  # lines for its end
 
     def begin(self, folder: Path, line: Line, jobs: Sequence[Job]) -> None:
         """The sweep of ``line`` runs in ``folder`` from here on, which records it before the first job starts."""
-        self.folder, self._line = folder, line
+        self.folder, self.line = folder, line
         self.add(jobs)
 
     def add(self, jobs: Sequence[Job]) -> None:
@@ -67,7 +68,7 @@ class Sweep:
         assert self.folder is not None
         known = {job.folder for job in self.jobs}
         self.jobs += [job for job in jobs if job.folder not in known]
-        record = {"line": dataclasses.asdict(self._line), "jobs": [dataclasses.asdict(job) for job in self.jobs]}
+        record = {"line": dataclasses.asdict(self.line), "jobs": [dataclasses.asdict(job) for job in self.jobs]}
         try:
             signing.write(self.folder / SWEEP_JOBS, record)
         except OSError as error:
@@ -154,7 +155,7 @@ class Sweep:
         found = [outcome(self.folder / job.folder) for job in self.jobs]
         shared = set.intersection(*(set(job.overrides) for job in self.jobs)) if len(self.jobs) > 1 else set[str]()
         rows = [_row(job, one, shared) for job, one in zip(self.jobs, found, strict=True)]
-        lines = ["", *aligned([("job", "", "", "minutes", "mean return"), *rows])]
+        lines = ["", *aligned([("job", "", "", "minutes", "mean return"), *rows]), *self.remarks]
         # A trial that failed stays failed: a search goes on to others.
         final = ("failed",) if (self.folder / STUDY).exists() else ()
         if not all(one.is_finished or one.state in final for one in found):

@@ -15,7 +15,16 @@ from dqnspeed.cli import trust
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import signing
 from dqnspeed.system.signals import STOPPING
-from dqnspeed.tracking.run_folder import CONFIG, SUMMARY, SWEEP_JOBS, DamagedError, Row, holds_run, read_summary
+from dqnspeed.tracking.run_folder import (
+    CONFIG,
+    SUMMARY,
+    SWEEP_JOBS,
+    DamagedError,
+    Row,
+    holds_run,
+    read_summary,
+    sweep_above,
+)
 
 PREFIX = "sweep."
 FOLDER = "hydra.sweep.dir"
@@ -33,10 +42,11 @@ FINISHED = ("solved", "at its limit", "pruned")
 
 @dataclass(frozen=True)
 class Job:
-    """A job: its folder, below that of its sweep, and its overrides."""
+    """A job: its folder, below that of its sweep, its overrides, and the keys that a search chose values of."""
 
     folder: str
     overrides: list[str]
+    searched: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -152,6 +162,16 @@ class Record:
                     f"{text}: may run code, and {folder / SWEEP_JOBS}, which names it, was not made here. "
                     f"Give {PREFIX}resume={folder} {trust.OPTION}=true if you trust whoever made it."
                 )
+
+
+def searched(folder: Path) -> list[str]:
+    """The keys that a search chose values of for the run in ``folder``; empty if it is no job of a search."""
+    sweep = sweep_above(folder)
+    with contextlib.suppress(ConfigError):  # a damaged record says nothing of them
+        record = Record.read(sweep) if sweep else None
+        jobs = record.jobs if record else []
+        return next((job.searched for job in jobs if sweep and sweep / job.folder == folder), [])
+    return []
 
 
 def earlier_jobs(folder: Path) -> list[Job] | None:

@@ -55,6 +55,7 @@ class Figure:
     Attributes:
         bound: a value of ``y`` worth a line.
         from_zero: whether the axis of ``y`` begins there.
+        log_x: whether the axis of ``x`` is logarithmic.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Figure:
     series: list[Series]
     bound: float | None = None
     from_zero: bool = False
+    log_x: bool = False
 
     @property
     def places(self) -> list[str]:

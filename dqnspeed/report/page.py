@@ -54,6 +54,8 @@ def _plot(figure: Figure) -> dict[str, Any]:
     value: dict[str, Any] = {"title": {"text": figure.y, "standoff": STANDOFF_PX}, "automargin": True}
     if figure.from_zero:
         value["rangemode"] = "tozero"
+    if figure.log_x:
+        place["type"] = "log"
     if sideways:
         place |= {"type": "category", "autorange": "reversed", "categoryarray": [_wrapped(x) for x in figure.places]}
     layout: dict[str, Any] = {

@@ -39,7 +39,7 @@ def draw(figure: Figure, path: Path) -> None:
             axes.invert_yaxis()
             axes.set_xlim(left=0)
         else:
-            axes.set(xlabel=figure.x, ylabel=figure.y)
+            axes.set(xlabel=figure.x, ylabel=figure.y, xscale="log" if figure.log_x else "linear")
             if figure.bound is not None:
                 at, y = axes.transAxes, 1.0
                 if figure.shows_bound:

@@ -1,12 +1,14 @@
-"""The search that runs are jobs of, as figures: its history, and by Optuna how much each option mattered."""
+"""The search that runs are jobs of, as figures: its history, its scores against what was chosen, and by Optuna how much
+each option mattered."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
 import itertools
+import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dqnspeed.cli.study import RETURN, TIME, open_study
@@ -45,6 +47,25 @@ def search_figures(
             yield figure
 
 
+def _by_parameter(
+    trials: Sequence[optuna.trial.FrozenTrial], values: Sequence[float], objective: str, names: list[str]
+) -> Iterator[Figure]:
+    """What the trials scored against each parameter of which they tried several values."""
+    for key in dict.fromkeys(key for trial in trials for key in trial.params):
+        tried = [place for place, trial in enumerate(trials) if key in trial.params]
+        chosen = [trials[place].params[key] for place in tried]
+        if len({*map(str, chosen)}) < 2:
+            continue
+        are_numbers = all(isinstance(one, (int, float)) for one in chosen)
+        what, unit = UNITS[objective].capitalize(), UNITS[objective]
+        x = [float(one) for one in chosen] if are_numbers else [str(one) for one in chosen]
+        text = [names[place] for place in tried]
+        series = Series("a trial", "points", None, x, [values[place] for place in tried], text=text)
+        log_x = are_numbers and bool(getattr(trials[tried[0]].distributions[key], "log", False))
+        name = f"search_{objective}_by_{re.sub(r'[^a-z0-9]+', '_', key.lower())}"
+        yield Figure(name, f"{what} against {key}", key, unit, "Trials that came to their end.", [series], log_x=log_x)
+
+
 def _figures(study: optuna.Study, note: Callable[[str], None]) -> Iterator[Figure]:
     """The history of each objective, and how much each option mattered for it, if Optuna can tell."""
     import optuna
@@ -69,6 +90,7 @@ def _figures(study: optuna.Study, note: Callable[[str], None]) -> Iterator[Figur
                 [Series("the best so far", "mean", None, numbers, best, text="the best so far"),
                  Series("a trial", "points", None, numbers, values, text=names)],
             )  # fmt: skip
+            yield from _by_parameter(complete, values, objective, names)
         if len(set(values)) > 1:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it says that low targets are taken for good, as they are here

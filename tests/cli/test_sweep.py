@@ -8,6 +8,8 @@ import importlib.util
 import itertools
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import threading
@@ -367,6 +369,39 @@ def test_a_search_is_gone_on_with_after_a_kill_and_prunes(cli: Cli, tmp_path: Pa
 
 
 @NEEDS_OPTUNA
+def test_a_search_ends_with_its_best_trial_and_names_what_it_chose(cli: Cli, tmp_path: Path) -> None:
+    line = ["-m", "hydra/sweeper=optuna", *FEW, "num_envs=choice(1,2)", "optimizer.lr=tag(log,interval(1e-4,1e-1))",
+            "hydra.sweeper.n_trials=3", "hydra.sweep.dir=search"]  # fmt: skip
+    done = cli(*line)
+    assert done.returncode == 0, done.stderr
+    best, again = done.stdout.splitlines()[-2:]
+    found = summaries(tmp_path / "search")
+    number = max(found, key=lambda name: found[name]["return_mean_100"])
+    trial = study.open_study(tmp_path / "search").trials[int(number)]
+    chosen = f"num_envs={trial.params['num_envs']} optimizer.lr={trial.params['optimizer.lr']}"
+    assert best == f"Best: trial {number}, mean return {found[number]['return_mean_100']:.2f}: {chosen}"
+    assert all(re.search(r" num_envs=[12] optimizer.lr=", one["label"]) for one in found.values()), "the default, too"
+    words = shlex.split(again.partition(": ")[2])
+    assert words[1:3] == ["-m", "dqnspeed.train"]
+    trained = cli(*words[3:], "hydra.run.dir=again")
+    assert trained.returncode == 0, trained.stderr
+    config, other = (
+        json.loads((tmp_path / name / "config.json").read_text()) for name in (f"search/{number}", "again")
+    )
+    assert config == other and config["num_envs"] == trial.params["num_envs"]
+    label = found[number]["label"]
+    assert cli(f"resume=search/{number}", "stop.max_steps=300").returncode == 0
+    assert summaries(tmp_path / "search")[number]["label"] == label
+    runs = [read_run(folder) for folder in runs_below([tmp_path / "search"])]
+    figures = {figure.name: figure for figure in search_figures(runs, print, print)}
+    by_envs, by_lr = figures["search_return_by_num_envs"], figures["search_return_by_optimizer_lr"]
+    assert (by_envs.x, by_envs.log_x, by_lr.x, by_lr.log_x) == ("num_envs", False, "optimizer.lr", True)
+    trials = study.open_study(tmp_path / "search").trials
+    assert by_lr.series[0].x == [one.params["optimizer.lr"] for one in trials]
+    assert by_lr.series[0].y == [one.value for one in trials]
+
+
+@NEEDS_OPTUNA
 def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -> None:
     done = cli(*SEARCH, *FEW, "hydra.sweeper.objective=[return,time_to_solve]", "stop.max_minutes=5",
                "hydra.sweeper.n_trials=4", "seed=range(50)", "hydra.sweep.dir=search")  # fmt: skip
@@ -393,7 +428,9 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
         "algo.batch_size=int(interval(8,32))": (8, 32),
         "optimizer.lr=tag(log,interval(1e-4,1e-1))": (1e-4, 1e-1),
         "num_envs=range(1,6,2)": (1, 5),
-        "algo.gamma=range(0.5,1.0,0.25)": ("0.5", "0.75"),
+        "algo.gamma=range(0.5,1.0,0.25)": (0.5, 0.75),
+        "num_envs=choice(1,4)": (1, 4),
+        "optimizer.lr=choice(1e-4,a,inf)": (0.0001, "inf"),
         "algo=choice(dqn,c51)": ("dqn", "c51"),
         "wrappers=deepmind,tweaked": ("deepmind", "tweaked"),
         "seed=3": ("3", "3"),
@@ -404,7 +441,8 @@ def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple
 
     suggest = study._dimension(OverridesParser.create().parse_override(override))
     key = override.partition("=")[0]
-    assert [suggest(optuna.trial.FixedTrial({key: end})) for end in ends] == list(ends)
+    found = [suggest(optuna.trial.FixedTrial({key: end})) for end in ends]
+    assert found == list(ends) and [*map(type, found)] == [*map(type, ends)]
 
 
 @NEEDS_OPTUNA
