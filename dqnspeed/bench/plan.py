@@ -15,7 +15,7 @@ import hydra
 from dqnspeed.bench import work
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.bench.subject import Program
-from dqnspeed.cli.compose import from_hydra, own_hydra
+from dqnspeed.cli.compose import as_meant, from_hydra, own_hydra
 from dqnspeed.cli.errors import as_config_error
 from dqnspeed.cli.preflight import check_run
 from dqnspeed.config import changes
@@ -143,7 +143,7 @@ class Plan:
 
     def _composed_of(self, lines: list[str]) -> RunConfig:
         with own_hydra(), as_config_error(lines):
-            return from_hydra(hydra.compose("config", overrides=lines))
+            return from_hydra(hydra.compose("config", overrides=as_meant(lines)))
 
     def _held(self, run: RunConfig) -> list[str]:
         """What holds actor processes to the ratio of steps and updates, if ``run`` has such that are free of it."""

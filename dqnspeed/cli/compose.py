@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import hydra
@@ -21,7 +22,7 @@ from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
 from dqnspeed import envs
-from dqnspeed.cli import plugins, store
+from dqnspeed.cli import plugins, schemas, store
 from dqnspeed.cli.schemas import CONF_DIR, default_options, keys_of, schema, unknown
 from dqnspeed.config import changes
 from dqnspeed.config.combinations import check
@@ -54,6 +55,39 @@ def own_hydra() -> Iterator[None]:
                 yield
         finally:
             Singleton._instances, BaseContainer._resolvers = instances, resolvers
+
+
+def as_meant(arguments: Sequence[str]) -> list[str]:
+    """The arguments of the command line as Hydra is to be given them: where an option takes text, ``1.10`` in quotes,
+    since Hydra would make a number of it; where it takes a whole number, ``1000000`` for ``1e6``."""
+    kinds = schemas.kinds() | {key: {str} for key in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")}
+
+    def one(argument: str) -> str:
+        key, equals, value = argument.partition("=")
+        takes = kinds.get(key.lstrip("+"), set[Any]()) - {type(None)}
+        if takes == {str} and not _QUOTED.search(value):
+            return f"{key}{equals}{_LITERAL.sub(_in_quotes, value)}"
+        return f"{key}{equals}{_LITERAL.sub(_as_whole, value)}" if takes == {int} else argument
+
+    return [one(argument) for argument in arguments]
+
+
+# Numbers and truth values among the elements of a value; and what elements may stand in that are not to be quoted.
+_LITERAL = re.compile(
+    r"(?<![^,(\s])(?:[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:e[+-]?\d+)?|true|false|nan|inf)(?![^,)\s])", re.I
+)
+_QUOTED = re.compile(r"['\"\[{]|(?:range|interval|glob)\(")
+
+
+def _in_quotes(literal: re.Match[str]) -> str:
+    return f"'{literal[0]}'"
+
+
+def _as_whole(literal: re.Match[str]) -> str:
+    with contextlib.suppress(ValueError):
+        if "e" in literal[0].lower() and float(literal[0]).is_integer():
+            return str(int(float(literal[0])))
+    return literal[0]
 
 
 def from_hydra(cfg: DictConfig) -> RunConfig:

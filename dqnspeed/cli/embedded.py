@@ -19,7 +19,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed.cli import resume as resuming
-from dqnspeed.cli.compose import own_hydra
+from dqnspeed.cli.compose import as_meant, own_hydra
 from dqnspeed.cli.errors import as_config_error
 from dqnspeed.cli.preflight import OF_SWEEPS, check_folder_is_new, check_jobs, check_line, is_set, made_folder
 from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
@@ -82,7 +82,7 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
             raise ConfigError(f"overrides: {one} is a flag of the command line alone; a sweep is a call a run.")
         if one.startswith(resuming.PREFIX):
             raise ConfigError(f"overrides: {one} is for train(), which goes on with a run.")
-    config = hydra.compose("config", overrides=list(overrides), return_hydra_config=True)
+    config = hydra.compose("config", overrides=as_meant(overrides), return_hydra_config=True)
     HydraConfig.instance().cfg = cast("HydraConf", config)
     if config.hydra.mode == RunMode.MULTIRUN:
         raise ConfigError(f"sweep={config.hydra.runtime.choices.sweep}: a sweep needs the command line.")

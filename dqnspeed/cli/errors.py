@@ -8,12 +8,13 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from typing import Any, get_args
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from dqnspeed.cli import schemas
-from dqnspeed.config.options import ConfigError, nearest
+from dqnspeed.config.options import ConfigError, in_words, nearest
 from dqnspeed.system.errors import first_line
 
 ASKED_FOR = "DQNSPEED_FULL_ERROR"  # what the user set of Hydra's, where a sweep that has set it started this process
@@ -88,6 +89,9 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
         return f"{full_key}: there is no such option{where}{nearest(full_key, schemas.keys())}."
     if full_key and "is not Optional" in str(cause):
         return f"{full_key}=null: needs a value."
+    wrong_type = isinstance(cause, ValidationError) or "ValidationError raised" in text
+    if wrong_type and (refused := _explain_type(full_key, f"{text}\n{cause}")):
+        return f"{refused}{where}."
     if file:
         return f"{full_key or file.group(1)}: {file.group(2).rstrip('.')}{where}."
     if full_key and "missing mandatory value" in str(cause):
@@ -98,6 +102,17 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     if group and "No match in the defaults list" in text:
         return f"{group.group(1)}: there is no such option{nearest(group.group(1), schemas.keys())}."
     return f"{first_line(error)}."
+
+
+def _explain_type(full_key: str, text: str) -> str:
+    """The value that OmegaConf refused in ``text`` for an option, and what it takes; empty if it takes anything."""
+    key, element, _ = full_key.partition("[")
+    kinds = schemas.kinds().get(key, set[Any]())
+    if element:
+        kinds = {kind for one in kinds for kind in get_args(one)}
+    value = re.search(r"Value '(.*?)' of type '(\w+)'", text)
+    shown = f"={value[1].lower() if value[2] == 'bool' else value[1]}" if value else ""
+    return f"{full_key}{shown}: must be {in_words(kinds)}" if in_words(kinds) else ""
 
 
 _LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "joblib": "joblib"}  # by the extras that have them

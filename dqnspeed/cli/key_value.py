@@ -5,21 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from types import UnionType
-from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, cast, get_type_hints
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import ValidationError
 
-from dqnspeed.config.options import ConfigError, check_values, nearest, usage
+from dqnspeed.config.options import ConfigError, alternatives, check_values, in_words, nearest, usage
 
 T = TypeVar("T")
-KINDS = {
-    int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list, as in [a,b]",
-    dict: "a mapping, as in {a: 1}", type(None): "null",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ def typed(schema: type[T], values: Mapping[str, Any]) -> T:
             cfg = OmegaConf.merge(cfg, {key: value})
         except ValidationError as error:
             shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else value
-            raise ConfigError(f"{key}={shown}: must be {in_words(kinds[key])}.") from error
+            raise ConfigError(f"{key}={shown}: must be {in_words(alternatives(kinds[key]))}.") from error
     for field in fields(cast("Any", schema)):
         if OmegaConf.is_missing(cfg, field.name):
             raise ConfigError(f"{field.name}: is missing; give {field.name}=VALUE, {field.metadata['about']}.")
@@ -95,19 +90,10 @@ def _value(argument: str, kind: Any) -> Any:
     key, _, text = argument.partition("=")
     if not text:
         raise ConfigError(f"{argument}: has no value.")
-    if str in _alternatives(kind) and text != "null" and text[0] not in "'\"[{":
+    if str in alternatives(kind) and text != "null" and text[0] not in "'\"[{":
         return text
     try:
         override = OverridesParser.create().parse_override(argument)
     except HydraException as error:
         raise ConfigError(f"{argument}: cannot be read; quote it, as in {key}='\"VALUE\"'.") from error
     return text if override.is_sweep_override() else override.value()
-
-
-def in_words(kind: Any) -> str:
-    """The values of a type, such as ``a whole number or null``."""
-    return " or ".join(KINDS[get_origin(one) or one] for one in _alternatives(kind))
-
-
-def _alternatives(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)

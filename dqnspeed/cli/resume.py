@@ -87,7 +87,7 @@ def prepare(arguments: Sequence[str], typed: Sequence[str] = ()) -> Resumption:
     """
     trusted, arguments = trust.take(arguments)
     folder = _folder(arguments)
-    overrides = [argument for argument in arguments if not argument.startswith(PREFIX)]
+    overrides = compose.as_meant([argument for argument in arguments if not argument.startswith(PREFIX)])
     cfg = _configuration(folder, overrides)
     _check_is_its_own(folder, plain_of(cfg))
     trust.check_code(plain_of(cfg), folder, trusted, [*overrides, *typed])

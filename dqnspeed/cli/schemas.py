@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from dqnspeed.config.options import nearest
+from dqnspeed.config.options import alternatives, nearest
 from dqnspeed.config.registry import FOLDERS, GROUPS, class_of
 from dqnspeed.config.schema import RunConfig
 
@@ -57,6 +57,20 @@ def keys() -> list[str]:
     for group, known in GROUPS.items():
         found |= dict.fromkeys(f"{group}.{f.name}" for option in known.options.values() for f in fields(option))
     return list(found)
+
+
+def kinds() -> dict[str, set[Any]]:
+    """The types that each option takes, by its key; of all options of its group that have one of this name."""
+    found: dict[str, set[Any]] = {}
+    for group, hint in get_type_hints(RunConfig).items():
+        if not is_dataclass(hint):
+            found[group] = {*alternatives(hint)}
+            continue
+        for option in GROUPS[group].options.values() if group in GROUPS else [hint]:
+            hints = get_type_hints(option)
+            for f in fields(option):
+                found.setdefault(f"{group}.{f.name}", set()).update(alternatives(hints[f.name]))
+    return found
 
 
 def keys_of(root: DictConfig) -> list[str]:

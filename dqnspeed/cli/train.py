@@ -100,7 +100,7 @@ def _composed(cfg: DictConfig, folder: Path, group: str | None) -> Job:
 
 def _start() -> None:
     with one_sentence():
-        sys.argv[1:] = take_options(sys.argv[1:])
+        sys.argv[1:] = compose.as_meant(take_options(sys.argv[1:]))
     check_flags()
     _begin()
 

@@ -7,7 +7,8 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 # The bounds of a number: in words, and how a value is held to them.
 BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
@@ -16,6 +17,13 @@ BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "le": ("at most", operator.le),
     "lt": ("less than", operator.lt),
 }
+
+
+# Types in words, in this order.
+KINDS = {
+    int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list, as in [a,b]",
+    dict: "a mapping, as in {a: 1}", type(None): "null",
+}  # fmt: skip
 
 
 class ConfigError(ValueError):
@@ -28,6 +36,17 @@ def nearest(word: str, words: Sequence[str]) -> str:
     if not near:
         near = [w for w in words if w.rpartition(".")[2] == word.rpartition(".")[2]][:3]
     return f" (nearest: {', '.join(near)})" if near else ""
+
+
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """The types that a type hint allows."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def in_words(kinds: Collection[Any]) -> str:
+    """The values of these types, such as ``a whole number or null``."""
+    plain = {get_origin(kind) or kind for kind in kinds}
+    return " or ".join(words for kind, words in KINDS.items() if kind in plain)
 
 
 def option(

@@ -47,7 +47,7 @@ def _main() -> None:
     if image.suffix.lower() not in PICTURES:
         raise ConfigError(f"picture={image}: must end with one of {', '.join(PICTURES)}.")
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        run = compose.from_hydra(hydra.compose("config", overrides=overrides))
+        run = compose.from_hydra(hydra.compose("config", overrides=compose.as_meant(overrides)))
     for sentence in (*untuned(run, overrides), *unused(run, overrides)):
         print(f"dqnspeed: {sentence}", file=sys.stderr)
     print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {options.seconds:g} s", flush=True)

@@ -18,9 +18,8 @@ import hydra
 from omegaconf import OmegaConf
 
 from dqnspeed.cli import store
-from dqnspeed.cli.key_value import in_words
 from dqnspeed.cli.schemas import CONF_DIR, default_options
-from dqnspeed.config.options import limits
+from dqnspeed.config.options import alternatives, in_words, limits
 from dqnspeed.config.registry import FOLDERS, GROUPS, class_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.tracking.run_folder import flat
@@ -175,7 +174,7 @@ def _described(section: str, schema: type) -> Iterator[tuple[str, str, str]]:
 
 
 def _takes(kind: Any, meta: Mapping[str, Any]) -> str:
-    values = in_words(kind)
+    values = in_words(alternatives(kind))
     if meta["choices"]:
         *some, last = meta["choices"]
         values = f"{'a list of ' if get_origin(kind) is list else ''}{', '.join(some)} or {last}"

@@ -13,8 +13,9 @@ from conftest import make_run
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
+from dqnspeed.cli import embedded
 from dqnspeed.cli import resume as resuming
-from dqnspeed.cli.compose import from_hydra
+from dqnspeed.cli.compose import as_meant, from_hydra
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
 
@@ -78,6 +79,41 @@ def test_an_environment_that_is_asked_for_is_that_of_any_experiment(experiment: 
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         cfg = hydra.compose("config", overrides=[f"experiment={experiment}", "env=taxi"])
     assert cfg.env.id.startswith("Taxi-v")
+
+
+@pytest.mark.parametrize(
+    ("argument", "meant"),
+    [
+        ("tracking.group=2026_11_28", "tracking.group='2026_11_28'"),
+        ("++tracking.group=1.10", "++tracking.group='1.10'"),
+        ("env.id=1e3, true,b", "env.id='1e3', 'true',b"),
+        ("tracking.group=choice(007,.5)", "tracking.group=choice('007','.5')"),
+        ("hydra.run.dir=2026_11_28", "hydra.run.dir='2026_11_28'"),
+        ("stop.max_steps=1e6", "stop.max_steps=1000000"),
+        ("num_envs=2E0,3", "num_envs=2,3"),
+        ("seed=range(0,1e2)", "seed=range(0,100)"),
+        *(
+            (same, same)
+            for same in (
+                "tracking.group='1.10'", "tracking.group=null", "tracking.group=v1.10", "tracking.group=${seed}",
+                "stop.max_steps=1.5", "seed=1e-3", "optimizer.lr=1e-3", "parallelism.replay_ratio=1e3",
+                "env.kwargs={a: 1.10}", "algo=dqn", "-m", "resume=1.10",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_text_and_whole_numbers_are_taken_as_they_are_meant(argument: str, meant: str) -> None:
+    assert as_meant([argument]) == [meant]
+
+
+def test_options_of_text_keep_the_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = embedded.compose(["tracking.group=2026_11_28", "tracking.run_name=1.10", "stop.max_steps=1e6"])
+    assert (run.tracking.group, run.tracking.run_name, run.stop.max_steps) == ("2026_11_28", "1.10", 1_000_000)
+    folder = kept(tmp_path)
+    resumed = resuming.prepare([f"resume={folder}", "tracking.group=2026_11_28", "stop.max_steps=2e6"])
+    resumed.remember()
+    for run in (resumed.run, resuming.prepare([f"resume={folder}"]).run):
+        assert (run.tracking.group, run.stop.max_steps) == ("2026_11_28", 2_000_000)
 
 
 @pytest.mark.parametrize(

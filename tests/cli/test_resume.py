@@ -536,7 +536,7 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
         "resume=run tracking=local": "tracking: cannot be changed in a resumed run",
         "resume=run stop.max_step=3": "stop.max_step: cannot be changed in a resumed run",
         "resume=run stop.max_steps=-3": "stop.max_steps=-3: must be at least 1.",
-        "resume=run stop.max_steps=abc": "stop.max_steps: Value 'abc'",
+        "resume=run stop.max_steps=abc": "stop.max_steps=abc: must be a whole number or null.",
         "resume=run stop.max_minutes=1,2": "stop.max_minutes=1,2: a run is resumed with one value, not with a sweep.",
         "resume=run -m": "-m: does not go with resume=",
         "resume=": "resume: name one folder of a run.",
