@@ -103,7 +103,7 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     """
     from dqnspeed.cli import embedded
 
-    return embedded.train(overrides, folder)
+    return embedded.train(overrides, None if folder is None else _checked(folder))
 
 
 def read(folder: str | Path) -> Results:
@@ -126,7 +126,7 @@ def read(folder: str | Path) -> Results:
     """
     from dqnspeed.tracking.results import read as read_results
 
-    return read_results(Path(folder))
+    return read_results(Path(_checked(folder)))
 
 
 def load(folder: str | Path, checkpoint: str = "best", device: str = "auto", trust: bool = False) -> Agent:
@@ -154,7 +154,13 @@ def load(folder: str | Path, checkpoint: str = "best", device: str = "auto", tru
     """
     from dqnspeed.play.agent import load as load_agent
 
-    return load_agent(Path(folder), checkpoint, device, trust)
+    return load_agent(Path(_checked(folder)), checkpoint, device, trust)
+
+
+def _checked(folder: str | Path) -> str | Path:
+    if not isinstance(folder, (str, Path)) or "\0" in str(folder):
+        raise ConfigError(f"folder={folder!r}: takes the path of a folder, as in 'outputs/cartpole'.")
+    return folder
 
 
 def __getattr__(name: str) -> Any:

@@ -128,6 +128,19 @@ def test_a_mistake_is_told_in_one_sentence(override: str, tmp_path: Path, monkey
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("folder", [5, True, b"one", ["one"], "a\0b"])
+def test_a_folder_is_a_path(folder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for call in (lambda: dqnspeed.train(TOY, folder), lambda: dqnspeed.read(folder), lambda: dqnspeed.load(folder)):
+        with pytest.raises(dqnspeed.ConfigError, match="takes the path of a folder"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+    for named in ({"checkpoint": 5}, {"checkpoint": None}, {"device": None}):
+        [(name, value)] = named.items()
+        with pytest.raises(dqnspeed.ConfigError, match=f"^{name}={value}: takes a text, as in "):
+            dqnspeed.load("one", **named)
+
+
 def test_it_is_the_sentence_of_the_command_line(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     override, sentence = next(iter(MISTAKES.items()))
     assert cli(override).stderr == f"dqnspeed: {sentence}\n"

@@ -12,7 +12,7 @@ from dqnspeed.algorithms import algorithm_of
 from dqnspeed.cli.compose import own_hydra
 from dqnspeed.cli.embedded import undisturbed
 from dqnspeed.cli.errors import as_config_error
-from dqnspeed.config.options import check_values
+from dqnspeed.config.options import ConfigError, check_values
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.play.environment import AgentEnv, observation_space
 from dqnspeed.play.options import DEFAULT, PlayConfig
@@ -115,6 +115,9 @@ class Agent:
 def load(folder: Path, checkpoint: str = DEFAULT, device: str = "auto", trust: bool = False) -> Agent:
     """As :func:`dqnspeed.load`."""
     options = PlayConfig(str(folder), checkpoint, trust, device=device)
+    for name, value in (("checkpoint", checkpoint), ("device", device)):
+        if not isinstance(value, str):
+            raise ConfigError(f"{name}={value}: takes a text, as in {name}={getattr(PlayConfig, name)!r}.")
     check_values(options)
     with undisturbed(), own_hydra(), as_config_error():
         return Agent(Player(options))
