@@ -59,14 +59,14 @@ class Played:
 
 
 def play_at_random(env: VectorEnv, spec: EnvSpec, seconds: float, seed: int, beat: Callable[[], None]) -> Played:
-    """Play the one environment of ``env`` at random; ``beat`` is called before each step."""
+    """Play the one environment of ``env`` at random, a step at least; ``beat`` is called before each step."""
     played, rng = Played(), np.random.default_rng(seed)
     stack = FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
     before = np.array(host(env.reset([seed])))
     stack.push(before, np.ones(1, bool))
     played.stack = np.array(stack.observations[0])
     begin = time.perf_counter()
-    while (now := time.perf_counter() - begin) < seconds:
+    while (now := time.perf_counter() - begin) < seconds or not played.rewards:
         beat()
         env.send(rng.integers(spec.num_actions, size=1))
         step = env.recv()

@@ -50,7 +50,8 @@ def diagnose(run: RunConfig, seconds: float, image: Path) -> Iterator[Finding]:
             made = envs.make_registered(run.env)
         limit = made.spec.max_episode_steps if made.spec else None
         yield from wrapper_order(made, run)
-        made.close()
+        with contextlib.suppress(Exception, SystemExit):  # the probe has told it
+            made.close()
     try:
         algorithm_of(run).check_spec(run, spec)
     except ConfigError as error:

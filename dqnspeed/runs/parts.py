@@ -14,6 +14,7 @@ import torch
 from dqnspeed.actors import ActorArguments, Actors, make_actors
 from dqnspeed.algorithms import Learner, algorithm_of, make_learner, make_memory
 from dqnspeed.algorithms.footprint import memory_device
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.memory import keep_memory
@@ -91,7 +92,12 @@ class Learning:
         return summary
 
     def _load(self, state: State) -> None:
-        self.learner.load_state_dict(state["learner"])
+        try:
+            self.learner.load_state_dict(state["learner"])
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"resume={self.folder}: its checkpoint is of another network; has the environment or a plugin changed?"
+            ) from error
         self.progress.load_state_dict(state["progress"], self.learner.updates)
         self.evaluator.load_state_dict(state["evaluation"])
         self.checkpoints.load_state_dict(state["checkpoints"])

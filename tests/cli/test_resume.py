@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import itertools
 import json
 import os
@@ -233,6 +234,17 @@ def test_what_a_refused_resumption_would_have_changed_stays(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="nothing to resume from"):
         train(run, envs.describe(run), tmp_path, {"seed": 5}, resume=True, remember=lambda: remembered.append(1))
     assert not remembered and {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_whose_environment_has_changed_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    run = make_toy("stop.max_steps=100")
+    spec = envs.describe(run)
+    train(run, spec, tmp_path, {})
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    longer = dataclasses.replace(run, stop=dataclasses.replace(run.stop, max_steps=200))
+    with pytest.raises(ConfigError, match=r"^resume=.*: its checkpoint is of another network; has the environment or"):
+        train(longer, dataclasses.replace(spec, num_actions=4), tmp_path, {}, resume=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
 def test_what_a_power_cut_leaves_of_a_configuration_is_never_taken_for_another(

@@ -102,6 +102,13 @@ def test_an_environment_that_breaks_is_reported_without_a_traceback(wrong: str, 
     assert found["spaces"].verdict == WRONG
 
 
+def test_no_time_to_play_is_no_mistake_of_the_environment_nor_is_a_close_that_raises(tmp_path: Path) -> None:
+    kwargs = "env.kwargs={kind: hwc, wrong: close}"
+    found = ask(tmp_path, "env.id=toy_envs:Anything-v0", "wrappers=none", "model=board", kwargs, seconds=1e-9)
+    assert found["observations"].verdict != WRONG and found["rewards"].what.startswith("1 to 1")
+    assert found["spaces"].verdict == LOOK and "its close() raises" in found["spaces"].what
+
+
 def test_four_mistakes_at_once_are_all_reported(tmp_path: Path) -> None:
     mistakes = ["divided", "huge", "endless", "changed"]
     line = [*SICK, "seconds=1", f"env.kwargs={{mistakes: [{','.join(mistakes)}]}}", *QUICK]
