@@ -32,7 +32,29 @@ def wants_window(options: PlayConfig) -> bool:
         if not options.record:
             print("The games are not shown; pip install 'dqnspeed[play]' brings the window.")
         return False
+    if shows and (why := _cannot_open()):
+        if needed:
+            raise ConfigError(f"window=true: cannot be opened ({why}); record=true writes videos instead.")
+        if not options.record:
+            print(f"The games are not shown: a window cannot be opened ({why}); record=true writes videos of them.")
+        return False
     return shows
+
+
+def _cannot_open() -> str | None:
+    """Why no window can be opened here."""
+    import pygame
+
+    try:
+        pygame.display.init()
+        driver = pygame.display.get_driver()
+    except pygame.error as error:
+        return str(error)
+    finally:
+        pygame.display.quit()
+    # SDL takes one of these where a display does not answer, and shows nothing.
+    unasked = driver in ("offscreen", "dummy") and not os.environ.get("SDL_VIDEODRIVER")
+    return "the display does not answer" if unasked else None
 
 
 class WindowClosedError(Exception):
@@ -49,12 +71,7 @@ class Screen:
     def __enter__(self) -> Screen:
         import pygame
 
-        try:
-            pygame.display.init()
-        except pygame.error as error:
-            raise ConfigError(
-                f"window: cannot be opened ({error}); use window=false, with record=true for videos."
-            ) from error
+        pygame.display.init()
         return self
 
     def __exit__(self, *_: object) -> None:

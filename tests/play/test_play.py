@@ -34,7 +34,7 @@ from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.player import Player
 from dqnspeed.play.recorder import Recorder, told
-from dqnspeed.play.screen import Screen, WindowClosedError
+from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.report.runs import read_run, return_of
 from dqnspeed.runs import state_file
 from dqnspeed.system import shell
@@ -144,6 +144,23 @@ def test_a_window_shows_the_games(atari: Path) -> None:
     result = play(atari, "run=run", "episodes=1", "window=true", "fps=1000", "checkpoint=final",
                   SDL_VIDEODRIVER="dummy")  # fmt: skip
     assert result.returncode == 0 and "game 1: return" in result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [("DISPLAY", ":99", "the display does not answer"), ("SDL_VIDEODRIVER", "none", "none not ")],
+)
+def test_a_display_that_cannot_be_used_ends_no_play_that_did_not_ask_for_it(
+    name: str, value: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pygame")
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(name, value)
+    assert not wants_window(options())
+    assert f"The games are not shown: a window cannot be opened ({why}" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=re.escape(f"window=true: cannot be opened ({why}")):
+        wants_window(options("window=true"))
 
 
 def test_what_is_seen_in_a_window_is_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
