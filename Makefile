@@ -48,11 +48,11 @@ ours  = if test -x $(1)/bin/python; then $(1)/bin/python -c $(FIT) || \
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(call ours,$(VENV))
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[emulator]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[emulator]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 # Hydra takes flags before or after all overrides, and resume= no experiment, nor do sweeps that have their own.
@@ -62,14 +62,14 @@ train: install
 	$(BIN)/python -m dqnspeed.train $(if $(filter -%,$(firstword $(ARGS))),$(ARGS) $(RECIPE),$(RECIPE) $(ARGS))
 
 $(VENV)/.installed-play: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[play]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[play]'
 	@touch $@
 
 play: $(VENV)/.installed-play
 	$(BIN)/python -m dqnspeed.play $(ARGS)
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@touch $@
 
 bench: $(VENV)/.installed-bench
@@ -80,7 +80,7 @@ bench-compare: $(VENV)/.installed-bench
 	$(BIN)/python tools/compare_commits.py base='$(BASE)' $(ARGS)
 
 $(VENV)/.installed-report: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[report]'
 	@touch $@
 
 report: $(VENV)/.installed-report
@@ -92,7 +92,7 @@ ladder: $(VENV)/.installed-report
 	$(BIN)/python -m dqnspeed.report $(SWEEP)
 
 $(VENV)/.installed-docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
 docs: $(VENV)/.installed-docs
@@ -111,7 +111,7 @@ $(GPU_VENV)/.installed: pyproject.toml constraints.txt
 	@$(call ours,$(GPU_VENV))
 	@$(GPU_VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^torch==' constraints.txt > $(GPU_VENV)/constraints.txt
-	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \
+	$(GPU_VENV)/bin/python -m pip install --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \
 	  -e '.[emulator]' hypothesis pytest pytest-timeout pytest-xdist
 	@touch $@
 

@@ -68,6 +68,9 @@ class PolicyLearner(OnPolicyLearner):
         self._entropy, self._entropy_final, self._value_coef = algo.entropy, algo.entropy_final, algo.value_coef
         self._entropy_floor = algo.entropy_floor * math.log(spec.num_actions)
 
+    def stats(self) -> dict[str, float]:
+        return {**super().stats(), "train/ent_coef": float(self._entropy_coef())}
+
     def _entropy_coef(self) -> Tensor:
         """Weight of the bonus now, ``() float32``: a changing number would make torch recompile the loss."""
         weight = annealed(self.now, self._entropy, self._entropy_final, self._decay_updates)

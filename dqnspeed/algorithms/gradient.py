@@ -212,15 +212,16 @@ class GradientLearner:
         self.network.version.add_(1)
 
     def stats(self) -> dict[str, float]:
-        """Metrics: means over the updates since the last call.
+        """Metrics: means over the updates since the last call, and the learning rate of the last one.
 
         Raises:
             NotFiniteError: one of them, or a weight, is infinite or NaN.
         """
         names = (*self.STATS, *self.MEASURED)
         count = min(self.updates - self._reported, HISTORY)
+        rate = {"train/learning_rate": float(self.optimizer.param_groups[0]["lr"])}
         if not count:
-            return dict.fromkeys(names, math.nan)
+            return {**dict.fromkeys(names, math.nan), **rate}
         order = torch.arange(self.updates - count, self.updates, device=self.device)
         history = self._history[order % HISTORY].cpu()
         self._reported = self.updates
@@ -232,7 +233,7 @@ class GradientLearner:
             raise NotFiniteError(f"update {first + 1}: {numbers} is not finite. {CAUSES}")
         if not all(torch.isfinite(parameter).all() for parameter in self.network.parameters()):
             raise NotFiniteError(f"update {self.updates}: a weight of the network is not finite. {CAUSES}")
-        return {**dict(zip(names, history.mean(dim=0).tolist(), strict=True)), **self._timer.metrics()}
+        return {**dict(zip(names, history.mean(dim=0).tolist(), strict=True)), **rate, **self._timer.metrics()}
 
     def loss_inputs(self, batch: Any) -> Mapping[str, np.ndarray | Tensor]:
         """What of ``batch`` the loss takes."""

@@ -244,7 +244,7 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
     print(
         f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps{over}, "
         f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
-        f"replay ratio {summary['replay_ratio']:.1f}\n{folder}"
+        f"{summary['replay_ratio']:.1f} samples/step\n{folder}"
     )
 
 

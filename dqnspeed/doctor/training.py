@@ -119,23 +119,30 @@ def _gradients(learner: Learner, clipped_at: float | None) -> Iterator[Finding]:
 
 def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
     """The duration of the configured run, from the speeds of acting and learning."""
-    steps = run.stop.max_steps or BOOK_STEPS
     ratio = run.replay_ratio
     if ratio is None:
-        return Finding(
-            OK,
-            "speed",
-            f"{steps_s:,.0f} steps/s and, beside them, {updates_s:,.1f} updates/s; "
-            f"{steps:,} steps take {steps / steps_s / 3600:.1f} h if none waits for the other",
-        )
+        what = f"{steps_s:,.0f} steps/s and, beside them, {updates_s:,.1f} updates/s; "
+        return Finding(OK, "speed", f"{what}{until_limit(run, steps_s)[1]} if none waits for the other")
     acting, learning = 1 / steps_s, ratio / run.algo.batch_size / updates_s
     together = run.parallelism.processes or (run.parallelism.overlaps and run.has_replay)
     speed = 1 / (max(acting, learning) if together else acting + learning)
     slow = "learning" if learning > acting else "stepping the environments"
-    hours = steps / speed / 3600
-    which = "stop.max_steps" if run.stop.max_steps else "as many as the book's Pong"
+    hours, until = until_limit(run, speed)
     what = (
         f"{steps_s:,.0f} steps/s without learning, {updates_s:,.1f} updates/s; about {speed:,.0f} steps/s in all, "
-        f"{hours:.1f} h for {steps:,} steps ({which}){', evaluations apart' if run.eval.every_steps else ''}"
+        f"{until}{', evaluations apart' if run.eval.every_steps else ''}"
     )
     return Finding(LOOK if hours > 24 else OK, "speed", what, f"most of the time goes into {slow}" if hours > 1 else "")
+
+
+def until_limit(run: RunConfig, steps_per_second: float) -> tuple[float, str]:
+    """The hours until the nearer limit of the run at this speed, and a phrase that says so."""
+    stop = run.stop
+    allowed = steps_per_second * stop.max_minutes * 60 if stop.max_minutes else math.inf
+    if stop.max_minutes and allowed < (stop.max_steps or math.inf):
+        minutes = f"{stop.max_minutes:g} minute{'' if stop.max_minutes == 1 else 's'}"
+        return stop.max_minutes / 60, f"{allowed:,.0f} steps in {minutes} (stop.max_minutes)"
+    steps = stop.max_steps or BOOK_STEPS
+    hours = steps / steps_per_second / 3600
+    which = "stop.max_steps" if stop.max_steps else "as many as the book's Pong"
+    return hours, f"{hours:.1f} h for {steps:,} steps ({which})"

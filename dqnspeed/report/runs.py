@@ -74,7 +74,7 @@ class Run:
     @property
     def shared(self) -> bool:
         """Whether other work on the machine slowed it down."""
-        return bool(self.summary.get("busy")) or self.summary.get("benchmark") is False
+        return self.summary.get("benchmark") is False
 
     @property
     def marks(self) -> list[str]:

@@ -234,7 +234,7 @@ def summarize(
         "peak_gpu_mib": _rounded(machine.peak_gpu_mib(device)),
         "lost_actors": progress.lost_actors,
         "busy": progress.busy,
-        "benchmark": progress.benchmark,
+        "benchmark": progress.benchmark and progress.busy is None,
         "machine": machine.describe(device),
         "versions": machine.versions(),
         "git_commit": machine.git_commit(),

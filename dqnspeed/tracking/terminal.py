@@ -50,7 +50,8 @@ def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path,
 
 
 def show(metrics: Mapping[str, float], step: int) -> list[str]:
-    """A run's state, most important first."""
+    """A run's state, most important first: without epsilon where nothing has one, and with the samples trained on for
+    each agent step."""
 
     def number(name: str, form: str) -> str:
         value = metrics.get(name, math.nan)
@@ -62,9 +63,9 @@ def show(metrics: Mapping[str, float], step: int) -> list[str]:
         f"{number('perf/steps_per_second', ',.0f')} steps/s",
         f"{step:,} steps",
         f"{_games(metrics)} games",
-        f"eps {number('train/epsilon', '.2f')}",
+        *([f"eps {metrics['train/epsilon']:.2f}"] if math.isfinite(metrics.get("train/epsilon", math.nan)) else []),
         f"{number('perf/updates_per_second', ',.0f')} updates/s",
-        f"ratio {number('perf/replay_ratio', '.1f')}",
+        f"{number('perf/replay_ratio', '.1f')} samples/step",
     ]
 
 

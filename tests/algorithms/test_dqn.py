@@ -179,7 +179,7 @@ def test_the_learning_rate_falls_in_a_straight_line() -> None:
     rates = []
     for i in range(6):
         dqn.update(make_batch(VECTOR, seed=i))
-        rates.append(dqn.optimizer.param_groups[0]["lr"])
+        rates.append(dqn.stats()["train/learning_rate"])
     assert rates == pytest.approx([1e-3, 8e-4, 6e-4, 4e-4, 2e-4, 2e-4])
 
 

@@ -116,7 +116,9 @@ def test_an_entropy_bonus_falls_with_the_learning_rate_over_agent_steps() -> Non
     for _ in range(6):
         weights.append(float(learner.loss_inputs(pieces())["entropy_coef"]))
         learner.update(pieces())
-        rates.append(learner.optimizer.param_groups[0]["lr"])
+        shown = learner.stats()
+        rates.append(shown["train/learning_rate"])
+        assert shown["train/ent_coef"] == pytest.approx(float(learner.loss_inputs(pieces())["entropy_coef"]))
     assert weights == pytest.approx([0.04, 0.03, 0.02, 0.01, 0, 0])
     assert rates == pytest.approx([1e-3, 9e-4, 8e-4, 7e-4, 6e-4, 6e-4])
 

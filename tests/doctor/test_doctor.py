@@ -58,6 +58,20 @@ def test_pong_is_sound(tmp_path: Path) -> None:
     assert np.asarray(Image.open(tmp_path / "seen.png")).std() > 10
 
 
+@pytest.mark.parametrize(
+    ("limits", "phrase"),
+    [
+        ("stop.max_minutes=1", "6,000 steps in 1 minute (stop.max_minutes)"),
+        ("stop.max_minutes=1 stop.max_steps=10_000_000", "6,000 steps in 1 minute (stop.max_minutes)"),
+        ("stop.max_minutes=600 stop.max_steps=720_000", "2.0 h for 720,000 steps (stop.max_steps)"),
+        ("", "2.8 h for 1,000,000 steps (as many as the book's Pong)"),
+    ],
+)
+def test_a_duration_is_until_the_nearer_limit(limits: str, phrase: str) -> None:
+    run = make_run("stop.max_steps=null", *limits.split())
+    assert training.until_limit(run, steps_per_second=100)[1] == phrase
+
+
 def test_a_board_is_sound(tmp_path: Path) -> None:
     found = ask(tmp_path, "wrappers=none", "env.id=toy_envs:Board-v0", "model=board")
     assert "1x15x15 uint8" in found["observations"].what

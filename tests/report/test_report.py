@@ -29,7 +29,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     run = make_toy("stop.max_steps=1500")
     train(run, envs.describe(run), folder, {}, label="baseline model=mlp")
-    change(folder, busy=None)
+    change(folder, busy=None, benchmark=True)
     return folder
 
 

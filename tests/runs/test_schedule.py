@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+import torch
 from conftest import make_run, make_toy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from dqnspeed.runs.schedule import (
     make_schedule,
     schedule_sentence,
 )
-from dqnspeed.runs.summary import Progress
+from dqnspeed.runs.summary import Progress, summarize
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import Returns, Speed
 
@@ -203,6 +204,8 @@ def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
     resumed = Progress(run)
     resumed.load_state_dict(progress.state_dict(), updates=0)
     assert resumed.busy == "others are at work.", "it ran beside them for a while"
+    ended = summarize(run, "toy", resumed, torch.device("cpu"), 0, None, "max_steps", None)
+    assert ended["busy"] and not ended["benchmark"], "no measure of this machine"
 
     lucky, without = Progress(run), Progress(make_toy())
     for new in (lucky, without):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -108,14 +109,15 @@ def test_the_live_line_fits_and_shows_time_left_mean_and_loss(
     line = next(line for line in reversed(capsys.readouterr().out.splitlines()) if "limit in" in line)
     assert len(line) <= width and "speedrun env=breakout..." in line
     assert "limit in 22:50  mean 43.00" in line
-    assert ("loss 0.0123  1,234 steps/s" in line) == (width > 80) and ("ratio 4.0" in line) == (width == 200)
+    assert ("loss 0.0123  1,234 steps/s" in line) == (width > 80) and ("4.0 samples/step" in line) == (width == 200)
 
 
 def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> None:
     PlainProgress(make_run("stop.max_minutes=10"), "baseline num_envs=2", Earlier()).report(METRICS, 5000, 30)
     line = "baseline num_envs=2: 30 s  limit in 9:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
-    assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  ratio 4.0\n"
+    assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  4.0 samples/step\n"
     assert show({}, 1)[:2] == ["mean -", "loss -"] and "- games" in show({}, 1)
+    assert not any(part.startswith("eps") for part in show({**METRICS, "train/epsilon": math.nan}, 1))
 
 
 @pytest.mark.parametrize(("counted", "said"), [(0, "0 of 37 games"), (30, "30 of 37 games"), (37, "37 games")])
