@@ -45,6 +45,9 @@ class Counter(gymnasium.Env):
         return np.array([self.seed, self.episode, self.steps], np.float32)
 
 
+ERRORS = {"raise": RuntimeError, "stop": StopIteration, "leave": GeneratorExit}
+
+
 class Broken(Counter):
     """Does ``how`` at its tenth step: raise, hang, be slow, die, exit, spoil the reward with NaN, or the frame's shape.
 
@@ -77,8 +80,8 @@ class Broken(Counter):
         if self.how == "starts another":
             print("and talks", flush=True)
         if self.steps >= 10:
-            if self.how == "raise":
-                raise RuntimeError("the toy broke")
+            if self.how in ERRORS:
+                raise ERRORS[self.how]("the toy broke")
             if self.how == "hang" and self.folder.is_dir():
                 if self.folder.name:
                     (self.folder / "hangs").touch()
@@ -158,6 +161,7 @@ def hang_in_the_toy() -> None:
 
 SPACES = {
     "hw": spaces.Box(0, 255, (20, 24), np.uint8),
+    "blank": spaces.Box(0, 0, (20, 24), np.uint8),
     "hwc": spaces.Box(0, 255, (20, 24, 3), np.uint8),
     "hw1": spaces.Box(0, 255, (20, 24, 1), np.uint8),
     "chw": spaces.Box(0, 255, (3, 20, 24), np.uint8),
@@ -186,8 +190,13 @@ class Anything(gymnasium.Env):
 
     action_space = spaces.Discrete(3, start=5)
 
+    made = 0
+
     def __init__(self, kind: str, wrong: str = ""):
         self.observation_space, self.wrong = SPACES[kind], wrong
+        Anything.made += 1
+        if wrong == "differs":
+            self.observation_space = spaces.Box(-1, Anything.made, (4,), np.float32)
         self.steps = 0
         if kind == "continuous":
             self.action_space = self.observation_space
@@ -201,12 +210,13 @@ class Anything(gymnasium.Env):
         return observation if self.wrong == "no info" else (observation, {})
 
     def step(self, action: int) -> Any:
-        assert action in (5, 6, 7)
+        assert action in (5, 6, 7) and np.asarray(action).dtype == self.action_space.dtype
         self.steps += 1
         if self.wrong == "raises":
             raise RuntimeError("the toy broke")
-        reward = float("nan") if self.wrong == "nan reward" else 1.0
-        result = self._observe(), reward, self.steps == 10, False, {}
+        reward: Any = {"nan reward": float("nan"), "text reward": "1.0", "rewards": np.ones(1)}.get(self.wrong, 1.0)
+        over: Any = {"text ends": "False", "ends": np.zeros(1, bool)}.get(self.wrong, self.steps == 10)
+        result = self._observe(), reward, over, False, {}
         return result[:4] if self.wrong == "four values" else result
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from dqnspeed.execution.memory import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
+from dqnspeed.system.errors import FOREIGN
 from dqnspeed.system.parent import end_with_parent, may_have_children
 from dqnspeed.system.signals import ENDING, kill_for_terminate
 from dqnspeed.system.streams import outlast_readers
@@ -90,7 +91,7 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
     try:
         network = _network(job)
         work(job, network, job.device, PipeChannel(job, network, pipe))
-    except (Exception, SystemExit) as error:
+    except FOREIGN as error:
         # At the end of a run the learner has closed its end of the pipe.
         with contextlib.suppress(OSError):
             pipe.send(Failure(complaint(error)))

@@ -24,6 +24,7 @@ from dqnspeed.execution.memory import keep_memory
 from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
 from dqnspeed.system import machine
+from dqnspeed.system.errors import FOREIGN
 
 ANSWER_S = 0.2  # after which an exchange returns, whatever was collected
 BLOCKED_ANSWER_S = 0.01  # the same of an actor that waits for the learner
@@ -265,7 +266,7 @@ class RayActor:
             load(network, *newest.pop())  # whose arrays the object store keeps as long as somebody has them
             self._channel.network = network
             work(job, network, torch.device("cpu"), self._channel)
-        except (Exception, SystemExit) as error:
+        except FOREIGN as error:
             self._channel.fail(complaint(error))
 
 

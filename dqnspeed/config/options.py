@@ -26,6 +26,9 @@ KINDS = {
 }  # fmt: skip
 
 
+MOST = 10**12  # size of a whole number, at which no counter or container overflows
+
+
 class ConfigError(ValueError):
     """The configuration cannot be used; the message is one sentence for the user."""
 
@@ -91,6 +94,10 @@ def _check_value(key: str, value: Any, meta: Any) -> None:
         return
     if not math.isfinite(value):
         raise ConfigError(f"{key}={value}: must be a finite number.")
+    if isinstance(value, int) and abs(value) > MOST:
+        raise ConfigError(
+            f"{key}={value}: must be at most {MOST}." if value > 0 else f"{key}={value}: must be at least {-MOST}."
+        )
     for name, (words, holds) in BOUNDS.items():
         if meta[name] is not None and not holds(value, meta[name]):
             raise ConfigError(f"{key}={value}: must be {words} {meta[name]}.")

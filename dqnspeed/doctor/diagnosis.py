@@ -22,6 +22,7 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.system import atomic
+from dqnspeed.system.errors import FOREIGN
 from dqnspeed.tracking.video import enlarge, picture
 
 
@@ -50,7 +51,7 @@ def diagnose(run: RunConfig, seconds: float, image: Path) -> Iterator[Finding]:
             made = envs.make_registered(run.env)
         limit = made.spec.max_episode_steps if made.spec else None
         yield from wrapper_order(made, run)
-        with contextlib.suppress(Exception, SystemExit):  # the probe has told it
+        with contextlib.suppress(*FOREIGN):  # the probe has told it
             made.close()
     try:
         algorithm_of(run).check_spec(run, spec)

@@ -19,13 +19,18 @@ import gymnasium
 import numpy as np
 import torch
 
+from dqnspeed.system.errors import FOREIGN
+
 CLOSE_TIMEOUT_S = 3.0
 
 AnyArray = np.ndarray | torch.Tensor  # on the host, or on any device
 
 
-class ActorError(RuntimeError):
-    """An environment raised, or an actor or worker process died or hung; the message holds the traceback if any."""
+class ActorError(Exception):
+    """An environment raised, or an actor or worker process died or hung; the message holds the traceback if any.
+
+    Not a RuntimeError: contextlib takes one that a StopIteration caused for that StopIteration itself.
+    """
 
 
 @contextlib.contextmanager
@@ -40,7 +45,7 @@ def _quiet() -> Iterator[None]:
 def _with_traceback() -> Iterator[None]:
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except FOREIGN as error:
         raise ActorError(f"an environment raised:\n{traceback.format_exc()}") from error
 
 
@@ -240,7 +245,7 @@ class TracebackToParent(gymnasium.Wrapper):
     def _with_traceback(self) -> Iterator[None]:
         try:
             yield
-        except (Exception, SystemExit) as error:
+        except FOREIGN as error:
             raise WorkerTraceback(traceback.format_exc()) from error
 
 

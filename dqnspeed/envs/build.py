@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -35,7 +35,7 @@ from dqnspeed.envs.wrappers import (
     resized,
 )
 from dqnspeed.system import machine
-from dqnspeed.system.errors import kind_and_line
+from dqnspeed.system.errors import FOREIGN, kind_and_line
 
 MOST_CHANNELS = 4  # of an image, which cv2 resizes with every interpolation
 
@@ -88,15 +88,7 @@ def make_vector_env(
         backend = emulated(game, run, overlap, whole=render_mode is not None)
     else:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
-        if overlap:
-            makers = [
-                functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds or range(run.num_envs)
-            ]
-            backend = AsyncBackend(make_workers(makers, run.parallelism.timeout_s), run.parallelism.timeout_s)
-        else:
-            backend = SyncBackend(
-                gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
-            )
+        backend = _gymnasiums(make, run, overlap, seeds or range(run.num_envs))
     fire = (fire_index(game) or 0) if run.wrappers.fire_reset and game else 0
     return VectorEnv(
         backend,
@@ -104,6 +96,22 @@ def make_vector_env(
         episodic_life=run.wrappers.episodic_life,
         life_action=fire,
     )
+
+
+def _gymnasiums(make: Callable[[], gymnasium.Env], run: RunConfig, overlap: bool, seeds: Sequence[int]) -> Backend:
+    try:
+        if overlap:
+            makers = [functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds]
+            return AsyncBackend(make_workers(makers, run.parallelism.timeout_s), run.parallelism.timeout_s)
+        one = gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
+        return SyncBackend(one)
+    except RuntimeError as error:
+        if "not equivalent" not in str(error):
+            raise
+        raise ConfigError(
+            f"env.id={run.env.id}: its instances differ in their spaces. Let all have the same observation and action "
+            f"space."
+        ) from error
 
 
 def cv2_threads_off() -> None:
@@ -114,12 +122,13 @@ def cv2_threads_off() -> None:
 
 
 def _make_own(env: EnvConfig, render_mode: str | None) -> gymnasium.Env:
-    """An environment that is not ALE's, with observations as a Box and actions from 0."""
+    """An environment that is not ALE's, with observations as a Box and actions from 0, which it gets as its own space
+    has them."""
     made = AsBox(make_registered(env, render_mode), env)
     actions = made.action_space
-    if isinstance(actions, spaces.Discrete) and actions.start != 0:
-        start = int(actions.start)
-        return TransformAction(made, lambda action: action + start, spaces.Discrete(actions.n))
+    if isinstance(actions, spaces.Discrete) and (actions.start != 0 or actions.dtype != np.int64):
+        start, own = int(actions.start), np.dtype(actions.dtype).type
+        return TransformAction(made, lambda action: own(int(action) + start), spaces.Discrete(actions.n))
     return made
 
 
@@ -135,7 +144,7 @@ def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium
             {} if render_mode is None else {"render_mode": render_mode}
         )  # not every environment takes render_mode
         return gymnasium.make(named, disable_env_checker=True, **{**env.kwargs, **rendering})
-    except (Exception, SystemExit) as error:  # a user's environment may raise anything
+    except FOREIGN as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={env.id}: could not be made ({kind_and_line(error)}).") from error
 
 

@@ -12,7 +12,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig, WrappersConfig
 from dqnspeed.envs.build import make_env
 from dqnspeed.envs.spec import check_stages
-from dqnspeed.system.errors import kind_and_line
+from dqnspeed.system.errors import FOREIGN, kind_and_line
 
 FRAMES = 4000  # of random play
 QUIET = 3  # steps without a reward or an end, after which what changes is no score that follows it
@@ -43,7 +43,7 @@ def changing_part(env: EnvConfig, wrappers: WrappersConfig) -> tuple[int, int, i
             game.close()
     except ConfigError:
         raise
-    except (Exception, SystemExit) as error:  # a user's environment may raise anything
+    except FOREIGN as error:  # a user's environment may raise anything
         raise ConfigError(f"wrappers.crop=[]: random play of {env.id} failed ({kind_and_line(error)}).") from error
     part = None
     if changed is not None:

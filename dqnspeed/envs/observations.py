@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig
+from dqnspeed.system.errors import FOREIGN
 
 MOST_VALUES = 1_000_000  # of a one-hot vector
 
@@ -57,7 +58,7 @@ class AsBox(gymnasium.ObservationWrapper):
 
     def close(self) -> None:
         """Close the environment; what that raises ends no run, and the probe has told it."""
-        with contextlib.suppress(Exception, SystemExit):
+        with contextlib.suppress(*FOREIGN):
             super().close()
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -43,10 +43,13 @@ class Probe:
             if not isinstance(result, tuple) or len(result) != 5:
                 self._fail(f"step() must return five values (observation, reward, terminated, truncated, info), and "
                            f"returned {_shown(result)}")  # fmt: skip
-            observation, reward, terminated, truncated, _ = result
+            observation, reward, terminated, truncated, _ = cast("tuple[Any, ...]", result)
             self._check(observation, f"after {step} steps")
-            if not np.isfinite(float(reward)):
-                self._fail(f"its reward is {reward} after {step} steps")
+            if isinstance(reward, (str, bytes)) or np.ndim(reward) or not np.isfinite(float(reward)):
+                self._fail(f"its reward is {reward!r} after {step} steps, and must be a finite number")
+            for name, value in (("terminated", terminated), ("truncated", truncated)):
+                if np.ndim(value) or value not in (True, False, None):
+                    self._fail(f"its {name} is {value!r} after {step} steps, and must be True or False")
             if terminated or truncated:
                 self._reset(None)
             if time.monotonic() - begin > SECONDS:

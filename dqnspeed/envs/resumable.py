@@ -14,6 +14,7 @@ from ale_py import ALEState
 from ale_py.env import AtariEnv
 
 from dqnspeed.envs.wrappers import FireReset, FrameSkip, NoopReset
+from dqnspeed.system.errors import FOREIGN
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class Resumable(gymnasium.Wrapper):
     def _repeat(self, state: dict[str, Any]) -> bool:
         try:
             return self._repeated(state)
-        except (Exception, SystemExit) as error:  # an environment that is not deterministic may refuse an action
+        except FOREIGN as error:  # an environment that is not deterministic may refuse an action
             log.info("a game could not be repeated: %s", error)
             return False
 

@@ -16,7 +16,7 @@ from dqnspeed.envs.build import make_env, make_registered
 from dqnspeed.envs.emulation import check_emulated
 from dqnspeed.envs.games import atari_game, check_id
 from dqnspeed.envs.probe import Probe
-from dqnspeed.system.errors import kind_and_line
+from dqnspeed.system.errors import FOREIGN, kind_and_line
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
         return warnings + [f"env.id={config.id}: its close() raises ({why}), which is ignored." for why in unclosed]
     except ConfigError:
         raise
-    except (Exception, SystemExit) as error:  # a user's environment may raise anything
+    except FOREIGN as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={config.id}: broke after a few steps ({kind_and_line(error)}).") from error
 
 
@@ -65,7 +65,7 @@ def _close(env: gymnasium.Env) -> list[str]:
     """Close ``env``; returns what that raised, if it did."""
     try:
         env.close()
-    except (Exception, SystemExit) as error:
+    except FOREIGN as error:
         return [kind_and_line(error)]
     return []
 
@@ -81,7 +81,7 @@ def describe(run: RunConfig) -> EnvSpec:
         env = make_env(run.env, run.wrappers)
     except ConfigError:
         raise
-    except (Exception, SystemExit) as error:  # stages that do not fit each other or the observations
+    except FOREIGN as error:  # stages that do not fit each other or the observations
         raise ConfigError(f"wrappers: do not fit {run.env.id} ({kind_and_line(error)}).") from error
     with contextlib.closing(env):
         return _spec(env, run)
@@ -117,7 +117,7 @@ def _spec(env: gymnasium.Env, run: RunConfig) -> EnvSpec:
         raise ConfigError(f"env.id={run.env.id}: its actions are {actions}, and only Discrete ones can be learnt.")
     assert isinstance(observations, spaces.Box)
     bound = float(np.abs([observations.low.min(), observations.high.max()]).max())
-    largest = bound if len(observations.shape) == 3 and np.isfinite(bound) else 1.0
+    largest = bound if len(observations.shape) == 3 and 0 < bound < math.inf else 1.0
     dtype, stack = np.dtype(observations.dtype), run.wrappers.stack
     num_states = env.get_wrapper_attr("num_states") if env.has_wrapper_attr("num_states") and stack == 1 else None
     fps = (env.metadata or {}).get("render_fps")

@@ -34,10 +34,14 @@ def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) 
     def end(_: str = "") -> None:
         for worker in set(multiprocessing.active_children()) - others:
             worker.kill()
+            worker.join()
 
     try:
         with Watchdog(limit, end), children_ignore_signals():
             return Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
+    except RuntimeError:
+        end()
+        raise
     except (EOFError, ConnectionError) as error:
         end()
         raise ActorError(

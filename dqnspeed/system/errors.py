@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+FOREIGN = Exception, SystemExit, GeneratorExit  # that code of others may raise; Ctrl-C is not its own
+
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its kind if it has none."""

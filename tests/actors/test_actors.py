@@ -429,10 +429,11 @@ def test_a_learner_that_looks_seldom_takes_no_actor_that_waits_for_it_for_one_th
 
 
 @pytest.mark.parametrize("kind", ["serial", "overlap", "process"])
-@pytest.mark.parametrize("how", ["raise", "shape"])
+@pytest.mark.parametrize("how", ["raise", "stop", "leave", "shape"])
 def test_what_an_environment_raises_is_reported_once_with_its_own_traceback(kind: str, how: str) -> None:
     run = make_toy("env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}", f"parallelism={kind}")
-    expected = {"raise": "the toy broke", "shape": r"has the shape \(2,\) after 10 steps of a game, and its space"}[how]
+    shape = r"has the shape \(2,\) after 10 steps of a game, and its space"
+    expected = {"shape": shape}.get(how, "the toy broke")
     with Started(run) as started, pytest.raises(ActorError, match=expected) as raised:
         started.collect(10_000)
     assert str(raised.value).count("Traceback") == 1 and "died" not in str(raised.value)

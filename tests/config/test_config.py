@@ -243,6 +243,8 @@ BAD = {
     "env.kwargs=3": "env.kwargs: must be a mapping, as in {a: 1}.",
     "+num_envs=3": "+num_envs: is an option already; drop the +.",
     "seed=-1": "seed=-1: must be at least 0.",
+    f"stop.window={10**19}": f"stop.window={10**19}: must be between -1000000000000 and 1000000000000.",
+    f"algo.learning_starts={10**19}": "must be between -1000000000000 and 1000000000000.",
     "env=pongg": "env=pongg: there is no such option (nearest: pong); choose one of ",
     "env.id=ALE/Pnog-v5": "no registered Gymnasium environment has this name; nearest: PongNoFrameskip-v4",
     "env.id=joust": "env.id=joust: no ALE game and no registered Gymnasium environment has this name",

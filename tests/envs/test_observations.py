@@ -13,7 +13,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import toy_envs
 from conftest import make_run, make_toy
+from gymnasium import spaces
 from toy_envs import SPACES
 
 from dqnspeed.cli.preflight import check_run
@@ -37,6 +39,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], Any, float]] = {
     "hwc": ((3, 20, 24), np.uint8, 255),
     "hw1": ((1, 20, 24), np.uint8, 255),
     "chw": ((3, 20, 24), np.uint8, 255),
+    "blank": ((1, 20, 24), np.uint8, 1),
     "float": ((3, 20, 24), np.float32, 1),
     "many": ((7, 10, 10), np.uint8, 1),
     "board": ((1, 15, 15), np.uint8, 1),
@@ -75,6 +78,25 @@ def test_observations_reach_the_network_with_their_channels_first_and_nothing_lo
     np.testing.assert_allclose(frame, np.reshape(expected, shape), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+def test_actions_have_the_dtype_of_their_space(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toy_envs.Anything, "action_space", spaces.Discrete(3, start=5, dtype=dtype))
+    run = run_of("vector", "num_envs=2")
+    assert check_run(run).num_actions == 3
+    with contextlib.closing(make_vector_env(run)) as env:
+        env.reset([0, 1])
+        for action in range(3):
+            env.send(np.full(2, action))
+            env.recv()
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_spaces_that_differ_between_instances_are_one_sentence(overlap: bool) -> None:
+    run = run_of("vector", "num_envs=2", wrong="differs")
+    with pytest.raises(ConfigError, match=r"^env\.id=toy_envs:Anything-v0: its instances differ in their spaces\. Let"):
+        make_vector_env(run, overlap=overlap)
+
+
 def test_a_dict_gives_the_entry_that_is_named() -> None:
     assert check_run(run_of("dict", "env.observation_key=image")).frame_shape == (3, 20, 24)
 
@@ -108,7 +130,11 @@ BAD = {
     "discrete|outside": "its observation 99 after a reset is not in its space Discrete(9).",
     "hw|no info": "reset() must return (observation, info), and returned a ndarray.",
     "hw|four values": "step() must return five values (observation, reward, terminated, truncated, info), and",
-    "hw|nan reward": "its reward is nan after 1 steps.",
+    "hw|nan reward": "its reward is nan after 1 steps, and must be a finite number.",
+    "hw|text reward": "its reward is '1.0' after 1 steps, and must be a finite number.",
+    "hw|rewards": "its reward is array([1.]) after 1 steps, and must be a finite number.",
+    "hw|text ends": "its terminated is 'False' after 1 steps, and must be True or False.",
+    "hw|ends": "its terminated is array([False]) after 1 steps, and must be True or False.",
     "hw|raises": "broke after a few steps (RuntimeError: the toy broke).",
 }
 
