@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import logging
 import sys
+from io import TextIOWrapper
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from dqnspeed.system import atomic
 
 
 class LogFile(logging.FileHandler):
     """``train.log``; if it cannot be written one sentence is printed, once."""
 
     _reported = False
+
+    def _open(self) -> TextIOWrapper:
+        return TextIOWrapper(cast("BinaryIO", atomic.opened(Path(self.baseFilename), "ab")), encoding="utf-8")
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

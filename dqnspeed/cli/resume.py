@@ -36,6 +36,7 @@ from dqnspeed.tracking.run_folder import (
     group_of,
     looking_into,
     read_summary,
+    read_yaml,
     sweep_above,
 )
 
@@ -191,7 +192,7 @@ def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
     """
     name = HYDRA_CONFIG
     try:
-        text = (folder / name).read_text()
+        text = read_yaml(folder / name)
         stored = OmegaConf.create(text)
         # A file that was cut between two lines is still valid YAML.
         if not isinstance(stored, DictConfig) or LAST_KEY not in stored or not text.endswith("\n"):
@@ -213,7 +214,7 @@ def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
 
 def _own_copy(folder: Path) -> tuple[str, dict[str, Any]] | None:
     """The name of a whole copy of the configuration, and the copy: ``config.json``, else the newest checkpoint."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         copy = json.loads((folder / CONFIG).read_text())
         if isinstance(copy, dict) and LAST_KEY in copy:
             return CONFIG, copy
@@ -278,7 +279,7 @@ def _earlier_overrides(folder: Path) -> list[str]:
 def _lines(path: Path) -> list[str]:
     if not path.exists():
         return []
-    lines = OmegaConf.create(path.read_text())
+    lines = OmegaConf.create(read_yaml(path))
     if not isinstance(lines, ListConfig):
         raise _DamagedConfigError(f"{HYDRA}/{path.name} is empty or cut short")
     return [str(line) for line in cast("list[Any]", OmegaConf.to_container(lines))]  # with ${...} as it is written

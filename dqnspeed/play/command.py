@@ -51,8 +51,8 @@ def _keep(folder: Path, result: dict[str, Any]) -> None:
     """Add ``result`` to the run's ``play.jsonl``, which has a line a call."""
     path = folder / PLAYED
     try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(atomic.finite(result)) + "\n")
+        with atomic.opened(path, "ab") as file:
+            file.write(f"{json.dumps(atomic.finite(result))}\n".encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error
 

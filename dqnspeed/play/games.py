@@ -24,7 +24,7 @@ from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.play.tables import Walk, World, draw, world_of
 from dqnspeed.runs.evaluation import LONGEST, Game, copies, distinct, play_games
 from dqnspeed.system import seeding
-from dqnspeed.tracking.run_folder import TABLE, VIDEOS
+from dqnspeed.tracking.run_folder import TABLE, VIDEOS, check_links
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name
 
 
@@ -34,6 +34,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
     if options.record:
         check_encoder("record=true")
     player = Player(options)
+    check_links(player.folder)
     drawn = window or options.record
     if drawn and (refused := _cannot_draw(player)):
         if options.window or options.record:

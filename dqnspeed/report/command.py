@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import sys
 import time
@@ -181,6 +182,8 @@ def _pictures(report: Report, out: Path, problems: Problems) -> list[str]:
         return []
     drawn = list[str]()
     try:
+        if (out / PICTURES).is_symlink():
+            raise OSError(errno.EINVAL, atomic.NO_FILE)
         (out / PICTURES).mkdir(exist_ok=True)
         for figure in report.figures:
             name = f"{PICTURES}/{figure.name}.png"

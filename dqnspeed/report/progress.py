@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from dqnspeed.cli.sweep_record import Record
 from dqnspeed.report.runs import Run
 from dqnspeed.runs.folder_lock import is_locked
-from dqnspeed.tracking.run_folder import SWEEP, holding
+from dqnspeed.tracking.run_folder import SWEEP, holding, read_yaml
 
 SILENT_S = 600  # after which a run that has not ended, and locks no folder, is taken for killed
 
@@ -88,7 +88,7 @@ def _is_queued(folder: Path) -> bool:
 def _jobs(folder: Path) -> int:
     """The number of jobs of the sweep in ``folder``; zero if that cannot be told."""
     try:
-        trials = OmegaConf.select(OmegaConf.load(folder / SWEEP), "hydra.sweeper.n_trials")
+        trials = OmegaConf.select(OmegaConf.create(read_yaml(folder / SWEEP)), "hydra.sweeper.n_trials")
         record = Record.read(folder)
         return int(trials or (len(record.jobs) if record else 0))
     except Exception:  # damaged, or of another sweeper

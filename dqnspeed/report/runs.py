@@ -180,8 +180,17 @@ class Run:
     @cached_property
     def best_video(self) -> Path | None:
         """The film with the highest return: of a game that ``play`` recorded, else of a game of the training."""
-        films = [film for film in (self.folder / VIDEOS).glob("*_return_*.mp4") if film.is_file()]
+        films = [film for film in (self.folder / VIDEOS).glob("*_return_*.mp4") if _is_film(film, self.folder)]
         return max(films, key=lambda film: (film.name.startswith("play_"), return_of(film)), default=None)
+
+
+def _is_film(path: Path, folder: Path) -> bool:
+    """Whether this is an MP4 file that lies below ``folder`` itself, not by a link."""
+    if path.is_symlink() or not path.is_file() or folder.resolve() not in path.resolve().parents:
+        return False
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(8)[4:] == b"ftyp"
+    return False
 
 
 def return_of(film: Path) -> float:

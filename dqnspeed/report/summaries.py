@@ -19,6 +19,7 @@ from dqnspeed.tracking.run_folder import (
     read_config,
     read_metrics,
     read_summary,
+    read_yaml,
 )  # fmt: skip
 
 MEAN = "episode/return_mean_100"
@@ -75,5 +76,5 @@ def config_of(folder: Path) -> Row:
     config: Any = read_config(folder)
     if not config:
         with contextlib.suppress(Exception):  # the libraries raise many errors at broken YAML
-            config = OmegaConf.to_container(OmegaConf.load(folder / HYDRA_CONFIG), resolve=True)
+            config = OmegaConf.to_container(OmegaConf.create(read_yaml(folder / HYDRA_CONFIG)), resolve=True)
     return config if isinstance(config, dict) else {}

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.tracking.run_folder import LOCK, holds_run
+from dqnspeed.system import atomic
+from dqnspeed.tracking.run_folder import LOCK, check_links, holds_run
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def _is_new(folder: Path) -> bool:
     return True
 
 
-def _lock(file: IO[str]) -> None:
+def _lock(file: IO[bytes]) -> None:
     """Lock ``file`` for this process, where flock would lock the open file; raises :class:`BlockingIOError`."""
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,7 +92,7 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
 
     Raises:
         ConfigError: a new run finds another run there; the run to be resumed is still running, or its folder cannot
-            be written.
+            be written or has links that lead out of it.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -99,7 +100,7 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
             if owner != threading.get_ident():
                 raise BlockingIOError
             stack.callback(_THREADS.pop, folder.resolve(), None)
-            lock = stack.enter_context((folder / LOCK).open("a"))
+            lock = stack.enter_context(atomic.opened(folder / LOCK, "ab"))
             _lock(lock)
         except BlockingIOError as error:
             if resumed:
@@ -107,6 +108,7 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
             raise ConfigError(f"{folder}: another run is being written there; name a new folder.") from error
         except OSError as error:
             raise ConfigError(f"{folder}: cannot be written ({error.strerror}).") from error
+        check_links(folder)
         if not resumed and holds_run(folder):
             raise ConfigError(f"{folder} holds another run already; name a new folder.")
         yield

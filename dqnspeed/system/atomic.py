@@ -1,17 +1,20 @@
-"""Atomic writes: a file is written whole or not at all, even if the machine loses power."""
+"""Writing files: whole or not at all, even if the machine loses power; and appending, to regular files alone."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 PARTIAL = ".partial"  # suffix of a file that is still being written
+NO_FILE = "a link, or no regular file"
 
 
 @contextlib.contextmanager
@@ -22,8 +25,11 @@ def replacing(path: Path) -> Iterator[Path]:
         OSError: it could not be written; ``path`` is unchanged.
     """
     partial = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
+    partial.unlink(missing_ok=True)
+    mode = _usual_mode(partial)
     try:
         yield partial
+        partial.chmod(mode)  # safetensors chooses one that only its owner can read
         flush(partial)
         os.replace(partial, path)
         with contextlib.suppress(OSError):  # not every file system can, and the file is there
@@ -31,6 +37,33 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def _usual_mode(path: Path) -> int:
+    """The mode of a new file at ``path``, where there is none, by the umask of this process."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    path.unlink()
+    mode = stat.S_IMODE(os.fstat(handle).st_mode)
+    os.close(handle)
+    return mode
+
+
+def opened(path: Path, mode: str, buffering: int = -1) -> IO[bytes]:
+    """Open the file ``path`` itself: through a link another file would be changed.
+
+    Args:
+        mode: of :func:`open`, in bytes; ``buffering``: as there.
+
+    Raises:
+        OSError: it is a link or no regular file, or cannot be opened.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        if os.path.lexists(name) and not stat.S_ISREG(os.lstat(name).st_mode):
+            raise OSError(errno.EINVAL, NO_FILE, name)
+        return os.open(name, flags | os.O_NOFOLLOW, 0o666)
+
+    return cast("IO[bytes]", open(path, mode, buffering=buffering, opener=opener))
 
 
 def clear(folder: Path) -> None:

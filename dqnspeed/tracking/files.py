@@ -42,7 +42,7 @@ def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> Non
             repeated at that time, so that curves show it and it is known if the run is killed once more.
     """
     for name in FILES:
-        with contextlib.suppress(FileNotFoundError), (folder / name).open("rb+") as file:
+        with contextlib.suppress(FileNotFoundError), atomic.opened(folder / name, "rb+") as file:
             end = _end_of_lines(file, min(os.fstat(file.fileno()).st_size, sizes.get(name, 0)))
             if name == METRICS:
                 last = _last_report(file, end) or {"step": 0, "time": 0.0}
@@ -112,7 +112,7 @@ class Lines:
 
     def __init__(self, path: Path, header: str = ""):
         self._path = path
-        self._file = path.open("a+b", buffering=0)
+        self._file = atomic.opened(path, "a+b", buffering=0)
         self._refused, self._header = False, header
         size = self._file.tell()
         whole = _end_of_lines(self._file, size)

@@ -31,6 +31,9 @@ LOCK = ".lock"
 RUNS = ("outputs", "multirun")  # where runs are unless hydra.run.dir or hydra.sweep.dir says otherwise
 SWEEP = "multirun.yaml"  # above the folders of the runs of a sweep
 SWEEP_JOBS, STUDY = "sweep.json", "study.db"  # beside it: its line and its jobs; Optuna's study
+# What is written in place, or lies below a folder that is written into.
+WRITTEN = (METRICS, EPISODES, PLAYED, LOCK, HYDRA, CHECKPOINTS, VIDEOS, TENSORBOARD, WANDB, SWEEP, STUDY, "train.log")
+MOST_YAML = 2**20  # characters
 
 # The columns of episodes.csv, and the types of their values.
 EPISODE_COLUMNS: dict[str, Callable[[str], Any]] = {
@@ -57,6 +60,33 @@ def looking_into(folder: Path) -> Iterator[None]:
 def holds_run(folder: Path) -> bool:
     """Whether a run has written there."""
     return (folder / METRICS).exists()
+
+
+def check_links(folder: Path) -> None:
+    """Raise :class:`ConfigError` if a link among what a run or a sweep writes leads out of its ``folder``."""
+    root = folder.resolve()
+    for name in WRITTEN:
+        for path in (root / name, *(root / name).rglob("*")):
+            if path.is_symlink() and root not in path.resolve().parents:
+                raise ConfigError(
+                    f"{folder / path.relative_to(root)}: is a link that leads out of this folder, where a run would "
+                    f"change what is not its own; remove it."
+                )
+
+
+def read_yaml(path: Path) -> str:
+    """The text of a YAML file of Hydra's, which writes no aliases: a few lines of them may stand for more than memory
+    holds.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it has aliases, or is none of Hydra's by its size.
+        yaml.YAMLError: it is no YAML.
+    """
+    text = path.read_text(encoding="utf-8")
+    if len(text) > MOST_YAML or any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+        raise ValueError(f"{path} has aliases or is too large")
+    return text
 
 
 def group_of(sweep: Path) -> str:
@@ -145,7 +175,7 @@ def flat(plain: Mapping[str, Any]) -> dict[str, Any]:
 def read_overrides(folder: Path) -> list[str]:
     """The overrides that a run was started with; empty if they cannot be read."""
     with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
-        lines = yaml.safe_load((folder / HYDRA_OVERRIDES).read_text(encoding="utf-8"))
+        lines = yaml.safe_load(read_yaml(folder / HYDRA_OVERRIDES))
         return [str(line) for line in lines] if isinstance(lines, list) else []
     return []
 

@@ -98,6 +98,7 @@ class Film:
         even = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
         if self._ffmpeg is None:
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._partial.unlink(missing_ok=True)
             frames = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{even.shape[1]}x{even.shape[0]}"]
             film = ["-pix_fmt", "yuv420p", "-crf", "15", "-preset", "veryfast", "-f", "mp4"]
             self._ffmpeg = subprocess.Popen(

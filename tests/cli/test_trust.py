@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
@@ -320,3 +322,66 @@ def test_where_no_key_can_be_kept_a_run_trains_and_says_so_once(tmp_path: Path) 
     assert result.returncode == 0 and "trust=true" not in result.stdout + result.stderr
     assert run("resume=registered", "stop.max_steps=150").returncode == 0
     assert not (tmp_path / "run" / "config.json.hmac").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "episodes.csv", ".lock", "checkpoints", "videos", ".hydra", "train.log", "play.jsonl"]
+)
+def test_nothing_is_written_through_a_link(name: str, made: Path, tmp_path: Path) -> None:
+    """Of a file of 400 lines 237 were lost."""
+    shutil.copytree(made / "0", tmp_path / "run")
+    kept, link = tmp_path / "kept", tmp_path / "run" / name
+    if link.is_dir():
+        link.rename(kept)
+    else:
+        link.unlink(missing_ok=True)
+        kept.write_text("".join(f"a line {i}\n" for i in range(400)))
+    link.symlink_to(kept)
+    before = {path: path.read_bytes() for path in (kept, *kept.rglob("*")) if path.is_file()}
+    lines = {"train": ["resume=run", "stop.max_steps=200"], "play": ["run=run", "episodes=1", "checkpoint=final"]}
+    for module, arguments in lines.items():
+        result = start(module, tmp_path, *arguments)
+        assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+        assert result.stderr.startswith(f"dqnspeed: run/{name}: is a link") or name == ".lock", result.stderr
+    assert {path: path.read_bytes() for path in (kept, *kept.rglob("*")) if path.is_file()} == before
+
+
+def test_a_link_that_stays_inside_and_one_that_a_run_does_not_write_are_left_alone(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "0", tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "newest.safetensors").symlink_to("final.safetensors")
+    (tmp_path / "run" / "notes").symlink_to(tmp_path)
+    assert start("train", tmp_path, "resume=run", "stop.max_steps=150").returncode == 0
+
+
+def test_a_sweep_writes_through_no_link(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made, tmp_path / "sweep")
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "sweep" / "multirun.yaml").unlink()
+    (tmp_path / "sweep" / "multirun.yaml").symlink_to(tmp_path / "kept")
+    (tmp_path / "sweep" / "0" / "summary.json").unlink()
+    result = start("train", tmp_path, "sweep.resume=sweep")
+    assert result.returncode == 2 and "sweep/multirun.yaml: is a link that leads out" in result.stderr
+    assert (tmp_path / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "overrides.yaml", "resumed.yaml"])
+def test_yaml_that_grows_without_end_is_not_read(name: str, made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "0", tmp_path / "run")
+    mapping = name == "config.yaml"
+    lines = [f"{f'a{i}:' if mapping else '-'} &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40)]
+    lines = [f"{'a0:' if mapping else '-'} &a0 [x, x]", *lines, *(["device: auto"] if mapping else [])]
+    (tmp_path / "run" / ".hydra" / name).write_text("\n".join(lines) + "\n")
+    assert start("play", tmp_path, "run=run", "episodes=1").returncode == 0  # config.json says the same
+    assert start("report", tmp_path, "run").returncode == 0
+    assert resuming.prepare([f"resume={tmp_path / 'run'}", "stop.max_steps=200"]).run.stop.max_steps == 200
+    config = tmp_path / "run" / CONFIG
+    config.write_text(config.read_text().replace('"toy_envs:Counter-v0"', '"${env.id}${env.id}"'))
+    with pytest.raises(ConfigError, match="refers to other values"):
+        resuming.of_copy(json.loads(config.read_text()), config)
+
+
+def test_the_files_of_a_run_and_a_sweep_have_the_mode_of_the_umask(made: Path) -> None:
+    umask = os.umask(0o022)
+    os.umask(umask)
+    files = [path for path in made.rglob("*") if path.is_file()]
+    assert len(files) > 10 and {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o666 & ~umask}

@@ -464,8 +464,10 @@ def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
     (folder / "own.safetensors").unlink()
     film = atari / "run" / "videos" / "play_final_seed77_episode_000001_return_9000.mp4"
     film.parent.mkdir(exist_ok=True)
-    film.touch()
+    film.write_bytes(b"\0\0\0 ftypisom")
     assert read_run(atari / "run").best_video == film
+    film.write_text("no film")
+    assert read_run(atari / "run").best_video != film
     film.unlink()
 
 

@@ -30,6 +30,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 LIMIT = 6_000_000  # bytes of a page with twenty runs
 LABELS = ["baseline", "baseline num_envs=2", "process", "tweaked_process </script><b>%{x}"]
 SEEDS = range(5)
+FILM = b"\0\0\0 ftypisom"  # what an MP4 file begins with
 
 
 def write_run(folder: Path, label: str, seed: int, reports: int, ended: bool = True) -> Path:
@@ -66,9 +67,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, (label, seed) in enumerate((label, seed) for label in LABELS for seed in SEEDS):
         write_run(folder / str(number), label, seed, reports=1500 - 100 * LABELS.index(label) + 10 * seed)
     (folder / "0" / "videos").mkdir()
-    (folder / "0" / "videos" / "play_best_seed0_episode_000001_return_21.mp4").write_bytes(bytes(300_000))
+    (folder / "0" / "videos" / "play_best_seed0_episode_000001_return_21.mp4").write_bytes(FILM + bytes(300_000))
     (folder / "7" / "videos").mkdir()
-    (folder / "7" / "videos" / "episode_000100_return_-3.mp4").write_bytes(bytes(900_000))
+    (folder / "7" / "videos" / "episode_000100_return_-3.mp4").write_bytes(FILM + bytes(900_000))
     found, _ = report._report(report.ReportConfig(), [folder], report.Problems())
     assert found is not None
     (folder / "report.html").write_text(page(found, folder), encoding="utf-8")
@@ -354,3 +355,29 @@ def test_a_sweep_is_watched_before_its_first_run(
     with pytest.raises(SystemExit) as ended:
         report.main()
     assert ended.value.code == 1 and "holds no run" in capsys.readouterr().err
+
+
+def test_a_received_folder_leads_a_report_to_no_file_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(FILM + b"what nobody is to see")
+    run = write_run(tmp_path / "run", "baseline", 0, reports=5)
+    (run / "videos").mkdir()
+    (run / "videos" / "play_1_return_999.mp4").symlink_to(secret)
+    (run / "videos" / "play_2_return_99.mp4").write_text("no film")
+    other = write_run(tmp_path / "other", "baseline", 1, reports=5)
+    (tmp_path / "films").mkdir()
+    (tmp_path / "films" / "play_1_return_999.mp4").write_bytes(secret.read_bytes())
+    (other / "videos").symlink_to(tmp_path / "films")
+    assert read_run(run).best_video is read_run(other).best_video is None
+    film = run / "videos" / "play_3_return_9.mp4"
+    film.write_bytes(FILM)
+    assert read_run(run).best_video == film
+    (tmp_path / "pictures").mkdir()
+    (run / "report").symlink_to(tmp_path / "pictures")
+    monkeypatch.setattr("sys.argv", ["report", str(run)])
+    with pytest.raises(SystemExit, match="1"):
+        report._main()
+    assert f"{run / 'report'}: cannot be written (a link, or no regular file); out=" in capsys.readouterr().err
+    assert not [*(tmp_path / "pictures").iterdir()] and b"nobody" not in (run / "report.html").read_bytes()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +46,36 @@ def test_two_processes_that_write_one_file_leave_one_of_the_two(tmp_path: Path) 
 def test_names_of_files_that_are_no_text_are_written_with_question_marks(tmp_path: Path) -> None:
     atomic.write_text(tmp_path / "page", "a\udcffb")
     assert (tmp_path / "page").read_text() == "a?b"
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_file_has_the_mode_that_the_umask_says_whatever_writes_it(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        with atomic.replacing(tmp_path / "it") as partial:
+            partial.touch(0o600)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "it").stat().st_mode) == 0o666 & ~umask
+
+
+def test_what_is_half_written_is_no_file_that_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / f"it.{os.getpid()}.partial").symlink_to(tmp_path / "kept")
+    atomic.write_text(tmp_path / "it", "new")
+    assert (tmp_path / "kept").read_text() == "kept" and not (tmp_path / "it").is_symlink()
+
+
+def test_only_regular_files_are_opened_to_be_changed(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    for name, target in (("link", "kept"), ("dangling", "nothing")):
+        (tmp_path / name).symlink_to(tmp_path / target)
+    os.mkfifo(tmp_path / "pipe")  # which would be waited for
+    for name in ("link", "dangling", "pipe"):
+        for mode in ("ab", "a+b", "rb+"):
+            with pytest.raises(OSError, match="a link, or no regular file"):
+                atomic.opened(tmp_path / name, mode)
+    assert (tmp_path / "kept").read_text() == "kept" and not (tmp_path / "nothing").exists()
+    with atomic.opened(tmp_path / "new", "ab") as file:
+        file.write(b"new")
+    assert (tmp_path / "new").read_text() == "new"
