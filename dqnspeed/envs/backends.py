@@ -11,7 +11,7 @@ import multiprocessing
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ import torch
 from dqnspeed.system.errors import FOREIGN
 
 CLOSE_TIMEOUT_S = 3.0
+ASK_EVERY = 100  # steps of a game between two calls of ``give_up``
 
 AnyArray = np.ndarray | torch.Tensor  # on the host, or on any device
 
@@ -293,3 +294,41 @@ class NativeBackend(_GymnasiumBackend):
 
     def _frames(self, frames: np.ndarray) -> np.ndarray:
         return frames[:, 0].transpose(0, 3, 1, 2) if self._channels_last else frames
+
+
+def play_by_table(
+    env: gymnasium.Env, best: np.ndarray, seed: int, games: int, longest: int, give_up: Callable[[], bool]
+) -> list[tuple[list[int], list[float]]]:
+    """Play whole games of one environment whose observations are one-hot numbers of states.
+
+    A vector of environments and a network cost several times what a step of a small environment does.
+
+    Args:
+        best: the action of each state, ``(num_states,) int64``.
+        longest: most steps of a game.
+        give_up: asked now and then. True ends the play, as does a game that is too long.
+
+    Returns:
+        Actions and rewards of each game that ended.
+    """
+    action_of = list(best.astype(env.action_space.dtype))
+    played = list[tuple[list[int], list[float]]]()
+    with _with_traceback():
+        observation, _ = env.reset(seed=seed)
+        while len(played) < games:
+            if played:
+                observation, _ = env.reset()
+            actions, rewards = list[int](), list[float]()
+            for number in range(longest):
+                if number % ASK_EVERY == 0 and give_up():
+                    return played
+                action = action_of[observation.argmax()]
+                observation, reward, terminated, truncated, _ = env.step(action)
+                actions.append(action)
+                rewards.append(float(reward))
+                if terminated or truncated:
+                    break
+            else:
+                return played
+            played.append((actions, rewards))
+    return played

@@ -49,7 +49,9 @@ class AsBox(gymnasium.ObservationWrapper):
         def convert(observation: Any) -> np.ndarray:
             return arrange(np.asarray(flatten(pick(observation)), dtype))
 
-        self._convert = convert
+        # A number's vector is as it should be, and most of what a small environment's step costs would be spent here.
+        plain = self.num_states is not None and config.observation_key is None
+        self._convert = flatten if plain else convert
         low, high = (arrange(bound.astype(dtype)) for bound in (box.low, box.high))
         self.observation_space = spaces.Box(low, high, dtype=dtype)
 
@@ -84,6 +86,15 @@ def _entry(space: spaces.Space[Any], config: EnvConfig) -> tuple[Callable[[Any],
 def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.Box]:
     if isinstance(space, spaces.MultiBinary) and 0 not in space.shape:
         return np.asarray, spaces.Box(0, 1, space.shape, np.uint8)
+    if isinstance(space, spaces.Discrete):  # as Gymnasium flattens it, in a tenth of the time
+        start, states = int(space.start), int(space.n)
+
+        def one_hot(number: Any) -> np.ndarray:
+            row = np.zeros(states, np.uint8)
+            row[number - start] = 1
+            return row
+
+        return one_hot, spaces.Box(0, 1, (states,), np.uint8)
     parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
     if parts and all(isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) for part in parts):
         if (values := spaces.flatdim(space)) > MOST_VALUES:

@@ -80,7 +80,7 @@ def _is_alive(folder: Path, written: float, queued: bool = False) -> bool:
 def _is_queued(folder: Path) -> bool:
     """Whether the jobs of the sweep in ``folder`` wait for Slurm, which does not need the process of the sweep."""
     try:
-        return "Slurm" in str(OmegaConf.select(OmegaConf.load(folder / SWEEP), "hydra.launcher._target_"))
+        return "Slurm" in str(OmegaConf.select(OmegaConf.create(read_yaml(folder / SWEEP)), "hydra.launcher._target_"))
     except Exception:  # damaged
         return False
 

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import AnyArray, EnvSpec, Episode, FrameStack, Step, VectorEnv, make_vector_env
+from dqnspeed.envs import AnyArray, EnvSpec, Episode, FrameStack, Step, VectorEnv, make_env, make_vector_env
+from dqnspeed.envs.backends import play_by_table
 from dqnspeed.envs.games import atari_game
 from dqnspeed.exploration.epsilon_greedy import EpsilonGreedy
 from dqnspeed.exploration.policy import Policy
@@ -26,6 +28,7 @@ from dqnspeed.system import seeding
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8  # environments that play an evaluation side by side
+TABLE_STATES = 1024  # environments with at most as many numbered states are played by a table of actions
 LONGEST = 200_000  # most agent steps of each environment until a game ends; a greedy policy may loop for ever
 SEEDS = 2**31  # above the numbers of all actors, for seeds of evaluations
 
@@ -62,6 +65,11 @@ def distinct(games: Sequence[Game]) -> int:
     return len({game.digest for game in games})
 
 
+def shared_out(games: int, count: int) -> list[int]:
+    """The number of games of each of ``count`` environments."""
+    return [games // count + (i < games % count) for i in range(count)]
+
+
 def play_games(
     env: VectorEnv,
     spec: EnvSpec,
@@ -79,7 +87,7 @@ def play_games(
         give_up: called before each step; True ends the play, as do :data:`LONGEST` steps in which no game ends.
     """
     count = env.num_envs
-    left = [games // count + (i < games % count) for i in range(count)]
+    left = shared_out(games, count)
     stack = FrameStack(count, spec.stack, spec.frame_shape, spec.frame_dtype)
     stack.push(env.reset(seeds), np.ones(count, bool))
     digests = [hashlib.blake2b(digest_size=16) for _ in range(count)]
@@ -116,6 +124,8 @@ class Evaluator:
             network, spec.num_actions, run.execution, device, rng
         )
         self._env: VectorEnv | None = None
+        self._single = list[gymnasium.Env]()  # where a table of actions plays
+        self._by_table = spec.num_states is not None and spec.num_states <= TABLE_STATES and run.eval.epsilon == 0
         self._next = run.eval.every_steps
         self._warned_of_copies = False
         self.mean: float | None = None
@@ -131,17 +141,12 @@ class Evaluator:
         number = self.count + 1
         policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
         seeds = env_seeds(self._seed, SEEDS, self._run.num_envs, segment=number)
-
-        def act(observations: AnyArray) -> np.ndarray:
-            return policy(observations, self._config.epsilon)[0]
-
+        play = self._play_by_table if self._by_table else self._play_together
         with seeding.preserved():
             seeding.seed_everything(seeds[0])
-            if self._env is None:
-                self._env = make_vector_env(self._run)
             self._network.eval()  # without the noise of exploration
             try:
-                episodes = list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=give_up))
+                episodes = play(policy, seeds, give_up)
             finally:
                 self._network.train()
         if give_up():
@@ -161,6 +166,31 @@ class Evaluator:
         self.count, self.mean = number, statistics.fmean(e.episode_return for e in episodes)
         return episodes
 
+    def _play_together(self, policy: Policy, seeds: list[int], give_up: Callable[[], bool]) -> list[Game]:
+        """Games in environments that step side by side."""
+
+        def act(observations: AnyArray) -> np.ndarray:
+            return policy(observations, self._config.epsilon)[0]
+
+        if self._env is None:
+            self._env = make_vector_env(self._run)
+        return list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=give_up))
+
+    def _play_by_table(self, policy: Policy, seeds: list[int], give_up: Callable[[], bool]) -> list[Game]:
+        """The same games as :meth:`_play_together`, of one environment after another."""
+        assert self._spec.num_states is not None
+        if not self._single:
+            self._single = [make_env(self._run.env, self._run.wrappers) for _ in seeds]
+        best = policy(np.eye(self._spec.num_states, dtype=self._spec.frame_dtype), 0.0)[0]
+        games = list[Game]()
+        shares = shared_out(self._config.episodes, len(seeds))
+        for i, (env, seed, share) in enumerate(zip(self._single, seeds, shares, strict=True)):
+            for actions, rewards in play_by_table(env, best, seed, share, LONGEST, give_up):
+                length = len(actions)
+                digest = hashlib.blake2b(struct.pack(f"<{length}q{length}d", *actions, *rewards), digest_size=16)
+                games.append(Game(i, sum(rewards), length, digest=digest.digest()))
+        return games
+
     def state_dict(self) -> dict[str, Any]:
         return {"next": self._next, "every": self._config.every_steps, "mean": self.mean, "count": self.count}
 
@@ -171,8 +201,9 @@ class Evaluator:
         self.mean, self.count = state["mean"], state["count"]
 
     def close(self) -> None:
-        if self._env is not None:
-            self._env.close()
+        for env in (self._env, *self._single):
+            if env is not None:
+                env.close()
 
 
 def evaluation_metrics(episodes: list[Game]) -> dict[str, float]:

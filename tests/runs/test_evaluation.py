@@ -137,6 +137,47 @@ def test_an_evaluation_of_which_a_game_does_not_end_does_not_count(
     assert caplog.records[0].getMessage().startswith("an evaluation was ended and does not count: no game ended within")
 
 
+@pytest.mark.parametrize("algo", ["q_learning", "dqn device=cpu", "ppo device=cpu"])
+def test_a_table_of_actions_plays_the_games_that_a_vector_of_environments_plays(algo: str) -> None:
+    run = make_run("experiment=q_learning", *f"algo={algo}".split(), "eval.every_steps=1", "eval.episodes=20")
+    spec = describe(run)
+    network = make_network(run, spec)
+    if algo == "q_learning":
+        network.values.copy_(torch.rand(network.values.shape, generator=torch.Generator().manual_seed(1)))
+    played = []
+    for by_table in (True, False):
+        evaluator = Evaluator(run, spec, network, torch.device("cpu"))
+        assert evaluator._by_table
+        evaluator._by_table = by_table
+        games = [evaluator.play(step, lambda: False) for step in (1, 2)]
+        evaluator.close()
+        played.append([(sorted((g.env, g.episode_return, g.length) for g in one), distinct(one)) for one in games])
+    assert played[0] == played[1] and [len(games) for games, _ in played[0]] == [20, 20]
+    assert played[0][0] != played[0][1], "each evaluation has its own seeds"
+
+
+@pytest.mark.parametrize("overrides", ["eval.epsilon=0.1", "env.id=toy_envs:Counter-v0"])
+def test_games_that_are_random_or_have_no_numbered_states_are_played_by_the_policy(overrides: str) -> None:
+    run = make_run("experiment=q_learning", "algo=dqn", "device=cpu", "env.reward_bound=null", overrides)
+    spec = describe(run)
+    assert not Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))._by_table
+
+
+@pytest.mark.parametrize(("longest", "played"), [(10, 6), (9, 0)])
+def test_a_table_of_actions_leaves_a_game_that_does_not_end(
+    longest: int, played: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dqnspeed.runs.evaluation.LONGEST", longest)
+    numbered = "env.id=toy_envs:Anything-v0", "+env.kwargs.kind=shifted", "env.reward_bound=null"  # games of 10 steps
+    run = make_run("experiment=q_learning", *numbered, "eval.episodes=6")
+    spec = describe(run)
+    evaluator = Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))
+    games = evaluator.play(1, lambda: False)
+    assert [(game.episode_return, game.length) for game in games] == [(10.0, 10)] * played
+    assert evaluator.play(1, lambda: True) == []
+    evaluator.close()
+
+
 def test_another_number_of_steps_between_evaluations_counts_from_the_last_one() -> None:
     def evaluator(every: int) -> Evaluator:
         run = make_toy(f"eval.every_steps={every}", "eval.episodes=1")
