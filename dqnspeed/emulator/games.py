@@ -37,7 +37,7 @@ class EmulatorError(ValueError):
     """A game or cartridge that cannot be played; the message is one sentence."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Game:
     """A game as ALE starts it.
 
@@ -73,6 +73,9 @@ class Game:
     rules: Rules = field(default=Rules(), hash=False)
     mode: int | None = None
     difficulty: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Game {self.label}>"
 
     def at(self, mode: int | None = None, difficulty: int | None = None) -> Game:
         """The same game at a mode and a difficulty of ALE's; ``None``: the usual one.

@@ -793,3 +793,8 @@ def test_a_translation_is_the_same_each_time_so_that_it_is_compiled_once() -> No
     emulator._translation.cache_clear()
     assert emulator._translation(pong, None, rom_of(pong)) == first
     assert first.count("TAKE") == 1 and first.count("at_") > 400
+
+
+def test_a_game_shows_itself_in_one_line() -> None:
+    assert repr(find("pong")) == "<Game pong>"
+    assert repr(find("pong").at(mode=1)) == "<Game pong, mode 1>"
