@@ -77,6 +77,6 @@ class A2CLearner(PolicyLearner):
         taken = log_probs.gather(1, actions[:, None])[:, 0]
         policy_loss = -((targets - values.detach()) * taken).mean()
         value_loss = F.mse_loss(values, targets)
-        entropy = entropy_of(log_probs)
+        entropy = entropy_of(log_probs).mean()
         loss = policy_loss + self._value_coef * value_loss - self._bonus(entropy, entropy_coef)
         return Loss((loss, policy_loss, value_loss, entropy))

@@ -86,5 +86,5 @@ class PolicyLearner(OnPolicyLearner):
 
 
 def entropy_of(log_probs: Tensor) -> Tensor:
-    """Mean entropy, nats, of policies given as ``(B, num_actions)`` log-probabilities."""
-    return -(log_probs.exp() * log_probs).sum(dim=1).mean()
+    """Entropies ``(B,)``, nats, of policies given as ``(B, num_actions)`` log-probabilities."""
+    return -(log_probs.exp() * log_probs).sum(dim=1)

@@ -120,12 +120,14 @@ class FromRollouts(Algorithm):
     lam: float = option("lambda of the returns: of GAE for a policy, of Q(lambda) for action values", ge=0, le=1)
 
     def samples_per_step(self, run: RunConfig) -> float | None:
-        updates = self.updates_per_step(run)
-        return None if updates is None else updates * self.batch_size
+        return self.epochs
 
     def updates_per_step(self, run: RunConfig) -> float | None:
-        rollout = run.num_lanes * self.rollout_steps  # cut into whole batches
-        return self.epochs * (rollout // self.batch_size) / rollout
+        return self.updates_per_rollout(run) / (run.num_lanes * self.rollout_steps)
+
+    def updates_per_rollout(self, run: RunConfig) -> int:
+        """Those of a rollout without final frames."""
+        return self.epochs * -(-run.num_lanes * self.rollout_steps // self.batch_size)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return _ordered_layout(run, spec, 2 * run.num_envs * (self.rollout_steps + 1))  # no lane may be further ahead

@@ -56,7 +56,7 @@ class PPO(ActorCritic, FromRollouts):
             )
         alone = not run.parallelism.processes  # environments in worker processes wait for it as well
         rollout = run.num_lanes * self.rollout_steps
-        if self.target_kl is not None and alone and self.epochs * (rollout // self.batch_size) == 1:
+        if self.target_kl is not None and alone and self.updates_per_rollout(run) == 1:
             most = rollout // 2
             raise ConfigError(
                 f"algo.target_kl={targets[0]}: the one update of a rollout is measured before its step, when the "
@@ -118,9 +118,12 @@ class PPOLearner(PolicyLearner):
         return torch.stack([values.detach().float(), log_probs.detach().float()])
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
-        advantages = batch.advantages
+        advantages, weights = batch.advantages, batch.weights
         if self._normalize:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+            advantages = advantages - advantages @ weights
+            count = 1 / weights.max()
+            deviation = (advantages**2 @ weights * count / (count - 1).clamp(min=1)).sqrt()
+            advantages = advantages / (deviation + 1e-8)
         return {
             "observations": batch.observations,
             "actions": batch.actions,
@@ -128,6 +131,7 @@ class PPOLearner(PolicyLearner):
             "old_values": batch.values,
             "returns": batch.returns,
             "advantages": advantages,
+            "weights": weights,
             "entropy_coef": self._entropy_coef(),
         }
 
@@ -139,6 +143,7 @@ class PPOLearner(PolicyLearner):
         old_values: Tensor,
         returns: Tensor,
         advantages: Tensor,
+        weights: Tensor,
         entropy_coef: Tensor,
     ) -> Loss:
         with precision(self._execution, self.device):
@@ -147,14 +152,14 @@ class PPOLearner(PolicyLearner):
         log_ratio = log_probs.gather(1, actions[:, None])[:, 0] - old_log_probs
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
-        policy_loss = -torch.min(advantages * ratio, advantages * clipped).mean()
+        policy_loss = -torch.min(advantages * ratio, advantages * clipped) @ weights
         errors = (values - returns) ** 2
         if self._clip_value:
             near = old_values + (values - old_values).clamp(-self._clip, self._clip)
             errors = torch.max(errors, (near - returns) ** 2)
-        value_loss = errors.mean()
-        entropy = entropy_of(log_probs)
+        value_loss = errors @ weights
+        entropy = entropy_of(log_probs) @ weights
         loss = policy_loss + self._value_coef * value_loss / 2 - self._bonus(entropy, entropy_coef)
-        approx_kl = (ratio - 1 - log_ratio).mean()  # never negative (Schulman, "Approximating KL divergence")
-        clip_fraction = ((ratio - 1).abs() > self._clip).float().mean()
+        approx_kl = (ratio - 1 - log_ratio) @ weights  # never negative (Schulman, "Approximating KL divergence")
+        clip_fraction = ((ratio - 1).abs() > self._clip).float() @ weights
         return Loss((loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction))

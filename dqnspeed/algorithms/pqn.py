@@ -56,10 +56,11 @@ class PQNLearner(OnPolicyLearner):
         self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
-        return {"observations": batch.observations, "actions": batch.actions, "returns": batch.returns}
+        names = ("observations", "actions", "returns", "weights")
+        return {name: getattr(batch, name) for name in names}
 
-    def loss(self, observations: Tensor, actions: Tensor, returns: Tensor) -> Loss:
+    def loss(self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor) -> Loss:
         with precision(self._execution, self.device):
             q = self.network(observations)
         q_taken = q.gather(1, actions[:, None])[:, 0]
-        return Loss((self._criterion(q_taken, returns), q_taken.detach().mean()))
+        return Loss((self._criterion(q_taken, returns, reduction="none") @ weights, q_taken.detach() @ weights))

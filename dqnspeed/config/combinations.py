@@ -46,13 +46,7 @@ def _check_graph(run: RunConfig) -> None:
 
 
 def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
-    """A sentence for each override of a group that the algorithm does not use, and for transitions in no batch."""
-    rollout = getattr(run.algo, "rollout_steps", 0) * run.num_lanes
-    if rest := rollout % run.algo.batch_size:
-        yield (
-            f"algo.batch_size={run.algo.batch_size}: {rest} of the {rollout} transitions of a rollout are in no batch, "
-            f"others in each epoch."
-        )
+    """A sentence for each override of a group that the algorithm does not use."""
     users: dict[str, list[str]] = {}
     for name, algorithm in GROUPS["algo"].options.items():
         assert issubclass(algorithm, AlgoConfig)

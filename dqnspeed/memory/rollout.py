@@ -28,6 +28,7 @@ class RolloutBatch:
     returns: Tensor  # (B,) float32, what ``values`` are to become: lambda-returns, or the targets of V-trace
     advantages: Tensor  # (B,) float32, of the actions
     versions: Tensor  # (B,) int64, updates done to the weights that acted
+    weights: Tensor  # (B,) float32, of each in a mean: all alike, but 0 of what only fills up the batch; their sum is 1
 
 
 COLUMNS = ("actions", "log_probs", "values", "returns", "advantages", "versions")  # that each transition has
@@ -104,9 +105,12 @@ class Rollouts(HeldRings):
 
     A rollout is complete with its T rows. The value of the observation after them is bootstrapped from, which nothing
     was done in yet: ``bootstrap`` gives it. Actors in other processes act on without waiting for the learner; without a
-    ``bootstrap`` it is that of their next row. All batches have the same size: since final frames are no transitions,
-    the last batch is filled up from the start of the shuffle. Returns and shuffles are computed once for all epochs,
-    where the rings are held.
+    ``bootstrap`` it is that of their next row. Returns and shuffles are computed once for all epochs, where the rings
+    are held.
+
+    An epoch uses each transition once, in as few batches as hold them all, which share them out evenly: no batch is
+    much smaller than others. Tensors have the length of a full batch nevertheless, so that they can be compiled and
+    captured; what fills up a batch has no weight.
 
     Args:
         steps: T, rows of a rollout in each lane.
@@ -158,8 +162,8 @@ class Rollouts(HeldRings):
     def due(self, batch_size: int) -> int:
         """Batches that can be sampled now: those of all epochs once a rollout is complete."""
         while (self.cursors() >= self._begin + self._needed).all():
-            if self._transitions(self._begin, self._begin + self._steps):
-                return self._epochs * self._per_epoch(batch_size)
+            if transitions := self._transitions(self._begin, self._begin + self._steps):
+                return self._epochs * -(-transitions // batch_size)
             self._begin = self._begin + self._steps  # final frames alone
         return 0
 
@@ -206,7 +210,7 @@ class Rollouts(HeldRings):
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
         nowhere = 0 * self.arrays.arange(batch_size)
         columns = self._read(nowhere, nowhere)
-        columns |= dict.fromkeys(("values", "returns", "advantages"), columns["log_probs"])
+        columns |= dict.fromkeys(("values", "returns", "advantages", "weights"), columns["log_probs"])
         return RolloutBatch(*self._tensors(columns))
 
     def state_dict(self) -> dict[str, Any]:
@@ -227,13 +231,15 @@ class Rollouts(HeldRings):
 
     def _draw_arrays(self) -> list[Tensor]:
         take = self.arrays.take
-        chosen = take(self._planned["batches"], self._next)[0]
+        chosen, weights = (take(self._planned[name], self._next)[0] for name in ("batches", "weights"))
         self._next += 1
-        return self._tensors({name: take(self._planned[name], chosen) for name in ("places", *COLUMNS)})
+        drawn = {name: take(self._planned[name], chosen) for name in ("places", *COLUMNS)}
+        return self._tensors({**drawn, "weights": weights})
 
     def _tensors(self, columns: Mapping[str, Array]) -> list[Tensor]:
         """What a batch consists of, in its order."""
-        return [self._stacks_at(columns["places"]), *(self.arrays.tensor(columns[name]) for name in COLUMNS)]
+        named = (self.arrays.tensor(columns[name]) for name in (*COLUMNS, "weights"))
+        return [self._stacks_at(columns["places"]), *named]
 
     def _read(self, lane: Array, row: Array) -> dict[str, Array]:
         """What is stored of the rows ``row`` of ``lane``, ``(K,)`` each; of the frames where those of stacks stand."""
@@ -246,9 +252,6 @@ class Rollouts(HeldRings):
     def _needed(self) -> int:
         """Rows of a complete rollout, and of what is bootstrapped from."""
         return self._steps + (self.bootstrap is None)
-
-    def _per_epoch(self, batch_size: int) -> int:
-        return len(self._begin) * self._steps // batch_size
 
     def _plan(self, batch_size: int) -> None:
         """Compute the returns of a complete rollout, and shuffle its transitions for every epoch."""
@@ -277,16 +280,24 @@ class Rollouts(HeldRings):
         plan = {name: inside[name].reshape(-1, *inside[name].shape[2:]) for name in ("places", *COLUMNS)}
         keys = self._random.uniform(self._epochs * lanes * self._steps).reshape(self._epochs, -1)
         order = xp.where(inside["transition"].reshape(-1), keys, 1.0).argsort(-1)  # transitions come first
-        each_epoch = self.arrays.arange(self._per_epoch(batch_size) * batch_size)
         transitions = self._transitions(self._begin, self._begin + self._steps)
-        plan["batches"] = order[:, each_epoch % transitions].reshape(-1, batch_size)
-        for name, planned in plan.items():  # into the same tensors, which a captured graph reads
-            if name in self._planned and self._planned[name].shape == planned.shape:
-                self._planned[name][:] = planned
-            else:
-                self._planned[name] = planned
+        batches = -(-transitions // batch_size)
+        bounds = self.arrays.arange(batches + 1) * transitions // batches
+        place = bounds[:-1, None] + self.arrays.arange(batch_size)
+        inside_batch = place < bounds[1:, None]
+        chosen = order[:, xp.clip(place, 0, transitions - 1).reshape(-1)].reshape(-1, batch_size)
+        sizes = xp.asarray(inside_batch.sum(1), dtype=xp.float32)
+        weights = xp.asarray(inside_batch, dtype=xp.float32) / sizes[:, None]
+        weights = weights[self.arrays.arange(len(chosen)) % batches]  # the same in every epoch
+        most = self._epochs * -(-lanes * self._steps // batch_size)  # batches of a rollout without final frames
+        for name, planned in {**plan, "batches": chosen, "weights": weights}.items():
+            kept = self._planned.get(name)  # the same tensors, which a captured graph reads
+            if kept is None or kept.shape[1:] != planned.shape[1:]:
+                blank = xp.zeros_like(planned[:1])
+                kept = self._planned[name] = xp.concatenate([blank] * max(len(planned), most))
+            kept[: len(planned)] = planned
         self._next[:] = 0
-        self._left = len(plan["batches"])
+        self._left = len(chosen)
 
     def _judged(self, judge: Judge, places: Array, actions: Array) -> Array:
         """Values and log-probabilities ``(2, N, rows)``; the latter of final frames, and of a row after the last, mean

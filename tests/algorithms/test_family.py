@@ -23,7 +23,7 @@ from dqnspeed.memory import Batch, RolloutBatch
 from dqnspeed.runs.state_file import load
 from dqnspeed.trainer import train
 
-SIZE = 16
+SIZE, COUNT = 16, 13  # of a batch, and of its transitions that are not there to fill it up
 
 
 def mlp(*overrides: str) -> RunConfig:
@@ -48,6 +48,7 @@ def rollout() -> RolloutBatch:
             returns=floats[1],
             advantages=floats[1] - 0.3 * floats[0],
             versions=np.full(SIZE, -3),
+            weights=(np.arange(SIZE) < COUNT).astype(np.float32) / COUNT,
         )
     )
     return batch
@@ -135,7 +136,7 @@ def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip
     )
     learner, batch = seeded(run), rollout()
     network = copy.deepcopy(learner.network)
-    advantages = [float(batch.returns[i]) - float(batch.values[i]) for i in range(SIZE)]
+    advantages = [float(batch.returns[i]) - float(batch.values[i]) for i in range(COUNT)]
     if normalize:
         mean, std = float(np.mean(advantages)), float(np.std(advantages, ddof=1))
         advantages = [(a - mean) / (std + 1e-8) for a in advantages]
@@ -150,16 +151,16 @@ def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip
         if clip_value:
             near = old + torch.clamp(value[0] - old, -0.2, 0.2)
             error = torch.maximum(error, (near - float(batch.returns[i])) ** 2)
-        total = total + (-gain + 0.7 * error / 2 - 0.01 * policy.entropy()) / SIZE
-        errors += error.item() / SIZE
-        kl += (ratio - 1 - log_ratio).item() / SIZE
+        total = total + (-gain + 0.7 * error / 2 - 0.01 * policy.entropy()) / COUNT
+        errors += error.item() / COUNT
+        kl += (ratio - 1 - log_ratio).item() / COUNT
         clipped += int(abs(ratio.item() - 1) > 0.2)
     learner.update(batch)
     assert_same(learner, step(run, network, total))
     stats = learner.stats()
     assert stats["train/value_loss"] == pytest.approx(errors, rel=1e-4)
     assert stats["train/approx_kl"] == pytest.approx(kl, rel=1e-3)
-    assert stats["train/clip_fraction"] == pytest.approx(clipped / SIZE) and 0 < clipped < SIZE
+    assert stats["train/clip_fraction"] == pytest.approx(clipped / COUNT) and 0 < clipped < COUNT
     assert stats["perf/policy_lag"] == 3
 
 
@@ -168,9 +169,9 @@ def test_a_pqn_update_is_the_gradient_step_of_its_equation(loss: str) -> None:
     run = mlp("algo=pqn", "num_envs=16", f"algo.loss={loss}")
     learner, batch = seeded(run), rollout()
     network, total = copy.deepcopy(learner.network), torch.zeros(())
-    for i in range(SIZE):
+    for i in range(COUNT):
         error = network(batch.observations[i : i + 1])[0, batch.actions[i]] - float(batch.returns[i])
-        total = total + (error**2 if loss == "mse" else nn.functional.huber_loss(error, torch.zeros(()))) / SIZE
+        total = total + (error**2 if loss == "mse" else nn.functional.huber_loss(error, torch.zeros(()))) / COUNT
     learner.update(batch)
     assert_same(learner, step(run, network, total))
     assert any(isinstance(module, nn.LayerNorm) for module in learner.network.modules())

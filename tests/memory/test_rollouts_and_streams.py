@@ -65,37 +65,48 @@ def on(tensors: str | None) -> torch.device | None:
 
 @as_arrays_or_tensors
 @settings(max_examples=40, deadline=None)
-@given(lanes(), st.integers(2, 9), st.integers(1, 3), st.integers(1, 3))
-def test_every_epoch_of_a_rollout_gives_its_transitions_and_nothing_else(
-    tensors: str | None, streams: list[list[Event]], steps: int, epochs: int, stack: int
+@given(lanes(), st.integers(2, 9), st.integers(1, 3), st.integers(1, 3), st.integers(1, 20), st.booleans())
+def test_every_epoch_of_a_rollout_gives_each_of_its_transitions_once(
+    tensors: str | None, streams: list[list[Event]], steps: int, epochs: int, stack: int, batch_size: int, asked: bool
 ) -> None:
+    """Bootstrapped from the next row, or from what was ``asked`` for before there was one."""
     rings = buffers(streams, steps + stack + 3, tensors)
     rollouts = Rollouts(rings, stack, steps, epochs, GAMMA, LAM, device=on(tensors))
-    batch_size, begin = max(1, len(streams) * steps // 2), 0
+    batch_size, begin = min(batch_size, len(streams) * steps), 0
+    if asked:
+        rollouts.bootstrap = lambda: rollouts.cursors().astype(np.float32)
     for row, events in enumerate(zip(*streams, strict=True)):
         values, log_probs = np.full(len(streams), row), -np.array([e.number for e in events])
         append(rollouts, events, tensors=tensors, values=values, log_probs=log_probs)
         due = rollouts.due(batch_size)
-        complete = row == begin + steps
-        inside = [(lane, r) for lane in range(len(streams)) for r in range(begin, row) if streams[lane][r].transition]
-        assert bool(due) == (complete and bool(inside))
+        end = begin + steps
+        complete = row == (end - 1 if asked else end)
+        inside = (
+            [(lane, r) for lane in range(len(streams)) for r in range(begin, end) if streams[lane][r].transition]
+            if complete
+            else []
+        )
+        assert due == epochs * -(-len(inside) // batch_size)
         if not due:
-            begin = row if complete else begin
+            begin = end if complete else begin
             continue
         batches = [rollouts.sample(batch_size) for _ in range(due)]
         numbers = {streams[lane][r].number: (lane, r) for lane, r in inside}
         for batch in batches:
             assert len(batch.actions) == batch_size
+            count = int((batch.weights > 0).sum())
+            assert batch.weights[:count].numpy() == pytest.approx(1 / count) and not batch.weights[count:].any()
             for i, number in enumerate(batch.observations[:, -1, 0].tolist()):
                 lane, r = numbers[number]
                 assert batch.log_probs[i] == -number and batch.values[i] == r
-                expected = forward_view(streams[lane], range(len(streams[lane])), r, row)
+                expected = forward_view(streams[lane], range(len(streams[lane]) + 1), r, end)
                 assert batch.returns[i] == pytest.approx(expected, rel=1e-4, abs=1e-3)
         per_epoch = due // epochs
         for epoch in range(epochs):
-            drawn = np.concatenate([b.log_probs.numpy() for b in batches[epoch * per_epoch : (epoch + 1) * per_epoch]])
-            assert len(set(drawn)) == min(len(inside), per_epoch * batch_size)
-        begin = row
+            drawn = [b.log_probs[b.weights > 0].tolist() for b in batches[epoch * per_epoch : (epoch + 1) * per_epoch]]
+            assert sorted(at for batch in drawn for at in batch) == sorted(-number for number in numbers)
+            assert max(map(len, drawn)) - min(map(len, drawn)) <= 1
+        begin = end
         assert not rollouts.due(batch_size)
 
 
