@@ -277,5 +277,5 @@ def load(network: Network, version: int, weights: Weights) -> None:
 
 def weights_of(network: Network) -> Weights:
     """Copies of all weights, on the host."""
-    return {name: np.array(tensor.detach().float().cpu() if tensor.is_floating_point() else tensor.cpu())
+    return {name: (tensor.float() if tensor.is_floating_point() else tensor).cpu().numpy().copy()
             for name, tensor in network.state_dict().items()}  # fmt: skip

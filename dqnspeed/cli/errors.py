@@ -62,6 +62,10 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     if mark := getattr(error, "problem_mark", None):  # of YAML, in a file or in a value
         place = f"{mark.name}, line {mark.line + 1}" if mark.buffer is None else mark.buffer.rstrip("\0")
         return f"{place}: {getattr(error, 'problem', '')}."
+    if not __debug__ and "has no attribute 'function'" in text:
+        return (
+            "PYTHONOPTIMIZE, python -O: Hydra reads range(), choice() and other functions without it alone; unset it."
+        )
     if isinstance(error, MissingConfigException):
         return _explain_missing_option(error, text)
     if isinstance(error, OSError):

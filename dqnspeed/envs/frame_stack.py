@@ -45,7 +45,7 @@ class FrameStack:
 
     def state_dict(self) -> dict[str, Any]:
         """NumPy's, wherever frames are."""
-        return {"stacks": np.array(torch.as_tensor(self._stacks).cpu())}
+        return {"stacks": torch.as_tensor(self._stacks).cpu().numpy().copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._stacks = np.array(state["stacks"])

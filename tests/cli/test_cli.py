@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import TESTS, TOY, environment
+from conftest import TESTS, TOY, command, environment
 from forked import Forked
 from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
@@ -97,6 +97,27 @@ def test_every_command_prints_its_version(
     with contextlib.suppress(SystemExit):
         importlib.import_module(f"dqnspeed.{name}").main()
     assert re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("values", ["range(0,2)", "choice(0,1)"])
+def test_functions_that_hydra_cannot_read_without_asserts_are_one_sentence(values: str, tmp_path: Path) -> None:
+    result = subprocess.run(
+        command("-m", f"seed={values}", "sweep.dry_run=true", *FEW),
+        cwd=tmp_path, env={**environment(), "PYTHONOPTIMIZE": "1"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (result.returncode, result.stdout) == (2, "")
+    assert re.fullmatch(r"dqnspeed: PYTHONOPTIMIZE, python -O: Hydra reads range\(\), .* unset it\.\n", result.stderr)
+
+
+@pytest.mark.parametrize("kind", [["parallelism=overlap", "wrappers.stack=2"], ["algo=ppo", "num_envs=2"]])
+def test_a_run_whose_warnings_are_errors_ends_well(kind: list[str], tmp_path: Path) -> None:
+    learner = [option for option in FEW if "ppo" not in kind[0] or not option.startswith("replay.")]
+    result = subprocess.run(
+        command(*learner, *kind, "eval.every_steps=30", "checkpoint.replay=true", "hydra.run.dir=run"),
+        cwd=tmp_path, env={**environment(), "PYTHONWARNINGS": "error"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "run" / "checkpoints" / "final.safetensors").is_file()
 
 
 def test_output_may_go_to_the_terminal_alone(

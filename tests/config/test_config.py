@@ -614,7 +614,7 @@ def test_the_ladder_leads_from_the_baseline_to_the_speedrun() -> None:
     assert replace(last, experiment=make_run("experiment=speedrun").experiment) == make_run("experiment=speedrun")
 
 
-@pytest.mark.parametrize(("below", "rung"), itertools.pairwise(LADDER))
+@pytest.mark.parametrize(("below", "rung"), [*itertools.pairwise(LADDER)])
 def test_a_rung_of_the_ladder_adds_a_trick_to_the_one_before(below: str, rung: str) -> None:
     before, run = make_run(f"experiment={below}"), make_run(f"experiment={rung}")
     assert run.experiment.name == rung and f"/experiment/{below}" in (CONF / f"experiment/{rung}.yaml").read_text()

@@ -291,7 +291,7 @@ def test_lives_rewards_and_stacks_of_the_device_are_those_of_the_environments(
         life_action=int(stages.get("fire", False)),
     )
     draws, seeds = np.random.default_rng(2), list(range(5))
-    frames = np.array(torch.as_tensor(env.reset(seeds)).cpu())
+    frames = torch.as_tensor(env.reset(seeds)).cpu().numpy().copy()
     stack = FrameStack(5, stages["stack"], frames.shape[1:], frames.dtype)
     stack.push(frames, np.ones(5, bool))
     agents.begin(seeds)
