@@ -18,17 +18,22 @@ from dqnspeed.cli.errors import ASKED_FOR, FULL_ERROR, RunError, explain, is_use
 from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system.streams import outlast_readers
+from dqnspeed.system.streams import lost_output, outlast_readers
 from dqnspeed.system.version import about
 
 USAGE_EXIT_CODE = 2
 
 
-def run_app(job: Callable[..., Any]) -> None:
-    """Run a command; print errors as one sentence, and what became of the jobs of a sweep."""
+def run_app(job: Callable[..., Any], prints: bool = True) -> None:
+    """Run a command; print errors as one sentence, and what became of the jobs of a sweep.
+
+    Args:
+        prints: it is called for what it prints, and fails where that cannot be written; a run goes on.
+    """
     outlast_readers()
     if "--version" in sys.argv[1:]:
         print(about())
+        check_output()
         return
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -46,6 +51,8 @@ def run_app(job: Callable[..., Any]) -> None:
         print(*sweep.table(), sep="\n", end="\n" if sweep.jobs else "", flush=True)
         for line in sweep.problems():
             print(line, file=sys.stderr)
+        if prints:
+            check_output()
     if sweep.has_failed:
         sys.exit(1)
 
@@ -66,6 +73,12 @@ def one_sentence() -> Iterator[None]:
         if FULL_ERROR:
             traceback.print_exc()
         fail(explain(error))
+
+
+def check_output() -> None:
+    """End with a sentence and exit code 1 if standard output could not be written."""
+    if why := lost_output():
+        fail(f"standard output: could not be written ({why}).", code=1)
 
 
 def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:

@@ -6,6 +6,7 @@ import importlib
 import sys
 
 from dqnspeed.config.options import nearest
+from dqnspeed.system.streams import lost_output, outlast_readers
 from dqnspeed.system.version import about
 
 COMMANDS = {
@@ -21,10 +22,12 @@ COMMANDS = {
 def main() -> None:
     """Console entry point: the first argument is the command, the others are its own."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
-    if name in ("-h", "--help"):
-        print(_help())
-    elif name == "--version":
-        print(about())
+    if name in ("-h", "--help", "--version"):
+        outlast_readers()
+        print(about() if name == "--version" else _help())
+        if why := lost_output():
+            print(f"dqnspeed: standard output: could not be written ({why}).", file=sys.stderr)
+            sys.exit(1)
     elif name in COMMANDS:
         del sys.argv[1]
         importlib.import_module(f"dqnspeed.{name}").main()

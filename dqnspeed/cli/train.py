@@ -44,6 +44,9 @@ from dqnspeed.trainer import train
 
 log = logging.getLogger(__name__)
 
+# Arguments with which nothing is trained.
+TELLING = "-h", "--help", "-c", "--cfg", "-i", "--info", "-s", "--shell", "--hydra-help", "sweep.dry_run=true"
+
 
 @hydra.main(version_base="1.3", config_path=CONF_DIR, config_name="config")
 def _begin(cfg: DictConfig) -> None:
@@ -250,4 +253,5 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
 
 def main() -> None:
     """Console entry point."""
-    run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start)
+    prints = any(argument.startswith(TELLING) for argument in sys.argv[1:])
+    run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start, prints)

@@ -137,7 +137,8 @@ class TestOneSetOfActors:
     """The contract of every parallelism, and more: of actors that are started once."""
 
     @pytest.fixture(scope="class")
-    def started(self, ray_cluster: Any) -> Iterator[Started]:
+    @classmethod
+    def started(cls, ray_cluster: Any) -> Iterator[Started]:
         with Started(make_toy(*RAY, *CONTRACT, "exploration.final=0", "replay.capacity=20000")) as started:
             yield started
 

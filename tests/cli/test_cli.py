@@ -7,6 +7,7 @@ import datetime
 import importlib
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,33 @@ def test_a_run_whose_warnings_are_errors_ends_well(kind: list[str], tmp_path: Pa
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "run" / "checkpoints" / "final.safetensors").is_file()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("--help", 1),
+        ("options algo", 1),
+        ("train --cfg=job", 1),
+        ("train sweep.dry_run=true", 1),
+        (" ".join(["train", *FEW, "hydra.run.dir=run"]), 0),  # whose files are whole
+    ],
+)
+def test_a_command_that_cannot_print_what_it_is_called_for_fails(line: str, code: int, tmp_path: Path) -> None:
+    def run(end: str) -> tuple[int, str]:
+        words = [sys.executable, "-c", "from dqnspeed.cli.front_door import main; main()", *line.split()]
+        shell = f"{' '.join(map(shlex.quote, words))} {end}; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(
+            ["bash", "-c", shell], cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True, timeout=120
+        )
+        return done.returncode, done.stderr
+
+    told = "dqnspeed: standard output: could not be written (No space left on device).\n" if code else ""
+    assert run("> /dev/full") == (code, told)
+    if line in ("--help", "train --cfg=job"):
+        assert run(">&-") == (code, told.replace("No space left on device", "it is closed"))
+        assert run("| true")[0] == 0
 
 
 def test_output_may_go_to_the_terminal_alone(

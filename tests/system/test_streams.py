@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dqnspeed.cli.app import run_app
-from dqnspeed.system.streams import outlast_readers
+from dqnspeed.system.streams import lost_output, outlast_readers
 
 
 def test_a_reader_that_has_left_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,8 +46,12 @@ def test_every_command_goes_on_without_a_reader(monkeypatch: pytest.MonkeyPatch)
     assert done == [1]
 
 
-def test_a_stream_that_is_closed_from_the_start_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
+def test_a_stream_that_is_closed_from_the_start_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
     outlast_readers()
     print("lost", flush=True)
-    assert sys.stdout is None
+    sys.stderr.write("lost")
+    assert lost_output() == "it is closed"
+    for stream in (sys.stdout, sys.stderr):
+        stream.close()
