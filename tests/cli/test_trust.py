@@ -328,7 +328,7 @@ def test_where_no_key_can_be_kept_a_run_trains_and_says_so_once(tmp_path: Path) 
     "name", ["metrics.jsonl", "episodes.csv", ".lock", "checkpoints", "videos", ".hydra", "train.log", "play.jsonl"]
 )
 def test_nothing_is_written_through_a_link(name: str, made: Path, tmp_path: Path) -> None:
-    """Of a file of 400 lines 237 were lost."""
+    """A text of 400 lines lost 237 of them so."""
     shutil.copytree(made / "0", tmp_path / "run")
     kept, link = tmp_path / "kept", tmp_path / "run" / name
     if link.is_dir():
