@@ -141,7 +141,7 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
         cfg.wrappers.crop = None
         run = _typed(cfg)
         check(run)  # before it is played
-        part = envs.changing_part(run.env, run.wrappers)
+        part = envs.changing_part(run)
         if part is not None:
             cfg.wrappers.crop = list(part)
             run = _typed(cfg)

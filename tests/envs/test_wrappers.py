@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
+from pathlib import Path
 
 import cv2
 import gymnasium
@@ -156,7 +158,57 @@ def test_every_channel_is_resized_by_itself(channels: int, resizer: str) -> None
 
 def test_what_changes_is_seen_where_an_environment_draws_into_one_array() -> None:
     run = make_run(*PAINTED)
-    assert changing_part(run.env, run.wrappers) == (5, 10, 3, 12)
+    assert changing_part(run) == (5, 10, 3, 12)
+
+
+def test_as_many_decisions_tell_what_changes_whatever_the_frame_skip_and_the_seed() -> None:
+    for line in ("", "seed=7", "wrappers.frame_skip=12 wrappers.max_pool=false"):
+        run = make_run("wrappers=fastest", "env.id=boxing", *line.split())
+        top, bottom, left, right = changing_part(run) or (0, 0, 0, 0)
+        assert top <= 17 and bottom >= 172 and left <= 34 and right >= 126  # the ring, and the boxers in all corners
+        assert top > 5 and right - left < 120
+
+
+ROWS = re.findall(
+    r"^\| (\w+) \| (\d+), (\d+), (\d+), (\d+) \| [\d.]+ % \|$",
+    (Path(__file__).parents[2] / "docs" / "details.md").read_text(),
+    re.MULTILINE,
+)
+CROPS = {game: tuple(map(int, bounds)) for game, *bounds in ROWS}
+
+
+def changes_outside(game: str, crop: tuple[int, ...], decisions: int = 400, games: int = 8) -> float:
+    """The share of decisions of random play, as the speedrun plays, after which a pixel outside of ``crop`` changes
+    that no score is drawn with: one that changes without points, too."""
+    crops = "wrappers.crop=null wrappers.resize=null wrappers.grayscale=false wrappers.translate=false"
+    run = make_run("experiment=speedrun", f"env.id={game}", f"num_envs={games}", *crops.split())
+    rng, quiet, changes, counted = np.random.default_rng(1000), np.zeros(games), [], []
+    actions = describe(run).num_actions
+    with contextlib.closing(make_vector_env(run)) as env:
+        before = np.array(env.reset(list(range(1000, 1000 + games))))
+        outside = np.ones(before.shape[2:], bool)
+        outside[crop[0] : crop[1], crop[2] : crop[3]] = False
+        played = np.zeros_like(outside)
+        for _ in range(decisions):
+            env.send(rng.integers(actions, size=games))
+            step = env.recv()
+            changed = (np.asarray(step.frames) != before).any(axis=1) & outside
+            quiet = np.where(
+                (step.raw.rewards != 0) | step.raw.terminated | step.raw.truncated | step.first, 0, quiet + 1
+            )
+            played |= changed[quiet > 3].any(axis=0)
+            changes.append(np.packbits(changed, axis=2)), counted.append(~step.first)
+            before = np.array(step.frames)
+    each = np.array([(these & np.packbits(played, axis=1)).any(axis=(1, 2)) for these in changes])
+    return float(each[np.array(counted)].mean())
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("game", CROPS)
+def test_nothing_but_scores_changes_outside_of_the_part_that_is_kept(game: str) -> None:
+    crop = make_run("experiment=speedrun", f"env.id={game}").wrappers.crop
+    assert tuple(crop or ()) == CROPS[game] and len(CROPS) == 20
+    assert changes_outside(game, CROPS[game]) <= 0.001
 
 
 def test_pictures_may_be_of_any_whole_numbers_and_a_render_mode_may_be_given_twice() -> None:
