@@ -100,7 +100,8 @@ def train(
 def save_start(plan: Plan) -> None:
     """Save a copy of the configuration atomically, which Hydra's own is not, and signed, and what the summary will say
     of it."""
-    files = ((signing.write, CONFIG, plan.config), (atomic.write_json, BEGUN, begun(plan.run, plan.label)))
+    start = {**begun(plan.run, plan.label), "begun_again": plan.begun_again}
+    files = ((signing.write, CONFIG, plan.config), (atomic.write_json, BEGUN, start))
     for write, name, content in files:
         try:
             write(plan.folder / name, content)

@@ -64,6 +64,8 @@ class Report:
             "failed": "failed: {} of {} runs, for the reasons below.",
             "not finished": "not finished: {} of {} runs, which count as far as they came.",
             "pruned": "pruned: {} of {} runs, which a search ended early as unpromising ones.",
+            "began again": "began again: {} of {} runs were killed before their first checkpoint, and their times are "
+            "those since.",
             "shared machine": "shared machine: {} of {} runs were slowed down by other work, so their speeds and times "
             "are no measure of it.",
         }

@@ -83,6 +83,7 @@ class Run:
         marks = ["pruned"] if self.pruned else []
         if not self.ended_well:
             marks = [f"failed: {self.error}" if reason == FAILED else f"not finished: {reason}"]
+        marks += ["began again"] if self.summary.get("begun_again") else []
         marks += [f"resumed: at step {', '.join(f'{step:,}' for step in self.resumed_at)}"] if self.resumed_at else []
         return [*marks, *(["shared machine"] if self.shared else [])]
 

@@ -158,9 +158,6 @@ def _lasted_s(folder: Path) -> float:
     """Seconds that the run lasted since its first step: by ``metrics.jsonl``, or with evaluations by the ages of its
     files."""
     lasted = time_logged(folder, 0) or 0.0
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError), (folder / METRICS).open() as file:
-        if (first := json.loads(file.readline()))["step"] == 0:
-            lasted -= first["time"]  # that were lost before it started again
     with contextlib.suppress(OSError):
         metrics, config = folder / METRICS, folder / HYDRA_CONFIG
         lasted = max(lasted, metrics.stat().st_mtime - config.stat().st_mtime)

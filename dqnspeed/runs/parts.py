@@ -58,6 +58,11 @@ class Plan:
     benchmark: bool = True
     prune: Prune | None = None
 
+    @property
+    def begun_again(self) -> bool:
+        """Whether the run was killed before its first checkpoint and started again from its first step."""
+        return self.state is not None and (not self.state or bool(self.state["progress"]["begun_again"]))
+
 
 class Learning:
     """The parts that learn, measure and record: all but those that act. They close with ``resources``."""
@@ -67,7 +72,8 @@ class Learning:
         self.plan, self.run, self.folder = plan, run, folder
         self.device = machine.pick_device(run.device)
         self.threads = LearnerThreads(run, self.device)
-        self.progress, self.stop = Progress(run, plan.benchmark), StopRule(run.stop, signals)
+        self.progress = Progress(run, plan.benchmark, plan.begun_again)
+        self.stop = StopRule(run.stop, signals)
         self.learner: Learner = make_learner(run, plan.spec, self.device)
         self.evaluator = Evaluator(run, plan.spec, self.learner.network, self.device)
         resources.callback(self.evaluator.close)
@@ -107,7 +113,9 @@ class Learning:
         plan, sizes, seconds, resumed_at = self.plan, state["files"] if state else {}, 0.0, None
         if state is not None:
             logged, resumed_at = time_logged(plan.folder, sizes.get(METRICS, 0)), self.progress.agent_steps
-            if self.progress.count_lost(logged if state else logged or 0.0, self.learner.updates):
+            if not state:
+                self.progress.lost_s = logged or 0.0  # nothing of which is in this run, which has its whole time
+            elif self.progress.count_lost(logged, self.learner.updates):
                 seconds = self.progress.clock.now()
         return make_trackers(plan.run, plan.folder, plan.config, plan.label, plan.group, resumed_at, sizes, seconds)
 

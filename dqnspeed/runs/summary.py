@@ -27,8 +27,9 @@ log = logging.getLogger(__name__)
 class Progress:
     """Counters, clocks and returns of a run."""
 
-    def __init__(self, run: RunConfig, benchmark: bool = True):
+    def __init__(self, run: RunConfig, benchmark: bool = True, begun_again: bool = False):
         self.benchmark = benchmark  # whether it had the machine for itself, so that its times can be compared
+        self.begun_again = begun_again  # from its first step, since it was killed before its first checkpoint
         self.clock, self.timer = Clock(), Timer(("sampling", "updating"))
         # How updates really ran, how actions were chosen, and where experience was held.
         self.execution, self.acting, self.replay_device = "", "", ""
@@ -135,6 +136,7 @@ class Progress:
             "reward_bound": self._reward_bound,
             "lost_s": self.lost_s,
             "benchmark": self.benchmark,
+            "begun_again": self.begun_again,
             "busy": self.busy,
             "time_is_lower_bound": self.time_is_lower_bound,
             "lost_actors": self.lost_actors,
@@ -229,6 +231,7 @@ def summarize(
         "return_mean_games": len(progress.returns.last),
         "eval_return_mean": _rounded(eval_mean),
         "resumed_at": progress.resumed_at,
+        "begun_again": progress.begun_again,
         "steps_over_limit": max(0, progress.agent_steps - run.stop.max_steps) if run.stop.max_steps else 0,
         "peak_rss_mib": _rounded(machine.peak_rss_mib()),
         "peak_gpu_mib": _rounded(machine.peak_gpu_mib(device)),

@@ -33,6 +33,9 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import VectorEnv
 from dqnspeed.exploration.policy import NetworkPolicy
+from dqnspeed.report.contents import Report
+from dqnspeed.report.rungs import rungs_of
+from dqnspeed.report.runs import read_run
 from dqnspeed.runs.checkpoint import newest
 from dqnspeed.runs.state_file import State, load, save
 from dqnspeed.tracking.run_folder import SWEEP
@@ -204,14 +207,22 @@ def test_the_time_of_work_that_was_lost_counts(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text())["time_is_lower_bound"]
 
 
-def test_a_run_that_begins_again_counts_the_time_before_it(tmp_path: Path) -> None:
+def test_a_run_that_begins_again_has_its_whole_time_and_is_marked(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 70, "time": 30.0}\n{"st')
-    go(tmp_path, make_toy("stop.max_steps=100"), resumed=True)
+    toy = ["stop.reward_bound=28", "stop.window=3", "stop.max_minutes=0.5"]  # which had passed
+    go(tmp_path, make_toy(*toy), resumed=True)
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["lost_s"] == 30 < summary["wall_time_s"] and summary["resumed_at"] == []
+    assert summary["solved"] and 0 < summary["time_to_solve_s"] <= summary["wall_time_s"] < 30
+    assert (summary["lost_s"], summary["begun_again"], summary["resumed_at"]) == (30, True, [])
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert (reports[0]["step"], reports[0]["time"]) == (0, 30.0) and reports[-1]["step"] == 100
-    assert summary["steps_per_second"] > 100 / summary["wall_time_s"]  # of the time in which they were made
+    assert reports[-1]["step"] == summary["agent_steps"] and all(report["time"] < 30 for report in reports)
+    assert read_run(tmp_path).marks[0] == "began again"
+
+    go(tmp_path, make_toy("stop.max_steps=500"), resumed=True)
+    (tmp_path / "summary.json").unlink()  # as if it were killed later
+    report = Report(rungs_of([read_run(tmp_path)]), None, None, "", [])
+    assert "began again" in report.runs[0].marks
+    assert any(warning.startswith("Began again: 1 of 1 runs") for warning in report.warnings)
 
 
 def test_a_resumed_run_has_the_results_of_all_of_it_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
