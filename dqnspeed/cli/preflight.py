@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
 import sys
+import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -44,6 +46,8 @@ from dqnspeed.tracking.video import check_video
 
 log = logging.getLogger(__name__)
 
+PROGRESS_S = 10.0  # between two lines on how many jobs have been checked
+
 
 class Preflight(Callback):
     """Checks every job of a run or a sweep, and locks its folder, before Hydra writes the first file."""
@@ -72,19 +76,26 @@ class Preflight(Callback):
             check_launcher(config.hydra.launcher)
             known = earlier_jobs(Path(config.hydra.sweep.dir)) if is_set(config, FOLDER) else None
             found = _new_jobs(config) if known is None else _missing_jobs(config, known)
-            trials = 1
+            at_a_time, trials = jobs_at_a_time(config.hydra, max(1, len(found))), 1
+            composed = _composed_jobs(config, found, new=known is None)
             if study.is_study(config.hydra):
-                found.append(_trial(config, number=len(known or [])))
+                composed = itertools.chain(composed, [_trial(config, number=len(known or []))])
                 trials = int(config.hydra.sweeper.n_trials) - len(known or [])
-            at_a_time = jobs_at_a_time(config.hydra, len(found))
-            checked = check_jobs([(job_config, job.overrides) for job, job_config in found], at_a_time)
+            jobs = list[Job]()
+
+            def configs() -> Iterator[tuple[DictConfig, list[str]]]:
+                for job, job_config in composed:
+                    jobs.append(job)
+                    yield job_config, job.overrides
+
+            checked = check_jobs(configs(), at_a_time)
             if is_ray(config.hydra.launcher) and any(run.parallelism.name == "ray" for run, _ in checked):
                 raise ConfigError("parallelism=ray: has actors on Ray, which a job of hydra/launcher=ray cannot join.")
             if sweep.dry_run:
-                print_plan([(job, run) for (job, _), (run, _) in zip(found, checked, strict=True)], trials)
+                print_plan([(job, run) for job, (run, _) in zip(jobs, checked, strict=True)], trials)
                 sys.exit()
             self._locks.enter_context(_output_folder(config, "sweep", resumed=known is not None))
-            new = [] if study.is_study(config.hydra) else [job for job, _ in found]
+            new = [] if study.is_study(config.hydra) else jobs
             sweep.begin(Path(config.hydra.sweep.dir), Line.of_this_process(), new if known is None else known)
 
     def on_run_end(self, config: DictConfig, **_: Any) -> None:
@@ -238,27 +249,18 @@ def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
 JobConfig = tuple[Job, DictConfig]  # a job, and what it is composed to
 
 
-def _new_jobs(config: DictConfig) -> list[JobConfig]:
-    """The jobs of a new sweep, but for those of a search, which come one after another."""
+def _new_jobs(config: DictConfig) -> list[tuple[int, Job]]:
+    """The jobs of a new sweep by number, without their folders; none of a search, which come one after another."""
     if study.is_study(config.hydra):
         return []
-    jobs, folders = list[JobConfig](), set[str]()
-    for number, overrides in enumerate(sweep_jobs(config, _loader())):
-        job = _composed(config, overrides, number)
-        folder = job[0].folder
-        if is_set(config, FOLDER):
-            check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, folder))
-        if folder in folders:
-            raise ConfigError(f"hydra.sweep.subdir={folder}: several jobs would write there.")
-        folders.add(folder)
-        jobs.append(job)
+    jobs = [(number, Job("", overrides)) for number, overrides in enumerate(sweep_jobs(config, _loader()))]
     if not jobs:
         raise ConfigError("-m: this sweep has no jobs, since one of its options has no values.")
     return jobs
 
 
-def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[JobConfig]:
-    """Those of an earlier sweep's jobs that are not finished."""
+def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[tuple[int, Job]]:
+    """Those of an earlier sweep's jobs that are not finished, by number."""
     missing = []
     for number, job in enumerate(known):
         folder = Path(config.hydra.sweep.dir, job.folder)
@@ -269,8 +271,28 @@ def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[JobConfig]:
         if folder.is_dir():
             with locked_folder(folder, resumed=True):  # else another process runs it still
                 pass
-        missing.append((job, _composed(config, job.overrides, number)[1]))
+        missing.append((number, job))
     return missing
+
+
+def _composed_jobs(config: DictConfig, jobs: Sequence[tuple[int, Job]], new: bool) -> Iterator[JobConfig]:
+    """Compose jobs one after another, and say now and then how many have been checked; many take minutes or hours."""
+    folders = set[str]()
+    begun = said = time.monotonic()
+    for done, (number, job) in enumerate(jobs):
+        now = time.monotonic()
+        if done and now - said >= PROGRESS_S:
+            said, left = now, (now - begun) / done * (len(jobs) - done)
+            sentence = f"{done:,} of {len(jobs):,} jobs are checked, about {left / 60:,.1f} min left; Ctrl-C ends it."
+            print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
+        composed, job_config = _composed(config, job.overrides, number)
+        if new:
+            if is_set(config, FOLDER):
+                check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, composed.folder))
+            if composed.folder in folders:
+                raise ConfigError(f"hydra.sweep.subdir={composed.folder}: several jobs would write there.")
+            folders.add(composed.folder)
+        yield composed if new else job, job_config
 
 
 def _trial(config: DictConfig, number: int) -> JobConfig:

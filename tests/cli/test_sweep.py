@@ -200,7 +200,7 @@ def test_a_search_with_a_failed_trial_is_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "0" / "summary.json").write_text('{"stopped_by": "error"}')
     sweeper = {"_target_": "hydra_plugins.dqnspeed_sweepers.OptunaSweeper"}
     config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}, "sweeper": sweeper}})
-    assert preflight._missing_jobs(config, [Job("0", ["num_envs=3"])]) == []
+    assert list(preflight._missing_jobs(config, [Job("0", ["num_envs=3"])])) == []
 
 
 @NEEDS_OPTUNA
@@ -328,6 +328,20 @@ def test_a_dry_run_tells_the_jobs_and_their_time_and_writes_nothing(cli: Cli, tm
     lines = result.stdout.splitlines()
     assert [line.strip() for line in lines if "time: " in line] == ["time: at most 6.0 min"] * 2
     assert lines[-1] == "2 jobs, one after another: at most 12.0 min; start-up apart"
+
+
+def test_a_sweep_of_many_jobs_says_how_many_it_has_checked_and_keeps_no_configuration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(preflight, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(preflight, "_composed", lambda config, overrides, number: (Job(str(number), overrides), config))
+    with composed("seed=range(0,100000)") as (cfg, _):
+        jobs = preflight._new_jobs(cfg)
+        found = [next(jobs) for _ in range(3)]
+    assert [job.overrides for job, _ in found] == [["seed=0"], ["seed=1"], ["seed=2"]]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["dqnspeed: 1 of 100", "dqnspeed: 2 of 100"]
+    assert "1 of 100,000 jobs are checked, about " in lines[0] and lines[0].endswith(" min left; Ctrl-C ends it.")
 
 
 @NEEDS_OPTUNA
