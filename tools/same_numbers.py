@@ -28,7 +28,9 @@ from safetensors import safe_open
 
 ROOT = Path(__file__).resolve().parents[1]
 # Names of options that changed: name in the working tree -> name at an earlier commit that lacks it.
-EARLIER_OPTIONS: dict[str, str] = {}
+EARLIER_OPTIONS: dict[str, str] = {
+    "algo.adaptive_kl_target": "algo.target_kl", "algo.adaptive_kl_target_final": "algo.target_kl_final",
+}  # fmt: skip
 # Names of metrics that changed: earlier name -> name in the working tree.
 RENAMED_METRICS: dict[str, str] = {}
 COMPARED = "train/"  # metrics with other names hold times

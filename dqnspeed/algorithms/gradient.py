@@ -139,21 +139,23 @@ class GradientLearner:
         """Nothing: most need nothing of their memory but its batches."""
 
     def update(self, batch: Any) -> None:
-        """One optimizer step on ``batch``."""
-        self.step(batch)
+        """One optimizer step on ``batch``, unless :meth:`step` leaves it out."""
+        if self.step(batch) is None:
+            return
         self.count()
         if self.settles(self.updates):
             self.settle()
 
-    def step(self, batch: Any) -> Loss:
-        """Change the weights, and count on the device."""
+    def step(self, batch: Any) -> Loss | None:
+        """Change the weights, and count on the device; ``None`` if nothing was changed."""
         now = self.now
         with self.timed():
             loss = self.backward(batch)
             numbers = torch.stack([number.detach().float() for number in (*loss.numbers, *self.measured(batch))])
             if self._max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.network.parameters(), self._max_grad_norm)
-            self.see(now, numbers)
+            if not self.see(now, numbers):
+                return None
             set_lr(self.optimizer, self.learning_rate(now))
             self.optimizer.step()
             if isinstance(now, Tensor):
@@ -188,8 +190,10 @@ class GradientLearner:
         gradients = torch.autograd.grad(loss.numbers[0], self._trained, allow_unused=True)
         return Loss(tuple(number.detach() for number in loss.numbers), loss.errors), gradients
 
-    def see(self, now: int | Tensor, numbers: Tensor) -> None:
-        """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first, before its step."""
+    def see(self, now: int | Tensor, numbers: Tensor) -> bool:
+        """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first; whether to do its
+        step."""
+        return True
 
     def learning_rate(self, now: int | Tensor) -> float | Tensor:
         """That of the update after ``now`` others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,9 +31,14 @@ class PPO(ActorCritic, FromRollouts):
     clip_value: bool = option("clip the value function as the policy is")
     normalize_advantage: bool = option("normalise the advantages of each batch")
     target_kl: float | None = option(
+        "divergence from the policy that acted, nats; a batch that shows 1.5 times as much is the rollout's last, and "
+        "is not learnt from; null: none is",
+        gt=0,
+    )
+    adaptive_kl_target: float | None = option(
         "divergence from the policy that acted, nats, which the learning rate is steered by; null: it is not", gt=0
     )
-    target_kl_final: float | None = option(
+    adaptive_kl_target_final: float | None = option(
         "the same at last, which it reaches in a straight line as the learning rate does", gt=0
     )
     correction: str = option(
@@ -44,23 +50,30 @@ class PPO(ActorCritic, FromRollouts):
 
     def annealed(self) -> Iterator[tuple[str, float, float]]:
         yield from super().annealed()
-        if self.target_kl is not None and self.target_kl_final is not None:
-            yield "target of the KL divergence", self.target_kl, self.target_kl_final
+        if self.adaptive_kl_target is not None and self.adaptive_kl_target_final is not None:
+            yield "target of the KL divergence", self.adaptive_kl_target, self.adaptive_kl_target_final
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
-        targets = ["null" if target is None else f"{target:g}" for target in (self.target_kl, self.target_kl_final)]
+        both = self.adaptive_kl_target, self.adaptive_kl_target_final
+        targets = ["null" if target is None else f"{target:g}" for target in both]
         if targets.count("null") == 1:
             raise ConfigError(
-                f"algo.target_kl={targets[0]}, algo.target_kl_final={targets[1]}: both are numbers, or both null."
+                f"algo.adaptive_kl_target={targets[0]}, algo.adaptive_kl_target_final={targets[1]}: both are numbers, "
+                f"or both null."
             )
         alone = not run.parallelism.processes  # environments in worker processes wait for it as well
         rollout = run.num_lanes * self.rollout_steps
-        if self.target_kl is not None and alone and self.updates_per_rollout(run) == 1:
+        if self.adaptive_kl_target is not None and alone and self.updates_per_rollout(run) == 1:
             most = rollout // 2
             raise ConfigError(
-                f"algo.target_kl={targets[0]}: the one update of a rollout is measured before its step, when the "
-                f"policy is that which acted; set algo.epochs above 1, or algo.batch_size to {most} at most."
+                f"algo.adaptive_kl_target={targets[0]}: the one update of a rollout is measured before its step, when "
+                f"the policy is that which acted; set algo.epochs above 1, or algo.batch_size to {most} at most."
+            )
+        if self.target_kl is not None and run.execution.graph:
+            raise ConfigError(
+                f"algo.target_kl={self.target_kl:g}: may leave updates out, and execution.graph=true launches each "
+                f"as a whole. Use execution.graph=false, or algo.adaptive_kl_target."
             )
         if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError("algo.batch_size=1: algo.normalize_advantage=true needs at least 2.")
@@ -82,18 +95,33 @@ class PPOLearner(PolicyLearner):
         super().__init__(algo, run, spec, device)
         self._clip, self._clip_value, self._normalize = algo.clip, algo.clip_value, algo.normalize_advantage
         self._corrects = algo.correction == "vtrace"
+        self._most_kl = math.inf if algo.target_kl is None else 1.5 * algo.target_kl
+        self._rollout, self._left = -1, -1  # that it learns from now, and the last one that it learns no more from
         self._steering: Steering | None = None
-        if algo.target_kl is not None and algo.target_kl_final is not None:
-            self._steering = Steering(algo.target_kl, algo.target_kl_final, self._decay_updates, device)
+        if algo.adaptive_kl_target is not None and algo.adaptive_kl_target_final is not None:
+            self._steering = Steering(
+                algo.adaptive_kl_target, algo.adaptive_kl_target_final, self._decay_updates,
+                algo.updates_per_rollout(run), device,
+            )  # fmt: skip
 
     def attach(self, memory: Any) -> None:
         if self._corrects:
             memory.judge = self.judge
 
-    def see(self, now: int | Tensor, numbers: Tensor) -> None:
+    def step(self, batch: RolloutBatch) -> Loss | None:
+        if batch.rollout == self._left:
+            return None
+        self._rollout = batch.rollout
+        return super().step(batch)
+
+    def see(self, now: int | Tensor, numbers: Tensor) -> bool:
+        divergence = numbers[self.STATS.index("train/approx_kl")]
+        if self._most_kl < math.inf and divergence.item() > self._most_kl:
+            self._left = self._rollout
+            return False
         if self._steering is not None:
-            now = now.view(()) if isinstance(now, Tensor) else now
-            self._steering.see(numbers[self.STATS.index("train/approx_kl")], now)
+            self._steering.see(divergence, now.view(()) if isinstance(now, Tensor) else now)
+        return True
 
     def learning_rate(self, now: int | Tensor) -> float | Tensor:
         rate = super().learning_rate(now)

@@ -29,6 +29,7 @@ class RolloutBatch:
     advantages: Tensor  # (B,) float32, of the actions
     versions: Tensor  # (B,) int64, updates done to the weights that acted
     weights: Tensor  # (B,) float32, of each in a mean: all alike, but 0 of what only fills up the batch; their sum is 1
+    rollout: int = 0  # the number of the rollout
 
 
 COLUMNS = ("actions", "log_probs", "values", "returns", "advantages", "versions")  # that each transition has
@@ -143,7 +144,7 @@ class Rollouts(HeldRings):
         self._random = CounterGenerator([seed, 2], self.arrays)
         self._planned = dict[str, Array]()  # (N * T, ...) each, of the rollout's rows by lane; and the batches
         self._next = self.arrays.own(np.zeros(1, np.int64))  # the batch that is drawn next
-        self._left = 0  # batches of the rollout
+        self._left, self._rollouts = 0, 0  # batches of the rollout; rollouts so far
         self.taken = 0  # transitions learnt from or discarded
         self.capacity = 2 * len(self._written) * (steps + 1)  # that may be waiting: of this rollout and the next
         self._sampled = False
@@ -198,7 +199,7 @@ class Rollouts(HeldRings):
             self._plan(batch_size)
 
     def draw_batch(self, batch_size: int) -> RolloutBatch:
-        return RolloutBatch(*(self._joined or self._draw_arrays)())
+        return RolloutBatch(*(self._joined or self._draw_arrays)(), self._rollouts)
 
     def drawn(self) -> None:
         self._left -= 1
@@ -298,6 +299,7 @@ class Rollouts(HeldRings):
             kept[: len(planned)] = planned
         self._next[:] = 0
         self._left = len(chosen)
+        self._rollouts += 1
 
     def _judged(self, judge: Judge, places: Array, actions: Array) -> Array:
         """Values and log-probabilities ``(2, N, rows)``; the latter of final frames, and of a row after the last, mean

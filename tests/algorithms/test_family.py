@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import math
 from pathlib import Path
 
@@ -162,6 +163,43 @@ def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip
     assert stats["train/approx_kl"] == pytest.approx(kl, rel=1e-3)
     assert stats["train/clip_fraction"] == pytest.approx(clipped / COUNT) and 0 < clipped < COUNT
     assert stats["perf/policy_lag"] == 3
+
+
+def test_a_divergence_of_more_than_one_and_a_half_targets_ends_learning_from_a_rollout() -> None:
+    """The batch that shows it is not learnt from either, as in Stable-Baselines3."""
+    learner = seeded(mlp("algo=ppo", "algo.target_kl=0.01"))
+    far = rollout()
+    with torch.no_grad():
+        logits, _ = learner.network.policy_and_value(far.observations)
+    log_probs = torch.log_softmax(logits, dim=1).gather(1, far.actions[:, None])[:, 0]
+    state, done = copy.deepcopy(learner.network.state_dict()), 0
+    for rollout_number, log_ratio, updates in (
+        (1, 0.0, 1),
+        (1, 0.16, 2),  # exp(0.16) - 1 - 0.16 = 0.0135
+        (1, 0.18, 2),  # 0.0172
+        (1, 0.0, 2),
+        (2, 0.0, 3),
+    ):
+        learner.network.load_state_dict(state)
+        batch = dataclasses.replace(far, log_probs=log_probs - log_ratio, rollout=rollout_number)
+        learner.update(batch)
+        assert learner.updates == updates
+        changed = any((new != state[name]).any() for name, new in learner.network.named_parameters())
+        assert changed == (updates > done)
+        done = updates
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("updates", [8, 32, 160])
+def test_the_divergence_ends_near_its_target_however_many_updates_a_rollout_has(updates: int, tmp_path: Path) -> None:
+    run = make_run(*CARTPOLE, "algo=ppo", "model.hidden=[16]", "algo.rollout_steps=32", "algo.batch_size=32",
+                   f"algo.epochs={updates // 8}", "algo.clip=0.2", "optimizer.lr=3e-3", "algo.adaptive_kl_target=0.01",
+                   "stop.reward_bound=null", "stop.max_steps=12000", "tracking.report_every_s=0.001")  # fmt: skip
+    train(run, describe(run), tmp_path, {})
+    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    found = [report["train/approx_kl"] for report in reports if "train/approx_kl" in report]  # of a rollout each
+    assert len(found) >= 40
+    assert 0.01 / 1.5 < np.mean(found[len(found) // 2 :]) < 0.01 * 1.5
 
 
 @pytest.mark.parametrize("loss", ["mse", "huber"])

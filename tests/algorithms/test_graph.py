@@ -50,7 +50,7 @@ ALGORITHMS = {
     "rainbow": ["algo=rainbow"],
     "sac_discrete": ["algo=sac_discrete"],
     "ppo": ["algo=ppo", "algo.entropy_final=0"],
-    "ppo, steered": ["algo=ppo", "algo.target_kl=0.02", "algo.target_kl_final=0.001"],
+    "ppo, steered": ["algo=ppo", "algo.adaptive_kl_target=0.02", "algo.adaptive_kl_target_final=0.001"],
     "ppo, corrected": ["algo=ppo", "algo.correction=vtrace"],
     "pqn": ["algo=pqn"],
     "dqn, images in bf16": [*IMAGES, "algo.target_sync=6"],

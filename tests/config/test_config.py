@@ -269,13 +269,14 @@ BAD = {
     "wrappers.tap=-1": "wrappers.tap=-1: must be at least 0.",
     "wrappers=native wrappers.tap=2": "wrappers.tap=2: wrappers=native holds actions throughout; use",
     "env=cartpole wrappers.frame_skip=4 wrappers.tap=2": "wrappers.tap=2: needs an ALE game, and CartPole-v1 is not",
-    "algo=ppo algo.target_kl_final=0.01": "algo.target_kl=null, algo.target_kl_final=0.01: both are numbers, or both",
-    "algo=ppo num_envs=2 algo.rollout_steps=32 algo.batch_size=64 algo.epochs=1 algo.target_kl=0.01 "
-    "algo.target_kl_final=0.01": "algo.target_kl=0.01: the one update of a rollout is measured before its step",
+    "algo=ppo algo.adaptive_kl_target_final=0.01": "algo.adaptive_kl_target=null, algo.adaptive_kl_target_final=0.01: ",
+    "algo=ppo num_envs=2 algo.rollout_steps=32 algo.batch_size=64 algo.epochs=1 algo.adaptive_kl_target=0.01 "
+    "algo.adaptive_kl_target_final=0.01": "algo.adaptive_kl_target=0.01: the one update of a rollout is measured",
     "algo=ppo parallelism=overlap num_envs=2 algo.rollout_steps=32 algo.batch_size=64 algo.epochs=1 "
-    "algo.target_kl=0.01 algo.target_kl_final=0.01": "algo.target_kl=0.01: the one update of a rollout is measured",
+    "algo.adaptive_kl_target=0.01 algo.adaptive_kl_target_final=0.01": "algo.adaptive_kl_target=0.01: the one update",
     "wrappers.stack=257": "wrappers.stack=257: must be at most 256.",
     "algo=ppo algo.target_kl=0": "algo.target_kl=0.0: must be more than 0.",
+    "algo=ppo algo.adaptive_kl_target=0": "algo.adaptive_kl_target=0.0: must be more than 0.",
     "env=cartpole model=nature": "model=nature: takes images, and observations here are 4; use model=mlp.",
     "env=cartpole wrappers=none env.sticky_actions=0.1": "env.sticky_actions=0.1: CartPole-v1 is not an ALE game.",
     "env=cartpole wrappers=none env.mode=1": "env.mode=1: CartPole-v1 is not an ALE game.",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dqnspeed.execution.steering import EVERY, LEAST, MOST, STEP, Steering
+from dqnspeed.execution.steering import LEAST, MOST, STEP, Steering
 
 CPU = torch.device("cpu")
+EVERY = 8  # updates of a rollout
 
 
 def steered(divergence: float, updates: int, target: float = 0.01) -> float:
-    steering = Steering(target, target, 100, CPU)
+    steering = Steering(target, target, 100, EVERY, CPU)
     for update in range(updates):
         steering.see(torch.tensor(divergence), update)
     return steering.state[0].item()
@@ -29,8 +30,8 @@ def test_the_rate_is_changed_once_in_a_while_and_only_where_the_policy_is_off_it
     assert steered(divergence, 2 * EVERY) == pytest.approx(factor**2)
 
 
-def test_what_counts_is_the_mean_of_some_updates() -> None:
-    steering = Steering(0.01, 0.01, 100, CPU)
+def test_what_counts_is_the_mean_of_a_rollout() -> None:
+    steering = Steering(0.01, 0.01, 100, EVERY, CPU)
     for update, divergence in enumerate([0.0, 0.02] * (EVERY // 2)):
         steering.see(torch.tensor(divergence), update)
     assert steering.state.tolist() == [1.0, 0.0]
@@ -41,7 +42,7 @@ def test_the_rate_stays_within_bounds() -> None:
 
 
 def test_the_target_falls_to_its_last() -> None:
-    steering = Steering(0.01, 0.001, 4 * EVERY, CPU)
+    steering = Steering(0.01, 0.001, 4 * EVERY, EVERY, CPU)
     for update in range(4 * EVERY, 5 * EVERY):
         steering.see(torch.tensor(0.01), update)
     assert steering.state[0].item() == pytest.approx(1 / STEP)
@@ -50,7 +51,7 @@ def test_the_target_falls_to_its_last() -> None:
 def test_where_it_is_captured_it_is_the_same() -> None:
     torch.manual_seed(0)
     divergences = torch.rand(100) * 0.03
-    plain, captured = (Steering(0.02, 0.005, 50, CPU) for _ in range(2))
+    plain, captured = (Steering(0.02, 0.005, 50, EVERY, CPU) for _ in range(2))
     for update, divergence in enumerate(divergences):
         plain.see(divergence, update)
         captured.see(divergence, torch.tensor(update))
