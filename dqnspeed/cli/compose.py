@@ -31,11 +31,12 @@ from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.threads import by_rule
 from dqnspeed.system import machine
+from dqnspeed.tracking.wandb import mode_of_environment
 
 # What is left to a rule, or to what is found on this machine, as it is said.
 BY_RULE = {
     "num_envs": 0, "parallelism.num_actors": 0,
-    "wrappers.backend": "auto", "execution.precision": "auto", "wrappers.crop": [],
+    "wrappers.backend": "auto", "execution.precision": "auto", "wrappers.crop": [], "tracking.wandb": "auto",
 }  # fmt: skip
 
 _OWN = GlobalHydra, HydraConfig, JobRuntime, VersionBase
@@ -126,11 +127,13 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
     precision by names, and what of a picture is kept by its bounds; returns what they make."""
     run = _typed(cfg)
     check_values(run, only=("device",))  # which is asked below
-    begun = run.wrappers.backend, run.execution.precision
+    begun = run.wrappers.backend, run.execution.precision, run.tracking.wandb
     if run.wrappers.backend == "auto":
         cfg.wrappers.backend = envs.fastest_backend(run.env, run.wrappers)
     if run.execution.precision == "auto":
         cfg.execution.precision = machine.precision(run.device)
+    if run.tracking.wandb == "auto":
+        cfg.tracking.wandb = mode_of_environment() or "offline"
     if "auto" in begun:
         run = _typed(cfg)
     if 0 in (run.num_envs, run.parallelism.num_actors):

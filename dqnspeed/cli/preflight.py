@@ -43,6 +43,7 @@ from dqnspeed.runs.folder_lock import locked_folder, new_folder
 from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into
 from dqnspeed.tracking.video import check_video
+from dqnspeed.tracking.wandb import overruled
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ def check_run(run: RunConfig, jobs: int = 1) -> EnvSpec:
     algorithm_of(run).check_spec(run, spec)
     check_fits(run, spec, memory_device(run, spec), jobs)
     check_video(run, spec)
-    for warning in (*warnings, *emulated(run), *without_emulator(run)):
+    for warning in (*warnings, *emulated(run), *without_emulator(run), *overruled(run.tracking)):
         log.warning("%s", warning)
     return spec
 

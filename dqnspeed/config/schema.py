@@ -206,7 +206,10 @@ class TrackingConfig(GroupOption):
     report_every_s: float = option("seconds between lines of metrics.jsonl", gt=0)
     progress: str = option("what the terminal shows", choices=("auto", "rich", "plain", "off"))
     tensorboard: bool = option("write TensorBoard events")
-    wandb: str = option("Weights & Biases", choices=("offline", "online", "disabled"))
+    wandb: str = option(
+        "Weights & Biases; auto: as WANDB_MODE and WANDB_DISABLED of the environment say, else offline",
+        choices=("auto", "offline", "online", "disabled"),
+    )
     video_every: int = option("training games between videos of what the agent saw, 0: none", ge=0)
     project: str = option("W&B project")
     group: str | None = option("W&B group, null: the sweep's folder in a sweep, else the run's id")

@@ -12,11 +12,11 @@ import threading
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, TrackingConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine, shell
 from dqnspeed.system.signals import STOPPING
@@ -31,9 +31,25 @@ STEP, SECONDS = "agent_step", "time/wall_s"  # what metrics are drawn against
 OF_THE_CLOCK = ("perf/", "time/")  # metrics that are drawn against SECONDS
 HIGHEST = ("episode/return_mean_100", "eval/return_mean")  # metrics of whose values a run's summary has the highest
 VIDEO = "video"
+# Values of WANDB_MODE, the last two as earlier versions had them.
+MODES = {"online": "online", "offline": "offline", "disabled": "disabled", "run": "online", "dryrun": "offline"}
 TAG, NOTES = 64, 10_000  # the most characters that W&B takes
 
 _no_wandb: list[str] = []  # why W&B's server cannot be used, for the later jobs of a sweep
+
+
+def mode_of_environment() -> str | None:
+    """The mode that ``WANDB_MODE`` or ``WANDB_DISABLED`` asks for; ``None`` if neither does."""
+    if os.environ.get("WANDB_DISABLED", "").lower() in ("true", "1", "yes", "y", "t", "on"):
+        return "disabled"
+    return MODES.get(os.environ.get("WANDB_MODE", "").lower())
+
+
+def overruled(tracking: TrackingConfig) -> Iterator[str]:
+    """A sentence if ``tracking.wandb`` overrules the environment."""
+    if mode_of_environment() not in (None, tracking.wandb):
+        named = [f"{name}={os.environ[name]}" for name in ("WANDB_DISABLED", "WANDB_MODE") if os.environ.get(name)]
+        yield f"tracking.wandb={tracking.wandb}: overrules {' and '.join(named)} of the environment."
 
 
 def ask_again() -> None:

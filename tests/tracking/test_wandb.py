@@ -15,13 +15,13 @@ from typing import Any
 
 import forked
 import pytest
-from conftest import environment, make_toy
+from conftest import TOY, environment, make_toy
 
 import dqnspeed
 from dqnspeed.envs import Episode
 from dqnspeed.runs.state_file import load
 from dqnspeed.tracking.run_folder import read_episodes, read_metrics, read_overrides, read_summary, wandb_ids
-from dqnspeed.tracking.wandb import WandB, _exit_code, _new_id
+from dqnspeed.tracking.wandb import WandB, _exit_code, _new_id, overruled
 
 WANDB_BLOCK = 32768  # bytes of its files, each written in such blocks as LevelDB does
 
@@ -192,6 +192,41 @@ def test_wandb_logs_a_game_once_and_ends_as_the_run_did(reason: str, code: int, 
     assert [over.exit_code for over in found["exit"]] == [code]
     values = summary_of(found)
     assert (values["stopped_by"], values["error"]) == (reason, "ActorError: it died")
+
+
+@pytest.mark.parametrize(
+    ("variables", "override", "mode", "line"),
+    [
+        ({}, [], "offline", None),
+        ({"WANDB_MODE": "online"}, [], "online", None),
+        ({"WANDB_MODE": "dryrun"}, [], "offline", None),
+        ({"WANDB_MODE": "disabled"}, [], "disabled", None),
+        ({"WANDB_DISABLED": "true", "WANDB_MODE": "online"}, [], "disabled", None),
+        ({"WANDB_DISABLED": "false"}, [], "offline", None),
+        ({"WANDB_MODE": "disabled"}, ["tracking.wandb=disabled"], "disabled", None),
+        ({"WANDB_MODE": "disabled"}, ["tracking.wandb=offline"], "offline", "WANDB_MODE=disabled"),
+        ({"WANDB_DISABLED": "true"}, ["tracking.wandb=online"], "online", "WANDB_DISABLED=true"),
+    ],
+)
+def test_the_environment_says_where_wandb_goes_unless_an_option_does(
+    variables: dict[str, str], override: list[str], mode: str, line: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WANDB_MODE", "WANDB_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    tracking = dqnspeed.compose([*TOY[:5], *override]).tracking
+    assert tracking.wandb == mode
+    told = [] if line is None else [f"tracking.wandb={mode}: overrules {line} of the environment."]
+    assert list(overruled(tracking)) == told
+
+
+def test_an_option_overrules_the_environment_for_wandb_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setenv("WANDB_DISABLED", "true")
+    tracker = WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "toy", None, None)
+    tracker.close({"stopped_by": "max_steps", "not_written": []})
+    assert [run.display_name for run in ended(tmp_path)["run"]] == ["toy"]
 
 
 class Refuses(BaseHTTPRequestHandler):
