@@ -342,14 +342,86 @@ class Own(Wrappers):
 @dataclass(frozen=True)
 class Conv(Convolutional):
     pass
+
+from dqnspeed.algorithms.dqn import ScalarQ
+
+@register("algo", "cousin")
+@dataclass(frozen=True)
+class Cousin(ScalarQ):
+    loss: str = option("another", choices=("huber",), default="huber")
+    own: float = option("a number of its own", default=2.5)
 """
     )
-    chosen = ["env=pong", "exploration=noisier", "replay=heir", "wrappers=own", "model=own"]
+    chosen = ["env=pong", "exploration=noisier", "replay=heir", "wrappers=own", "model=own", "algo=cousin"]
     config, _ = composed(*chosen, cwd=tmp_path, plugins="my_options", forks=True)
     assert (config.exploration.start, config.exploration.sigma0) == (0.0, 2.0)  # noisy's, and its own
     assert config.replay == {"name": "heir", "capacity": 100_000, "device": "auto", "extra": 3}
     assert (config.wrappers.name, config.wrappers.resize, config.model.name) == ("own", 84, "own")
     assert config.model.conv == [[32, 8, 4], [64, 4, 2], [64, 3, 1]]
+    numbers = OmegaConf.to_container(config.algo)
+    assert isinstance(numbers, dict)
+    assert numbers.pop("learning_starts") == 60  # of FEW
+    assert numbers == {
+        "name": "cousin",
+        "gamma": 0.99,
+        "max_grad_norm": None,
+        "batch_size": "${mul:32,${num_envs}}",
+        "n_step": 1,
+        "steps_per_update": "${num_envs}",
+        "target_sync": 1000,
+        "loss": "huber",
+        "own": 2.5,
+    }
+
+
+@pytest.mark.slow
+def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path: Path) -> None:
+    bases = {
+        "parallelism": "dqnspeed.actors.base.Parallelism",
+        "replay": "dqnspeed.memory.base.Replay",
+        "optimizer": "dqnspeed.execution.optimizers.Optimizer",
+        "model": "dqnspeed.networks.base.Model",
+        "tracking": "dqnspeed.tracking.base.Tracking",
+        "wrappers": "dqnspeed.envs.base.Wrappers",
+    }
+    text = [
+        HEAD,
+        "from dqnspeed.algorithms.actor_critic import ActorCritic",
+        "from dqnspeed.algorithms import learns_from",
+    ]
+    for group, base in bases.items():
+        module, name = base.rsplit(".", 1)
+        text.append(f"from {module} import {name}\n@register({group!r}, 'plain')\n@dataclass(frozen=True)")
+        text.append(f"class Plain{name}({name}):\n    pass")
+    text.append("@register('algo', 'plain')\n@dataclass(frozen=True)")
+    text.append("class PlainAlgo(ActorCritic, learns_from.FromRollouts):\n    missing: int = option('a number', ge=1)")
+    (tmp_path / "my_options.py").write_text("\n".join(text))
+    words = ["algo=plain", *(f"{group}=plain" for group in bases)]
+    config, told = composed(*words, cwd=tmp_path, plugins="my_options", forks=True)
+    usual = OmegaConf.load(f"{CONF_DIR}/algo/ppo.yaml")
+    assert not told and config.num_envs == usual.num_envs == 8
+    for key in ("gamma", "rollout_steps", "epochs", "lam", "entropy", "entropy_final", "value_coef"):
+        assert config.algo._get_node(key)._value() == usual.algo._get_node(key)._value()
+    assert not {"clip", "target_kl"} & set(config.algo)
+    assert (config.optimizer.lr, config.optimizer.eps) == (usual.optimizer.lr, usual.optimizer.eps)
+    assert (config.replay.capacity, config.parallelism.timeout_s, config.wrappers.stack) == (100_000, 20.0, 4)
+    assert "conv" not in config.model and config.tracking.project == "dqnspeed"
+    refused = call("-m", "dqnspeed.train", "algo=plain", cwd=tmp_path, plugins="my_options")
+    assert refused.returncode == 2
+    assert refused.stderr == "dqnspeed: algo.missing: has no value. Give one: algo.missing=VALUE.\n"
+
+
+@pytest.mark.slow
+def test_the_algorithm_of_the_documentation_trains_as_a_module_of_its_own(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "extending.md").read_text(), re.S)
+    [whole] = [block for block in blocks if '@register("algo", "smooth_double")' in block]
+    (tmp_path / "my_options.py").write_text(whole)
+    given = ["algo=smooth_double", "model=mlp", "hydra.run.dir=run"]
+    done = call("-m", "dqnspeed.train", *FEW, *given, cwd=tmp_path, plugins="my_options")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["updates"] > 0 and summary["algo"] == "smooth_double"
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["algo"]["loss"] == "pseudo_huber"
 
 
 def test_the_code_of_the_documentation_is_that_of_the_example() -> None:
@@ -379,6 +451,25 @@ def test_expected_sarsa_values_the_policy_that_is_random_now_and_then(example: M
     wanted = rewards + 0.5 * (chances * q).sum(dim=1)
     none = torch.zeros(5, dtype=torch.int64)
     torch.testing.assert_close(learner.target_values(observations, none, rewards, observations, discounts), wanted)
+
+
+def test_smooth_double_dqn_asks_the_online_network_and_has_its_own_loss(example: ModuleType) -> None:
+    run = make_toy()
+    spec = describe(run)
+    shared = {key: value for key, value in vars(run.algo).items() if key not in ("double", "loss")}
+    algo = example.smooth_double.SmoothDouble(**shared)
+    learner = make_learner(replace(run, algo=algo), spec, torch.device("cpu"))
+    for parameter in learner.target.q.parameters():
+        parameter.data.neg_()  # its best action is the online network's worst
+    observations, following = torch.rand(64, *spec.observation_shape), torch.rand(64, *spec.observation_shape)
+    actions, rewards = torch.arange(64) % spec.num_actions, torch.arange(64.0) / 8
+    best, valued = learner.network(following).argmax(dim=1), learner.target(following)
+    targets = rewards + 0.5 * valued[range(64), best]
+    assert (valued.argmax(dim=1) != best).all()
+    losses, errors, taken = learner.losses(observations, actions, rewards, following, torch.full((64,), 0.5))
+    torch.testing.assert_close(taken, learner.network(observations)[range(64), actions])
+    torch.testing.assert_close(errors, (taken - targets).abs())
+    torch.testing.assert_close(losses, torch.sqrt(1 + (taken - targets) ** 2) - 1)
 
 
 def test_a_recent_replay_draws_the_newer_half_more_often(example: ModuleType) -> None:

@@ -118,7 +118,7 @@ class ScalarQLearner(DeepQLearner):
 
     def __init__(self, algo: ScalarQ, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
-        self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
+        self._loss = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
 
     def losses(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
@@ -129,7 +129,11 @@ class ScalarQLearner(DeepQLearner):
                 targets = self.target_values(observations, actions, rewards, next_observations, discounts)
         q_taken = q.gather(1, actions[:, None])[:, 0]
         targets = targets.detach()
-        return self._criterion(q_taken, targets, reduction="none"), (q_taken - targets).abs(), q_taken
+        return self.criterion(q_taken, targets), (q_taken - targets).abs(), q_taken
+
+    def criterion(self, values: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each transition, ``(B,)``, whose action has the value ``values`` and should have ``targets``."""
+        return self._loss(values, targets, reduction="none")
 
     def target_values(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor

@@ -99,7 +99,7 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     if file:
         return f"{full_key or file.group(1)}: {file.group(2).rstrip('.')}{where}."
     if full_key and "missing mandatory value" in str(cause):
-        return f"{full_key}: has no value."
+        return f"{full_key}: has no value. Give one: {full_key}=VALUE."
     if full_key:
         return f"{full_key}: {first_line(cause)}."
     group = re.search(r"Could not override '([\w./]+)'", text)

@@ -11,7 +11,7 @@ from typing import Any, cast, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.cli import plugins
 from dqnspeed.cli.schemas import CONF_DIR, default_options, has_file, schema, writable
@@ -78,6 +78,7 @@ def _without_file(group: str, name: str, option: type) -> dict[str, Any]:
     """
     parent, own = _parent(group, option)
     declared = {key for kind in own for key in vars(kind).get("__annotations__", {})}
+    known = {f.name for f in fields(option)}
     values: dict[str, Any] = {"name": name}
     for f in fields(option):
         if f.name in declared and f.default is not MISSING:
@@ -85,24 +86,41 @@ def _without_file(group: str, name: str, option: type) -> dict[str, Any]:
         elif f.name in declared and f.default_factory is not MISSING:
             values[f.name] = f.default_factory()
     at = f"schema/{group}@{group if group == 'algo' else '_here_'}"
-    defaults = [{f"/{at}": name}] if parent is None else [parent, {f"override /{at}": name}]
-    node = {"defaults": [*defaults, "_self_"], **({"algo": values} if group == "algo" else values)}
-    return {"node": node, "package": "_global_" if group == "algo" else group}
+    if {f.name for f in fields(class_of(group, parent))} <= known:
+        node: dict[str, Any] = {"defaults": [parent, {f"override /{at}": name}, "_self_"]}
+    else:  # its file has numbers that this option has not
+        node = cast("dict[str, Any]", OmegaConf.to_container(_file(group, parent), resolve=False))
+        node["defaults"][0] = {f"/{at}": name}
+        numbers = node.pop("algo") if group == "algo" else {key: node.pop(key) for key in [*node][1:]}
+        values = {key: value for key, value in numbers.items() if key in known} | values
+    return {
+        "node": node | ({"algo": values} if group == "algo" else values),
+        "package": "_global_" if group == "algo" else group,
+    }
 
 
-def _parent(group: str, option: type) -> tuple[str | None, list[type]]:
+def _parent(group: str, option: type) -> tuple[str, list[type]]:
     """The option with a file whose numbers ``option`` takes, and the classes whose numbers it does not bring.
 
-    It is the nearest that ``option`` is derived from, else the default of the group where all its numbers are shared.
+    It is the nearest that ``option`` is derived from, else the one that has most classes in common with it: the default
+    of the group if there are several.
     """
     classes = list(option.__mro__)
     for i, kind in enumerate(classes[1:], 1):
         for name in names_of(kind, group):
             if has_file(group, name):
                 return name, classes[:i]
-    usual = default_options()[group]
-    shared = {f.name for f in fields(class_of(group, usual))} <= {f.name for f in fields(option)}
-    return (usual if shared else None), classes
+    related = [default_options()[group], *(name for name in GROUPS[group].options if _is_whole(group, name))]
+    return max(related, key=lambda name: len({*classes} & {*class_of(group, name).__mro__})), classes
+
+
+def _file(group: str, name: str) -> DictConfig:
+    return cast("DictConfig", OmegaConf.load(Path(CONF_DIR, group, f"{name}.yaml")))
+
+
+def _is_whole(group: str, name: str) -> bool:
+    """Whether dqnspeed has a file of this option that holds all its numbers."""
+    return Path(CONF_DIR, group, f"{name}.yaml").is_file() and f"/schema/{group}" in str(_file(group, name).defaults[0])
 
 
 def names() -> dict[str, list[str]]:

@@ -346,7 +346,7 @@ BAD = {
     "stop={max_steps:3,foo:1}": "stop.foo: there is no such option",
     "num_envs=1,2": "num_envs=1,2: a sweep over several values needs dqnspeed.train -m",
     "experiment=baseline,process": "experiment=baseline,process: a sweep over several values needs dqnspeed.train -m",
-    "~env": "env.id: has no value.",
+    "~env": "env.id: has no value. Give one: env.id=VALUE.",
     "model.hidden=[[1]]": "model.hidden=[[1]]: every layer needs at least 1 unit.",
     "hydra.searchpath=[file://CONF] env=odd": "env.idd: there is no such option, in the option file env/odd",
     "hydra.searchpath=[file://CONF] env=typed": "env.reward_bound=abc: must be a number or null, in the",

@@ -3,8 +3,18 @@
 from pathlib import Path
 
 from dqnspeed.config.registry import add_folder
-from dqnspeed_example import actors, algorithm, exploration, network, optimizer, replay, tracker, wrapper
+from dqnspeed_example import actors, algorithm, exploration, network, optimizer, replay, smooth_double, tracker, wrapper
 
 add_folder(Path(__file__).parent / "conf")
 
-__all__ = ["actors", "algorithm", "exploration", "network", "optimizer", "replay", "tracker", "wrapper"]
+__all__ = [
+    "actors",
+    "algorithm",
+    "exploration",
+    "network",
+    "optimizer",
+    "replay",
+    "smooth_double",
+    "tracker",
+    "wrapper",
+]
