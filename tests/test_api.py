@@ -328,7 +328,12 @@ def test_an_agent_takes_the_observations_it_was_trained_on_and_no_others(trained
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("algo", "outputs"),
-    {"ppo": "logits of the policy", "c51": "action values", "q_learning": "action values"}.items(),
+    {
+        "ppo": "logits of the policy",
+        "sac_discrete": "logits of the policy",
+        "c51": "action values",
+        "q_learning": "action values",
+    }.items(),
 )
 def test_an_agent_of_any_algorithm_looks_at_a_game(algo: str, outputs: str, tmp_path: Path) -> None:
     game = (
@@ -343,12 +348,45 @@ def test_an_agent_of_any_algorithm_looks_at_a_game(algo: str, outputs: str, tmp_
     assert dqnspeed.load(results.folder, checkpoint=agent.checkpoint.stem).checkpoint == agent.checkpoint
     env = agent.make_env()
     observation, _ = env.reset(seed=1)
-    assert agent.outputs == outputs and agent.values(observation).shape == (agent.action_space.n,)
+    assert agent.outputs == outputs
+    check_what_is_learnt(agent, observation)
+    assert agent.action_names == [str(action) for action in range(agent.action_space.n)]
     assert env.step(agent.act(observation))[0].dtype == agent.observation_space.dtype
     env.close()
     if algo != "q_learning":
         with pytest.raises(ValueError, match="its channels are last, and should be first"):
             agent.act(observation.transpose(1, 2, 0))
+
+
+def check_what_is_learnt(agent: dqnspeed.Agent, observation: np.ndarray) -> None:
+    """Of each algorithm its action values, or its policy and the value of the state; the others are refused."""
+    network, batch = agent._player.network, np.stack([observation, observation])
+    algo, policy = agent.config.algo.name, agent.outputs == "logits of the policy"
+    with torch.inference_mode():
+        given = network(torch.from_numpy(batch))
+    learnt = agent.probabilities if policy else agent.values
+    wanted = given.softmax(dim=1) if policy else given
+    np.testing.assert_allclose(learnt(batch), wanted, rtol=1e-5)
+    np.testing.assert_allclose(learnt(observation), wanted[0], rtol=1e-5)
+    assert learnt(observation).dtype == np.float32 and agent.act(observation) == int(wanted[0].argmax())
+    refused = {"value": f"algo={algo} learns no value of a state; use probabilities()."}
+    if not policy:
+        best = "values().max(axis=-1), that of the best action"
+        refused["value"] = f"algo={algo} learns no value of a state; use {best}."
+        refused["probabilities"] = f"algo={algo} learns action values and no policy; use values()."
+    else:
+        too = ", or value() for the state" if algo == "ppo" else ""
+        refused["values"] = f"algo={algo} learns a policy and no action values; use probabilities(){too}."
+    if algo == "ppo":
+        del refused["value"]
+        with torch.inference_mode():
+            state_values = network.policy_and_value(torch.from_numpy(batch))[1]
+        np.testing.assert_allclose(agent.value(batch), state_values, rtol=1e-5)
+        np.testing.assert_allclose(agent.value(observation), state_values[0], rtol=1e-5)
+    for name, sentence in refused.items():
+        with pytest.raises(ValueError) as raised:
+            getattr(agent, name)(observation)
+        assert str(raised.value) == f"{name}: {sentence}"
 
 
 def toy(*overrides: str) -> list[str]:

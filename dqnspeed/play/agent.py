@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 
 from dqnspeed.algorithms import algorithm_of
+from dqnspeed.algorithms.base import Algorithm
 from dqnspeed.cli.compose import own_hydra
 from dqnspeed.cli.embedded import undisturbed
 from dqnspeed.cli.errors import as_config_error
 from dqnspeed.config.options import ConfigError, check_values
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import make_vector_env
+from dqnspeed.networks.base import Network
 from dqnspeed.play.environment import AgentEnv, observation_space
 from dqnspeed.play.options import DEFAULT, PlayConfig
-from dqnspeed.play.player import Player
+from dqnspeed.play.player import Player, action_names
 
 
 class Agent:
@@ -30,7 +36,8 @@ class Agent:
         observation_space: of one observation, as :meth:`make_env` gives it: the frames of a stack joined along the
             first axis, ``(stack * C, H, W)`` or ``(stack * D,)``, not scaled.
         action_space: ``Discrete(num_actions)``.
-        outputs: what :meth:`values` are, in words: ``"action values"`` or ``"logits of the policy"``.
+        outputs: what the network computes for each action: ``"action values"``, which are :meth:`values`, or ``"logits
+            of the policy"``, whose softmax is :meth:`probabilities`.
     """
 
     def __init__(self, player: Player):
@@ -58,21 +65,62 @@ class Agent:
         return int(self._player.values(self._checked(observation, batch=False)).argmax())
 
     def values(self, observation: np.ndarray) -> np.ndarray:
-        """What the network computes of each action, ``(num_actions,) float32``; ``(B, num_actions)`` of a batch.
+        """The value of each action, ``(num_actions,) float32``; ``(B, num_actions)`` of a batch.
 
-        Of algorithms that learn action values they are those, of rewards as the learner saw them (``wrappers`` may clip
-        them); of those that learn distributions of returns, their means. Of algorithms with a policy they are its
-        logits, which softmax makes probabilities.
+        They are of rewards as the learner saw them (``wrappers`` may clip them), and the means of algorithms that learn
+        distributions of returns.
 
         Args:
             observation: one of :attr:`observation_space`, or ``(B, ...)`` of them.
 
         Raises:
-            ValueError: it has another shape, dtype or order of channels.
+            ValueError: it has another shape, dtype or order of channels, or the algorithm learns no action values.
         """
-        batch = np.ndim(observation) > len(self._shape)
-        values = self._player.values(self._checked(observation, batch))
-        return values if batch else values[0]
+        if self._has_policy:
+            value = ", or value() for the state" if self._has_value else ""
+            raise ValueError(f"values: {self._algo} learns a policy and no action values; use probabilities(){value}.")
+        return self._of(self._player.values, observation)
+
+    def probabilities(self, observation: np.ndarray) -> np.ndarray:
+        """The chance that the policy gives each action, ``(num_actions,) float32``; ``(B, num_actions)`` of a batch.
+
+        Args:
+            observation: one of :attr:`observation_space`, or ``(B, ...)`` of them.
+
+        Raises:
+            ValueError: it has another shape, dtype or order of channels, or the algorithm learns no policy.
+        """
+        if not self._has_policy:
+            raise ValueError(f"probabilities: {self._algo} learns action values and no policy; use values().")
+        logits = self._of(self._player.values, observation)
+        return torch.from_numpy(logits).softmax(dim=-1).numpy()
+
+    def value(self, observation: np.ndarray) -> np.ndarray:
+        """The value of the state that an actor-critic learns beside its policy, ``() float32``; ``(B,)`` of a batch.
+
+        Args:
+            observation: one of :attr:`observation_space`, or ``(B, ...)`` of them.
+
+        Raises:
+            ValueError: it has another shape, dtype or order of channels, or the algorithm learns no state value.
+        """
+        if not self._has_value:
+            other = "probabilities()" if self._has_policy else "values().max(axis=-1), that of the best action"
+            raise ValueError(f"value: {self._algo} learns no value of a state; use {other}.")
+        return self._of(self._player.state_values, observation)
+
+    @cached_property
+    def action_names(self) -> list[str]:
+        """The name of each action, by its number in :attr:`action_space`; the environment's numbers if it has none.
+
+        Raises:
+            ConfigError: the environment cannot be made.
+        """
+        env = make_vector_env(self.config)
+        try:
+            return action_names(env, self._player.spec)
+        finally:
+            env.close()
 
     def make_env(self, render_mode: str | None = None) -> AgentEnv:
         """A Gymnasium environment of the agent's own game, with the observations that it takes.
@@ -94,6 +142,24 @@ class Agent:
     @property
     def _shape(self) -> tuple[int, ...]:
         return self._player.spec.observation_shape
+
+    @property
+    def _algo(self) -> str:
+        return f"algo={self.config.algo.name}"
+
+    @property
+    def _has_policy(self) -> bool:
+        return self.outputs != Algorithm.outputs
+
+    @property
+    def _has_value(self) -> bool:
+        return type(self._player.network).policy_and_value is not Network.policy_and_value
+
+    def _of(self, function: Callable[[np.ndarray], np.ndarray], observation: Any) -> np.ndarray:
+        """What ``function`` gives for an observation, or for a batch of them."""
+        batch = np.ndim(observation) > len(self._shape)
+        found = function(self._checked(observation, batch))
+        return found if batch else found[0]
 
     def _checked(self, observation: Any, batch: bool) -> np.ndarray:
         """A batch ``(B, ...)`` of its own, of one observation or more."""

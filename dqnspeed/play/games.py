@@ -18,7 +18,7 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.table import Table
 from dqnspeed.play.options import PlayConfig
-from dqnspeed.play.player import Player
+from dqnspeed.play.player import Player, action_names
 from dqnspeed.play.recorder import Recorder, told
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.play.tables import Walk, World, draw, world_of
@@ -45,11 +45,10 @@ def play(options: PlayConfig) -> dict[str, Any]:
     env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
     with ExitStack() as resources:
         resources.callback(env.close)
-        numbers = [str(player.spec.first_action + i) for i in range(player.spec.num_actions)]
-        world = _world(player, numbers) if isinstance(player.network, Table) else None
-        names = env.action_names() or []
-        if len(names) != len(numbers):
-            names = list(world.actions) if world else numbers
+        names = action_names(env, player.spec)
+        world = _world(player, names) if isinstance(player.network, Table) else None
+        if world is not None:
+            names = list(world.actions)
         fps = options.fps or frame_rate(player.run, player.spec)
         screen = resources.enter_context(Screen(fps)) if window else None
         counts, recorder = Counter[str](), None

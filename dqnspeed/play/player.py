@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 from omegaconf import DictConfig
+from torch import Tensor
 
 from dqnspeed import envs
 from dqnspeed.algorithms import make_network
@@ -16,7 +18,7 @@ from dqnspeed.cli import compose, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec
+from dqnspeed.envs import EnvSpec, VectorEnv
 from dqnspeed.execution.precision import check_execution, precision, set_precision
 from dqnspeed.play.options import DEFAULT, PlayConfig
 from dqnspeed.runs import checkpoint, state_file
@@ -61,11 +63,24 @@ class Player:
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """What the network computes of each action, ``(B, num_actions) float32``, for ``(B, stack * C, ...)``."""
+        return self._computed(self.network, observations)
+
+    def state_values(self, observations: np.ndarray) -> np.ndarray:
+        """The values ``(B,) float32`` of the states, of a network that has a policy and a value."""
+        return self._computed(lambda seen: self.network.policy_and_value(seen)[1], observations)
+
+    def _computed(self, function: Callable[[Tensor], Tensor], observations: np.ndarray) -> np.ndarray:
         if self.device.type == "cuda":
             set_precision(self.run.execution)
         with torch.inference_mode(), precision(self.run.execution, self.device):
-            values: np.ndarray = self.network(torch.from_numpy(observations).to(self.device)).cpu().numpy()
+            values: np.ndarray = function(torch.from_numpy(observations).to(self.device)).cpu().numpy()
         return values
+
+
+def action_names(env: VectorEnv, spec: EnvSpec) -> list[str]:
+    """The name of each action, or its number where the environment has no names."""
+    names = env.action_names() or []
+    return names if len(names) == spec.num_actions else [str(spec.first_action + i) for i in range(spec.num_actions)]
 
 
 def is_file(run: str) -> bool:

@@ -24,6 +24,7 @@ from gymnasium import spaces
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+import dqnspeed
 from dqnspeed import envs
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
@@ -220,6 +221,7 @@ def test_an_environment_that_cannot_be_drawn_is_played_where_nobody_asked_to_see
         monkeypatch.setattr(toy_envs.Counter, "get_action_meanings", lambda self, names=names: names, raising=False)
         result = play_here(options(f"run={tmp_path / 'run'}", "episodes=4", "epsilon=1"))
         assert set(result["actions"]) == expected
+        assert dqnspeed.load(tmp_path / "run").action_names == sorted(expected)
 
 
 @pytest.mark.parametrize("overlay", [False, True])
