@@ -78,6 +78,7 @@ class DeepQLearner(GradientLearner):
     def step(self, batch: Batch) -> Loss:
         """One optimizer step; a replay that draws by errors is given those of the batch."""
         loss = super().step(batch)
+        assert loss is not None
         if batch.reprioritize is not None and loss.errors is not None:
             batch.reprioritize(loss.errors)
         return loss

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ class RolloutBatch:
     advantages: Tensor  # (B,) float32, of the actions
     versions: Tensor  # (B,) int64, updates done to the weights that acted
     weights: Tensor  # (B,) float32, of each in a mean: all alike, but 0 of what only fills up the batch; their sum is 1
-    rollout: int = 0  # the number of the rollout
+    rollout: int = field(default=0, kw_only=True)  # its number
 
 
 COLUMNS = ("actions", "log_probs", "values", "returns", "advantages", "versions")  # that each transition has
@@ -199,7 +199,7 @@ class Rollouts(HeldRings):
             self._plan(batch_size)
 
     def draw_batch(self, batch_size: int) -> RolloutBatch:
-        return RolloutBatch(*(self._joined or self._draw_arrays)(), self._rollouts)
+        return RolloutBatch(*(self._joined or self._draw_arrays)(), rollout=self._rollouts)
 
     def drawn(self) -> None:
         self._left -= 1
