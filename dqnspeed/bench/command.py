@@ -23,6 +23,7 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.folder_lock import new_folder
 from dqnspeed.system import machine
+from dqnspeed.tracking.run_folder import why_not_made
 
 BENCH = "bench"  # where results are, unless out= says otherwise
 ABOUT = """Measure on this machine which of the engineering speed-ups pays, and end with one line to paste.
@@ -89,17 +90,17 @@ def _tell(result: Result, folder: Path) -> None:
 
 
 def _new_folder(named: str | None) -> Path:
+    folder = Path(named or BENCH)
     try:
         if named is None:
-            return new_folder(Path(BENCH, datetime.now().strftime("%Y-%m-%d_%H-%M-%S")))
-        folder = Path(named)
+            return new_folder(folder / datetime.now().strftime("%Y-%m-%d_%H-%M-%S"))
         folder.mkdir(parents=True)
-    except FileExistsError as error:
+    except OSError as error:
+        if not isinstance(error, FileExistsError) or not folder.exists():
+            raise ConfigError(f"out={folder}: cannot be made ({why_not_made(folder, error)}).") from error
         if named is None:
             raise ConfigError(f"{BENCH}: is a file, where the folder of results goes; name one, out=FOLDER.") from error
         raise ConfigError(f"out={named}: is there already; name a new folder.") from error
-    except OSError as error:
-        raise ConfigError(f"out={named or BENCH}: cannot be made ({error.strerror}).") from error
     return folder
 
 

@@ -41,7 +41,7 @@ from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.runs.folder_lock import locked_folder, new_folder
 from dqnspeed.system import machine
-from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into
+from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into, why_not_made
 from dqnspeed.tracking.video import check_video
 from dqnspeed.tracking.wandb import overruled
 
@@ -355,7 +355,7 @@ def made_folder(option: str, named: str, is_named: bool, resumed: bool = False) 
         else:
             folder = new_folder(folder)
     except OSError as error:
-        raise ConfigError(f"{option}={folder}: cannot be made ({error.strerror}).") from error
+        raise ConfigError(f"{option}={folder}: cannot be made ({why_not_made(folder, error)}).") from error
     with locked_folder(folder, resumed):
         yield folder
 

@@ -23,7 +23,15 @@ from dqnspeed.report.study import search_figures
 from dqnspeed.report.watch import EVERY_S, served
 from dqnspeed.system import atomic
 from dqnspeed.tracking.results import in_order
-from dqnspeed.tracking.run_folder import METRICS, SWEEP, DamagedError, looking_into, newest_run, sweep_above
+from dqnspeed.tracking.run_folder import (
+    METRICS,
+    SWEEP,
+    DamagedError,
+    looking_into,
+    newest_run,
+    sweep_above,
+    why_not_made,
+)
 
 PAGE, MARKDOWN, PICTURES = "report.html", "report.md", "report"
 NEEDS = "pip install 'dqnspeed[report]' brings it."
@@ -113,7 +121,7 @@ def _made(out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"out={out}: cannot be made ({error.strerror}).") from error
+        raise ConfigError(f"out={out}: cannot be made ({why_not_made(out, error)}).") from error
     return out
 
 

@@ -12,7 +12,7 @@ from dqnspeed.report import tables
 from dqnspeed.report.figures import Figure, figures_of
 from dqnspeed.report.rungs import Rung, game, shared_words
 from dqnspeed.report.runs import Run
-from dqnspeed.report.tables import Table, duration
+from dqnspeed.report.tables import Table, as_text, duration
 from dqnspeed.system.version import __version__
 
 NOT_KNOWN = "not known"
@@ -132,15 +132,19 @@ class Report:
             pictures: files of pictures, as links go from the page.
         """
         drawn = {figure.name: figure for figure in self.figures}
-        parts = [f"# {self.title}", *filter(None, [self.progress]), *self.headlines, *self.warnings]
-        parts += [self.summary_table.markdown(), self.notes, "## Statistics", self.statistics_table.markdown()]
+        said = [*filter(None, [self.progress]), *self.headlines, *self.warnings]
+        parts = [f"# {as_text(self.title)}", *map(as_text, said), self.summary_table.markdown(is_html=True)]
+        parts += [as_text(self.notes), "## Statistics", self.statistics_table.markdown(is_html=True)]
         for path in pictures:
             figure = drawn[path.rpartition("/")[2].rpartition(".")[0]]
-            parts += [f"## {figure.title}", f"![{figure.title}]({path})", figure.note]
-        parts += ["## Runs", self.run_table.markdown(), "## What was run", self.record_table.markdown()]
-        parts += ["\n".join(f"- {name}: {text}" for name, text in self.facts)]
+            title = as_text(figure.title)
+            parts += [f"## {title}", f"![{title}]({path})", as_text(figure.note)]
+        parts += ["## Runs", self.run_table.markdown(is_html=True)]
+        parts += ["## What was run", self.record_table.markdown(is_html=True)]
+        parts += ["\n".join(f"- {name}: {as_text(text)}" for name, text in self.facts)]
         if self.problems:
-            parts += ["## What could not be read", "\n".join(f"- {problem}" for problem in self.problems)]
+            problems = "\n".join(f"- {as_text(problem)}" for problem in self.problems)
+            parts += ["## What could not be read", problems]
         return "\n\n".join(parts) + "\n"
 
     @property

@@ -50,8 +50,8 @@ def _plot(figure: Figure) -> dict[str, Any]:
     """A figure as Plotly's data and layout, without the colours that depend on light and dark."""
     sideways = bool(figure.places)
     stacked = sideways and all(series.rung is None for series in figure.series)
-    place: dict[str, Any] = {"title": {"text": figure.x, "standoff": STANDOFF_PX}, "automargin": True}
-    value: dict[str, Any] = {"title": {"text": figure.y, "standoff": STANDOFF_PX}, "automargin": True}
+    place: dict[str, Any] = {"title": {"text": _escaped(figure.x), "standoff": STANDOFF_PX}, "automargin": True}
+    value: dict[str, Any] = {"title": {"text": _escaped(figure.y), "standoff": STANDOFF_PX}, "automargin": True}
     if figure.from_zero:
         value["rangemode"] = "tozero"
     if figure.log_x:
@@ -135,7 +135,7 @@ def _band(series: Series) -> Iterator[dict[str, Any]]:
 def _hover(figure: Figure, series: Series, sideways: bool) -> str:
     """What a point says: rung, value, place, and which seed."""
     value, place = ("x", "y") if sideways else ("y", "x")
-    at = f" at %{{{place}}} {figure.x}" if figure.x else ""
+    at = f" at %{{{place}}} {_escaped(figure.x)}" if figure.x else ""
     if series.rung is None and series.kind == "bar":
         at = "<br>%{y}"
     said = "<br>%{text}" if isinstance(series.text, list) else f"<br>{_escaped(series.text)}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,12 +38,31 @@ class Table:
         rows = [[row[column] for column in kept] for row in self.rows]
         return Table([self.columns[column] for column in kept], rows, sum(column < self.left for column in kept))
 
-    def markdown(self) -> str:
+    def markdown(self, is_html: bool = False) -> str:
+        """The table as Markdown.
+
+        Args:
+            is_html: it is turned into HTML, where signs of that are to be shown as they are.
+        """
         marks = ["---" if column < self.left else "---:" for column in range(len(self.columns))]
-        rows = [[f"`{first}`", *rest] for first, *rest in self.rows]
+        shown = as_text if is_html else str
+        rows = [[_code(first), *map(shown, rest)] for first, *rest in self.rows]
         escaped = ([" ".join(cell.replace("|", r"\|").split()) for cell in row] for row in [self.columns, *rows])
         head, *body = (f"| {' | '.join(row)} |" for row in escaped)
         return "\n".join([head, f"|{'|'.join(marks)}|", *body])
+
+
+def as_text(text: str) -> str:
+    """``text`` for Markdown, in which it is no HTML."""
+    return html.escape(text, quote=False)
+
+
+def _code(text: str) -> str:
+    """``text`` as code of Markdown, with more backticks around it than it has."""
+    if "`" not in text:
+        return f"`{text}`"
+    ticks = "`" * (1 + max(map(len, re.findall("`+", text))))
+    return f"{ticks} {text} {ticks}"
 
 
 def rung_table(rungs: Sequence[Rung], baseline: Rung | None) -> Table:

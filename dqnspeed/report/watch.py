@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,13 @@ from typing import Any
 EVERY_S = 30  # seconds between pages, so that drawing them slows the runs down little
 HOST = "127.0.0.1"
 WAITING = b"<!doctype html><title>dqnspeed</title>No run has begun yet."
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """Print a traceback, other than of a browser that went away."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(*_)
 
 
 @contextlib.contextmanager
@@ -39,13 +47,12 @@ def served(page: Path) -> Iterator[str]:
             self.send_header("Cache-Control", "no-store")
             self.send_header("Refresh", str(EVERY_S))
             self.end_headers()
-            with contextlib.suppress(OSError):  # the browser went away
-                self.wfile.write(content)
+            self.wfile.write(content)
 
         def log_message(self, *_: Any) -> None:
             """Say nothing of each request."""
 
-    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+    with _Server((HOST, 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

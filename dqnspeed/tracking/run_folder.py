@@ -57,6 +57,14 @@ def looking_into(folder: Path) -> Iterator[None]:
         raise ConfigError(f"{folder}: cannot be looked into ({error.strerror}).") from error
 
 
+def why_not_made(folder: Path, error: OSError) -> str:
+    """The reason for which ``folder`` cannot be made; a link that leads nowhere is named."""
+    link = next((at for at in (folder, *folder.parents) if at.is_symlink() and not at.exists()), None)
+    if link is None:
+        return str(error.strerror)
+    return f"{link} is a link to {link.readlink()}, which does not exist; make that folder or remove the link"
+
+
 def holds_run(folder: Path) -> bool:
     """Whether a run has written there."""
     return (folder / METRICS).exists()

@@ -158,6 +158,7 @@ def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Pa
         (["env.id=ALE/Pnog-v5"], "env.id=ALE/Pnog-v5: no ALE game"),
         (["out=taken"], "out=taken: is there already; name a new folder"),
         (["out=file/new"], "out=file/new: cannot be made"),
+        (["out=link/new"], r"out=link/new: cannot be made \(link is a link to nowhere, which does not exist"),
         (["allow=all"], "allow=all: choose one of algorithm"),
     ],
 )
@@ -166,6 +167,7 @@ def test_bad_input_is_one_sentence_before_anything_is_made(
 ) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["bench", *arguments])

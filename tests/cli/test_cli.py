@@ -23,10 +23,24 @@ from omegaconf import OmegaConf
 
 from dqnspeed.cli.errors import explain
 from dqnspeed.cli.front_door import COMMANDS
+from dqnspeed.cli.preflight import made_folder
+from dqnspeed.config.options import ConfigError
 from dqnspeed.runs.folder_lock import new_folder
 
 FEW = [*TOY, "stop.max_steps=60"]
 SWEEP = ["-m", "num_envs=1,2"]
+
+
+@pytest.mark.parametrize(("named", "is_named"), [("outputs/today/now", False), ("outputs/run", True)])
+def test_a_link_that_leads_nowhere_is_named(
+    named: str, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("outputs").symlink_to("gone")
+    with pytest.raises(ConfigError) as refused, made_folder("hydra.run.dir", named, is_named):
+        pass
+    why = "outputs is a link to gone, which does not exist; make that folder or remove the link"
+    assert str(refused.value) == f"hydra.run.dir={named}: cannot be made ({why})."
 
 
 @pytest.mark.parametrize("kind", [["hydra.run.dir=it"], [*SWEEP, "hydra.sweep.dir=it"]])

@@ -8,6 +8,8 @@ import json
 import math
 import os
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -294,6 +296,20 @@ def test_the_page_alone_is_served_and_to_this_machine_alone(tmp_path: Path) -> N
         assert get(address) == (200, b"two")
         assert get(address, "/../report.html")[0] == get(address, "/metrics.jsonl")[0] == 404
         assert get(address, Host="elsewhere.example")[0] == 404
+
+
+def test_a_browser_that_hangs_up_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "report.html"
+    file.write_text("x" * 5_000_000)
+    with served(file) as address:
+        host, _, port = address.removeprefix("http://").strip("/").partition(":")
+        for said in (b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            with socket.create_connection((host, int(port))) as client:
+                client.sendall(said)
+                time.sleep(0.1)  # so that it is being answered
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert get(address)[0] == 200
+    assert capsys.readouterr().err == ""
 
 
 def test_a_sweep_is_watched_until_it_has_ended(

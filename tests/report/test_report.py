@@ -110,11 +110,27 @@ def test_a_report_is_a_page_a_text_and_pictures(
     assert (code, errors) == (0, "") and str(out / "report.html") in shown
     assert not (runs / "a" / "report.html").exists()
     page, text = (out / "report.html").read_text(), (out / "report.md").read_text()
-    assert "<h1>One &amp; &lt;only&gt;</h1>" in page and text.startswith("# One & <only>\n")
+    assert "<h1>One &amp; &lt;only&gt;</h1>" in page and text.startswith("# One &amp; &lt;only&gt;\n")
     drawn = sorted(path.name for path in (out / "report").iterdir())
     assert "return_by_time.png" in drawn and all(f"(report/{name})" in text for name in drawn)
     with Image.open(out / "report" / "return_by_time.png") as picture:
         assert picture.size == (960, 540)
+
+
+def test_names_are_no_html_in_the_text(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label, error = "ours model=<img>", "bad <b>` <i>bold</i>"
+    change(runs / "a", label=label, machine={"cpu": "<script>alert(1)</script>", "cores": 2})
+    change(runs / "b", label=f"{label}`<u>", stopped_by="error", error=error)
+    (runs / "a" / ".hydra" / "overrides.yaml").parent.mkdir(exist_ok=True)
+    (runs / "a" / ".hydra" / "overrides.yaml").write_text("- '+x=<s>'\n")
+    _, shown, _ = run_report(monkeypatch, capsys, runs)
+    text = (runs / "report.md").read_text()
+    assert f"| `{label}` |" in text and f"| `` {label}`<u> `` |" in text, "code, in which nothing is HTML"
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+    assert "<" not in outside and "&lt;script>" in text.replace("&gt;", ">") and "&lt;s" in outside
+    assert "<script>" not in shown and f"failed: {error}" in shown, "a terminal shows what is there"
 
 
 def test_times_to_solve_are_medians_in_which_unsolved_runs_count(runs: Path) -> None:
@@ -524,6 +540,9 @@ def test_a_folder_that_cannot_be_written_is_named_and_the_table_shown(
     (runs / "file").touch()
     code, shown, errors = run_report(monkeypatch, capsys, runs / "a", f"out={runs / 'file'}")
     assert (code, shown) == (2, "") and errors.startswith(f"dqnspeed: out={runs / 'file'}: cannot be made (")
+    (runs / "link").symlink_to("nowhere")
+    _, _, errors = run_report(monkeypatch, capsys, runs / "a", f"out={runs / 'link'}")
+    assert f"cannot be made ({runs / 'link'} is a link to nowhere, which does not exist; make that" in errors
     (runs / "a" / "report.html").mkdir()
     code, shown, errors = run_report(monkeypatch, capsys, runs / "a")
     assert code == 1 and rows_of(shown)
