@@ -246,6 +246,7 @@ def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
         "nowhere": 'add_folder("no_such_folder")\n',
         "shadow": 'add_folder(Path(__file__).parent / "shadow_conf")\n',
         "leaves": "raise SystemExit(3)\n",
+        "closes": "raise GeneratorExit('closed')\n",
     }
     for name, text in files.items():
         (tmp_path / f"{name}.py").write_text(HEAD + text)
@@ -263,6 +264,7 @@ def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
         r"plugin hides: replay=hides: hides\.Mine\.check hides what its base has; rename it\.",
         r"plugin nowhere: add_folder: .*no_such_folder is no folder\.",
         r"plugin leaves: could not be imported \(SystemExit: 3\); its options are missing\.",
+        r"plugin closes: could not be imported \(GeneratorExit: closed\); its options are missing\.",
         r"plugin missing: could not be imported \(ModuleNotFoundError: .*\); its options are missing\.",
         r"plugin file .*shadow_conf/replay/uniform\.yaml: is not used, since .*conf/replay/uniform\.yaml .*",
         r"plugin usurper: model=nature is left out: dqnspeed has a file of this name\.",

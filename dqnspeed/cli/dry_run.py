@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from dqnspeed.cli.sweep_record import Job
+from dqnspeed.config.changes import without_escapes
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.runs.schedule import schedule_sentence
@@ -26,7 +27,7 @@ def print_plan(jobs: Sequence[tuple[Job, RunConfig]], last: int = 1) -> None:
         device = str(machine.pick_device(run.device))
         what, goal, where, *_ = opening(run, run.experiment.name, device, torch.get_num_threads(), Path(job.folder))
         lines = (what, goal, where.partition(";")[0], schedule_sentence(run), f"time: {_at_most(run.stop.max_minutes)}")
-        print(f"{job.folder}: {' '.join(job.overrides)}", *lines, sep="\n    ")
+        print(f"{job.folder}: {' '.join(map(without_escapes, job.overrides))}", *lines, sep="\n    ")
     each = [run.stop.max_minutes for _, run in jobs]
     each = [*each[:-1], *each[-1:] * last]
     open_ended = each.count(None)

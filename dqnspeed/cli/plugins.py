@@ -52,7 +52,9 @@ def load() -> None:
             continue
         except ConfigError as error:
             print_note(f"plugin {name}: {error}")
-        except (Exception, SystemExit) as error:  # whatever somebody else's module raises
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever somebody else's module raises
             print_note(f"plugin {name}: could not be imported ({kind_and_line(error)}); its options are missing.")
         options, FOLDERS[:] = before
         for group, known in GROUPS.items():

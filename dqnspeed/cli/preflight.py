@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import os
 import sys
 import time
 import traceback
@@ -48,6 +49,7 @@ from dqnspeed.tracking.wandb import overruled
 log = logging.getLogger(__name__)
 
 PROGRESS_S = 10.0  # between two lines on how many jobs have been checked
+MOST_BYTES = 255  # of a name in most file systems
 
 
 class Preflight(Callback):
@@ -290,6 +292,10 @@ def _composed_jobs(config: DictConfig, jobs: Sequence[tuple[int, Job]], new: boo
         if new:
             if is_set(config, FOLDER):
                 check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, composed.folder))
+            if any(len(os.fsencode(part)) > MOST_BYTES for part in Path(composed.folder).parts):
+                raise ConfigError(
+                    f"hydra.sweep.subdir={composed.folder}: is too long; a name has {MOST_BYTES} bytes at most."
+                )
             if composed.folder in folders:
                 raise ConfigError(f"hydra.sweep.subdir={composed.folder}: several jobs would write there.")
             folders.add(composed.folder)

@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from dqnspeed.cli.key_value import typed
 from dqnspeed.cli.sweep import sweep, swept
 from dqnspeed.cli.sweep_record import Job, Outcome, outcome
+from dqnspeed.config.changes import without_escapes
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.schedule import Prune
 from dqnspeed.system import shell
@@ -309,8 +310,8 @@ def _dimension(override: Override) -> Suggest:
         first, last, step = int(choices[0]), int(choices[-1]), abs(int(value.step or 1))
         low, high = min(first, last), max(first, last)
         return lambda trial: trial.suggest_int(key, low, high, step=step)
-    numbers = [_number(choice) for choice in choices]
-    return lambda trial: trial.suggest_categorical(key, numbers)
+    overrides = {_number(without_escapes(choice)): choice for choice in choices}
+    return lambda trial: overrides[trial.suggest_categorical(key, list(overrides))]
 
 
 def _number(text: str) -> int | float | str:

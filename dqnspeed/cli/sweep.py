@@ -297,7 +297,7 @@ def _row(job: Job, found: Outcome, shared: set[str]) -> tuple[str, ...]:
     seconds, mean = found.summary.get("wall_time_s"), found.mean
     return (
         job.folder,
-        " ".join(text for text in job.overrides if text not in shared),
+        " ".join(changes.without_escapes(text) for text in job.overrides if text not in shared),
         found.state,
         "" if seconds is None else f"{seconds / 60:.1f}",
         "" if mean is None else f"{mean:.2f}",

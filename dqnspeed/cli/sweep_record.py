@@ -22,6 +22,7 @@ from dqnspeed.tracking.run_folder import (
     DamagedError,
     Row,
     holds_run,
+    looking_into,
     read_summary,
     sweep_above,
 )
@@ -131,8 +132,9 @@ class Record:
             ConfigError: it is damaged.
         """
         path = folder / SWEEP_JOBS
-        if not path.exists():
-            return None
+        with looking_into(folder):
+            if not path.exists():
+                return None
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             record = cls(Line(**stored["line"]), [Job(**job) for job in stored["jobs"]])

@@ -70,7 +70,12 @@ def label(rung: str, overrides: Iterable[str], changed: Iterable[str]) -> str:
     relevant = [key for key in changed if _kind_of(key)]
     last = {_key(override): override for override in overrides}
     named = [text for key, text in last.items() if any(_overlap(key, other) for other in relevant)]
-    return " ".join([rung, *(re.sub(r"\\(.)", r"\1", text) for text in named)])
+    return " ".join([rung, *map(without_escapes, named)])
+
+
+def without_escapes(override: str) -> str:
+    """``override`` as it was typed, before Hydra escaped its signs."""
+    return re.sub(r"\\(.)", r"\1", override)
 
 
 def _kind_of(key: str) -> str | None:

@@ -31,7 +31,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from dqnspeed.cli import compose, dry_run, preflight, study
+from dqnspeed.cli import compose, dry_run, preflight, study, sweep_record
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli import sweep as sweeps
 from dqnspeed.cli.errors import RunError
@@ -532,6 +532,41 @@ def test_jobs_of_one_sweep_have_one_folder(
     result = cli("-m", "env=pong,breakout", "hydra.sweep.dir=sweeps/${env.id}")
     assert result.returncode == 2 and "must be the same for all jobs; hydra.sweep.subdir may" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_a_folder_that_is_too_long_is_one_sentence() -> None:
+    long = "x" * 300
+    with pytest.raises(ConfigError, match=rf"^{long}: cannot be looked into \(File name too long\)\.$"):
+        take_options([f"sweep.resume={long}"])
+    with pytest.raises(ConfigError, match=rf"^{long}: cannot be looked into \(File name too long\)\.$"):
+        sweep_record.earlier_jobs(Path(long))
+    with (
+        composed("seed=1,2", f"hydra.sweep.subdir={long}_${{seed}}") as (config, _),
+        pytest.raises(
+            ConfigError, match=rf"^hydra\.sweep\.subdir={long}_1: is too long; a name has 255 bytes at most\.$"
+        ),
+    ):
+        preflight._new_jobs(config)
+
+
+def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    with composed("env.id=choice(a:B,'c d')", "seed=1") as (config, loader):
+        first, second = sweeps.sweep_jobs(config, loader)
+        told = dict[str, Any]()
+
+        class Trial:
+            def suggest_categorical(self, key: str, choices: list[str]) -> str:
+                told[key] = choices
+                return choices[0]
+
+        assert study._space(config, loader)["env.id"](Trial()) == "a\\:B"
+    assert told == {"env.id": ["a:B", "c d"]}
+    assert first == ["env.id=a\\:B", "seed=1"]  # as Hydra reads it again
+    assert [sweeps._row(Job("0", job), outcome(Path("none")), set())[1] for job in (first, second)] == [
+        "env.id=a:B seed=1", "env.id=c d seed=1",
+    ]  # fmt: skip
+    dry_run.print_plan([(Job("0", first), make_toy())])
+    assert capsys.readouterr().out.startswith("0: env.id=a:B seed=1\n")
 
 
 @pytest.mark.parametrize(

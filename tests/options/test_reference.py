@@ -80,6 +80,8 @@ def test_the_defaults_are_those_that_a_run_is_composed_with(name: str) -> None:
             told["wrappers.backend"] = "emulator"  # what the rule chooses for Pong
         if told.get("execution.precision") == "auto":
             told["execution.precision"] = machine.precision("auto")
+        if told.get("tracking.wandb") == "auto":
+            told["tracking.wandb"] = "offline"
         root = OmegaConf.create(dataclasses.asdict(run))
         assert {key: resolved(root, value) for key, value in told.items()} == own
 
