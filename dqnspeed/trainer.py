@@ -161,9 +161,9 @@ class Training:
                 learner.begin(self.memory.recent_frames(self.run.model.background_frames))
             self.memory.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
-        if due:
-            progress.learning(learner.updates)
         self.updates.do(due)
+        if due:
+            progress.learnt(learner.updates)
         return due
 
     def absorb(self, collected: Collected) -> None:
@@ -179,11 +179,11 @@ class Training:
         self.report()
 
     def evaluate(self) -> None:
-        """Play an evaluation while the clock and the actors stand still."""
+        """Play an evaluation while the training clock and the actors stand still."""
         progress, evaluator = self.progress, self.evaluator
         self.absorb(self.actors.pause())
-        with progress.clock.stopped():
-            episodes = evaluator.play(progress.agent_steps, give_up=self.stop.is_asked)
+        with progress.evaluating():
+            episodes = evaluator.play(progress.agent_steps, give_up=lambda: self.stop.cuts_short(progress))
         self.actors.proceed()
         if episodes:
             self.evaluated = evaluation_metrics(episodes)

@@ -167,7 +167,7 @@ def write_run(folder: Path, seed: int) -> None:
     folder.mkdir(parents=True)
     (folder / METRICS).write_text('{"step": 8, "time": 0.5, "train/loss": 0.25}\n{"step": 16, "time": 1.0}\n')
     (folder / "episodes.csv").write_text(
-        f"episode,begun,return,length,env,agent_step,wall_time_s,video\n1,1,{seed},7,0,7,0.4,\n"
+        f"episode,begun,return,length,env,agent_step,time,video\n1,1,{seed},7,0,7,0.4,\n"
     )
     (folder / SUMMARY).write_text(json.dumps({"seed": seed, "solved": seed > 2}))
     (folder / "config.json").write_text(json.dumps({"num_envs": seed, "optimizer": {"lr": 0.5}}))

@@ -41,7 +41,7 @@ RUNGS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yam
 SUMMARY_KEYS = set(
     """experiment solved stopped_by time_to_solve_s startup_s wall_time_s agent_steps frames episodes updates
     steps_per_second updates_per_second replay_ratio return_mean_100 peak_rss_mib seed machine versions
-    git_commit busy peak_gpu_mib replay_device""".split()
+    git_commit busy peak_gpu_mib replay_device eval_time_s evaluations""".split()
 )
 METRICS = set(
     """episode/return episode/return_mean_100 episode/return_avg episode/length train/loss train/loss_avg
@@ -52,6 +52,26 @@ METRICS = set(
 
 def run_in(folder: Path, run: RunConfig) -> dict[str, Any]:
     return train(run, envs.describe(run), folder, {"seed": run.seed})
+
+
+RATIOS = {
+    "ppo algo.rollout_steps=32 num_envs=4 algo.batch_size=32 algo.epochs=4": 4,
+    "a2c num_envs=4 algo.batch_size=32": 1,
+    "pqn algo.rollout_steps=32 num_envs=4 algo.batch_size=32 algo.epochs=2": 2,
+    "dqn algo.batch_size=32 algo.steps_per_update=4 num_envs=4": 8,
+    "q_learning env.id=toy_envs:Anything-v0 +env.kwargs.kind=discrete eval.every_steps=null stop.on=train": 1,
+}
+
+
+@pytest.mark.parametrize("algo", RATIOS)
+def test_the_replay_ratio_of_a_run_and_of_its_resumed_part_is_that_of_its_options(algo: str, tmp_path: Path) -> None:
+    for steps in (1150, 2100):  # within a rollout
+        long = ["env.id=toy_envs:Counter-v0", "+env.kwargs.length=2000"] if "env.id" not in algo else []
+        run = make_toy(*long, *f"algo={algo}".split(), "device=cpu", f"stop.max_steps={steps}")
+        resume = steps > 1150
+        summary = train(run, envs.describe(run), tmp_path, {"seed": run.seed}, resume=resume)
+        assert summary["replay_ratio"] == pytest.approx(RATIOS[algo], rel=0.02), steps
+        assert lines_of(tmp_path)[-1]["perf/replay_ratio"] == pytest.approx(RATIOS[algo], rel=0.2)
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:

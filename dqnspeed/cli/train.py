@@ -241,6 +241,9 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
     how = f"stopped by {summary['stopped_by']}"
     if summary["solved"]:
         how = f"solved in {bound}{summary['time_to_solve_s']:.0f} s"
+        if count := summary["evaluations"]:
+            seconds = summary["time_to_solve_s"] + summary["eval_time_s"]
+            how += f" of training, {seconds:.0f} s with {count:,} evaluation{'' if count == 1 else 's'}"
     over = ""
     if summary["steps_over_limit"]:
         over = f" ({summary['steps_over_limit']} over stop.max_steps, since environments step together)"

@@ -249,7 +249,7 @@ class StopConfig:
     reward_bound: float | None = option("solved at this mean return, null: never")
     window: int = option("finished games the mean is taken over", ge=1)
     max_steps: int | None = option("agent steps at most, null: no limit", ge=1)
-    max_minutes: float | None = option("minutes of training at most, evaluations apart, null: no limit", gt=0)
+    max_minutes: float | None = option("minutes of training and evaluations at most, null: no limit", gt=0)
 
     @property
     def measure(self) -> str:

@@ -12,7 +12,7 @@ from dqnspeed.report import tables
 from dqnspeed.report.figures import Figure, figures_of
 from dqnspeed.report.rungs import Rung, game, shared_words
 from dqnspeed.report.runs import Run
-from dqnspeed.report.tables import Table, as_text, duration
+from dqnspeed.report.tables import Table, as_text, duration, with_evaluations
 from dqnspeed.system.version import __version__
 
 NOT_KNOWN = "not known"
@@ -171,9 +171,9 @@ class Report:
 def outcome(run: Run) -> str:
     """What became of a run."""
     least = "at least " if run.summary.get("time_is_lower_bound") else ""
-    ended = (
-        f"solved in {least}{duration(run.time_to_solve[0])}" if run.solved else f"not solved in {duration(run.seconds)}"
-    )
+    ended = f"not solved in {duration(run.seconds)}"
+    if run.solved:
+        ended = f"solved in {least}{duration(run.time_to_solve[0])}{with_evaluations([run])}"
     ended = f"trained for {duration(run.seconds)}" if run.bound is None else ended
     return "; ".join([*([ended] if run.ended_well else []), *run.marks])
 

@@ -12,6 +12,7 @@ import numpy as np
 from dqnspeed.report.rungs import Rung, differing, game
 from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import duration
+from dqnspeed.tracking.run_folder import EVALUATING
 
 # Observable's ten colours, which differ for most eyes on white and on black; after ten rungs the dashes change.
 COLOURS = (
@@ -20,7 +21,7 @@ COLOURS = (
 FOLLOW_NUM_ENVS = "algo.batch_size", "algo.steps_per_update"  # the book's updates are as many times larger and rarer
 DASHES = "solid", "dash", "dot", "dashdot"
 MEANS = "means"
-PARTS = "acting", "stepping", "sampling", "updating", "waiting"
+PARTS = "acting", "stepping", "sampling", "updating", "waiting", "evaluating"
 POINTS, ALL_POINTS = 250, 5000  # of a curve, and of all curves of a figure, so that the page stays small
 FEW = 3  # runs whose single games are shown
 GRID = 120  # points of a mean over seeds
@@ -220,7 +221,7 @@ def _games(rungs: Sequence[Rung]) -> tuple[list[Series], int]:
     series, each = list[Series](), max([1, *(math.ceil(len(run.episodes) / (2 * POINTS)) for run in runs)])
     for rung in rungs:
         for run in rung.runs:
-            x, y = ([row[column] for row in run.episodes[::each]] for column in ("wall_time_s", "return"))
+            x, y = ([row[column] for row in run.episodes[::each]] for column in ("time", "return"))
             if x:
                 minutes, text = [seconds / 60 for seconds in x], f"a game of {of_run(run)}"
                 series.append(Series(rung.name, "games", rung.number, _short(minutes), _short(y), text=text))
@@ -317,9 +318,10 @@ def _shares(run: Run) -> dict[str, float]:
     last = run.reports[-1] if run.reports else {"time": 0}
     if last["time"] <= 0:
         return {}
+    wall = last["time"] + last.get(EVALUATING, 0.0)
     times = {key.removeprefix("time/").replace("_", " "): value for key, value in last.items() if key[:5] == "time/"}
     times = {part: value for part, value in times.items() if not part.startswith("gpu ")}  # while the host's pass
-    return {part: 100 * value / last["time"] for part, value in times.items()}
+    return {part: 100 * value / wall for part, value in times.items()}
 
 
 def of_run(run: Run) -> str:

@@ -14,6 +14,7 @@ from dqnspeed.report.summaries import ENDED_WELL, EVALUATED, FAILED, MEAN, RUNNI
 from dqnspeed.tracking.metrics import WINDOW_S
 from dqnspeed.tracking.run_folder import (
     CONFIG,
+    EVALUATING,
     HYDRA_OVERRIDES,
     METRICS,
     SUMMARY,
@@ -132,8 +133,15 @@ class Run:
     @cached_property
     def seconds(self) -> float:
         """Of training."""
+        wall = self.summary.get("wall_time_s")
         last = self.reports[-1]["time"] if self.reports else 0.0
-        return float(self.summary.get("wall_time_s") or last)
+        return float(wall) - self.eval_seconds if wall else float(last)
+
+    @cached_property
+    def eval_seconds(self) -> float:
+        """Of evaluations, during which the training clock stands still."""
+        last = self.reports[-1].get(EVALUATING) if self.reports else None
+        return float(self.summary.get("eval_time_s") or last or 0.0)
 
     @property
     def time_to_solve(self) -> tuple[float, bool]:
@@ -176,7 +184,7 @@ class Run:
         for file in files:
             with contextlib.suppress(OSError):
                 written.append(file.stat().st_mtime)
-        return (min(min(written), max(written) - self.seconds), max(written)) if written else None
+        return (min(min(written), max(written) - self.seconds - self.eval_seconds), max(written)) if written else None
 
     @cached_property
     def best_video(self) -> Path | None:

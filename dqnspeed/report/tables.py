@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def rung_table(rungs: Sequence[Rung], baseline: Rung | None) -> Table:
                 rung.name,
                 spread(rung.steps_per_second, ".0f"),
                 percent(speed_change),
-                time_to_solve(rung),
+                time_to_solve(rung) + with_evaluations(rung.runs),
                 percent(time_change),
                 f"{rung.solved} of {len(rung.runs)}" if rung.bound is not None else NONE,
                 _returns(rung),
@@ -132,6 +133,7 @@ def run_table(runs: Sequence[Run]) -> Table:
         summary = run.summary
         bound = "≥ " if summary.get("time_is_lower_bound") else ""
         solved = f"{bound}{number(summary['time_to_solve_s'], '.0f', ' s')}" if run.solved else unsolved(run)
+        solved += with_evaluations([run])
         rows.append(
             [
                 names[id(run)],
@@ -166,7 +168,8 @@ def _of_game(rungs: list[Rung], baseline: Rung | None, several: bool) -> Iterabl
         seeds = f"median of {len(best.runs)} seeds" if len(best.runs) > 1 else "one seed"
         seeds += f", of which {best.solved} solved it" if best.solved < len(best.runs) else ""
         what = f"{best.name} solves {name}{' soonest' if len(rungs) > 1 else ''}"
-        yield f"{what}: in {time_to_solve(best, interval=False)} ({seeds}{_against(best, baseline)})."
+        time = time_to_solve(best, interval=False) + with_evaluations(best.runs)
+        yield f"{what}: in {time} ({seeds}{_against(best, baseline)})."
     elif scored := [(rung.score.value, rung) for rung in rungs if rung.score]:
         value, top = max(scored, key=lambda pair: pair[0])
         if first.bound is not None:
@@ -210,6 +213,15 @@ def time_to_solve(rung: Rung, interval: bool = True) -> str:
     if all(end.endswith(f" {unit}") for end in ends):
         ends = [end.removesuffix(f" {unit}") for end in ends]
     return f"{text} [{', '.join(ends)}]"
+
+
+def with_evaluations(runs: Sequence[Run]) -> str:
+    """Words that say of a time of training how long it was with evaluations, if there were some: the median of the
+    solved runs."""
+    solved = [run.time_to_solve[0] + run.eval_seconds for run in runs if run.solved]
+    if not solved or not any(run.eval_seconds for run in runs):
+        return ""
+    return f" of training, {duration(statistics.median(solved))} with evaluations"
 
 
 def unsolved(run: Run) -> str:

@@ -30,7 +30,7 @@ from dqnspeed.runs.summary import Progress, summarize, write_summary
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking import Trackers, file_sizes, make_trackers, time_logged
-from dqnspeed.tracking.run_folder import CHECKPOINTS, METRICS
+from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS
 from dqnspeed.tracking.video import EpisodeVideos
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Learning:
         plan, checkpoints = self.plan, self.checkpoints
         summary = summarize(
             plan.run, plan.label, self.progress, self.device, self.learner.updates, self.evaluator.mean,
-            self.stop.reason, error,
+            self.evaluator.count, self.stop.reason, error,
         )  # fmt: skip
         summary["not_written"] = checkpoints.not_written()
         summary["not_written"] += write_summary(plan.folder, summary)
@@ -110,14 +110,15 @@ class Learning:
         self.start = LearningStart(**state["learning_start"])
 
     def _trackers(self, state: State | None) -> Trackers:
-        plan, sizes, seconds, resumed_at = self.plan, state["files"] if state else {}, 0.0, None
+        plan, sizes, clocks, resumed_at = self.plan, state["files"] if state else {}, dict[str, float](), None
         if state is not None:
-            logged, resumed_at = time_logged(plan.folder, sizes.get(METRICS, 0)), self.progress.agent_steps
+            size, resumed_at = sizes.get(METRICS, 0), self.progress.agent_steps
+            logged, evaluated = time_logged(plan.folder, size), time_logged(plan.folder, size, EVALUATING) or 0.0
             if not state:
                 self.progress.lost_s = logged or 0.0  # nothing of which is in this run, which has its whole time
-            elif self.progress.count_lost(logged, self.learner.updates):
-                seconds = self.progress.clock.now()
-        return make_trackers(plan.run, plan.folder, plan.config, plan.label, plan.group, resumed_at, sizes, seconds)
+            elif self.progress.count_lost(logged, evaluated, self.learner.updates):
+                clocks = {"time": self.progress.clock.now(), EVALUATING: self.progress.eval_clock.now()}
+        return make_trackers(plan.run, plan.folder, plan.config, plan.label, plan.group, resumed_at, sizes, clocks)
 
 
 class Acting:

@@ -127,9 +127,12 @@ class StopRule:
         """End the run as an unpromising one."""
         self._pruned = True
 
-    def is_asked(self) -> bool:
-        """Whether a signal was received."""
-        return self._signals.received is not None
+    def cuts_short(self, progress: Progress) -> bool:
+        """Whether an evaluation is to be given up: after a signal, or when the time is over."""
+        return self._signals.received is not None or self._out_of_time(progress)
+
+    def _out_of_time(self, progress: Progress) -> bool:
+        return progress.wall_time_s >= self._max_seconds
 
     def holds(self, progress: Progress, eval_mean: float | None = None) -> bool:
         """Whether the run is over; ``reason`` then says why.
@@ -144,7 +147,7 @@ class StopRule:
             progress.solved()
         elif progress.agent_steps >= self.max_steps:
             self.reason = "max_steps"
-        elif progress.clock.now() >= self._max_seconds:
+        elif self._out_of_time(progress):
             self.reason = "max_minutes"
         elif self._pruned:
             self.reason = "pruned"

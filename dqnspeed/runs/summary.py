@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
@@ -16,9 +17,10 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine
 from dqnspeed.tracking.metrics import Clock, Ema, Returns, Speed, Timer, rates
-from dqnspeed.tracking.run_folder import SUMMARY
+from dqnspeed.tracking.run_folder import EVALUATING, SUMMARY
 
 ROUNDING_S = 0.001  # of the times in metrics.jsonl
+Moment = tuple[float, int, int]  # seconds of training, agent steps and updates
 
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,7 @@ class Progress:
         self.benchmark = benchmark  # whether it had the machine for itself, so that its times can be compared
         self.begun_again = begun_again  # from its first step, since it was killed before its first checkpoint
         self.clock, self.timer = Clock(), Timer(("sampling", "updating"))
+        self.eval_clock = Clock()  # runs during evaluations, while ``clock`` stands still
         # How updates really ran, how actions were chosen, and where experience was held.
         self.execution, self.acting, self.replay_device = "", "", ""
         self.returns = Returns(run.stop.window)
@@ -48,7 +51,10 @@ class Progress:
             0.0,
             False,
         )  # of training that was lost by kills, as far as known
-        self.learning_start: tuple[float, int, int] | None = None  # seconds, agent steps and updates
+        # The ends of the first and of the newest updates of this segment of the run. Between two such moments lie the
+        # steps that their updates are due for, so that ratios and speeds are of one interval.
+        self._first_learnt: Moment | None = None
+        self._last_learnt: Moment | None = None
         self._epsilon = 1.0
         self._loss = Ema()
         self._every, self._next_report = run.tracking.report_every_s, 0.0
@@ -85,10 +91,21 @@ class Progress:
                     self.time_to_solve_avg_s = self.clock.now()
             yield self.returns.ended, episode
 
-    def learning(self, updates: int) -> None:
-        """An update is about to be done; records when this segment of the run started to learn."""
-        if self.learning_start is None:
-            self.learning_start = (self.clock.now(), self.agent_steps, updates)
+    @property
+    def wall_time_s(self) -> float:
+        """Seconds of training and of evaluations."""
+        return self.clock.now() + self.eval_clock.now()
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """An evaluation is played inside."""
+        with self.clock.stopped(), self.eval_clock.running():
+            yield
+
+    def learnt(self, updates: int) -> None:
+        """All updates that were due have been done."""
+        self._last_learnt = (self.clock.now(), self.agent_steps, updates)
+        self._first_learnt = self._first_learnt or self._last_learnt
 
     def warn_busy(self, sentence: str | None) -> None:
         """Log a warning about the load of this machine; the summary keeps the first."""
@@ -114,20 +131,27 @@ class Progress:
             "train/loss_avg": math.nan if self._loss.value is None else self._loss.value,
             "train/epsilon": self._epsilon,
             "train/updates": updates,
-            **self._speed.metrics(self.clock.now(), self.agent_steps, updates),
+            **({EVALUATING: evaluating} if (evaluating := self.eval_clock.now()) else {}),
+            **self._speed.metrics(*(self._last_learnt or self._now(updates))),
         }
 
     def speed_while_learning(self, updates: int) -> dict[str, float]:
-        """``perf/*`` since this segment of the run started to learn; since its first step if it did not."""
-        then, steps, before = self.learning_start or self._segment_start
-        seconds, collected = self.clock.now() - then, self.agent_steps - steps
-        return rates(seconds, collected, updates - before, self._batch_size, self._frame_skip)
+        """``perf/*`` from the end of this segment's first updates to that of its last; since its first step if it had
+        none or no more."""
+        first, last = self._first_learnt, self._last_learnt or self._now(updates)
+        since = self._segment_start if first is None or first == last else first
+        seconds, steps, done = (b - a for a, b in zip(since, last, strict=True))
+        return rates(seconds, int(steps), int(done), self._batch_size, self._frame_skip)
+
+    def _now(self, updates: int) -> Moment:
+        return self.clock.now(), self.agent_steps, updates
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "agent_steps": self.agent_steps,
             "epsilon": self._epsilon,
             "seconds": self.clock.now(),
+            "eval_seconds": self.eval_clock.now(),
             "timer": dict(self.timer.seconds),
             "returns": self.returns.state_dict(),
             "loss": self._loss.value,
@@ -145,6 +169,7 @@ class Progress:
     def load_state_dict(self, state: Mapping[str, Any], updates: int) -> None:
         self.agent_steps, self._epsilon, self._loss.value = state["agent_steps"], state["epsilon"], state["loss"]
         self.clock.set(state["seconds"])
+        self.eval_clock.set(state["eval_seconds"])
         self.timer.seconds.update(state["timer"])
         self.returns.load_state_dict(state["returns"])
         self.resumed_at = [*state["resumed_at"], self.agent_steps]
@@ -157,23 +182,29 @@ class Progress:
         self._next_report = time.monotonic() + self._every
         self._begin_segment(updates)
 
-    def count_lost(self, logged: float | None, updates: int) -> bool:
-        """Count the time lost after the checkpoint that a run resumes from: until ``logged``, ``None`` if unknown.
+    def count_lost(self, logged: float | None, evaluated: float, updates: int) -> bool:
+        """Count the time lost after the checkpoint that a run resumes from.
+
+        Args:
+            logged: seconds of training at the last report, ``None`` if unknown; ``evaluated``: those of evaluations.
 
         Returns:
             Whether there was any.
         """
         self.time_is_lower_bound |= logged is None
+        lost_evaluating = evaluated - self.eval_clock.now()
+        if lost_evaluating > ROUNDING_S:
+            self.eval_clock.set(evaluated)
         lost = 0.0 if logged is None else logged - self.clock.now()
         if lost <= ROUNDING_S:
-            return False
+            return lost_evaluating > ROUNDING_S
         self.lost_s += lost
         self.clock.set(self.clock.now() + lost)
         self._begin_segment(updates)
         return True
 
     def _begin_segment(self, updates: int) -> None:
-        self._segment_start = (self.clock.now(), self.agent_steps, updates)
+        self._segment_start = self._now(updates)
         self._speed = Speed(self._batch_size, self._frame_skip, *self._segment_start)
 
 
@@ -197,6 +228,7 @@ def summarize(
     device: torch.device,
     updates: int,
     eval_mean: float | None,
+    evaluations: int,
     reason: str | None,
     error: BaseException | None,
 ) -> dict[str, Any]:
@@ -217,7 +249,9 @@ def summarize(
         "acting": progress.acting,
         "replay_device": progress.replay_device,
         "startup_s": _rounded(progress.startup_s),
-        "wall_time_s": _rounded(progress.clock.now()),
+        "wall_time_s": _rounded(progress.wall_time_s),
+        "eval_time_s": _rounded(progress.eval_clock.now()),
+        "evaluations": evaluations,
         "lost_s": _rounded(progress.lost_s),
         "time_is_lower_bound": progress.time_is_lower_bound,
         "agent_steps": progress.agent_steps,

@@ -34,7 +34,7 @@ def make_trackers(
     group: str | None,
     resumed_at: int | None = None,
     sizes: Mapping[str, int] | None = None,
-    seconds: float = 0.0,
+    clocks: Mapping[str, float] | None = None,
 ) -> Trackers:
     """The trackers of a run. A service that cannot start is named in a warning and left out.
 
@@ -42,10 +42,10 @@ def make_trackers(
         label: the run's name.
         resumed_at: agent step at which a run is resumed, whose files exist; ``None`` for a new run.
         sizes: bytes of those files at that step; what was written later is removed.
-        seconds: of training when the run resumes, if some were spent on lost work.
+        clocks: seconds by their names in ``metrics.jsonl`` when the run resumes, if some were spent on lost work.
     """
     if resumed_at is not None:
-        shorten(folder, sizes or {}, seconds)
+        shorten(folder, sizes or {}, clocks or {})
     trackers: list[Tracker] = [
         JsonLines(folder / METRICS),
         EpisodesCsv(folder / EPISODES),

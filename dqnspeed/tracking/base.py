@@ -28,7 +28,7 @@ class Tracker:
         """
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        """Metrics of the last window, at agent step ``step`` after ``seconds`` of wall clock."""
+        """Metrics of the last window, at agent step ``step`` after ``seconds`` of training, evaluations apart."""
 
     def best(self, file: Path, mean: float, step: int, seconds: float) -> None:
         """A checkpoint of the weights with the best ``mean`` return so far was saved in ``file``."""

@@ -15,14 +15,23 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.tracking.base import without_recording
-from dqnspeed.tracking.run_folder import CONFIG, RUNS, SUMMARY, DamagedError, holding, read_metrics, read_summary
+from dqnspeed.tracking.run_folder import (
+    CONFIG,
+    EVALUATING,
+    RUNS,
+    SUMMARY,
+    DamagedError,
+    holding,
+    read_metrics,
+    read_summary,
+)
 
 NEWEST = 50  # runs that are looked at
 QUARTILES_FROM = 4  # as many solved runs; of fewer the whole range is told
 SAME_MACHINE = ("cpu", "cores", "device", "gpu")
 LIMITS = ("max_minutes", "max_steps")  # what ends a run that had all its time
 
-Mean = tuple[float, float]  # the best mean return so far, and the seconds of training at which it was reached
+Mean = tuple[float, float]  # the best mean return so far, and the seconds of the run at which it was reached
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,8 @@ def earlier_runs(
                 continue
             if summary["solved"]:
                 bound = float(summary["reward_bound"])
-                solved.append((*_means(folder, bound), (bound, float(summary["time_to_solve_s"]))))
+                seconds = summary["time_to_solve_s"] + summary["eval_time_s"]
+                solved.append((*_means(folder, bound), (bound, seconds)))
             runs += 1
     return Earlier(tuple(solved), runs)
 
@@ -110,7 +120,7 @@ def _means(folder: Path, bound: float) -> Iterator[Mean]:
         mean = row.get("episode/return_mean_100", math.nan)
         if best < mean < bound:
             best = mean
-            yield mean, row["time"]
+            yield mean, row["time"] + row.get(EVALUATING, 0.0)
 
 
 def _range(seconds: list[float]) -> str:

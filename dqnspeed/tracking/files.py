@@ -34,22 +34,25 @@ def file_sizes(folder: Path) -> dict[str, int]:
     return sizes
 
 
-def shorten(folder: Path, sizes: Mapping[str, int], seconds: float = 0.0) -> None:
+def shorten(folder: Path, sizes: Mapping[str, int], clocks: Mapping[str, float] | None = None) -> None:
     """Remove what was written after :func:`file_sizes`: it belongs to steps that will be trained again.
 
     Args:
-        seconds: of training when the run resumes, if some were spent on lost steps. The last report that stays is
-            repeated at that time, so that curves show it and it is known if the run is killed once more.
+        clocks: seconds by their names in ``metrics.jsonl`` when the run resumes, if some were spent on lost steps. The
+            last report that stays is repeated with them, so that curves show it and it is known if the run is killed
+            once more.
     """
     for name in FILES:
         with contextlib.suppress(FileNotFoundError), atomic.opened(folder / name, "rb+") as file:
             end = _end_of_lines(file, min(os.fstat(file.fileno()).st_size, sizes.get(name, 0)))
             if name == METRICS:
                 last = _last_report(file, end) or {"step": 0, "time": 0.0}
-                if last["time"] < seconds:
+                if clocks and any(last.get(name, 0.0) < seconds for name, seconds in clocks.items()):
                     # Written before the rest is removed, so that a kill in between does not lose it.
                     file.seek(end)
-                    end += file.write(_json_line({**last, "time": round(seconds, 3)}))
+                    end += file.write(
+                        _json_line({**last, **{name: round(seconds, 3) for name, seconds in clocks.items()}})
+                    )
                     file.flush()
             file.truncate(end)
             if name == EPISODES and end == sizes.get(name, 0):
@@ -66,13 +69,13 @@ def _remove_films(folder: Path) -> None:
             film.unlink(missing_ok=True)
 
 
-def time_logged(folder: Path, size: int) -> float | None:
-    """Seconds of training in the last whole line of ``metrics.jsonl``; ``None`` if it has fewer than ``size`` bytes or
-    cannot be read."""
+def time_logged(folder: Path, size: int, name: str = "time") -> float | None:
+    """Seconds of training, or those called ``name``, in the last whole line of ``metrics.jsonl``; ``None`` if it has
+    fewer than ``size`` bytes or cannot be read."""
     with contextlib.suppress(OSError), (folder / METRICS).open("rb") as file:
         end = _end_of_lines(file, os.fstat(file.fileno()).st_size)
         report = _last_report(file, end)
-        return float(report["time"]) if report and end >= size else None
+        return float(report.get(name, 0.0)) if report and end >= size else None
     return None
 
 

@@ -39,6 +39,15 @@ class Clock:
         self._before = seconds
 
     @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """The clock runs inside, and stands still after it."""
+        self.start()
+        try:
+            yield
+        finally:
+            self._before, self._started = self.now(), None
+
+    @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
         """The clock stands still inside."""
         has_started = self._started is not None
@@ -196,15 +205,16 @@ def _episodes(table: np.ndarray) -> Iterator[Episode]:
 
 
 class Speed:
-    """Current steps, updates and replay ratio, over the last :data:`WINDOW_S` seconds."""
+    """Current steps, updates and replay ratio, over the last :data:`WINDOW_S` seconds or a little more."""
 
     def __init__(self, batch_size: int, frame_skip: int, seconds: float = 0, steps: int = 0, updates: int = 0):
         self._batch_size, self._frame_skip = batch_size, frame_skip
         self._samples: deque[tuple[float, int, int]] = deque([(seconds, steps, updates)])
 
     def metrics(self, seconds: float, steps: int, updates: int) -> dict[str, float]:
-        """Metrics now; also adds this moment to the window."""
-        self._samples.append((seconds, steps, updates))
+        """Metrics at a moment, which is added to the window."""
+        if (seconds, steps, updates) != self._samples[-1]:
+            self._samples.append((seconds, steps, updates))
         while len(self._samples) > 2 and seconds - self._samples[1][0] >= WINDOW_S:
             self._samples.popleft()
         then, steps_then, updates_then = self._samples[0]

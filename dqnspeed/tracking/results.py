@@ -46,7 +46,7 @@ class Results:
             by their names, such as ``episode/return_mean_100``; one that a report lacks is NaN in pandas.
         episodes: a table with one row a finished game: ``episode`` and ``begun`` (its numbers in the orders in which
             games ended and began), ``return`` (unclipped), ``length`` (agent steps), ``env``, ``agent_step``,
-            ``wall_time_s`` (seconds of training) and ``video`` (its file, or empty).
+            ``time`` (seconds of training) and ``video`` (its file, or empty).
         runs: of a sweep the results of each run, in the order of their folders; empty for a run.
     """
 

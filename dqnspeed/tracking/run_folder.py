@@ -17,6 +17,7 @@ from dqnspeed.system import shell
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.csv"
 SUMMARY = "summary.json"
+EVALUATING = "time/evaluating"  # the metric of the seconds in evaluations, which ``time`` leaves out
 BEGUN = "run.json"  # what the summary says too of the run, from its start
 CONFIG = "config.json"  # our own copy of the configuration
 HYDRA = ".hydra"
@@ -37,8 +38,8 @@ MOST_YAML = 2**20  # characters
 
 # The columns of episodes.csv, and the types of their values.
 EPISODE_COLUMNS: dict[str, Callable[[str], Any]] = {
-    "episode": int, "begun": int, "return": float, "length": int, "env": int, "agent_step": int,
-    "wall_time_s": float, "video": str,
+    "episode": int, "begun": int, "return": float, "length": int, "env": int, "agent_step": int, "time": float,
+    "video": str,
 }  # fmt: skip
 
 Row = dict[str, Any]

@@ -17,6 +17,7 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.system import machine
 from dqnspeed.tracking.base import Tracker
 from dqnspeed.tracking.earlier import Earlier
+from dqnspeed.tracking.run_folder import EVALUATING
 
 PLAIN_EVERY_S = 10.0
 NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name in progress lines, and of its bar
@@ -78,6 +79,11 @@ def _games(metrics: Mapping[str, float]) -> str:
     return f"{ended:.0f}" if counted == ended else f"{counted:.0f} of {ended:.0f}"
 
 
+def wall_time(metrics: Mapping[str, float], seconds: float) -> float:
+    """Seconds of training and evaluations, of which ``seconds`` are training."""
+    return seconds + metrics.get(EVALUATING, 0.0)
+
+
 class Limit:
     """Progress towards the nearer of a run's limits."""
 
@@ -114,7 +120,11 @@ class RunProgress(Tracker):
 
     def _state(self, metrics: Mapping[str, float], step: int, seconds: float) -> tuple[float, list[str]]:
         """The share of the run that is done, and its time left and state, most important first. What earlier runs tell
-        comes before the limits, which a run that is solved does not meet."""
+        comes before the limits, which a run that is solved does not meet.
+
+        Args:
+            seconds: of training and evaluations.
+        """
         state = show(metrics, step)
         if usual := self._earlier.left(metrics.get("episode/return_mean_100", math.nan)):
             words, left = usual
@@ -138,7 +148,7 @@ class RichProgress(RunProgress):
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
         room = self._progress.console.width - len(self._name) - BAR_WIDTH - 2
-        done, parts = self._state(metrics, step, seconds)
+        done, parts = self._state(metrics, step, wall_time(metrics, seconds))
         while len(parts) > 1 and len("  ".join(parts)) > room:
             parts.pop()
         self._progress.update(self._task, completed=done, state="  ".join(parts))
@@ -157,7 +167,7 @@ class NotebookProgress(RunProgress):
         self._display = display(self._drawn(0.0, "starting"), raw=True, display_id=True)
 
     def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        done, state = self._state(metrics, step, seconds)
+        done, state = self._state(metrics, step, wall_time(metrics, seconds))
         self._display.update(self._drawn(done, "  ".join(state)), raw=True)
 
     def _drawn(self, done: float, state: str) -> dict[str, str]:
@@ -175,6 +185,7 @@ class PlainProgress(RunProgress):
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PLAIN_EVERY_S
+        seconds = wall_time(metrics, seconds)
         _, state = self._state(metrics, step, seconds)
         print("  ".join([f"{self._name}: {seconds:.0f} s", *state]), flush=True)
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_S = 4.0  # time limit for W&B's server to answer, and then to start a run
 FINISH_S = 60.0  # the most that the end of a run waits until all is sent; what is missing `wandb sync` sends
-STEP, SECONDS = "agent_step", "time/wall_s"  # what metrics are drawn against
+STEP, SECONDS = "agent_step", "time/training_s"  # what metrics are drawn against
 OF_THE_CLOCK = ("perf/", "time/")  # metrics that are drawn against SECONDS
 HIGHEST = ("episode/return_mean_100", "eval/return_mean")  # metrics of whose values a run's summary has the highest
 VIDEO = "video"

@@ -98,9 +98,13 @@ def test_the_mean_that_is_told_is_the_one_that_counts(
     numbers = {"agent_steps": 5, "steps_per_second": 1.0, "updates_per_second": 1.0, "replay_ratio": 8.0}
     means = {"return_mean_100": 12.3, "return_mean_games": 100, "eval_return_mean": 18.0}
     ended = {"label": "a", "stopped_by": "reward_bound", "solved": True, "time_to_solve_s": 500.0}
-    summary = {**numbers, **means, **ended, "time_is_lower_bound": False, "steps_over_limit": 0}
+    without = {"evaluations": 0, "eval_time_s": 0.0}
+    summary = {**numbers, **means, **ended, **without, "time_is_lower_bound": False, "steps_over_limit": 0}
     _print_result(summary, Path("run"), evaluated)
-    assert f"mean return {told}" in capsys.readouterr().out
+    assert f"mean return {told}" in (out := capsys.readouterr().out) and out.startswith("a: solved in 500 s; ")
+    with_evaluations = {"time_to_solve_s": 7.85, "eval_time_s": 237.2, "evaluations": 4992}
+    _print_result({**summary, **with_evaluations}, Path("run"), evaluated)
+    assert capsys.readouterr().out.startswith("a: solved in 8 s of training, 245 s with 4,992 evaluations; ")
 
 
 def test_a_sign_that_a_terminal_does_not_have_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], 
     ] == []  # repr, since NaN is not NaN
 
     def lengths(folder: str) -> list[list[str]]:
-        return [[v for k, v in e.items() if k != "wall_time_s"] for e in episodes(tmp_path / folder)]
+        return [[v for k, v in e.items() if k != "time"] for e in episodes(tmp_path / folder)]
 
     assert lengths("whole") == lengths("parts") and (lengths("whole") or "CartPole" not in str(kind))
 
@@ -191,15 +191,17 @@ def test_the_time_of_work_that_was_lost_counts(tmp_path: Path) -> None:
     for lost in (40, 60):
         (tmp_path / "checkpoints" / "final.safetensors").write_bytes(checkpoint)
         with metrics.open("a") as file:
-            file.write(json.dumps({"step": 150, "time": seconds + lost}) + '\n{"step": 160, "ti')
+            line = {"step": 150, "time": seconds + lost, "time/evaluating": 2.0 * lost}
+            file.write(json.dumps(line) + '\n{"step": 160, "ti')
         state = go(tmp_path, make_toy("stop.max_steps=200"), resumed=True)
         summary = json.loads((tmp_path / "summary.json").read_text())
         assert summary["lost_s"] == pytest.approx(lost, abs=0.1) and not summary["time_is_lower_bound"]
-        assert seconds + lost < summary["wall_time_s"]
+        assert seconds + 3 * lost < summary["wall_time_s"] and summary["eval_time_s"] == 2 * lost
         reports = [json.loads(line) for line in metrics.read_text().splitlines()]
         times = [report["time"] for report in reports]
         assert times == sorted(times) and [r["step"] for r in reports] == sorted(r["step"] for r in reports)
-        assert times[-1] >= seconds + lost and (150, None) not in {(r["step"], r.get("train/updates")) for r in reports}
+        assert times[-1] >= seconds + lost and reports[-1]["time/evaluating"] == 2 * lost
+        assert (150, None) not in {(r["step"], r.get("train/updates")) for r in reports}
     assert state["progress"]["resumed_at"] == [100] and state["progress"]["lost_s"] == pytest.approx(60, abs=0.1)
 
     metrics.write_text("")  # nobody knows how long the lost work took
@@ -362,7 +364,7 @@ def check_files(folder: Path, steps_per_episode: int) -> dict[str, Any]:
         assert later.get("train/epsilon", 0) <= earlier.get("train/epsilon", 1) + 1e-9
     rows = episodes(folder)
     assert [int(row["episode"]) for row in rows] == list(range(1, len(rows) + 1))
-    times = [float(row["wall_time_s"]) for row in rows]
+    times = [float(row["time"]) for row in rows]
     assert times == sorted(times)
     assert all(int(row["length"]) == steps_per_episode for row in rows)
     return reports[-1] if reports else {}

@@ -49,7 +49,7 @@ def write_run(folder: Path, label: str, seed: int, reports: int, ended: bool = T
                       "time/acting": 0.5 * number, "time/updating": 1.4 * number})  # fmt: skip
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (folder / "episodes.csv").write_text(
-        "episode,begun,return,length,env,agent_step,wall_time_s,video\n1,1,-21,900,0,90,1.8,\n"
+        "episode,begun,return,length,env,agent_step,time,video\n1,1,-21,900,0,90,1.8,\n"
     )
     begun = {"label": label, "kind": ["changes the algorithm"], "seed": seed, "env": "PongNoFrameskip-v4",
              "reward_bound": 17.0}  # fmt: skip

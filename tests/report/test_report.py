@@ -14,11 +14,12 @@ from PIL import Image
 
 from dqnspeed import envs
 from dqnspeed.report import command as report
+from dqnspeed.report.contents import outcome
 from dqnspeed.report.figures import figures_of
 from dqnspeed.report.rungs import BOOK, baseline_of, book_figures, rungs_of, shared_words, short
 from dqnspeed.report.runs import read_run, runs_below
 from dqnspeed.report.summaries import load
-from dqnspeed.report.tables import run_table, rung_table
+from dqnspeed.report.tables import headlines, run_table, rung_table
 from dqnspeed.tracking.run_folder import read_metrics
 from dqnspeed.trainer import train
 
@@ -382,6 +383,18 @@ def test_the_order_of_overrides_makes_no_other_rung(runs: Path) -> None:
     for name, sizes in (("a", "[64, 128, 32]"), ("b", "[128, 64, 32]")):
         change(runs / name, label=f"baseline model.hidden={sizes}")
     assert len(rungs_of([read_run(runs / name) for name in "ab"])) == 2
+
+
+def test_a_time_to_solve_without_evaluations_says_so_and_names_that_with_them(runs: Path) -> None:
+    """A run that was solved after 8 s of training and 237 s of evaluations, beside one that has evaluated nothing."""
+    change(runs / "a", label="evaluated", solved=True, stopped_by="reward_bound", reward_bound=0.8, time_to_solve_s=8.0,
+           wall_time_s=245.0, eval_time_s=237.0)  # fmt: skip
+    run, other = read_run(runs / "a"), read_run(runs / "b")
+    assert (run.seconds, run.eval_seconds, run.time_to_solve) == (8.0, 237.0, (8.0, True)) and other.eval_seconds == 0
+    said = "8.0 s of training, 4.1 min with evaluations"
+    assert said in rung_table(rungs_of([run]), None).markdown() and said in outcome(run)
+    assert any(said in sentence for sentence in headlines(rungs_of([run]), None))
+    assert "with evaluations" not in rung_table(rungs_of([other]), None).markdown()
 
 
 def test_evaluations_count_where_they_say_whether_a_run_is_solved(runs: Path) -> None:

@@ -17,6 +17,9 @@ from dqnspeed import envs
 from dqnspeed.algorithms import make_network
 from dqnspeed.envs import describe, make_vector_env
 from dqnspeed.runs.evaluation import Evaluator, copies, distinct, evaluation_metrics, play_games, with_starts
+from dqnspeed.runs.schedule import StopRule
+from dqnspeed.runs.summary import Progress
+from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import Clock
 from dqnspeed.trainer import train
 
@@ -58,6 +61,38 @@ def test_an_evaluation_takes_no_time_of_the_training_clock(monkeypatch: pytest.M
     assert clock.now() == 1
     now[0] = 9.5
     assert clock.now() == 1.5
+
+
+def test_time_limits_hold_for_training_and_evaluations_together() -> None:
+    run = make_toy("stop.max_minutes=1")
+    progress, stop = Progress(run), StopRule(run.stop, StopSignals())
+    progress.clock.set(8.0)
+    progress.eval_clock.set(51.9)
+    assert not stop.holds(progress) and not stop.cuts_short(progress)
+    progress.eval_clock.set(52.0)
+    assert stop.cuts_short(progress) and stop.holds(progress) and stop.reason == "max_minutes"
+    resumed = Progress(run)
+    resumed.load_state_dict(progress.state_dict(), updates=0)
+    assert (resumed.clock.now(), resumed.wall_time_s) == (8.0, 60.0)
+
+
+def test_an_evaluation_that_outlasts_the_time_limit_is_given_up_and_counts_in_the_wall_clock(tmp_path: Path) -> None:
+    many = ["eval.every_steps=1", "eval.episodes=1000000000", "stop.on=eval", "stop.max_minutes=0.01"]
+    run = make_toy(*many, "env.id=toy_envs:Counter-v0")
+    summary = train(run, envs.describe(run), tmp_path, {})
+    assert summary["stopped_by"] == "max_minutes" and summary["evaluations"] == 0
+    assert summary["eval_time_s"] > 0.3 and summary["wall_time_s"] >= 0.6
+    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+    training = summary["wall_time_s"] - summary["eval_time_s"]
+    assert last["time"] == pytest.approx(training, abs=0.01)
+    assert last["time/evaluating"] == pytest.approx(summary["eval_time_s"], abs=0.01)
+
+
+def test_evaluations_are_counted_and_their_time_is_in_no_speed_of_training(tmp_path: Path) -> None:
+    run = make_run("experiment=q_learning", "stop.max_steps=30", "tracking.progress=off")
+    summary = train(run, envs.describe(run), tmp_path, {})
+    assert summary["evaluations"] == summary["agent_steps"] == 30
+    assert 0 < summary["eval_time_s"] < summary["wall_time_s"]
 
 
 @pytest.mark.slow

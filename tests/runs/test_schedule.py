@@ -177,6 +177,37 @@ def test_speed_is_that_of_the_last_seconds() -> None:
     assert (metrics["perf/updates_per_second"], metrics["perf/replay_ratio"]) == (50, 32)
 
 
+def test_rates_are_of_the_steps_that_their_updates_are_due_for() -> None:
+    """Rollouts of 128 steps and 16 updates of 32, one a second, of which the last is left unfinished."""
+    progress = Progress(make_toy())
+
+    def collect(steps: int) -> None:
+        progress.clock.set(progress.clock.now() + steps / 128)
+        progress.add(Collected(agent_steps=steps))
+
+    def reported() -> dict[str, float]:
+        return progress.metrics({"train/loss": 1.0}, updates)
+
+    for updates in range(0, 65, 16):
+        if updates:
+            progress.learnt(updates)
+            assert progress.speed_while_learning(updates)["perf/replay_ratio"] == 4
+            assert reported()["perf/replay_ratio"] == 4
+        collect(100)
+        assert reported()["perf/replay_ratio"] == (4 if updates else 0)
+        collect(28)
+    speeds = progress.speed_while_learning(updates)
+    assert (speeds["perf/steps_per_second"], speeds["perf/updates_per_second"]) == (128, 16)
+
+    resumed = Progress(make_toy())
+    resumed.load_state_dict(progress.state_dict(), updates)
+    resumed.add(Collected(agent_steps=1000))  # the replay is filled anew
+    resumed.learnt(updates + 1)
+    resumed.add(Collected(agent_steps=64))
+    resumed.learnt(updates + 17)
+    assert resumed.speed_while_learning(updates + 17)["perf/replay_ratio"] == 8
+
+
 def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
     """0.98 of a mean of 5 and 0.02 of a game of 100 are 6.9, and with another game of 100 they are 8.8."""
 

@@ -22,7 +22,8 @@ MACHINE = {"cpu": "fast", "cores": 2, "device": "cpu", "gpu": None, "memory_gib"
 def write(folder: Path, took: float | None, means: dict[float, float], seed: int = 2, **changes: Any) -> None:
     """A run with mean returns by seconds, solved at 17 after ``took`` seconds if at all."""
     folder.mkdir(parents=True)
-    ended = {"solved": took is not None, "stopped_by": "reward_bound" if took else "max_minutes", "benchmark": True}
+    ended = {"solved": took is not None, "stopped_by": "reward_bound" if took else "max_minutes", "benchmark": True,
+             "eval_time_s": 0.0}  # fmt: skip
     summary = {**ended, "time_is_lower_bound": False, "time_to_solve_s": took, "reward_bound": 17, "machine": MACHINE}
     (folder / "summary.json").write_text(json.dumps({**summary, **changes}))
     (folder / "config.json").write_text(json.dumps({**CONFIG, "seed": seed, "tracking": {"name": "wandb"}}))
@@ -51,6 +52,15 @@ def test_the_time_left_is_that_of_earlier_runs_from_the_same_mean_on(tmp_path: P
     assert runs.left(16.0) == ("usually moments left", 0)
     seldom = Earlier(runs.solved, 5)
     assert seldom.sentence() == "solved after 150 to 240 s here (2 of 5 earlier runs)" and seldom.left(3.0) is None
+
+
+def test_the_time_that_earlier_runs_took_is_that_with_evaluations(tmp_path: Path) -> None:
+    write(tmp_path / "a", 100.0, {10: -20, 50: 10}, eval_time_s=60.0)
+    with (tmp_path / "a" / "metrics.jsonl").open("a") as file:
+        line = {"time": 80.0, "step": 0, "episode/return_mean_100": 12.0, "time/evaluating": 30.0}
+        file.write(f"{json.dumps(line)}\n")
+    assert found(tmp_path).sentence() == "usually solved after 160 s here (the only earlier run)"
+    assert found(tmp_path).left(11.0) == ("usually 50 s left", 50.0)
 
 
 def test_of_many_runs_the_middle_half_is_told_and_long_times_in_minutes() -> None:

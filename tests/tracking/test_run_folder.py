@@ -33,7 +33,7 @@ def test_what_was_written_is_read_and_damaged_lines_are_counted(tmp_path: Path) 
     metrics.close({})
     episodes.close({})
     report = {"step": 3, "time": 1.5, "train/loss": 0.5}
-    game = {"episode": 1, "begun": 4, "return": -7.5, "length": 9, "env": 2, "agent_step": 3, "wall_time_s": 1.5,
+    game = {"episode": 1, "begun": 4, "return": -7.5, "length": 9, "env": 2, "agent_step": 3, "time": 1.5,
             "video": "videos/a.mp4"}  # fmt: skip
     assert holds_run(tmp_path)
     assert read_metrics(tmp_path) == ([report], "") and read_episodes(tmp_path) == ([game], "")

@@ -125,6 +125,12 @@ def test_a_line_says_how_many_games_count_of_those_that_have_ended(counted: int,
     assert said in show({"episode/count": 37, "episode/counted": counted}, 1)
 
 
+def test_a_progress_line_counts_evaluations_towards_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = PlainProgress(make_run("stop.max_minutes=10"), "baseline", Earlier())
+    progress.report({**METRICS, "time/evaluating": 90.0}, 5000, 30)
+    assert capsys.readouterr().out.startswith("baseline: 120 s  limit in 8:00  mean -12.35")
+
+
 def test_earlier_runs_tell_the_time_left_before_the_limit_does(capsys: pytest.CaptureFixture[str]) -> None:
     earlier = Earlier((((-12.0, 30.0), (17.0, 100.0)), ((-12.0, 60.0), (17.0, 200.0))), 2)
     PlainProgress(make_run("stop.max_minutes=10"), "baseline", earlier).report(METRICS, 5000, 30)

@@ -87,14 +87,14 @@ def test_wandb_has_every_metric_with_its_axis_and_every_value_once(tracked: Path
     found, reports = ended(tracked), read_metrics(tracked)[0]
     names = {name for report in reports for name in report} - {"step", "time"}
     axes = {metric.name: metric for metric in found["metric"]}
-    assert set(axes) - names == {"agent_step", "time/wall_s", "video"}
+    assert set(axes) - names == {"agent_step", "time/training_s", "video"}
     for metric in found["metric"]:
         of_clock = metric.name.startswith(("perf/", "time/"))
-        is_axis = metric.name in ("agent_step", "time/wall_s")
-        assert metric.step_metric == ("" if is_axis else "time/wall_s" if of_clock else "agent_step")
+        is_axis = metric.name in ("agent_step", "time/training_s")
+        assert metric.step_metric == ("" if is_axis else "time/training_s" if of_clock else "agent_step")
         assert metric.summary.max == (metric.name in ("episode/return_mean_100", "eval/return_mean"))
     rows = rows_of(found)
-    assert all({"agent_step", "time/wall_s"} <= set(row) for row in rows)
+    assert all({"agent_step", "time/training_s"} <= set(row) for row in rows)
     for name in ("train/loss", "eval/return_mean", "perf/steps_per_second"):
         logged = [report[name] for report in reports if name in report]
         assert [row[name] for row in rows if name in row] == [pytest.approx(value, rel=1e-8) for value in logged]
