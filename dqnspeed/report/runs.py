@@ -139,7 +139,7 @@ class Run:
 
     @cached_property
     def eval_seconds(self) -> float:
-        """Of evaluations, during which the training clock stands still."""
+        """Seconds in evaluations, during which the training clock stands still."""
         last = self.reports[-1].get(EVALUATING) if self.reports else None
         return float(self.summary.get("eval_time_s") or last or 0.0)
 

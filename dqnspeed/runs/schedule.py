@@ -128,7 +128,7 @@ class StopRule:
         self._pruned = True
 
     def cuts_short(self, progress: Progress) -> bool:
-        """Whether an evaluation is to be given up: after a signal, or when the time is over."""
+        """Whether an evaluation must be given up: after a signal, or when the time is over."""
         return self._signals.received is not None or self._out_of_time(progress)
 
     def _out_of_time(self, progress: Progress) -> bool:

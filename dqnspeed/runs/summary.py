@@ -136,8 +136,8 @@ class Progress:
         }
 
     def speed_while_learning(self, updates: int) -> dict[str, float]:
-        """``perf/*`` from the end of this segment's first updates to that of its last; since its first step if it had
-        none or no more."""
+        """``perf/*`` between this segment's first updates and its last; since its first step if it had none or no
+        more."""
         first, last = self._first_learnt, self._last_learnt or self._now(updates)
         since = self._segment_start if first is None or first == last else first
         seconds, steps, done = (b - a for a, b in zip(since, last, strict=True))
@@ -186,7 +186,7 @@ class Progress:
         """Count the time lost after the checkpoint that a run resumes from.
 
         Args:
-            logged: seconds of training at the last report, ``None`` if unknown; ``evaluated``: those of evaluations.
+            logged: seconds of training at the last report, ``None`` if unknown; ``evaluated``: seconds in evaluations then.
 
         Returns:
             Whether there was any.
