@@ -19,7 +19,7 @@ import numpy as np
 import warp as wp
 
 from dqnspeed.emulator.emulator import Emulator
-from dqnspeed.emulator.games import EmulatorError, check
+from dqnspeed.emulator.games import EmulatorError, check, find
 from dqnspeed.emulator.preprocessing import Games, Preprocessing
 from dqnspeed.emulator.verify import ale_action, ale_of, ends, names_of, options_of
 
@@ -115,7 +115,7 @@ def _spares(said: str) -> int | None:
 
 
 def _actions(game: str) -> list[int]:
-    return [action.value for action in ale_of(game).getMinimalActionSet()]
+    return list(find(game).minimal)
 
 
 def _ale(game: str) -> Callable[[], int]:

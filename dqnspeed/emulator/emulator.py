@@ -17,7 +17,7 @@ from dqnspeed.emulator.colors import palette
 from dqnspeed.emulator.compiling import compiled
 from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game, find, rom_of
 from dqnspeed.emulator.memory import check_memory
-from dqnspeed.emulator.power_on import memory_at_first, power_on
+from dqnspeed.emulator.power_on import memory_at_first, timers
 from dqnspeed.emulator.spares import spares_of
 from dqnspeed.emulator.threads import Threads, shares
 from dqnspeed.emulator.translation import NONE, translated
@@ -92,14 +92,13 @@ class Emulator:
             _translation(self.game, rom, code) if translate and self.device.is_cpu else NONE
         )
         cartridge, memory, tables = np.frombuffer(code, np.uint8), memory_at_first(), self.game.rules.tables()
-        facts, script, timers = (
-            np.array(numbers, np.int32).reshape(-1)
-            for numbers in (self.game.facts, self.game.script, power_on()["timers"])
+        facts, script, at_starts = (
+            np.array(numbers, np.int32).reshape(-1) for numbers in (self.game.facts, self.game.script, timers())
         )
-        made_of = (cartridge, memory, tables, facts, script, timers)
+        made_of = (cartridge, memory, tables, facts, script, at_starts)
         self._version = hashlib.sha256(b"".join([kernels.hash_of_sources(), *map(bytes, made_of)])).hexdigest()[:16]
         self._rom, self._memory = (wp.array(given, dtype=wp.uint8, device=self.device) for given in (cartridge, memory))
-        self._facts, self._script, self._timers, self._tables = map(ints, (facts, script, timers, tables))
+        self._facts, self._script, self._timers, self._tables = map(ints, (facts, script, at_starts, tables))
         self._trace = wp.zeros(self._traced(code), dtype=wp.uint8, device=self.device)
         zeros = functools.partial(wp.zeros, device=self.device)
         self._mask, self._actions = (zeros(num_envs, dtype=int) for _ in range(2))

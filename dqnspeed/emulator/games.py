@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from dqnspeed.emulator.rules import Rules
+from dqnspeed.emulator.rules import Rules, numbers_of
 
 FOLDER = Path(__file__).parent
 CARTRIDGES = {  # how each maps its banks into the console's 4 KiB; native/console.h knows them by number
@@ -29,6 +29,7 @@ ACTIONS = (
     "NOOP FIRE UP RIGHT LEFT DOWN UPRIGHT UPLEFT DOWNRIGHT DOWNLEFT UPFIRE RIGHTFIRE LEFTFIRE DOWNFIRE UPRIGHTFIRE "
     "UPLEFTFIRE DOWNRIGHTFIRE DOWNLEFTFIRE"
 ).split()  # as ALE numbers them
+ALL = tuple(range(len(ACTIONS)))
 
 Frames = tuple[tuple[int, int], ...]  # what is pressed in each: an action, and the switches
 
@@ -53,6 +54,8 @@ class Game:
         modes: of each ``start`` and ``frames``; the usual mode is the first. ``others``: the same of difficulties at
             which they start otherwise.
         difficulties: that there are, the usual one first.
+        minimal, legal: actions as ALE numbers them: those that do something in this game, and those that it takes; any
+            other is played as NOOP.
         mode, difficulty: that it is played at.
     """
 
@@ -70,6 +73,8 @@ class Game:
     modes: Mapping[int, tuple[Frames, int]] = field(default_factory=dict, hash=False)
     others: Mapping[int, Mapping[int, tuple[Frames, int]]] = field(default_factory=dict, hash=False)
     difficulties: tuple[int, ...] = (0,)
+    minimal: tuple[int, ...] = ALL
+    legal: tuple[int, ...] = ALL
     rules: Rules = field(default=Rules(), hash=False)
     mode: int | None = None
     difficulty: int | None = None
@@ -124,8 +129,8 @@ class Game:
         )
         facts = [
             CARTRIDGES[scheme], chip is not None, not self.comb, self.pal, self.first_line, self.rows,
-            self.port == "right", paddle, others, self.paddle_most, len(self.start),
-            len(self.again), self.first_frame, usual, at,
+            self.port == "right", paddle, others, self.paddle_most, sum(1 << k for k in self.legal),
+            len(self.start), len(self.again), self.first_frame, usual, at,
             *self.rules.facts,
         ]  # fmt: skip
         return list(map(int, facts))
@@ -192,6 +197,8 @@ def _game(
     select: Sequence[int] = (2, 1),
     held: Mapping[int, int] | None = None,
     difficulties: Sequence[int] = (0,),
+    minimal: str = "0-17",
+    legal: str = "0-17",
     **facts: Any,
 ) -> Game:
     # A mode is the sum of one of each: presses of SELECT, and frames that the key of ``{held}`` is pressed.
@@ -217,6 +224,8 @@ def _game(
         modes=starts(modes),
         others={difficulty: starts(presses) for difficulty, presses in (others or {}).items()},
         difficulties=tuple(difficulties),
+        minimal=tuple(numbers_of(minimal)),
+        legal=tuple(numbers_of(legal)),
         **facts,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 
 import numpy as np
@@ -11,11 +10,11 @@ from dqnspeed.emulator.games import FOLDER
 
 
 def memory_at_first() -> np.ndarray:
-    """A console's, and behind it a Superchip's."""
-    return np.concatenate([np.array(power_on()["ram"], np.uint8), np.fromfile(FOLDER / "superchip.bin", np.uint8)])
+    """A console's, and behind it a Superchip's at each of its starts."""
+    ram = json.loads((FOLDER / "power_on.json").read_text())["ram"]
+    return np.concatenate([np.array(ram, np.uint8), np.fromfile(FOLDER / "superchip.bin", np.uint8)])
 
 
-@functools.cache
-def power_on() -> dict[str, list[int]]:
-    loaded: dict[str, list[int]] = json.loads((FOLDER / "power_on.json").read_text())
-    return loaded
+def timers() -> np.ndarray:
+    """The timer's value at each start of a console, ``(16384,) uint8``."""
+    return np.fromfile(FOLDER / "timers.bin", np.uint8)

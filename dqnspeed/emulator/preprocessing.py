@@ -17,7 +17,7 @@ from dqnspeed.emulator import kernels
 from dqnspeed.emulator.colors import palette, shades
 from dqnspeed.emulator.compiling import compiled
 from dqnspeed.emulator.emulator import NOBODY, WIDTH, Emulator
-from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game
+from dqnspeed.emulator.games import ACTIONS, EmulatorError, Game, find
 from dqnspeed.emulator.spares import NONE, exchanges
 
 PARTS = 21  # of an observation, which a GPU makes at the same time
@@ -43,7 +43,7 @@ class Preprocessing:
         clip_reward: a reward is the sign of its points.
         sticky_actions: probability that a frame repeats the action of the one before.
         max_episode_frames: after which a game is truncated.
-        actions: those that an agent has, as ALE numbers them.
+        actions: those that an agent has, as ALE numbers them; ``None``: all that the game takes.
         whole: rows that ``crop`` leaves out are drawn too, for :meth:`Games.rgb`.
     """
 
@@ -60,7 +60,7 @@ class Preprocessing:
     clip_reward: bool = False
     sticky_actions: float = 0.0
     max_episode_frames: int = 108_000
-    actions: tuple[int, ...] = tuple(range(len(ACTIONS)))
+    actions: tuple[int, ...] | None = None
     whole: bool = False
 
     def __post_init__(self) -> None:
@@ -84,7 +84,8 @@ class Preprocessing:
                 )
             if min(bottom - top, right - left) < self.size:
                 raise EmulatorError(f"crop={self.crop}: is smaller than size={self.size}, and none is made larger.")
-        known = [isinstance(action, (int, np.integer)) and 0 <= action < len(ACTIONS) for action in self.actions]
+        chosen = (0,) if self.actions is None else self.actions
+        known = [isinstance(action, (int, np.integer)) and 0 <= action < len(ACTIONS) for action in chosen]
         if not known or not all(known):
             raise EmulatorError(f"actions={self.actions}: takes numbers of actions, from 0 to {len(ACTIONS) - 1}.")
         if not 0 <= self.sticky_actions < 1:
@@ -103,6 +104,7 @@ class Preprocessing:
     @property
     def stages(self) -> list[int]:
         """For the native part, in the order of ``native/agent.h``."""
+        assert self.actions is not None
         pool, sticky = self.max_pool and self.frame_skip > 1, int(self.sticky_actions * 2**31)
         taps = [action for action in self.actions if action] if self.tap else []
         rows = (0, 2**30) if self.crop is None or self.whole else self.crop[:2]
@@ -148,7 +150,10 @@ class Games(Emulator):
         translate: bool = False,
         spares: int | None = None,
     ):
-        stages = self._preprocessing = preprocessing or Preprocessing()
+        stages = preprocessing or Preprocessing()
+        if stages.actions is None:
+            stages = dataclasses.replace(stages, actions=(find(game) if isinstance(game, str) else game).legal)
+        self._preprocessing = stages
         super().__init__(game, num_envs, device, rom, threads, stages.stages, translate, spares)
         num_envs, pal = self.num_envs, self.game.pal
         of_channels = shades(pal)[None] if stages.grayscale else palette(pal).T

@@ -61,6 +61,7 @@ class Rules:
         falling: a life is lost whenever the watched byte falls by one, and no byte tells how many there are.
         keep_one: the loss of one life is not seen while lives are kept; else nothing is.
         lasting: frames in a row that a way to end has to hold for.
+        left: lives that are told at the end.
         total: that the terms for it have to sum up to, or no way to end counts.
     """
 
@@ -74,6 +75,7 @@ class Rules:
     keep_one: bool = False
     lasting: int = 1
     total: int = 0
+    left: int = 0
 
     @classmethod
     def read(
@@ -92,6 +94,7 @@ class Rules:
         total: tuple[int, Mapping[Any, Any]] = (0, {}),
         same: Sequence[str] = (),
         holes: Mapping[str, int] | None = None,
+        left: int = 0,
     ) -> Rules:
         """From the words of ``games.yaml``: sums of bytes for score and lives; ends, of which each is an and.
 
@@ -118,8 +121,8 @@ class Rules:
         terms += [Term(FINAL, byte, _table(said), ANY) for byte, said in (final or {}).items()]
         terms += [Term(AGAIN, byte, _set(said)) for byte, said in (again or {}).items()]
         terms += [Term(STILL, byte, _set(said)) for byte, said in (still or {}).items()]
-        terms += [Term(SAME, byte, _table("binary"), k) for k, bytes_ in enumerate(same) for byte in _bytes(bytes_)]
-        terms += [Term(TOTAL, byte, _table(said)) for bytes_, said in total[1].items() for byte in _bytes(bytes_)]
+        terms += [Term(SAME, byte, _table("binary"), k) for k, bytes_ in enumerate(same) for byte in numbers_of(bytes_)]
+        terms += [Term(TOTAL, byte, _table(said)) for bytes_, said in total[1].items() for byte in numbers_of(bytes_)]
         if holes:
             watched = holes["number"]
             terms += [Term(PAR, holes["par"], _table("bcd")), Term(STROKES, holes["strokes"], _table("bcd"))]
@@ -133,10 +136,10 @@ class Rules:
                     watched = int(byte.removeprefix("before "))
                     terms.append(Term(OVER, EARLIER, _set(said), way))
                 else:
-                    each = [byte] if isinstance(byte, int) else _bytes(byte)
+                    each = [byte] if isinstance(byte, int) else numbers_of(byte)
                     terms += [Term(OVER, one, _set(said), way) for one in each]
         terms.sort(key=lambda term: term.purpose)  # a way's stand side by side
-        return cls(tuple(terms), wrap, least, most, watched, first, falling, bool(keep_one), lasting, total[0])
+        return cls(tuple(terms), wrap, least, most, watched, first, falling, bool(keep_one), lasting, total[0], left)
 
     def of(
         self, memories: np.ndarray, before: np.ndarray | None = None, lives: Any = 0
@@ -212,6 +215,7 @@ class Rules:
             int(self.keep_one),
             self.lasting,
             self.total,
+            self.left,
             len(self.terms),
         ]
         for number, term in enumerate(self.terms):
@@ -236,7 +240,7 @@ def _table(said: Any) -> tuple[int, ...]:
     return tuple(table)
 
 
-def _bytes(said: Any) -> list[int]:
+def numbers_of(said: Any) -> list[int]:
     """``7``, or ``"0-7, 9"``."""
     return [byte for byte, belongs in enumerate(_set(said)) if belongs]
 

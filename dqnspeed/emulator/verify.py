@@ -1,9 +1,10 @@
 """Is the emulator equal to ALE? ``python -m dqnspeed.emulator.verify game=pong frames=10000 sequences=100``.
 
 Options: ``game`` a name of ALE's, several with commas, or ``all``; ``frames`` of a sequence of random actions (10000);
-``sequences`` (10); ``seed`` of the actions (1); ``consoles`` (1): with more, that many are played first, and those
-sequences compared that made points most often; ``mode`` and ``difficulty`` (usual): a number, or ``all``; ``device``
-(cpu); ``translate`` (no): yes compiles each game's code first; ``out``: a folder for pictures of what differs (.).
+``sequences`` (10); ``actions`` (legal): all that a game takes, or ``minimal``, those that do something in it; ``seed``
+of the actions (1); ``consoles`` (1): with more, that many are played first, and those sequences compared that made
+points most often; ``mode`` and ``difficulty`` (usual): a number, or ``all``; ``device`` (cpu); ``translate`` (no): yes
+compiles each game's code first; ``out``: a folder for pictures of what differs (.).
 
 Prints a table, with the frames that made points and the games that ended, to the standard error how far it is, and
 exits with 1 if a game is not equal.
@@ -34,6 +35,7 @@ OPTIONS: dict[str, str | int] = {
     "sequences": 10,
     "consoles": 1,
     "seed": 1,
+    "actions": "legal",
     "device": "cpu",
     "mode": "usual",
     "difficulty": "usual",
@@ -82,14 +84,15 @@ def verify(
     difficulty: int | None = None,
     translate: bool = False,
     consoles: int = 1,
+    minimal: bool = False,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Play ``sequences`` of random actions, up to ``frames`` frames each, in ALE and here; compare after every frame
     the memory, the picture, the number of the frame, reward, lives and end.
 
     A sequence ends with its game. Each starts the game anew in the same two consoles; those of :func:`sought`, which
-    ``consoles`` above 1 asks for, in new ones, since no two starts of a console are the same. ``say`` is told now and
-    then how far it is.
+    ``consoles`` above 1 asks for, in new ones, since no two starts of a console are the same. Actions are those that
+    the game takes, or with ``minimal`` those that do something. ``say`` is told now and then how far it is.
     """
     label = name + (f", mode {mode}" if mode is not None else "") + (f", difficulty {difficulty}" if difficulty else "")
     played = paid = ended = 0
@@ -97,7 +100,7 @@ def verify(
     try:
         game = find(name).at(mode, difficulty)
         emulator, ale = Emulator(game, device=device, translate=translate), _ale_at(name, mode, difficulty)
-        actions = [action.value for action in ale.getMinimalActionSet()]
+        actions = game.minimal if minimal else game.legal
         best = sought(game, actions, frames, sequences, consoles, seed, device, translate) if consoles > 1 else []
         for sequence in range(len(best) or sequences):
             if sequence and best:
@@ -193,7 +196,7 @@ def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
     for what, theirs, ours in (
         ("the game is over", ale.game_over(), over),
         ("reward", reward, None if reward is None else int(emulator.reward.numpy()[0])),
-        ("lives", None if over else ale.lives(), None if over else int(now["lives"][0])),
+        ("lives", ale.lives(), int(now["lives"][0])),
     ):
         if theirs != ours:
             return f"{what}: ALE's {theirs} for {ours}; {_registers(emulator)}"
@@ -247,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, mode, difficulty in _chosen(names, str(options["mode"]), str(options["difficulty"])):
         chosen = str(options["device"]), mode, difficulty, options["translate"] == "yes"
         say = functools.partial(print, file=sys.stderr, flush=True)
-        result = verify(name, frames, sequences, seed, *chosen, consoles, say)
+        result = verify(name, frames, sequences, seed, *chosen, consoles, options["actions"] == "minimal", say)
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:
@@ -293,6 +296,8 @@ def options_of(
             raise EmulatorError(f"{argument}: takes a number of ALE's, all, or usual.")
         if name == "translate" and value not in ("yes", "no"):
             raise EmulatorError(f"{argument}: takes yes or no.")
+        if name == "actions" and value not in ("legal", "minimal"):
+            raise EmulatorError(f"{argument}: takes legal or minimal.")
         options[name] = int(value) if isinstance(usual[name], int) else value
     if options.get("translate") == "yes" and options["device"] != "cpu":
         if "translate" in said:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 
@@ -62,9 +61,3 @@ def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float
         return {frame + i: reward for i, reward in enumerate(rewards)} if any(rewards) else None
     finally:
         env.close()
-
-
-@functools.cache
-def action_names(game: AtariGame) -> list[str]:
-    with contextlib.closing(make_atari(game, None)) as env:
-        return list(env.get_wrapper_attr("get_action_meanings")())

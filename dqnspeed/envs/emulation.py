@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, WrappersConfig
-from dqnspeed.envs.ale import action_names, fire_index
+from dqnspeed.envs.ale import fire_index
 from dqnspeed.envs.backends import Backend
 from dqnspeed.envs.games import AtariGame
 from dqnspeed.envs.wrappers import with_taps
@@ -52,7 +52,7 @@ def emulator_device(run: RunConfig) -> str:
 
 def emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Backend:
     with _one_sentence():
-        from dqnspeed.emulator import Games, find
+        from dqnspeed.emulator import ACTIONS, Games, find
         from dqnspeed.envs.emulated import EmulatorBackend
 
         where = emulator_device(run)
@@ -64,14 +64,15 @@ def emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Bac
             played, run.num_envs, where, stages, threads=threads, translate=run.wrappers.translate,
             spares=run.wrappers.spares,
         )  # fmt: skip
-        names = action_names(game)
+        names = [ACTIONS[action] for action in stages.actions or ()]
         return EmulatorBackend(games, with_taps(names) if stages.tap else names, overlap)
 
 
 def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
-    from dqnspeed.emulator import ACTIONS, Preprocessing
+    from dqnspeed.emulator import Preprocessing, find
 
-    meanings = action_names(game)
+    played = find(game.rom)
+    actions = played.legal if game.full_action_space else played.minimal
     crop = None
     if wrappers.crop is not None:
         top, bottom, left, right = wrappers.crop
@@ -83,9 +84,9 @@ def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
         grayscale=wrappers.grayscale,
         crop=crop,
         size=wrappers.resize,
-        noop_max=wrappers.noop_max if "NOOP" in meanings else 0,
+        noop_max=wrappers.noop_max if 0 in actions else 0,
         fire=wrappers.fire_reset and fire_index(game) is not None,
         sticky_actions=game.sticky_actions,
         max_episode_frames=game.max_episode_frames,
-        actions=tuple(map(ACTIONS.index, meanings)),
+        actions=actions,
     )

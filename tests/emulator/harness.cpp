@@ -37,7 +37,7 @@ static void play(unsigned seed) {
     std::vector<u8> trace(rom.size());
     console->rom = rom.data();
     console->trace = seed % 5 ? nullptr : trace.data();
-    Made made = {memory.data(), memory.data() + 128, timers.data(), script.data(), (i32)timers.size()};
+    Made made = {memory.data(), memory.data() + 128, timers.data(), script.data(), (i32)timers.size(), 8};
     Player player = {*console, made, facts.data(), tables.data(), screens.data(), 0, 0, false};
     for (i32 k = 0; k < 128; k++) console->ram[k] = made.ram[k], console->more_ram[k] = made.more_ram[k];
     console->scheme = facts[CARTRIDGE], console->superchip = facts[SUPERCHIP];

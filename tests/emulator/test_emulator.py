@@ -83,6 +83,58 @@ def test_sequences_are_sought_that_make_points() -> None:
     assert "of adventure these are known" in (verify("adventure", frames=8, sequences=1, mode=1).refused or "")
 
 
+@pytest.mark.parametrize("game", [game.name for game in known_games().values() if game.paddle is not None])
+def test_a_paddle_that_is_turned_to_its_end_and_back_is_ales(game: str) -> None:
+    emulator, ale = Emulator(game), ale_of(game)
+    for frame in range(300):
+        action = (4, 0, 3)[frame // 100]  # LEFT, then nothing, then RIGHT
+        emulator.step([action])
+        ale.act(ale_action(action))
+        np.testing.assert_array_equal(emulator.ram().numpy()[0], ale.getRAM(), err_msg=str(frame))
+
+
+@pytest.mark.slow
+def test_games_know_the_actions_that_ale_takes() -> None:
+    for game in known_games().values():
+        ale = ale_of(game.name)
+        assert list(game.minimal) == [action.value for action in ale.getMinimalActionSet()], game.name
+        assert list(game.legal) == [action.value for action in ale.getLegalActionSet()], game.name
+
+
+@pytest.mark.parametrize("game", ["lost_luggage", "skiing"])
+def test_an_action_that_a_game_does_not_take_is_noop(game: str) -> None:
+    assert find(game).legal == (0, 2, 3, 4, 5, 6, 7, 8, 9)
+    emulator, ale, draws = Emulator(game), ale_of(game), np.random.default_rng(0)
+    agent, other = (Games(game, preprocessing=Preprocessing(actions=actions)) for actions in ((0, 1, 17), (0,)))
+    for games in (agent, other):
+        games.begin([1])
+    for frame in range(200):
+        action = int(draws.choice([1, 10, 11, 12, 13, 14, 15, 16, 17])) if frame % 8 < 4 else int(draws.integers(18))
+        emulator.step([action])
+        ale.act(ale_action(action))
+        agent.act([frame % 3])
+        other.act([0])
+        np.testing.assert_array_equal(emulator.ram().numpy()[0], ale.getRAM(), err_msg=str(frame))
+        np.testing.assert_array_equal(agent.ram().numpy(), other.ram().numpy())
+
+
+def test_an_agent_has_the_actions_that_its_game_takes_unless_others_are_named() -> None:
+    games = Games("skiing"), Games("skiing", preprocessing=Preprocessing(actions=(0, 2, 3, 4, 5, 6, 7, 8, 9)))
+    state = [each.save_state()["version"] for each in games]
+    assert state[0] == state[1] != Games("pong").save_state()["version"]
+
+
+def test_lives_at_the_end_are_ales() -> None:
+    for game, byte, value, lives in (("adventure", 96, 2, 1), ("breakout", 57, 0, 0)):
+        emulator, ale = Emulator(game), ale_of(game)
+        ale.setRAM(byte, value)
+        emulator.ram().numpy()[0, byte] = value
+        emulator.step([0])
+        ale.act(ale_action(0))
+        assert ale.game_over() and emulator.terminated.numpy()[0]
+        assert ale.lives() == emulator.lives.numpy()[0] == lives, game
+
+
 def test_every_game_starts_and_plays_by_its_rules() -> None:
     games = known_games()
     assert len(games) == 104

@@ -189,3 +189,34 @@ def test_a_timer_that_a_program_never_writes_counts_on(tmp_path: Path) -> None:
     assert pair.ale.getFrameNumber() == FRAMES
     ale, ours = pair.rams()
     assert ours.tolist() == ale.tolist()
+
+
+AT_START = """
+        LDA INTIM
+        STA $81
+        LDA #128         ; with which this name's game is never over
+        STA $80
+    frame:
+        LDA #2
+        STA VSYNC
+        STA WSYNC
+        STA WSYNC
+        STA WSYNC
+        LDA #0
+        STA VSYNC
+        LDX #200
+    line: STA WSYNC
+        DEX
+        BNE line
+        JMP frame
+"""
+
+
+@pytest.mark.slow
+def test_the_timer_at_the_first_starts_of_a_console_and_at_later_ones(tmp_path: Path) -> None:
+    pair = Pair(assemble(AT_START), tmp_path)
+    for start in range(2, 700):
+        pair.ale.reset_game()
+        pair.emulator.reset()
+        theirs, ours = pair.rams()
+        assert theirs[1] == ours[1], start

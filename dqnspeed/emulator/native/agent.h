@@ -40,7 +40,7 @@ struct Hands {
     CUDA_CALLABLE i32 frame(i32 action) {
         if (stages[STICKY] && (i32)(agent.draw() >> 1) < stages[STICKY]) action = agent.pressed;
         agent.pressed = action;
-        player.frame(action, 0x3f);
+        player.frame(player.legal(action), 0x3f);
         if (truncated() && player.unseen >= 0) player.missed |= Player::END;
         return player.count();
     }

@@ -31,7 +31,7 @@ Console& console = seat.console;
 console.rom = &wp::index(rom, 0);
 console.trace = trace.shape.dims[0] ? &wp::index(trace, 0) : nullptr;
 const wp::uint8* memories = &wp::index(memory, 0);
-Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script, 0), (i32)timers.shape.dims[0]};
+Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script, 0), (i32)timers.shape.dims[0], (i32)memory.shape.dims[0] / 128 - 1};
 Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
 Hands hands = {player, console, seat.agent, &wp::index(stages, 0)};
 bool around = false;
@@ -46,7 +46,7 @@ for (bool thorough = before.thorough || (order == STEP && (spare || hands.sees_a
     else if (order == PLAY) {
         answer[POINTS] = 0;
         for (i32 played = 0; played < frames && !console.over; played++) {
-            player.frame(wp::index(actions, i), 0x3f);
+            player.frame(player.legal(wp::index(actions, i)), 0x3f);
             answer[POINTS] += player.count();
         }
     } else if (order == STEP && spare) hands.prepare(answer);

@@ -1,7 +1,7 @@
 // What a game is to a player: its start, its inputs, and score, lives and end as its memory tells them.
 
 // The facts of a game, as the host gives them: `facts` of Game in games.py, in the same order.
-enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, PADDLE_MOST, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, WATCHED, FIRST_LIVES, FALLING, KEEP_ONE, LASTS, WHOLE, TERMS, FACTS };
+enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, PADDLE_MOST, LEGAL, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, WATCHED, FIRST_LIVES, FALLING, KEEP_ONE, LASTS, WHOLE, LIVES_AT_END, TERMS, FACTS };
 // Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
 // the ways to end it belongs to, that all its terms have to agree on. A byte of number EARLIER is the one that is
 // watched, as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the
@@ -24,7 +24,7 @@ enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 struct Made {
     const u8 *ram, *more_ram;
     const i32 *timers, *script;  // the frames of a start, of the first one and of all others: action and switches
-    i32 number_of_timers;
+    i32 number_of_timers, number_of_more;
 };
 
 struct Player {
@@ -66,6 +66,11 @@ struct Player {
             case 17: return DOWN | LEFT | FIRE;
             default: return 0;
         }
+    }
+
+    // The action, or NOOP if this game takes no such action.
+    CUDA_CALLABLE i32 legal(i32 action) const {
+        return action > 0 && action < 18 && facts[LEGAL] >> action & 1 ? action : 0;
     }
 
     CUDA_CALLABLE void press(i32 action, i32 switches) {
@@ -213,7 +218,7 @@ struct Player {
         console.paid = first ? 0 : points;
         if (console.over && unseen >= 0) missed |= END;
         if (agree(UNTIL)) console.kept = 0;
-        if (console.over) console.lives = 0;
+        if (console.over) console.lives = facts[LIVES_AT_END];
         else if (first && facts[FIRST_LIVES]) console.lives = facts[FIRST_LIVES];
         else if (facts[FALLING]) console.lives -= console.watched == ((watched + 1) & 255);
         else if (!console.kept && (first || !agree(KEEP) || (facts[KEEP_ONE] && sum(LIVES) != console.lives - 1)))
@@ -223,9 +228,9 @@ struct Player {
     }
 
     CUDA_CALLABLE APART void reset() {
-        i32 boot = console.boots % made.number_of_timers;
-        for (i32 k = 0; k < 128; k++) console.more_ram[k] = made.more_ram[128 * boot + k];
-        console.reset(made.timers[boot]);
+        const u8* more = made.more_ram + 128 * (console.boots % made.number_of_more);
+        for (i32 k = 0; k < 128; k++) console.more_ram[k] = more[k];
+        console.reset(made.timers[console.boots % made.number_of_timers]);
         for (i32 k = 0; k < 2 * facts[ROWS] * Tia::WIDTH; k++) screens[k] = 0;  // both pictures
         console.boots++;
         console.resistance = in_the_middle();
