@@ -186,7 +186,7 @@ class Progress:
         """Count the time lost after the checkpoint that a run resumes from.
 
         Args:
-            logged: seconds of training at the last report, ``None`` if unknown; ``evaluated``: seconds in evaluations then.
+            logged: seconds of training at the last report, ``None`` if unknown; ``evaluated``: in evaluations.
 
         Returns:
             Whether there was any.
