@@ -479,13 +479,30 @@ def test_a_run_that_breaks_raises_and_says_how(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guard", ["if __name__ == '__main__': ", ""])
-def test_actor_processes_of_a_script_need_a_guard(guard: str, tmp_path: Path) -> None:
-    overrides = [*TOY, "parallelism=process", "stop.max_steps=100"]
-    (tmp_path / "script.py").write_text(f"import dqnspeed\n{guard}dqnspeed.train({overrides!r}, folder='run')\n")
+@pytest.mark.parametrize(
+    ("start", "parallelism", "problem"),
+    [
+        ("if __name__ == '__main__': ", "process", None),
+        ("", "process", "and would train again; call dqnspeed.train under if __name__ == '__main__':."),
+        ("", "overlap", "and would train again; call dqnspeed.train under if __name__ == '__main__':."),
+        ("", "serial", None),
+        ("if __name__ == '__main__': ", "process", "which standard input cannot give them; save it as a file."),
+    ],
+)
+def test_processes_of_a_script_need_a_guard_and_a_file(
+    start: str, parallelism: str, problem: str | None, tmp_path: Path
+) -> None:
+    overrides = [*TOY, f"parallelism={parallelism}", "stop.max_steps=100"]
+    script = tmp_path / "script.py"
+    script.write_text(f"import dqnspeed\n{start}dqnspeed.train({overrides!r}, folder='run')\n")
+    by_file = problem is None or "standard input" not in problem
     result = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
-    )
-    assert (result.returncode == 0) == bool(guard), result.stderr
-    assert ("call it under if __name__ == '__main__'" in result.stderr) == (not guard)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "script.py"]
+        [sys.executable, *([script.name] if by_file else [])], input=None if by_file else script.read_text(),
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    if problem is None:
+        assert result.returncode == 0, result.stderr
+    else:
+        sentence = f"parallelism={parallelism}: its processes import this script, {problem}"
+        assert result.stderr.endswith(f"ConfigError: {sentence}\n") and result.stderr.count("Traceback") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"] * (problem is None) + ["script.py"]

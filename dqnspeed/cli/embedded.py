@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import multiprocessing
 import signal
+import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -106,6 +109,7 @@ def _new(overrides: Sequence[str], folder: str | Path | None, resources: context
         check_folder_is_new(option, Path(named))
     task = list(config.hydra.overrides.task)
     [(run, spec)] = check_jobs([(config, task)])
+    _check_script(run)
     config = copy.copy(config)  # to Hydra's own part of it values may still refer
     with open_dict(config):
         del config["hydra"]
@@ -119,7 +123,28 @@ def _new(overrides: Sequence[str], folder: str | Path | None, resources: context
     return job_of(run, spec, made, resuming.plain_of(config), None, task)
 
 
+def _check_script(run: RunConfig) -> None:
+    """Raise :class:`ConfigError` if processes of ``run`` cannot import the main script, or would train again."""
+    path = getattr(sys.modules["__main__"], "__file__", None)  # a notebook has none, and python -c
+    environments = run.parallelism.overlaps and not run.wrappers.threads
+    if path is None or not (run.parallelism.shares_memory or environments):
+        return
+    need = f"parallelism={run.parallelism.name}: its processes import this script"
+    if not Path(path).is_file():
+        raise ConfigError(f"{need}, which standard input cannot give them; save it as a file.")
+    frames = [frame for frame, _ in traceback.walk_stack(sys._getframe())]
+    at = [f.f_lineno for f in frames if f.f_globals.get("__name__") == "__main__" and f.f_code.co_name == "<module>"]
+    try:
+        guards = [node for node in ast.parse(Path(path).read_bytes()).body if isinstance(node, ast.If)]
+    except (SyntaxError, ValueError):  # no text, such as a program that holds its modules
+        return
+    if at and not any(guard.lineno <= at[-1] <= (guard.end_lineno or 0) for guard in guards):
+        raise ConfigError(f"{need}, and would train again; call dqnspeed.train under if __name__ == '__main__':.")
+
+
 def _resumed(overrides: Sequence[str], folder: str | Path | None) -> Job:
     if folder is not None:
         raise ConfigError(f"folder={folder}: does not go with resume=, which names the folder of its run.")
-    return resumed_job(list(overrides))
+    job = resumed_job(list(overrides))
+    _check_script(job.run)
+    return job
