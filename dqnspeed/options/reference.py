@@ -17,7 +17,10 @@ from typing import Any, cast, get_origin, get_type_hints
 import hydra
 from omegaconf import OmegaConf
 
-from dqnspeed.cli import store
+from dqnspeed.cli import (
+    compose,  # noqa: F401  loads plugins, and fills Hydra's store with their options
+    store,
+)
 from dqnspeed.cli.schemas import CONF_DIR, default_options
 from dqnspeed.config.options import alternatives, in_words, limits
 from dqnspeed.config.registry import FOLDERS, GROUPS, class_of
