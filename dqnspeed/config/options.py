@@ -95,9 +95,7 @@ def _check_value(key: str, value: Any, meta: Any) -> None:
     if not math.isfinite(value):
         raise ConfigError(f"{key}={value}: must be a finite number.")
     if isinstance(value, int) and abs(value) > MOST:
-        raise ConfigError(
-            f"{key}={value}: must be at most {MOST}." if value > 0 else f"{key}={value}: must be at least {-MOST}."
-        )
+        raise ConfigError(f"{key}={value}: must be between -{MOST} and {MOST}.")
     for name, (words, holds) in BOUNDS.items():
         if meta[name] is not None and not holds(value, meta[name]):
             raise ConfigError(f"{key}={value}: must be {words} {meta[name]}.")

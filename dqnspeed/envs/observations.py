@@ -86,15 +86,6 @@ def _entry(space: spaces.Space[Any], config: EnvConfig) -> tuple[Callable[[Any],
 def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.Box]:
     if isinstance(space, spaces.MultiBinary) and 0 not in space.shape:
         return np.asarray, spaces.Box(0, 1, space.shape, np.uint8)
-    if isinstance(space, spaces.Discrete):  # as Gymnasium flattens it, in a tenth of the time
-        start, states = int(space.start), int(space.n)
-
-        def one_hot(number: Any) -> np.ndarray:
-            row = np.zeros(states, np.uint8)
-            row[number - start] = 1
-            return row
-
-        return one_hot, spaces.Box(0, 1, (states,), np.uint8)
     parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
     if parts and all(isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) for part in parts):
         if (values := spaces.flatdim(space)) > MOST_VALUES:
@@ -102,6 +93,15 @@ def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.B
                 f"env.id={config.id}: its observations are {space}, and one-hot vectors of {values:,} values are too "
                 f"long to learn from; give {MOST_VALUES:,} at most."
             )
+        if isinstance(space, spaces.Discrete):  # as Gymnasium flattens it, in a tenth of the time
+            start, states = int(space.start), int(space.n)
+
+            def one_hot(number: Any) -> np.ndarray:
+                row = np.zeros(states, np.uint8)
+                row[number - start] = 1
+                return row
+
+            return one_hot, spaces.Box(0, 1, (states,), np.uint8)
         flat = spaces.flatten_space(space)
         assert isinstance(flat, spaces.Box)
         return (lambda observation: np.asarray(spaces.flatten(space, observation))), flat

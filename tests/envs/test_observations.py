@@ -192,7 +192,7 @@ def test_a_class_that_is_not_registered_can_be_named(parallelism: str, tmp_path:
                    "eval.episodes=1")  # fmt: skip
     assert train(run, check_run(run), tmp_path, {})["updates"] > 0
     games = (tmp_path / "episodes.csv").read_text().splitlines()[1:]
-    assert {game.split(",")[2] for game in games} == {"5"}
+    assert {game.split(",")[3] for game in games} == {"5"}
 
 
 @pytest.mark.slow
