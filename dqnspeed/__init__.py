@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, path_of
 from dqnspeed.system.version import __version__, about
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     """
     from dqnspeed.cli import embedded
 
-    return embedded.train(overrides, None if folder is None else _checked(folder))
+    return embedded.train(overrides, folder)
 
 
 def read(folder: str | Path) -> Results:
@@ -126,7 +126,7 @@ def read(folder: str | Path) -> Results:
     """
     from dqnspeed.tracking.results import read as read_results
 
-    return read_results(Path(_checked(folder)))
+    return read_results(path_of(folder))
 
 
 def load(folder: str | Path, checkpoint: str = "best", device: str = "auto", trust: bool = False) -> Agent:
@@ -154,13 +154,7 @@ def load(folder: str | Path, checkpoint: str = "best", device: str = "auto", tru
     """
     from dqnspeed.play.agent import load as load_agent
 
-    return load_agent(Path(_checked(folder)), checkpoint, device, trust)
-
-
-def _checked(folder: str | Path) -> str | Path:
-    if not isinstance(folder, (str, Path)) or "\0" in str(folder):
-        raise ConfigError(f"folder={folder!r}: takes the path of a folder, as in 'outputs/cartpole'.")
-    return folder
+    return load_agent(path_of(folder), checkpoint, device, trust)
 
 
 def __getattr__(name: str) -> Any:

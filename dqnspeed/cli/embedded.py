@@ -26,7 +26,7 @@ from dqnspeed.cli.compose import as_meant, own_hydra
 from dqnspeed.cli.errors import as_config_error
 from dqnspeed.cli.preflight import OF_SWEEPS, check_folder_is_new, check_jobs, check_line, is_set, made_folder
 from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, path_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import seeding
 from dqnspeed.tracking.results import Results, read
@@ -47,6 +47,7 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
     _check_texts(overrides)
+    folder = None if folder is None else path_of(folder)
     ask_again()  # the user may have logged in since
     with undisturbed(), contextlib.ExitStack() as resources:
         with own_hydra(), as_config_error(overrides):

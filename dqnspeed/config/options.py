@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -31,6 +32,13 @@ MOST = 10**12  # size of a whole number, at which no counter or container overfl
 
 class ConfigError(ValueError):
     """The configuration cannot be used; the message is one sentence for the user."""
+
+
+def path_of(folder: str | Path) -> Path:
+    """The path of a ``folder`` that a caller from Python names; raises :class:`ConfigError` if it is none."""
+    if not isinstance(folder, (str, Path)) or "\0" in str(folder):
+        raise ConfigError(f"folder={folder!r}: takes the path of a folder, as in 'outputs/cartpole'.")
+    return Path(folder)
 
 
 def nearest(word: str, words: Sequence[str]) -> str:

@@ -600,7 +600,7 @@ def test_the_fastest_wrappers_are_ales_without_the_emulator(monkeypatch: pytest.
 
 def test_cropping_by_the_rule_keeps_the_field_of_play_and_nothing_that_follows_the_score() -> None:
     top, bottom, left, right = make_run("wrappers.crop=[]").wrappers.crop or ()
-    assert 23 < top < 34 and 194 < bottom <= 199 and left <= 11 and right >= 158  # below the score, with both paddles
+    assert 23 < top < 34 and 194 < bottom <= 199 and left <= 12 and right >= 158  # below the score, with both paddles
     small = make_run("wrappers.crop=[]", "env=breakout", "wrappers.resize=160").wrappers.crop
     assert small is not None and small[2:] == [0, 160] and small[0] < 30
     assert make_run("wrappers.crop=[]", "env=cartpole", "wrappers=none", "model=mlp").wrappers.crop is None

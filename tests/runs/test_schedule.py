@@ -235,7 +235,7 @@ def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
     resumed = Progress(run)
     resumed.load_state_dict(progress.state_dict(), updates=0)
     assert resumed.busy == "others are at work.", "it ran beside them for a while"
-    ended = summarize(run, "toy", resumed, torch.device("cpu"), 0, None, "max_steps", None)
+    ended = summarize(run, "toy", resumed, torch.device("cpu"), 0, None, 0, "max_steps", None)
     assert ended["busy"] and not ended["benchmark"], "no measure of this machine"
 
     lucky, without = Progress(run), Progress(make_toy())
