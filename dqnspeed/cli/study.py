@@ -310,8 +310,13 @@ def _dimension(override: Override) -> Suggest:
         first, last, step = int(choices[0]), int(choices[-1]), abs(int(value.step or 1))
         low, high = min(first, last), max(first, last)
         return lambda trial: trial.suggest_int(key, low, high, step=step)
-    overrides = {_number(without_escapes(choice)): choice for choice in choices}
-    return lambda trial: overrides[trial.suggest_categorical(key, list(overrides))]
+    values = {_number(without_escapes(choice)): choice for choice in choices}
+
+    def suggested(trial: optuna.Trial) -> Any:
+        value = trial.suggest_categorical(key, list(values))
+        return values[value] if isinstance(value, str) else value
+
+    return suggested
 
 
 def _number(text: str) -> int | float | str:

@@ -336,7 +336,7 @@ def test_a_sweep_of_many_jobs_says_how_many_it_has_checked_and_keeps_no_configur
     monkeypatch.setattr(preflight, "PROGRESS_S", 0.0)
     monkeypatch.setattr(preflight, "_composed", lambda config, overrides, number: (Job(str(number), overrides), config))
     with composed("seed=range(0,100000)") as (cfg, _):
-        jobs = preflight._new_jobs(cfg)
+        jobs = preflight._composed_jobs(cfg, preflight._new_jobs(cfg), new=True)
         found = [next(jobs) for _ in range(3)]
     assert [job.overrides for job, _ in found] == [["seed=0"], ["seed=1"], ["seed=2"]]
     lines = capsys.readouterr().err.splitlines()
@@ -546,7 +546,7 @@ def test_the_name_of_a_folder_that_is_too_long_is_one_sentence() -> None:
             ConfigError, match=rf"^hydra\.sweep\.subdir={long}_1: is too long; a name has 255 bytes at most\.$"
         ),
     ):
-        preflight._new_jobs(config)
+        list(preflight._composed_jobs(config, preflight._new_jobs(config), new=True))
 
 
 def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str]) -> None:
