@@ -126,7 +126,7 @@ class FromRollouts(Algorithm):
         return self.updates_per_rollout(run) / (run.num_lanes * self.rollout_steps)
 
     def updates_per_rollout(self, run: RunConfig) -> int:
-        """Those of a rollout without final frames."""
+        """Updates of a rollout without final frames."""
         return self.epochs * -(-run.num_lanes * self.rollout_steps // self.batch_size)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:

@@ -263,7 +263,7 @@ def _new_jobs(config: DictConfig) -> list[tuple[int, Job]]:
 
 
 def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[tuple[int, Job]]:
-    """Those of an earlier sweep's jobs that are not finished, by number."""
+    """Unfinished jobs of an earlier sweep, by number."""
     missing = []
     for number, job in enumerate(known):
         folder = Path(config.hydra.sweep.dir, job.folder)

@@ -38,7 +38,7 @@ def take(arguments: Sequence[str]) -> tuple[bool, list[str]]:
 def code_in(config: Mapping[str, Any]) -> list[str]:
     """The options of a configuration that name code which nobody registered, as ``KEY=VALUE``.
 
-    These are an environment's module, also where an environment is told in its arguments to make another, and the
+    Such options are an environment's module, a module in an environment's arguments, and the
     address of a Ray cluster, which sends code.
     """
     env, parallelism = config.get("env") or {}, config.get("parallelism") or {}
@@ -74,7 +74,7 @@ def unsigned(config: Mapping[str, Any]) -> str:
 
 
 def _is_registered(env_id: str) -> bool:
-    """Whether an id names no module, or that of an installed plugin, which is imported at any rate."""
+    """Whether an id names no module, or the module of an installed plugin, which is always imported."""
     module = env_id.rpartition(":")[0]
     return not module or rom_of(env_id) is not None or module in {point.module for point in plugins.installed()}
 

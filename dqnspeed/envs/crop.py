@@ -56,7 +56,7 @@ def changing_part(run: RunConfig) -> tuple[int, int, int, int] | None:
 
 
 def _changes(run: RunConfig, num_actions: int) -> np.ndarray:
-    """Which pixels ``(H, W)`` change in random play."""
+    """Mask ``(H, W) bool`` of the pixels that change in random play."""
     rng, keeps = np.random.default_rng(0), np.array(KEEPS)
     with contextlib.closing(make_vector_env(run)) as games:
         before = np.array(games.reset(list(range(len(keeps)))))

@@ -59,7 +59,7 @@ class AsBox(gymnasium.ObservationWrapper):
         return self._convert(observation)
 
     def close(self) -> None:
-        """Close the environment; what that raises ends no run, and the probe has told it."""
+        """Close the environment; an error there ends no run, and the probe has reported it."""
         with contextlib.suppress(*FOREIGN):
             super().close()
 

@@ -66,7 +66,7 @@ class NetworkPolicy:
             self._compute(observations)
 
     def values(self, observations: AnyArray) -> np.ndarray:
-        """Those of :attr:`columns`, without choosing."""
+        """Values ``(N,) float32`` of observations, without choosing actions."""
         raise NotImplementedError
 
     def choose(

@@ -156,7 +156,7 @@ class Agent:
         return type(self._player.network).policy_and_value is not Network.policy_and_value
 
     def _of(self, function: Callable[[np.ndarray], np.ndarray], observation: Any) -> np.ndarray:
-        """What ``function`` gives for an observation, or for a batch of them."""
+        """Result of ``function`` for an observation, or for a batch of them."""
         batch = np.ndim(observation) > len(self._shape)
         found = function(self._checked(observation, batch))
         return found if batch else found[0]

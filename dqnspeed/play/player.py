@@ -97,7 +97,7 @@ def home_of(run: str) -> Path:
 
 
 def _trained(play: PlayConfig, folder: Path) -> tuple[Path, state_file.State, DictConfig]:
-    """The checkpoint that is to be played, its state, and the configuration of its run.
+    """The checkpoint to play, its state, and the configuration of its run.
 
     Raises:
         ConfigError: it is missing, damaged, or of another run than its folder's.

@@ -50,7 +50,7 @@ def search_figures(
 def _by_parameter(
     trials: Sequence[optuna.trial.FrozenTrial], values: Sequence[float], objective: str, names: list[str]
 ) -> Iterator[Figure]:
-    """What the trials scored against each parameter of which they tried several values."""
+    """Scores of the trials against each parameter of which they tried several values."""
     for key in dict.fromkeys(key for trial in trials for key in trial.params):
         tried = [place for place, trial in enumerate(trials) if key in trial.params]
         chosen = [trials[place].params[key] for place in tried]

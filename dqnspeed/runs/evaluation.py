@@ -177,7 +177,7 @@ class Evaluator:
         return list(play_games(self._env, self._spec, act, seeds, self._config.episodes, give_up=give_up))
 
     def _play_by_table(self, policy: Policy, seeds: list[int], give_up: Callable[[], bool]) -> list[Game]:
-        """The same games as :meth:`_play_together`, of one environment after another."""
+        """Games as in :meth:`_play_together`, one environment after another."""
         assert self._spec.num_states is not None
         if not self._single:
             self._single = [make_env(self._run.env, self._run.wrappers) for _ in seeds]

@@ -63,7 +63,7 @@ def wait_until_free(folder: Path, gives_up: Callable[[], bool]) -> None:
 
 
 def is_locked(folder: Path) -> bool | None:
-    """Whether a process has locked ``folder``; ``None`` if that cannot be told.
+    """Whether a process has locked ``folder``; ``None`` if unknown.
 
     A run that locks the folder in the very microseconds of the question is refused.
     """

@@ -80,7 +80,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, node: Any) -> None:
-    """Write ``node`` as :func:`json_text` has it."""
+    """Write ``node`` as JSON; NaN and infinity become null."""
     write_text(path, json_text(node))
 
 

@@ -88,8 +88,8 @@ class Ema:
 class Returns:
     """Unclipped returns of whole games: the last, the mean of the last ``window``, the exponential mean.
 
-    Games count in the order in which they began, each once all that began before it have ended: in the order of their
-    ends, short games would come first, and a mean would be theirs. A game begins when this process hears of the end of
+    Games count in the order in which they began, each once all that began before it have ended. In the order of their
+    ends short games would come first. A game begins when this process hears of the end of
     the one before it in its environment; those of one moment begin in the order of their environments.
     """
 

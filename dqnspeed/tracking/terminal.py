@@ -71,7 +71,7 @@ def show(metrics: Mapping[str, float], step: int) -> list[str]:
 
 
 def _games(metrics: Mapping[str, float]) -> str:
-    """The games that count, of those that have ended."""
+    """Number of counted games, and of all ended games if these differ."""
     ended = metrics.get("episode/count", math.nan)
     counted = metrics.get("episode/counted", ended)
     if math.isnan(ended):

@@ -295,7 +295,7 @@ def test_a_job_of_a_received_sweep_that_names_other_code_fails(made: Path, tmp_p
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("name", ["../x", "/tmp/x", "0/../../x", ".", "link"])
+@pytest.mark.parametrize("name", ["../x", "/x", "0/../../x", ".", "link"])
 def test_a_job_that_is_not_below_its_sweep_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "link").symlink_to(tmp_path)
