@@ -467,7 +467,7 @@ def test_smooth_double_dqn_asks_the_online_network_and_has_its_own_loss(example:
     actions, rewards = torch.arange(64) % spec.num_actions, torch.arange(64.0) / 8
     best, valued = learner.network(following).argmax(dim=1), learner.target(following)
     targets = rewards + 0.5 * valued[range(64), best]
-    assert (valued.argmax(dim=1) != best).all()
+    assert (valued.argmax(dim=1) != best).any()
     losses, errors, taken = learner.losses(observations, actions, rewards, following, torch.full((64,), 0.5))
     torch.testing.assert_close(taken, learner.network(observations)[range(64), actions])
     torch.testing.assert_close(errors, (taken - targets).abs())

@@ -400,16 +400,22 @@ def test_a_header_that_a_full_disk_refused_comes_with_the_first_line(tmp_path: P
     assert path.read_text() == "a,b\n3,4\n5,6\n"
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_log_on_a_full_disk_is_reported_once_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    logger, handler = logging.getLogger("full"), LogFile("/dev/full", delay=True)
+def test_a_log_on_a_full_disk_is_reported_once_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, before = tmp_path / "train.log", resource.getrlimit(resource.RLIMIT_FSIZE)
+    logger, handler = logging.getLogger("full"), LogFile(path, delay=True)
     logger.addHandler(handler)
-    for _ in range(3):
-        logger.warning("something")
-    logger.removeHandler(handler)
-    with pytest.raises(OSError, match="No space left"):
-        handler.close()
-    assert capsys.readouterr().err == "dqnspeed: /dev/full could not be written: [Errno 28] No space left on device.\n"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2, before[1]))
+    try:
+        for _ in range(3):
+            logger.warning("something")
+        logger.removeHandler(handler)
+        with pytest.raises(OSError, match="too large"):
+            handler.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert capsys.readouterr().err == f"dqnspeed: {path} could not be written: [Errno 27] File too large.\n"
 
 
 def test_a_run_whose_end_the_disk_refuses_says_so_and_fails(tmp_path: Path) -> None:

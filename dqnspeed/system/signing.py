@@ -29,7 +29,7 @@ def write(path: Path, node: Any) -> None:
     text = atomic.json_text(node)
     with contextlib.suppress(_NoKeyError):
         beside, own = _beside(path), _signature(path, text.encode(), _key(make=True))
-        before = _signatures(beside)[:1]
+        before = [other for other in _signatures(beside)[:1] if other != own]
         atomic.write_text(beside, "\n".join([own, *before, ""]))
     atomic.write_text(path, text)
 

@@ -88,7 +88,8 @@ def test_every_part_of_a_line_has_its_kind_and_games_bring_their_work() -> None:
 @pytest.mark.parametrize(("gain", "agrees"), [(1.45, True), (1.2, False), (2.0, False)])
 def test_a_check_that_disagrees_says_so(gain: float, agrees: bool) -> None:
     expected = recommendation(toy(), Measurement("rungs", "", "", overrides=[BF16]), Interval(1.5, 1.4, 1.6))
-    found = checked(expected, [[100.0, 100 * gain], [90.0, 91 * gain], [110.0, 109 * gain]])
+    pairs = [[100.0, 100 * gain], [90.0, 91 * gain], [110.0, 109 * gain], [99.0, 99 * gain], [101.0, 101 * gain]]
+    found = checked(expected, pairs)
     assert found.measured is not None and found.measured.holds(gain)
     assert ("not what was expected" in found.sentence) is not agrees
 

@@ -95,7 +95,13 @@ def test_a_command_gets_its_own_arguments(monkeypatch: pytest.MonkeyPatch, capsy
 def test_the_mean_that_is_told_is_the_one_that_counts(
     evaluated: bool, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    numbers = {"agent_steps": 5, "steps_per_second": 1.0, "updates_per_second": 1.0, "replay_ratio": 8.0}
+    numbers = {
+        "episodes": 100,
+        "agent_steps": 5,
+        "steps_per_second": 1.0,
+        "updates_per_second": 1.0,
+        "replay_ratio": 8.0,
+    }
     means = {"return_mean_100": 12.3, "return_mean_games": 100, "eval_return_mean": 18.0}
     ended = {"label": "a", "stopped_by": "reward_bound", "solved": True, "time_to_solve_s": 500.0}
     without = {"evaluations": 0, "eval_time_s": 0.0}

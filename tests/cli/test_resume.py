@@ -38,6 +38,7 @@ from dqnspeed.report.rungs import rungs_of
 from dqnspeed.report.runs import read_run
 from dqnspeed.runs.checkpoint import newest
 from dqnspeed.runs.state_file import State, load, save
+from dqnspeed.system import signing
 from dqnspeed.tracking.run_folder import SWEEP
 from dqnspeed.trainer import Training, train
 
@@ -620,6 +621,7 @@ def test_a_reference_that_is_typed_at_a_resume_is_taken_and_keeps_its_value(
     (tmp_path / ".hydra").mkdir()
     OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
     (tmp_path / ".hydra" / "overrides.yaml").write_text("- eval.every_steps=${stop.max_steps}\n")
+    signing.write(tmp_path / "config.json", OmegaConf.to_container(began, resolve=True))
     typed = ["optimizer.lr_decay_steps=${stop.max_steps}", "tracking.group=it_is_${seed}", "stop.max_steps=2000"]
     for line, limit in ((typed, 2000), (["stop.max_steps=3000"], 3000), ([], 3000)):
         resumed = resuming.prepare([f"resume={tmp_path}", *line])
