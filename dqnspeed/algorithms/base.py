@@ -66,7 +66,6 @@ class Algorithm(AlgoConfig):
     ``replays`` and ``uses`` are for the rest of the configuration.
     """
 
-    outputs: ClassVar[str] = "action values"  # what its network computes for each action
     explores_forever: ClassVar[bool] = False  # epsilon never falls: evaluations show what it learnt
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:

@@ -28,6 +28,13 @@ def check(run: RunConfig) -> None:
     _check_graph(run)
     if run.stop.on == "eval" and run.eval.every_steps is None:
         raise ConfigError("stop.on=eval: needs evaluations; set eval.every_steps.")
+    if not run.eval.deterministic and not run.algo.has_policy:
+        raise ConfigError(
+            f"eval.deterministic=false: algo={run.algo.name} learns action values and no policy to draw from; "
+            f"eval.epsilon=0.05 has random actions."
+        )
+    if not run.eval.deterministic and run.eval.epsilon:
+        raise ConfigError(f"eval.epsilon={run.eval.epsilon:g}: does not go with eval.deterministic=false; give one.")
 
 
 def _check_graph(run: RunConfig) -> None:

@@ -42,12 +42,18 @@ class AlgoConfig(GroupOption):
     replays: ClassVar[bool] = False  # learns from a replay; else from experience in order, once
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
     captures: ClassVar[bool] = False  # batches are drawn on the device, so that drawing and update can be one graph
+    outputs: ClassVar[str] = "action values"  # what its network computes for each action
 
     name: str = option("the learning algorithm")
     gamma: float = option("discount of one agent step", ge=0, le=1)
     max_grad_norm: float | None = option("clip the gradient's global norm, null: never", gt=0)
     batch_size: int = option("transitions in one update", ge=1)
     learning_starts: int = option("agent steps before the first update (on-policy: for the background alone)", ge=0)
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether its network computes a policy, from which actions can be drawn."""
+        return self.outputs != AlgoConfig.outputs
 
     def samples_per_step(self, run: RunConfig) -> float | None:
         """Samples trained on per agent step; ``None`` if that is left free."""
@@ -238,6 +244,7 @@ class EvalConfig:
     every_steps: int | None = option("agent steps between evaluations, null: none", ge=1)
     episodes: int = option("games of one evaluation", ge=1)
     epsilon: float = option("chance of a random action in them, 0: greedy", ge=0, le=1)
+    deterministic: bool = option("take the policy's most likely action in them, false: draw from the policy")
     noop_max: int = option(
         "most no-ops at the start of an ALE game in them and in play, 0: the run's own", ge=0, le=2**20
     )

@@ -12,7 +12,6 @@ import torch
 from gymnasium import spaces
 
 from dqnspeed.algorithms import algorithm_of
-from dqnspeed.algorithms.base import Algorithm
 from dqnspeed.cli.compose import own_hydra
 from dqnspeed.cli.embedded import undisturbed
 from dqnspeed.cli.errors import as_config_error
@@ -149,7 +148,7 @@ class Agent:
 
     @property
     def _has_policy(self) -> bool:
-        return self.outputs != Algorithm.outputs
+        return self.config.algo.has_policy
 
     @property
     def _has_value(self) -> bool:

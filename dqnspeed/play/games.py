@@ -90,18 +90,20 @@ def play(options: PlayConfig) -> dict[str, Any]:
         if world is not None:
             _draw_table(player, world)
     returns = [game["return"] for game in games]
+    other = "deterministic=false" if player.run.algo.has_policy else "epsilon=0.05"
     if len(games) < options.episodes and not closed:
-        print(f"The play was ended: a game took {LONGEST:,} steps, and the agent may be looping; try epsilon=0.05.")
+        print(f"The play was ended: a game took {LONGEST:,} steps, and the agent may be looping; try {other}.")
     if note := copies(played):
-        print(f"{note} epsilon=0.01, or noop_max=30 in an ALE game, makes them differ.")
+        print(f"{note} {other}, or noop_max=30 in an ALE game, makes them differ.")
     if not games and closed:
         raise KeyboardInterrupt
     if not games:
-        raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try epsilon=0.05.")
+        raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try {other}.")
     return {
         "checkpoint": player.path.name,
         "agent_steps": player.agent_steps,
         "epsilon": options.epsilon,
+        "deterministic": player.deterministic,
         "noop_max": player.noop_max,
         "seed": options.seed,
         "return_mean": statistics.fmean(returns),

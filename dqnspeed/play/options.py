@@ -22,6 +22,9 @@ class PlayConfig:
     )
     episodes: int = option("games to play", ge=1, default=5)
     epsilon: float = option("chance of a random action, 0: greedy", ge=0, le=1, default=0.0)
+    deterministic: bool | None = option(
+        "take the policy's most likely action, false: draw from the policy, null: eval.deterministic", default=None
+    )
     noop_max: int | None = option(
         "most no-ops at an ALE game's start, 0: the run's own starts, null: eval.noop_max", ge=0, default=None
     )

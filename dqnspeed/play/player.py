@@ -52,6 +52,12 @@ class Player:
             raise ConfigError(f"checkpoint={play.checkpoint}: is of another network than this run's.") from error
         self.network.to(self.device).eval()
         self._epsilon, self._rng = play.epsilon, np.random.default_rng(play.seed)
+        self.deterministic = trained.eval.deterministic if play.deterministic is None else play.deterministic
+        if not self.deterministic and not trained.algo.has_policy:
+            raise ConfigError(
+                f"deterministic=false: algo={trained.algo.name} learns action values and no policy to draw from; "
+                f"epsilon=0.05 has random actions."
+            )
         self.q = np.zeros(self.spec.num_actions, np.float32)  # of the observation acted on last
 
     def act(self, observations: np.ndarray) -> np.ndarray:
@@ -59,6 +65,8 @@ class Player:
         self.q = self.values(observations)[0]
         if self._rng.random() < self._epsilon:
             return self._rng.integers(self.spec.num_actions, size=1)
+        if not self.deterministic:  # the largest sum is a draw from the softmax
+            return np.array([(self.q + self._rng.gumbel(size=self.q.shape)).argmax()])
         return np.array([self.q.argmax()])
 
     def values(self, observations: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from dqnspeed.actors.stepper import env_seeds
+from dqnspeed.algorithms import algorithm_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import AnyArray, EnvSpec, Episode, FrameStack, Step, VectorEnv, make_env, make_vector_env
 from dqnspeed.envs.backends import play_by_table
@@ -111,7 +112,7 @@ def play_games(
 
 
 class Evaluator:
-    """Every ``eval.every_steps`` agent steps: ``eval.episodes`` games by the greedy policy.
+    """Every ``eval.every_steps`` agent steps: ``eval.episodes`` games, greedy or drawn from the policy.
 
     It has its own environments and seeds, so training is not affected; each evaluation has new seeds. ``mean`` is the
     mean return of the last one.
@@ -120,12 +121,11 @@ class Evaluator:
     def __init__(self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device):
         self._config, self._seed, self._spec, self._network = run.eval, run.seed, spec, network
         self._run = with_starts(dataclasses.replace(run, num_envs=min(run.eval.episodes, AT_ONCE)), run.eval.noop_max)
-        self._policy: Callable[[np.random.Generator], Policy] = lambda rng: EpsilonGreedy(
-            network, spec.num_actions, run.execution, device, rng
-        )
+        self._device = device
         self._env: VectorEnv | None = None
         self._single = list[gymnasium.Env]()  # where a table of actions plays
-        self._by_table = spec.num_states is not None and spec.num_states <= TABLE_STATES and run.eval.epsilon == 0
+        few = spec.num_states is not None and spec.num_states <= TABLE_STATES
+        self._by_table = few and run.eval.deterministic and run.eval.epsilon == 0
         self._next = run.eval.every_steps
         self._warned_of_copies = False
         self.mean: float | None = None
@@ -160,11 +160,20 @@ class Evaluator:
             return []
         if (note := copies(episodes)) and not self._warned_of_copies:
             log.warning(
-                "evaluation %d: %s eval.epsilon, or eval.noop_max in an ALE game, makes them differ.", number, note
+                "evaluation %d: %s %s, or eval.noop_max in an ALE game, makes them differ.",
+                number,
+                note,
+                "eval.deterministic=false" if self._run.algo.has_policy else "eval.epsilon",
             )
             self._warned_of_copies = True
         self.count, self.mean = number, statistics.fmean(e.episode_return for e in episodes)
         return episodes
+
+    def _policy(self, rng: np.random.Generator) -> Policy:
+        run, spec = self._run, self._spec
+        if not self._config.deterministic:
+            return algorithm_of(run).policy(run, spec, self._network, self._device, rng)
+        return EpsilonGreedy(self._network, spec.num_actions, run.execution, self._device, rng)
 
     def _play_together(self, policy: Policy, seeds: list[int], give_up: Callable[[], bool]) -> list[Game]:
         """Games in environments that step side by side."""

@@ -224,6 +224,20 @@ def test_an_environment_that_cannot_be_drawn_is_played_where_nobody_asked_to_see
         assert dqnspeed.load(tmp_path / "run").action_names == sorted(expected)
 
 
+def test_a_policy_plays_its_most_likely_actions_or_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["stop.max_steps=100", "model.hidden=[8]"]
+    for algo, default in (("ppo", "eval.deterministic=false"), ("dqn", "eval.deterministic=true")):
+        line = [*TOY, f"algo={algo}", default, f"hydra.run.dir={algo}", *few]
+        result = forked.run("dqnspeed.train", *line, cwd=tmp_path, env=environment(), timeout=100)
+        assert result.returncode == 0, result.stderr
+    run = f"run={tmp_path / 'ppo'}"
+    drawn, best = (play_here(options(run, "episodes=100", *more)) for more in ([], ["deterministic=true"]))
+    assert (drawn["deterministic"], best["deterministic"]) == (False, True)
+    assert len(best["actions"]) < len(drawn["actions"]) == 3
+    with pytest.raises(ConfigError, match=r"^deterministic=false: algo=dqn learns action values and no policy"):
+        play_here(options(f"run={tmp_path / 'dqn'}", "deterministic=false"))
+
+
 @pytest.mark.parametrize("overlay", [False, True])
 def test_a_game_of_five_steps_is_shown_and_filmed_in_six_pictures(
     overlay: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ import json
 import random
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from conftest import make_run, make_toy
 
 from dqnspeed import envs
 from dqnspeed.algorithms import make_network
-from dqnspeed.envs import describe, make_vector_env
+from dqnspeed.config.options import ConfigError
+from dqnspeed.envs import VectorEnv, describe, make_vector_env
 from dqnspeed.runs.evaluation import Evaluator, copies, distinct, evaluation_metrics, play_games, with_starts
 from dqnspeed.runs.schedule import StopRule
 from dqnspeed.runs.summary import Progress
@@ -211,6 +213,43 @@ def test_a_table_of_actions_leaves_a_game_that_does_not_end(
     assert [(game.episode_return, game.length) for game in games] == [(10.0, 10)] * played
     assert evaluator.play(1, lambda: True) == []
     evaluator.close()
+
+
+@pytest.mark.parametrize("algo", ["a2c", "ppo", "sac_discrete"])
+def test_actions_of_an_evaluation_are_drawn_from_the_policy_where_it_is_asked_for(
+    algo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for deterministic, shares in ((True, [1.0, 0.0, 0.0]), (False, [0.7, 0.2, 0.1])):
+        run = make_toy(f"algo={algo}", "eval.every_steps=1", "eval.episodes=300", f"eval.deterministic={deterministic}")
+        spec = describe(run)
+        network, actions = make_network(run, spec), list[int]()
+        logits = torch.log(torch.tensor([0.7, 0.2, 0.1]))
+        monkeypatch.setattr(network, "forward", lambda seen, logits=logits: logits.expand(len(seen), -1))
+        monkeypatch.setattr(network, "policy_and_value", lambda seen, to=network: (to(seen), torch.zeros(len(seen))))
+        evaluator = Evaluator(run, spec, network, torch.device("cpu"))
+        with monkeypatch.context() as patch:
+            send = VectorEnv.send
+
+            def recorded(env: VectorEnv, sent: np.ndarray, send: Any = send, actions: list[int] = actions) -> None:
+                actions.extend(sent)
+                send(env, sent)
+
+            patch.setattr(VectorEnv, "send", recorded)
+            assert len(evaluator.play(1, lambda: False)) == 300
+        evaluator.close()
+        np.testing.assert_allclose(np.bincount(actions, minlength=3) / len(actions), shares, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ([], r"^eval\.deterministic=false: algo=dqn learns action values and no policy to draw from; "),
+        (["algo=ppo", "eval.epsilon=0.1"], r"^eval\.epsilon=0\.1: does not go with eval\.deterministic=false"),
+    ],
+)
+def test_only_a_policy_can_be_drawn_from(overrides: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        make_toy("eval.deterministic=false", *overrides)
 
 
 def test_another_number_of_steps_between_evaluations_counts_from_the_last_one() -> None:
