@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dqnspeed.system.startup  # noqa: F401 (its clock begins here)
 from dqnspeed.config.options import ConfigError, path_of
 from dqnspeed.system.version import __version__, about
 

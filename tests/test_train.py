@@ -39,7 +39,7 @@ from dqnspeed.trainer import train
 ROOT = Path(CONF_DIR).parent
 RUNGS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
 SUMMARY_KEYS = set(
-    """experiment solved stopped_by time_to_solve_s startup_s wall_time_s agent_steps frames episodes updates
+    """experiment solved stopped_by time_to_solve_s startup wall_time_s agent_steps frames episodes updates
     steps_per_second updates_per_second replay_ratio return_mean_100 peak_rss_mib seed machine versions
     git_commit busy peak_gpu_mib replay_device eval_time_s evaluations""".split()
 )

@@ -31,6 +31,7 @@ from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.threads import by_rule
 from dqnspeed.system import machine
+from dqnspeed.system.startup import startup
 from dqnspeed.tracking.wandb import mode_of_environment
 
 # What is left to a rule, or to what is found on this machine, as it is said.
@@ -144,7 +145,8 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
         cfg.wrappers.crop = None
         run = _typed(cfg)
         check(run)  # before it is played
-        part = envs.changing_part(run)
+        with startup.within("random_play"):
+            part = envs.changing_part(run)
         if part is not None:
             cfg.wrappers.crop = list(part)
             run = _typed(cfg)

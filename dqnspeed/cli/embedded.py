@@ -29,6 +29,7 @@ from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
 from dqnspeed.config.options import ConfigError, path_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import seeding
+from dqnspeed.system.startup import startup
 from dqnspeed.tracking.results import Results, read
 from dqnspeed.tracking.run_folder import HYDRA_CONFIG, HYDRA_OVERRIDES
 from dqnspeed.tracking.wandb import ask_again
@@ -43,6 +44,7 @@ def compose(overrides: Sequence[str]) -> RunConfig:
 
 def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Results:
     """As :func:`dqnspeed.train`."""
+    startup.begin()
     # Of multiprocessing, while it imports the main module anew in a process that it has spawned.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")

@@ -38,6 +38,7 @@ from dqnspeed.runs.folder_lock import wait_until_free
 from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.system.signals import PREEMPTING, STOPPING
+from dqnspeed.system.startup import startup
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.trainer import train
@@ -66,6 +67,7 @@ def _job(cfg: DictConfig) -> None:
 
 def _sweep_job(cfg: DictConfig, folder: Path) -> None:
     """A job of a sweep: a new one, or one that was ended before."""
+    startup.begin()
     if sweep.is_elsewhere:
         sweep.remember_signals()
     if sweep.heard.received is not None:
@@ -250,11 +252,13 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
     print(
         f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps{over}, "
         f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
-        f"{summary['replay_ratio']:.1f} samples/step\n{folder}"
+        f"{summary['replay_ratio']:.1f} samples/step, "
+        f"after {sum(summary['startup'].values()):.0f} s of start-up\n{folder}"
     )
 
 
 def main() -> None:
     """Console entry point."""
+    startup.switch("composition")
     prints = any(argument.startswith(TELLING) for argument in sys.argv[1:])
     run_app(_resume if resuming.asked_for(sys.argv[1:]) else _start, prints)

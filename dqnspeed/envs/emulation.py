@@ -14,6 +14,7 @@ from dqnspeed.envs.backends import Backend
 from dqnspeed.envs.games import AtariGame
 from dqnspeed.envs.wrappers import with_taps
 from dqnspeed.system import machine
+from dqnspeed.system.startup import startup
 
 if TYPE_CHECKING:
     from dqnspeed.emulator import Preprocessing  # brought by an extra
@@ -60,10 +61,11 @@ def emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Bac
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
         stages = dataclasses.replace(_preprocessing(game, run.wrappers), whole=whole)
         played = find(game.rom).at(game.mode, game.difficulty)
-        games = Games(
-            played, run.num_envs, where, stages, threads=threads, translate=run.wrappers.translate,
-            spares=run.wrappers.spares,
-        )  # fmt: skip
+        with startup.within("compilation"):
+            games = Games(
+                played, run.num_envs, where, stages, threads=threads, translate=run.wrappers.translate,
+                spares=run.wrappers.spares,
+            )  # fmt: skip
         names = [ACTIONS[action] for action in stages.actions or ()]
         return EmulatorBackend(games, with_taps(names) if stages.tap else names, overlap)
 

@@ -29,6 +29,7 @@ from dqnspeed.runs.state_file import State
 from dqnspeed.runs.summary import Progress, summarize, write_summary
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals
+from dqnspeed.system.startup import startup
 from dqnspeed.tracking import Trackers, file_sizes, make_trackers, time_logged
 from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS
 from dqnspeed.tracking.video import EpisodeVideos
@@ -133,11 +134,12 @@ class Acting:
         if state:
             self._load(state, learning)
         actors, segment = (state["actors"] if state else None), len(progress.resumed_at)
+        startup.switch("actors")
         self.actors: Actors = make_actors(
             ActorArguments(run, spec, learner.network, self.memory, device, actors, segment)
         )
         resources.callback(self.actors.close)
-        with seeding.preserved():
+        with seeding.preserved(), startup.within("compilation"):
             learner.warm_up(self.memory.blank(run.algo.batch_size))
         if state:
             seeding.load_state_dict(state["random"])

@@ -16,6 +16,7 @@ from dqnspeed.actors import Collected, NewGames
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine
+from dqnspeed.system.startup import startup
 from dqnspeed.tracking.metrics import Clock, Ema, Returns, Speed, Timer, rates
 from dqnspeed.tracking.run_folder import EVALUATING, SUMMARY
 
@@ -37,9 +38,8 @@ class Progress:
         # How updates really ran, how actions were chosen, and where experience was held.
         self.execution, self.acting, self.replay_device = "", "", ""
         self.returns = Returns(run.stop.window)
-        self.startup_s = 0.0
+        self.startup = dict[str, float]()  # seconds before the first step, by part
         self.busy: str | None = None  # why other load on this machine slows the run down
-        self._created = time.perf_counter()
         self.agent_steps = 0
         self.lost_actors = 0  # that were replaced
         self.time_to_solve_s: float | None = None
@@ -64,7 +64,8 @@ class Progress:
 
     def start(self) -> None:
         """The first environment step begins."""
-        self.startup_s = time.perf_counter() - self._created
+        startup.switch("actors")
+        self.startup = dict(startup.seconds)
         self.clock.start()
 
     def add(self, collected: Collected) -> None:
@@ -248,7 +249,7 @@ def summarize(
         "execution": progress.execution,
         "acting": progress.acting,
         "replay_device": progress.replay_device,
-        "startup_s": _rounded(progress.startup_s),
+        "startup": {part: round(seconds, 3) for part, seconds in progress.startup.items()},
         "wall_time_s": _rounded(progress.wall_time_s),
         "eval_time_s": _rounded(progress.eval_clock.now()),
         "evaluations": evaluations,

@@ -105,7 +105,15 @@ def test_the_mean_that_is_told_is_the_one_that_counts(
     means = {"return_mean_100": 12.3, "return_mean_games": 100, "eval_return_mean": 18.0}
     ended = {"label": "a", "stopped_by": "reward_bound", "solved": True, "time_to_solve_s": 500.0}
     without = {"evaluations": 0, "eval_time_s": 0.0}
-    summary = {**numbers, **means, **ended, **without, "time_is_lower_bound": False, "steps_over_limit": 0}
+    summary = {
+        **numbers,
+        **means,
+        **ended,
+        **without,
+        "time_is_lower_bound": False,
+        "steps_over_limit": 0,
+        "startup": {},
+    }
     _print_result(summary, Path("run"), evaluated)
     assert f"mean return {told}" in (out := capsys.readouterr().out) and out.startswith("a: solved in 500 s; ")
     with_evaluations = {"time_to_solve_s": 7.85, "eval_time_s": 237.2, "evaluations": 4992}
