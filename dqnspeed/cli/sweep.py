@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from dqnspeed.cli import trust
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.cli.key_value import CommandLine
-from dqnspeed.cli.sweep_record import PREFIX, Job, Line, Outcome, Record, outcome, quoted
+from dqnspeed.cli.sweep_record import PREFIX, Job, Line, Outcome, Record, outcome, quoted, varied_first
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.runs.folder_lock import locked_folder
@@ -267,7 +267,7 @@ def record_failure(folder: Path, error: Exception, cfg: DictConfig | None = None
             found = outcome(folder)
             if isinstance(error, RunError) or not found.is_finished:
                 why = {"stopped_by": "error", "error": sentence.splitlines()[0]}
-                atomic.write_json(folder / SUMMARY, {**_unstarted(cfg), **found.summary, **why})
+                atomic.write_json(folder / SUMMARY, {**_unstarted(folder, cfg), **found.summary, **why})
     except OSError as refused:
         print(f"dqnspeed: {folder / SUMMARY}: cannot be written ({refused.strerror}).", file=sys.stderr)
     except ConfigError as refused:  # which ``error`` may be already
@@ -275,12 +275,12 @@ def record_failure(folder: Path, error: Exception, cfg: DictConfig | None = None
             print(f"dqnspeed: {refused}", file=sys.stderr)
 
 
-def _unstarted(cfg: DictConfig | None) -> Row:
+def _unstarted(folder: Path, cfg: DictConfig | None) -> Row:
     """What a summary says of a job that failed before it started, or before it was composed."""
     if cfg is None:
         return {}
     name, overrides = str(OmegaConf.select(cfg, "experiment.name")), HydraConfig.get().overrides.task
-    label = changes.label(name, overrides, changes.keys_of(overrides))
+    label = changes.label(name, varied_first(folder, overrides), changes.keys_of(overrides))
     known: dict[str, Any] = {"experiment": name, "label": label, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
     numbers = ("time_to_solve_s", "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100")
     return {**known, "solved": False, **dict.fromkeys(numbers)}

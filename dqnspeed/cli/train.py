@@ -27,7 +27,7 @@ from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.ray_jobs import has_a_machine, is_ray
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
-from dqnspeed.cli.sweep_record import Line, outcome, searched
+from dqnspeed.cli.sweep_record import Line, outcome, searched, varied_first
 from dqnspeed.config import changes
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -162,7 +162,7 @@ def job_of(
     changed = compose.changed(run, overrides)
     kind = changes.kinds(run.experiment.kind, changed)
     run = dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, kind=kind))
-    label = changes.label(run.experiment.name, overrides, changed.union(searched(folder)))
+    label = changes.label(run.experiment.name, varied_first(folder, overrides), changed.union(searched(folder)))
     return Job(run, spec, folder, plain, group, label, resume, overrides)
 
 

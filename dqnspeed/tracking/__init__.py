@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from dqnspeed.tracking.terminal import make_progress
 from dqnspeed.tracking.wandb import WandB
 
 log = logging.getLogger(__name__)
+
+NAME_LENGTH = 60  # of what a run is called in TensorBoard and W&B, its seed apart
 
 
 def make_trackers(
@@ -50,7 +53,7 @@ def make_trackers(
         JsonLines(folder / METRICS),
         EpisodesCsv(folder / EPISODES),
     ]
-    name = f"{label}, seed {run.seed}"
+    name = f"{textwrap.shorten(label, NAME_LENGTH, placeholder=' …')}, seed {run.seed}"
     services: list[tuple[str, Callable[[], Tracker]]] = []
     if run.tracking.tensorboard:
         services.append(("TensorBoard", lambda: TensorBoard(folder, config, name, resumed_at)))

@@ -31,7 +31,7 @@ class TensorBoard(Tracker):
         from torch.utils.tensorboard.summary import hparams
 
         earlier = [*folder.glob(f"{TENSORBOARD}/*/{EVENTS}")]
-        own = folder / TENSORBOARD / re.sub(r"[^\w.=+-]+", "_", name)[:100]
+        own = folder / TENSORBOARD / re.sub(r"[^\w.=+-]+", "_", name)
         purge = None if resumed_at is None else resumed_at + 1  # later steps are trained again
         self._writer = SummaryWriter(str(earlier[0].parent if earlier else own), purge_step=purge)
         self._writer.add_text("run", name)

@@ -93,7 +93,7 @@ class WandB(Tracker):
         def begin(mode: Any, run_id: str) -> Any:
             return wandb.init(
                 project=tracking.project,
-                name=tracking.run_name or name[:128],
+                name=tracking.run_name or name,
                 group=tracking.group or group or first,
                 job_type="train",
                 tags=_tags(run),

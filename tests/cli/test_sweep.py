@@ -111,6 +111,17 @@ def test_a_job_that_cannot_even_begin_ends_no_other_and_is_tried_again(cli: Cli,
     assert [one["stopped_by"] for one in summaries(tmp_path / "sweep").values()] == ["max_steps"] * 2
 
 
+def test_names_of_runs_are_short_and_begin_with_what_a_sweep_varies(cli: Cli, tmp_path: Path) -> None:
+    result = cli("-m", *FEW, "tracking.tensorboard=true", "num_envs=2,3", "hydra.sweep.dir=sweep")
+    assert result.returncode == 0, result.stderr
+    folders = sorted(tmp_path.glob("sweep/*/tensorboard/*"))
+    assert [folder.name.partition("_")[0] for folder in folders] == ["baseline"] * 2
+    for number, folder in enumerate(folders, start=2):
+        assert folder.name.startswith(f"baseline_num_envs={number}_env.id=") and len(folder.name) <= 70
+    labels = [summary["label"] for summary in summaries(tmp_path / "sweep").values()]
+    assert [label.split()[:2] for label in labels] == [["baseline", "num_envs=2"], ["baseline", "num_envs=3"]]
+
+
 def test_a_job_that_a_rule_counts_environments_for_goes_on_with_as_many(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
