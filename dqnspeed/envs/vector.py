@@ -93,7 +93,7 @@ class VectorEnv:
         self._returns += raw.rewards
         self._lengths += ~reset
         self._game_over = raw.terminated | raw.truncated
-        self._life_lost = self._lost_lives(raw.lives, reset)
+        self._life_lost = self._lost_lives(raw.lives, raw.terminated | reset)
 
         rewards = raw.rewards.astype(np.float32)
         if self._clip_reward:
@@ -168,11 +168,11 @@ class VectorEnv:
             "lengths": self._lengths,
         }
 
-    def _lost_lives(self, lives: np.ndarray | None, reset: np.ndarray) -> np.ndarray:
+    def _lost_lives(self, lives: np.ndarray | None, excluded: np.ndarray) -> np.ndarray:
         before, self._lives = self._lives, self._copy(lives)
         if not self._episodic_life or lives is None or before is None:
             return np.zeros(self.num_envs, bool)
-        lost: np.ndarray = (lives < before) & ~self._game_over & ~reset
+        lost: np.ndarray = (lives < before) & ~excluded
         return lost
 
     def _finished_games(self) -> list[Episode]:

@@ -367,6 +367,19 @@ def test_lives_rewards_and_stacks_of_the_device_are_those_of_the_environments(
     assert all(seen.values()), seen
 
 
+def test_a_life_that_is_lost_in_the_step_of_the_frame_limit_is_terminated() -> None:
+    """FIRE, then RIGHT: Breakout takes a life in its frame 97, in the step of frames 97 to 100."""
+    for limit, ends in {96: (0, 1), 97: (1, 1), 100: (1, 1), 101: (1, 0)}.items():
+        stages = Preprocessing(noop_max=0, episodic_life=True, max_episode_frames=limit, actions=(0, 1, 3, 4))
+        games = Games("breakout", 1, preprocessing=stages)
+        games.begin([1])
+        for action in [1, *[2] * (24 if limit > 96 else 23)]:
+            games.act(np.array([action]))
+        assert (games.terminated.numpy()[0], games.truncated.numpy()[0]) == ends, limit
+        games.act(np.array([2]))
+        assert games.starts.numpy()[0] and not games.terminated.numpy()[0] and not games.truncated.numpy()[0]
+
+
 def test_rows_that_a_crop_leaves_out_are_drawn_only_for_who_asks() -> None:
     crop = (34, 194, 0, 160)
     games = [Games("pong", 2, preprocessing=Preprocessing(crop=crop, size=48, whole=whole)) for whole in (False, True)]

@@ -310,6 +310,25 @@ def test_native_equals_deepmind_where_their_definitions_coincide(game: str) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["deepmind", "native", "emulator"])
+def test_a_life_that_is_lost_in_the_step_of_the_frame_limit_is_terminated_as_in_gymnasium(backend: str) -> None:
+    """FIRE, then RIGHT: Breakout takes a life in its frame 97, in the step of frames 97 to 100."""
+    for limit, ends in {96: (False, True), 97: (True, True), 100: (True, True), 101: (True, False)}.items():
+        line = ["env=breakout", "num_envs=1", f"env.max_episode_frames={limit}"]
+        run = make_run(f"wrappers={backend}", *line, "wrappers.noop_max=0", "wrappers.fire_reset=false")
+        with contextlib.closing(make_vector_env(run)) as env:
+            env.reset([1])
+            for action in [1, *[2] * (24 if limit > 96 else 23)]:
+                env.send(np.array([action]))
+                step = env.recv()
+            assert (step.terminated[0], step.truncated[0]) == ends, limit
+            assert len(step.episodes) == (limit < 101)
+            env.send(np.array([2]))
+            step = env.recv()
+            assert step.first[0] and not step.terminated[0] and not step.truncated[0]
+
+
+@pytest.mark.slow
 def test_native_draws_its_noops_differently() -> None:
     """The known difference: native draws 0..noop_max-1 and counts FIRE among them; deepmind draws 1..noop_max."""
 

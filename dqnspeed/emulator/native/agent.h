@@ -130,7 +130,7 @@ struct Hands {
 
     CUDA_CALLABLE void tell(i32 points, bool starts, i32* answer) {
         agent.ended = stopped();
-        agent.lost = stages[EPISODIC] && console.lives < agent.lives && !agent.ended;
+        agent.lost = stages[EPISODIC] && console.lives < agent.lives && !console.over;
         agent.lives = console.lives;
         answer[POINTS] = points, answer[GAME_OVER] = console.over, answer[OUT_OF_TIME] = truncated();
         answer[LEFT] = console.lives;
