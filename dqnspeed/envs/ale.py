@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 import gymnasium
@@ -14,6 +13,7 @@ from dqnspeed.envs.wrappers import action_index
 
 
 def make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: str | None = None) -> gymnasium.Env:
+    """The game without sticky actions, one frame a step."""
     made: gymnasium.Env = AtariEnv(
         render_mode=render_mode,
         game=game.rom,
@@ -21,7 +21,7 @@ def make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: st
         difficulty=game.difficulty,
         obs_type="grayscale" if wrappers is None or wrappers.grayscale else "rgb",
         frameskip=1,
-        repeat_action_probability=game.sticky_actions,
+        repeat_action_probability=0.0,  # StickyActions does it: a saved state of ALE lacks the action to repeat
         full_action_space=game.full_action_space,
         max_num_frames_per_episode=game.max_episode_frames,
     )
@@ -31,12 +31,12 @@ def make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: st
 @functools.cache
 def fire_index(game: AtariGame) -> int | None:
     """The action FIRE; ``None`` if the game has none, or if it changes the reward (as the match in Haunted House)."""
-    env = make_atari(dataclasses.replace(game, sticky_actions=0.0), None)  # sticky actions may drop the press
+    env = make_atari(game, None)
     try:
         fire = action_index(env, "FIRE")
         if fire is None:
             return None
-        env.reset()  # a seed would load the game once more, and draws only sticky actions
+        env.reset()  # a seed would load the game once more
         _, reward, terminated, truncated, _ = env.step(fire)
         return None if reward or terminated or truncated else fire
     finally:
@@ -49,7 +49,7 @@ def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float
     or ``None`` if there is none, as in most games."""
     if not noop_max:
         return None  # FIRE is pressed only where it brings no reward
-    env = make_atari(dataclasses.replace(game, sticky_actions=0.0), None)
+    env = make_atari(game, None)
     try:
         noop, press = action_index(env, "NOOP"), fire_index(game) if fire else None
         frame, rewards = env.reset(seed=0)[1]["episode_frame_number"], [0.0]

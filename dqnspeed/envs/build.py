@@ -32,6 +32,7 @@ from dqnspeed.envs.wrappers import (
     FrameSkip,
     NoopReset,
     PillowResize,
+    StickyActions,
     resized,
 )
 from dqnspeed.system import machine
@@ -49,6 +50,8 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
         made = NoopReset(made, wrappers.noop_max)
     if wrappers.fire_reset and game and (fire := fire_index(game)) is not None:
         made = FireReset(made, fire)
+    if game and game.sticky_actions:
+        made = StickyActions(made, game.sticky_actions, made.fire if isinstance(made, FireReset) else None)
     if wrappers.frame_skip > 1:
         made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool, wrappers.tap)
     if wrappers.grayscale and not game and len(made.observation_space.shape or ()) == 3:  # ALE itself gives grayscale

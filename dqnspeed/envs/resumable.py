@@ -13,7 +13,7 @@ import numpy as np
 from ale_py import ALEState
 from ale_py.env import AtariEnv
 
-from dqnspeed.envs.wrappers import FireReset, FrameSkip, NoopReset
+from dqnspeed.envs.wrappers import FireReset, FrameSkip, NoopReset, StickyActions
 from dqnspeed.system.errors import FOREIGN
 
 log = logging.getLogger(__name__)
@@ -25,9 +25,9 @@ MOST_ACTIONS = 1_000_000  # nor is one of more steps, whose actions would fill m
 class Resumable(gymnasium.Wrapper):
     """The outermost wrapper of an environment: its ``game`` can be read, and set on another copy.
 
-    An ALE game is saved as ALE's own state, random numbers included. Any other environment is restored by starting
-    its episode again from the same seed or random state and repeating the actions; if that does not lead to the same
-    observation, ``games_restored`` is False and the environment needs a reset.
+    An ALE game is saved as ALE's own state, with the action that sticky actions may repeat. Any other environment is
+    restored by starting its episode again from the same seed or random state and repeating the actions; if that does
+    not lead to the same observation, ``games_restored`` is False and the environment needs a reset.
 
     A game that is over needs its reset on the next step, as in Gymnasium's NEXT_STEP autoreset.
     """
@@ -42,6 +42,7 @@ class Resumable(gymnasium.Wrapper):
         self._start: dict[str, Any] = {}
         self._frame: Any = None
         self._shape = env.observation_space.shape
+        self._sticky = next((layer for layer in self._layers() if isinstance(layer, StickyActions)), None)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._over = self._reset_next = False
@@ -97,6 +98,7 @@ class Resumable(gymnasium.Wrapper):
                 "ale": self._ale_state(),
                 "frames": self._pooled_frames(),
                 "owed": [p.start_reward for p in self._presses()],
+                "last_action": None if self._sticky is None else self._sticky.last_action,
             }
         ale = self._ale_state() if self._over else None  # from whose random numbers the next game begins
         return {
@@ -116,6 +118,8 @@ class Resumable(gymnasium.Wrapper):
                     skip.last_two[int(i)][:] = frame
             for press, reward in zip(self._presses(), state["owed"], strict=True):
                 press.start_reward = reward
+            if self._sticky is not None:
+                self._sticky.last_action = state["last_action"]
             self._set_rng(state["rng"])
             self.games_restored = True
         elif state["over"]:

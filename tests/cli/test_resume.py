@@ -70,6 +70,7 @@ def episodes(folder: Path) -> list[dict[str, str]]:
     "kind",
     [
         [*SMALL_ATARI, "num_envs=2", "algo.batch_size=16"],
+        [*SMALL_ATARI, "env.id=ALE/Pong-v5", "env.sticky_actions=null", "num_envs=8"],
         [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16"],
         [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2"],
         [*SMALL_ATARI, "wrappers=emulator", "wrappers.spares=1", "num_envs=2", "env.max_episode_frames=300"],
@@ -91,8 +92,8 @@ def episodes(folder: Path) -> list[dict[str, str]]:
         ),
         [*FAMILY, "env=frozen_lake", "algo=q_learning", "eval.every_steps=40"],
     ],
-    ids=["serial", "overlap", "emulator", "emulator with starts ahead", "tweaked with evaluations",
-         "an environment without states of its own",
+    ids=["serial", "sticky actions by the id", "overlap", "emulator", "emulator with starts ahead",
+         "tweaked with evaluations", "an environment without states of its own",
          "a2c", "ppo", "pqn", "munchausen", "iqn", "c51", "rainbow", "sac_discrete", "q_learning"],
 )  # fmt: skip
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], tmp_path: Path) -> None:

@@ -283,6 +283,46 @@ def test_games_of_the_emulator_are_saved_whole(spares: int) -> None:
 
 
 @pytest.mark.slow
+def test_a_saved_game_goes_on_with_the_action_that_sticky_actions_repeat() -> None:
+    run = make_run("env.id=ALE/Pong-v5", "num_envs=8")
+    env, other = make_vector_env(run), make_vector_env(run)
+    env.reset(list(range(8)))
+    other.reset(list(range(8, 16)))
+    rng = np.random.default_rng(0)
+    for k in range(160):
+        if k % 20 == 0:
+            other.send(rng.integers(6, size=8))
+            other.recv()
+            assert other.load_state_dict(env.state_dict())
+        actions, frames = rng.integers(6, size=8), []
+        for each in (env, other):
+            each.send(actions)
+            frames.append(np.array(each.recv().frames))
+        np.testing.assert_array_equal(*frames)
+    env.close()
+    other.close()
+
+
+@pytest.mark.slow
+def test_sticky_actions_repeat_the_last_action_of_a_frame_as_often_as_asked() -> None:
+    run = make_run("env.id=ALE/Pong-v5", "wrappers.frame_skip=1", "wrappers.noop_max=0")
+    env = make_env(run.env, run.wrappers)
+    ale, played = env.unwrapped, list[int]()
+    step = ale.step
+    ale.step = lambda action: (played.append(int(action)), step(action))[1]
+    env.reset(seed=1)
+    wanted = [2 + i % 2 for i in range(4000)]
+    for action in wanted:
+        env.step(action)
+    env.close()
+    assert played[0] == 1  # FIRE, at the game's start
+    each = list(zip(played[1:], wanted, played[:-1], strict=True))
+    assert all(got in (action, last) for got, action, last in each)
+    changed = [got != action for got, action, _ in each]
+    assert 0.17 < np.mean(changed) < 0.23  # as often as actions are repeated that differ from the one asked for
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("game", GAMES)
 def test_native_equals_deepmind_where_their_definitions_coincide(game: str) -> None:
     """Frames, rewards, lost lives, returns and ends, also in mid-skip (frame 1003), but without random no-ops."""
