@@ -234,7 +234,7 @@ class Emulator:
                 if self.device.is_capturing:
                     raise EmulatorError(f"{name}: is of {values.dtype}; a graph takes torch.int32.")
                 if name == "actions" and values.element_size() > 4:
-                    values = values.clamp(-1, 2**31 - 1)  # neither is an action
+                    values = values.clamp(-(2**31), 2**31 - 1)  # neither is an action
                 values = (values != 0 if name == "mask" else values).int()
             self._tensors[name] = values.contiguous()  # until the next is copied
             values = wp.from_torch(self._tensors[name])
@@ -257,7 +257,7 @@ class Emulator:
         if given.dtype.kind not in "iub":
             raise EmulatorError(f"{name}: is of {given.dtype}, and takes whole numbers.")
         if name == "actions" and given.dtype.itemsize > 4:
-            given = np.clip(given, -1, 2**31 - 1)  # neither is an action
+            given = np.clip(given, -(2**31), 2**31 - 1)  # neither is an action
         if self.device.is_cpu:
             to.numpy()[:] = given
         else:

@@ -41,7 +41,8 @@ class Preprocessing:
         episodic_life: a lost life ends the episode, and the next step starts another of the same game: instead of its
             action FIRE is pressed with ``fire``, and else nothing.
         clip_reward: a reward is the sign of its points.
-        sticky_actions: probability that a frame repeats the action of the one before.
+        sticky_actions: probability that a frame repeats the action of the one before; no-ops and FIRE of a start are
+            pressed for certain.
         max_episode_frames: after which a game is truncated.
         actions: those that an agent has, as ALE numbers them; ``None``: all that the game takes.
         whole: rows that ``crop`` leaves out are drawn too, for :meth:`Games.rgb`.
@@ -225,6 +226,8 @@ class Games(Emulator):
 
     def act(self, actions: Any) -> None:
         """A step of each game, or the start of another; ``actions`` ``(N,) int32`` are indices of its actions.
+
+        The number ``-1 - k`` is action ``k`` as well, but is not replaced by sticky actions.
 
         Raises:
             EmulatorError: no games have begun, or ``actions`` has another shape.

@@ -77,7 +77,10 @@ class Backend(Protocol):
 
     def reset(self, seeds: list[int]) -> RawStep: ...
     def send(self, actions: Any) -> None:
-        """Start a step with ``actions`` ``(N,) int64``, an array or a tensor on ``device``."""
+        """Start a step with ``actions`` ``(N,) int64``, an array or a tensor on ``device``.
+
+        Where sticky actions are not ALE's own, ``~a`` is the action ``a`` that they do not replace.
+        """
 
     def recv(self) -> RawStep: ...
     def games(self) -> list[dict[str, Any]] | None:

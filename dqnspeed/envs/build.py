@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +39,7 @@ from dqnspeed.envs.wrappers import (
 from dqnspeed.system import machine
 from dqnspeed.system.errors import FOREIGN, kind_and_line
 
+DROPPED = 1e-4  # chance that ALE's sticky actions drop each frame of a press for the agent
 MOST_CHANNELS = 4  # of an image, which cv2 resizes with every interpolation
 
 
@@ -92,12 +94,20 @@ def make_vector_env(
     else:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         backend = _gymnasiums(make, run, overlap, seeds or range(run.num_envs))
-    fire = (fire_index(game) or 0) if run.wrappers.fire_reset and game else 0
+    fire = fire_index(game) if run.wrappers.fire_reset and game else None
+    press, presses, start_presses = fire or 0, 1, 0
+    if game and game.sticky_actions and run.wrappers.backend != "native":
+        press = ~press
+    elif game and game.sticky_actions and fire is not None:
+        frames = math.ceil(math.log(DROPPED, game.sticky_actions))
+        presses = start_presses = math.ceil(frames / run.wrappers.frame_skip)
     return VectorEnv(
         backend,
         clip_reward=run.wrappers.clip_reward,
         episodic_life=run.wrappers.episodic_life,
-        life_action=fire,
+        life_action=press,
+        presses=presses,
+        start_presses=start_presses,
     )
 
 

@@ -29,6 +29,8 @@ class Resumable(gymnasium.Wrapper):
     restored by starting its episode again from the same seed or random state and repeating the actions; if that does
     not lead to the same observation, ``games_restored`` is False and the environment needs a reset.
 
+    With sticky actions, ``~a`` is the action ``a`` that they do not replace.
+
     A game that is over needs its reset on the next step, as in Gymnasium's NEXT_STEP autoreset.
     """
 
@@ -61,6 +63,9 @@ class Resumable(gymnasium.Wrapper):
         if self._reset_next:
             frame, info = self.reset()
             return frame, 0.0, False, False, info
+        if self._sticky is not None:
+            self._sticky.for_agent = action < 0
+            action = ~action if action < 0 else action
         self._steps += 1
         if self._steps <= MOST_ACTIONS:
             self._actions.append(int(action))

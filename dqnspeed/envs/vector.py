@@ -49,22 +49,37 @@ class VectorEnv:
 
     After a step with ``terminated`` or ``truncated`` the next one ignores its action and starts the next
     episode (``first``). With ``episodic_life`` a lost life ends the learner's episode in the same way while
-    the game goes on: the ignored action is replaced by ``life_action``, so that games which wait for FIRE get it.
+    the game goes on: the ignored action is replaced by ``life_action``, such as FIRE. A game that does not look at FIRE
+    yet, as Gopher does not for 130 frames, still waits for it after that.
+
+    Args:
+        life_action: may be ``~a``, as in :meth:`Backend.send`.
+        presses: steps after a lost life in which ``life_action`` is pressed.
+        start_presses: steps after a game's start in which it is pressed too.
 
     Attributes:
         device: where actions may be given as a tensor, which nobody waits for before the step itself does.
     """
 
-    def __init__(self, backend: Backend, clip_reward: bool, episodic_life: bool, life_action: int = 0):
+    def __init__(
+        self,
+        backend: Backend,
+        clip_reward: bool,
+        episodic_life: bool,
+        life_action: int = 0,
+        presses: int = 1,
+        start_presses: int = 0,
+    ):
         self.num_envs = backend.num_envs
         self.device = backend.device
         self._backend = backend
         self._clip_reward = clip_reward
         self._episodic_life = episodic_life
         self._life_action = life_action
+        self._presses, self.start_presses = presses, start_presses
         self._lives: np.ndarray | None = None
         self._game_over = np.zeros(self.num_envs, bool)
-        self._life_lost = np.zeros(self.num_envs, bool)
+        self._to_press = np.zeros(self.num_envs, np.int64)  # steps to come with life_action
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)
 
@@ -72,33 +87,37 @@ class VectorEnv:
         """Start N games, each with its own seed; returns their first frames ``(N, C, ...)``."""
         raw = self._backend.reset(seeds)
         self._lives = self._copy(raw.lives)
-        for state in (self._game_over, self._life_lost, self._returns, self._lengths):
+        for state in (self._game_over, self._returns, self._lengths):
             state[:] = 0
+        self._to_press[:] = self.start_presses
         return raw.frames
 
     def send(self, actions: AnyArray) -> None:
         """Start a step with ``actions`` ``(N,) int64``."""
-        if self._life_lost.any() and isinstance(actions, torch.Tensor):
-            lost = torch.tensor(self._life_lost).to(actions.device, non_blocking=True)
-            actions = actions.masked_fill(lost, self._life_action)
-        elif self._life_lost.any():
-            actions = np.where(self._life_lost, self._life_action, actions)
+        press = self._to_press > 0
+        if press.any() and isinstance(actions, torch.Tensor):
+            there = torch.tensor(press).to(actions.device, non_blocking=True)
+            actions = actions.masked_fill(there, self._life_action)
+        elif press.any():
+            actions = np.where(press, self._life_action, actions)
         self._backend.send(actions)
 
     def recv(self) -> Step:
         """Wait for the step started by :meth:`send`. Frames may be overwritten by the next step."""
         raw = self._backend.recv()
         reset = self._game_over
-        first = reset | self._life_lost
+        first = reset | (self._to_press > 0)
         self._returns += raw.rewards
         self._lengths += ~reset
         self._game_over = raw.terminated | raw.truncated
-        self._life_lost = self._lost_lives(raw.lives, raw.terminated | reset)
+        lost = self._lost_lives(raw.lives, raw.terminated | reset)
+        left = np.where(reset, self.start_presses, np.maximum(self._to_press - 1, 0))
+        self._to_press = np.where(lost, self._presses, left)
 
         rewards = raw.rewards.astype(np.float32)
         if self._clip_reward:
             np.clip(rewards, -1, 1, out=rewards)
-        terminated = raw.terminated | self._life_lost
+        terminated = raw.terminated | lost
         truncated = raw.truncated
         if first.any():
             rewards[first] = 0
@@ -108,7 +127,7 @@ class VectorEnv:
     @property
     def ignores(self) -> np.ndarray:
         """Environments ``(N,) bool`` whose next action is ignored."""
-        return self._game_over | self._life_lost
+        return self._game_over | (self._to_press > 0)
 
     def state_dict(self) -> dict[str, Any]:
         """The games in progress, if the backend can save them, with their returns, lengths and lives."""
@@ -163,7 +182,7 @@ class VectorEnv:
         return {
             **lives,
             "game_over": self._game_over,
-            "life_lost": self._life_lost,
+            "to_press": self._to_press,
             "returns": self._returns,
             "lengths": self._lengths,
         }

@@ -75,26 +75,28 @@ class FireReset(_StartPresses):
 class StickyActions(gymnasium.Wrapper):
     """Repeats the action of the frame before with a probability, as ALE does (Machado et al. 2018, section 5.2).
 
-    What is pressed at a game's start lies within, so that it always takes effect.
+    The press at a game's start lies within, so that it always takes effect.
 
     Args:
         start: the action of a game's last frame before the agent's first; ``None``: NOOP.
 
     Attributes:
         last_action: the action of the last frame, which may be repeated; ``None``: none that the game has.
+        for_agent: whether the frames to come are a press for the agent, which takes effect.
     """
 
     def __init__(self, env: gymnasium.Env, probability: float, start: int | None):
         super().__init__(env)
         self.probability = probability
         self.start = self.last_action = action_index(env, "NOOP") if start is None else start
+        self.for_agent = False
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         self.last_action = self.start
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        repeats = self.unwrapped.np_random.random() < self.probability
+        repeats = not self.for_agent and self.unwrapped.np_random.random() < self.probability
         if not repeats or self.last_action is None:
             self.last_action = int(action)
         return self.env.step(self.last_action)

@@ -37,6 +37,7 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
         self._env = envs.make_vector_env(dataclasses.replace(run, num_envs=1), render_mode=render_mode)
         self._stack = envs.FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
         self._playing = False  # between a reset and the end of its game
+        self._start_reward = 0.0  # belongs to the first step
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -45,6 +46,8 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
         super().reset(seed=seed)
         own = int(self.np_random.integers(2**31)) if seed is None else seed
         self._stack.push(self._env.reset([own]), np.ones(1, bool))
+        presses = range(self._env.start_presses)
+        self._start_reward = sum(float(self._advance(0).raw.rewards[0]) for _ in presses)
         self._playing = True
         return self._observation(), {}
 
@@ -59,7 +62,7 @@ class AgentEnv(gymnasium.Env[np.ndarray, int]):
         if not self._playing:
             raise ValueError("step: no game is being played; reset() starts one.")
         step = self._advance(action)
-        reward = float(step.raw.rewards[0])
+        reward, self._start_reward = float(step.raw.rewards[0]) + self._start_reward, 0.0
         while self._env.ignores[0] and not step.episodes:  # a lost life: the action after it is not the agent's
             step = self._advance(0)
             reward += float(step.raw.rewards[0])

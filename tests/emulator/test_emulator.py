@@ -327,6 +327,7 @@ def test_games_start_and_stick_at_random_but_by_their_seeds(device: str) -> None
         {"episodic_life": True, "clip_reward": True, "stack": 4, "fire": True},
         {"stack": 3, "grayscale": False, "size": None, "clip_reward": True, "sticky_actions": 0.25},
         {"episodic_life": True, "stack": 2, "frame_skip": 3, "grayscale": False, "tap": 1},
+        {"episodic_life": True, "stack": 1, "fire": True, "sticky_actions": 0.5, "clip_reward": True},
     ],
 )
 def test_lives_rewards_and_stacks_of_the_device_are_those_of_the_environments(
@@ -340,7 +341,7 @@ def test_lives_rewards_and_stacks_of_the_device_are_those_of_the_environments(
         EmulatorBackend(backend, ["NOOP", "FIRE", "RIGHT", "LEFT"], overlap=False),
         clip_reward=stages.get("clip_reward", False),
         episodic_life=stages.get("episodic_life", False),
-        life_action=int(stages.get("fire", False)),
+        life_action=~int(stages.get("fire", False)),
     )
     draws, seeds = np.random.default_rng(2), list(range(5))
     frames = torch.as_tensor(env.reset(seeds)).cpu().numpy().copy()

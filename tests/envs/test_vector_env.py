@@ -24,9 +24,12 @@ BACKENDS = {
         lambda: make_run("wrappers=native", "wrappers.episodic_life=false", *ATARI),
         True,
     ),
+    "sticky deepmind in workers": (lambda: make_run(STICKY, *ATARI), True),
+    "sticky native": (lambda: make_run("wrappers=native", STICKY, *ATARI), False),
     "emulator": (lambda: make_run("wrappers=emulator", *ATARI), False),
     "emulator on threads": (lambda: make_run("wrappers=emulator", "parallelism.env_threads=2", *ATARI), True),
 }
+STICKY = "env.sticky_actions=0.25"
 SEEDS = [11, 22, 33]
 
 
@@ -132,6 +135,40 @@ def test_a_lost_life_is_followed_by_fire() -> None:
             break
     env.close()
     assert step.episodes and lost == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["deepmind", "native", "emulator"])
+def test_a_press_for_the_agent_takes_effect_with_sticky_actions(backend: str) -> None:
+    """Breakout waits for FIRE at its start and after a lost life: with NOOP throughout all 64 games are played and
+    lost, as they are not where one press is dropped."""
+    run = make_run(f"wrappers={backend}", "env.id=ALE/Breakout-v5", "num_envs=64", "env.max_episode_frames=3000")
+    env, ends = make_vector_env(run), np.zeros(64, int)
+    env.reset(list(range(64)))
+    lives = np.full(64, 5)
+    for _ in range(300):
+        env.send(np.zeros(64, np.int64))
+        step = env.recv()
+        lives = np.minimum(lives, np.where(ends > 0, 0, step.raw.lives))
+        ends += step.raw.terminated
+        if ends.all():
+            break
+    env.close()
+    assert not lives.any(), lives
+
+
+@pytest.mark.parametrize("backend", ["deepmind", "native", "emulator"])
+def test_a_press_at_a_games_start_is_no_transition_and_ends_nothing(backend: str) -> None:
+    run = make_run(f"wrappers={backend}", "env.id=ALE/Breakout-v5", "num_envs=2", "wrappers.noop_max=0")
+    env = make_vector_env(run)
+    env.reset([1, 2])
+    presses = 2 if backend == "native" else 0  # ALE would drop each of eight frames once in 65,536 games
+    for k in range(4):
+        assert env.ignores.all() == (k < presses)
+        env.send(np.zeros(2, np.int64))
+        step = env.recv()
+        assert step.first.all() == (k < presses) and not (step.terminated | step.truncated).any()
+    env.close()
 
 
 @pytest.mark.parametrize(

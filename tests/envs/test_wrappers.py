@@ -116,7 +116,7 @@ def test_actions_may_be_given_where_the_games_are(overlap: bool) -> None:
     for _ in range(300):
         actions = rng.integers(4, size=3)
         envs[0].send(actions)
-        lost += int(envs[0]._life_lost.sum())  # whose next actions are replaced
+        lost += int((envs[0]._to_press > 0).sum())  # whose next actions are replaced
         there = torch.from_numpy(actions.copy()).to(envs[1].device)
         envs[1].send(there)
         there.fill_(99)
@@ -224,6 +224,18 @@ def test_a_game_that_is_over_and_out_of_time_at_once_is_both_for_who_plays_the_a
         env.reset(seed=1)
         ends = [env.step(0)[2:4] for _ in range(6)]
     assert ends == [(False, False)] * 5 + [(True, True)]
+
+
+@pytest.mark.parametrize("backend", ["deepmind", "native", "emulator"])
+def test_who_plays_the_agent_acts_from_the_first_step_on(backend: str) -> None:
+    """Also where steps at a game's start are a press for the agent."""
+    run = make_run(f"wrappers={backend}", "env.id=ALE/Breakout-v5", "wrappers.noop_max=0")
+    seen = []
+    for action in (2, 3):
+        with contextlib.closing(AgentEnv(run, describe(run))) as env:
+            env.reset(seed=1)
+            seen.append(env.step(action)[0][-1])
+    assert (seen[0] != seen[1]).any()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="refused where there is no CUDA device")

@@ -37,8 +37,9 @@ struct Hands {
     Agent& agent;
     const i32* stages;
 
-    CUDA_CALLABLE i32 frame(i32 action) {
-        if (stages[STICKY] && (i32)(agent.draw() >> 1) < stages[STICKY]) action = agent.pressed;
+    // What is pressed for the agent takes effect, whatever sticky actions would draw.
+    CUDA_CALLABLE i32 frame(i32 action, bool for_agent) {
+        if (!for_agent && stages[STICKY] && (i32)(agent.draw() >> 1) < stages[STICKY]) action = agent.pressed;
         agent.pressed = action;
         player.frame(player.legal(action), 0x3f);
         if (truncated() && player.unseen >= 0) player.missed |= Player::END;
@@ -64,7 +65,7 @@ struct Hands {
             const bool fires = !agent.noops;
             if (fires) agent.fires = 0;
             else agent.noops--;
-            agent.owed += frame(fires);
+            agent.owed += frame(fires, true);
             if (stopped()) agent.at = 0;
             if (stopped() && fires) agent.noops = noops();
         }
@@ -99,8 +100,9 @@ struct Hands {
     CUDA_CALLABLE void step(i32 action, bool thorough, i32* answer) {
         if (agent.ended) start(thorough);
         if (agent.ready) return begin(answer);
-        const bool starts = agent.lost;
-        i32 number = action < 0 || action >= stages[ACTIONS] ? 0 : stages[STAGES + action];
+        const bool starts = agent.lost, for_agent = starts || action < 0;
+        if (action < 0) action = -1 - action;
+        i32 number = action >= stages[ACTIONS] ? 0 : stages[STAGES + action];
         i32 points = agent.owed, last = stages[SKIP] - 1, k = 0, before = BEFORE;
         i32 lets_go = action < stages[HELD] || starts ? last + 1 : stages[TAP];
         if (starts) number = stages[PRESS_FIRE];  // ALE's number of FIRE is 1
@@ -111,7 +113,7 @@ struct Hands {
             // It is played a second time, which is to find the pictures as they were.
             if (k == last && !thorough && player.missed) return;
             if (stages[POOL] && k == last) before = console.ended ? console.turn : keep();
-            points += frame(k < lets_go ? number : 0);
+            points += frame(k < lets_go ? number : 0, for_agent);
             if (stopped()) break;
         }
         answer[FIRST] = answer[SECOND] = stages[POOL] ? BEFORE : console.turn;
