@@ -1,9 +1,9 @@
 """How far Stable-Baselines3 gets here: ``python examples/sb3.py ppo|dqn SEED MINUTES [ENV]``.
 
 It needs ``pip install 'stable-baselines3>=2.3'``, and trains with the numbers that RL Baselines3 Zoo has for Atari
-(hyperparams/ppo.yml and dqn.yml). As in dqnspeed, Pong is solved when the mean unclipped return of the last 100
-training games is 17, and the clock starts at the first step of the environment. Other games, such as
-``BreakoutNoFrameskip-v4``, are played until the time is over.
+(hyperparams/ppo.yml and dqn.yml). Pong is solved when the mean unclipped return of the last 100 training games is 17,
+and the clock starts at the first step of the environment, as in dqnspeed; games count as they end here, and in dqnspeed
+in the order in which they began. Other games, such as ``BreakoutNoFrameskip-v4``, are played until the time is over.
 """
 
 from __future__ import annotations

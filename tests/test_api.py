@@ -360,7 +360,7 @@ def test_an_agent_of_any_algorithm_looks_at_a_game(algo: str, outputs: str, tmp_
 
 
 def check_what_is_learnt(agent: dqnspeed.Agent, observation: np.ndarray) -> None:
-    """Of each algorithm its action values, or its policy and the value of the state; the others are refused."""
+    """Check action values, or the policy and the value of the state; what the algorithm does not learn is refused."""
     network, batch = agent._player.network, np.stack([observation, observation])
     algo, policy = agent.config.algo.name, agent.outputs == "logits of the policy"
     with torch.inference_mode():

@@ -51,8 +51,9 @@ def make_memory(run: RunConfig, spec: EnvSpec, device: torch.device | None = Non
 
 
 def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs: int = 1) -> None:
-    """Raise :class:`ConfigError` if the memory, held on ``device``, and the weights that processes share do not fit
-    into the host's free memory, once for each of the ``jobs`` that run at a time."""
+    """Raise :class:`ConfigError` if the host's memory is too small for ``jobs`` such runs at a time.
+
+    Each needs the memory of experience, unless ``device`` holds it, and the weights that processes share."""
     option, asked, unit = algorithm_of(run).size(run)
     weights = 0
     if run.parallelism.shares_memory:

@@ -191,8 +191,7 @@ class GradientLearner:
         return Loss(tuple(number.detach() for number in loss.numbers), loss.errors), gradients
 
     def see(self, now: int | Tensor, numbers: Tensor) -> bool:
-        """Take in the ``numbers`` of the update after ``now`` others, those of ``STATS`` first; whether to do its
-        step."""
+        """Look at the ``numbers`` of the update after ``now`` others, ``STATS`` first; False: leave its step out."""
         return True
 
     def learning_rate(self, now: int | Tensor) -> float | Tensor:

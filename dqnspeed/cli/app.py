@@ -28,7 +28,7 @@ def run_app(job: Callable[..., Any], prints: bool = True) -> None:
     """Run a command; print errors as one sentence, and what became of the jobs of a sweep.
 
     Args:
-        prints: it is called for what it prints, and fails where that cannot be written; a run goes on.
+        prints: the command is used for what it prints, so it fails where that cannot be written; a run continues.
     """
     outlast_readers()
     if "--version" in sys.argv[1:]:

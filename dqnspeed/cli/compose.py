@@ -60,8 +60,8 @@ def own_hydra() -> Iterator[None]:
 
 
 def as_meant(arguments: Sequence[str]) -> list[str]:
-    """The arguments of the command line as Hydra is to be given them: where an option takes text, ``1.10`` in quotes,
-    since Hydra would make a number of it; where it takes a whole number, ``1000000`` for ``1e6``."""
+    """Arguments for Hydra: where an option takes text, ``1.10`` in quotes, since Hydra would make a number of it; where
+    it takes a whole number, ``1000000`` for ``1e6``."""
     kinds = schemas.kinds() | {key: {str} for key in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")}
 
     def one(argument: str) -> str:

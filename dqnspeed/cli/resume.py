@@ -199,7 +199,7 @@ def _composed(folder: Path, begun_with: Mapping[str, Any]) -> DictConfig:
             raise _DamagedConfigError(f"{name} is empty or cut short")
         _check_options(stored, folder)
         _fill_in(stored, begun_with)
-        OmegaConf.resolve(stored)  # whatever is changed, the values that refer to it stay those of the start
+        OmegaConf.resolve(stored)  # a value that refers to another stays as it began
         name = RESUMED
         for override in OverridesParser.create().parse_overrides(_resumed_with(folder)):
             OmegaConf.update(stored, override.key_or_group, override.value())
@@ -282,7 +282,7 @@ def _lines(path: Path) -> list[str]:
     lines = OmegaConf.create(read_yaml(path))
     if not isinstance(lines, ListConfig):
         raise _DamagedConfigError(f"{HYDRA}/{path.name} is empty or cut short")
-    return [str(line) for line in cast("list[Any]", OmegaConf.to_container(lines))]  # with ${...} as it is written
+    return [str(line) for line in cast("list[Any]", OmegaConf.to_container(lines))]  # with ${...} unresolved
 
 
 def _save_overrides(overrides: list[str], plain: Mapping[str, Any], folder: Path) -> None:

@@ -269,7 +269,7 @@ def _alone(overrides: Sequence[str]) -> list[str]:
 
 
 def _value(objective: str, job: Outcome) -> float | None:
-    """What a finished job scores; ``None`` if no game of it counts, or its files cannot be read."""
+    """The score of a finished job; ``None`` if no game of it counts, or its files cannot be read."""
     if objective == RETURN:
         return job.mean
     if job.summary["solved"]:

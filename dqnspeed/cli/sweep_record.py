@@ -43,7 +43,7 @@ FINISHED = ("solved", "at its limit", "pruned")
 
 @dataclass(frozen=True)
 class Job:
-    """A job: its folder, below that of its sweep, its overrides, and the keys that a search chose values of."""
+    """A job: its folder within the sweep's, its overrides, and the keys that a search chose values of."""
 
     folder: str
     overrides: list[str]

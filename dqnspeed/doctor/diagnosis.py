@@ -51,7 +51,7 @@ def diagnose(run: RunConfig, seconds: float, image: Path) -> Iterator[Finding]:
             made = envs.make_registered(run.env)
         limit = made.spec.max_episode_steps if made.spec else None
         yield from wrapper_order(made, run)
-        with contextlib.suppress(*FOREIGN):  # the probe has told it
+        with contextlib.suppress(*FOREIGN):  # the probe has reported it
             made.close()
     try:
         algorithm_of(run).check_spec(run, spec)

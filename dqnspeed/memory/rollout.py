@@ -169,8 +169,7 @@ class Rollouts(HeldRings):
         return 0
 
     def rows_allowed(self) -> np.ndarray:
-        """Where the next observations can be asked for, no lane is ahead; else each by a rollout, whichever actor
-        fills it."""
+        """Rows that lanes may add; lanes are at most a rollout ahead, and not at all with a ``bootstrap``."""
         most = 2 * (self._steps + 1) if self.bootstrap is None else self._steps
         allowed: np.ndarray = np.minimum(super().rows_allowed(), self._begin + float(most))
         return allowed

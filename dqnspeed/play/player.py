@@ -97,7 +97,7 @@ def is_file(run: str) -> bool:
 
 
 def home_of(run: str) -> Path:
-    """The folder of the run that ``run`` names: of a checkpoint, that of its run, or else the one that it lies in."""
+    """The folder of the run that ``run`` names; of a checkpoint alone, the folder with the file."""
     if not is_file(run):
         return Path(run)
     above = Path(run).absolute().parent

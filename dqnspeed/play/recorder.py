@@ -32,7 +32,7 @@ def told(path: Path) -> Iterator[None]:
 
 
 class Recorder:
-    """Renders games, one picture for each step and one of the end, and films them if they are to be recorded."""
+    """Renders games, one picture for each step and one of the end, and films them if asked."""
 
     def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig, fps: float):
         self._env, self._player, self._records, self._fps = env, player, options.record, fps
@@ -49,8 +49,8 @@ class Recorder:
             self._before = self._env.render()
 
     def add(self, observation: np.ndarray, action: int, step: Step) -> list[np.ndarray]:
-        """The picture in which the action of a finished step was chosen, and that of the end if the game is over; none
-        if the step only started a game."""
+        """The picture in which the action of a finished step was chosen, and the last one if the game is over; none if
+        the step only started a game."""
         image, self._before = self._before, self._env.render()
         if image is None or (step.first[0] and not self._steps):
             return []

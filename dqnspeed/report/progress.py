@@ -68,7 +68,7 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
 
 
 def _is_alive(folder: Path, written: float, queued: bool = False) -> bool:
-    """Whether the run or sweep in ``folder`` goes on, by its lock; else whether it has ``written`` lately.
+    """Whether the run or sweep in ``folder`` is running, by its lock; else whether it has ``written`` lately.
 
     Args:
         queued: by a cluster, where nothing is locked before a job begins.

@@ -263,7 +263,7 @@ def compared_after(runs: Iterable[Run]) -> float | None:
 
 
 def _scores(runs: Iterable[Run], after: float | None) -> list[float]:
-    """The mean return of each run after so many seconds, on the line between the two reports around that time."""
+    """The mean return of each run at ``after`` seconds, interpolated between the two reports around that time."""
     if after is None:
         return []
     curves = (run.means("time") for run in runs if run.seconds >= after)

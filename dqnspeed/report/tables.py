@@ -43,7 +43,7 @@ class Table:
         """The table as Markdown.
 
         Args:
-            is_html: it is turned into HTML, where signs of that are to be shown as they are.
+            is_html: it will be HTML, so its special characters are escaped.
         """
         marks = ["---" if column < self.left else "---:" for column in range(len(self.columns))]
         shown = as_text if is_html else str
@@ -272,7 +272,7 @@ def _returns(rung: Rung) -> str:
 
 
 def _of_games(runs: Sequence[Run]) -> str:
-    """Of how few games the means are of which fewer count by now than are to."""
+    """A note on means of fewer games than ``stop.window``: the fewest of them."""
     fewest = min((run.games for run in runs if run.games is not None), default=None)
     if fewest is None:
         return ""

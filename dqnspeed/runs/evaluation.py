@@ -135,8 +135,8 @@ class Evaluator:
         return self._next is not None and agent_steps >= self._next
 
     def play(self, agent_steps: int, give_up: Callable[[], bool]) -> list[Game]:
-        """The games of one evaluation; none if it was given up, or a game did not end: the mean of the others would be
-        that of the short ones."""
+        """The games of one evaluation; none if it was given up, or if a game did not end, since only short games would
+        count then."""
         assert self._config.every_steps is not None
         number = self.count + 1
         policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))

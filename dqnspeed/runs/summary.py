@@ -76,7 +76,7 @@ class Progress:
         self._epsilon = collected.epsilon
 
     def new_episodes(self, collected: Collected) -> Iterator[tuple[int, Episode]]:
-        """The games that ended, numbered from 1; those that count by now are counted.
+        """Number the games that ended, from 1, and count the games whose turn it is.
 
         ``time_to_solve_avg_s`` is when the exponential mean first reached the bound: the stop rule of the book's
         programs (PTAN). It starts at the first game, so one good game may be enough; here it does not end the run.

@@ -19,7 +19,7 @@ KEY_BYTES = 32
 
 
 def write(path: Path, node: Any) -> None:
-    """Write ``node`` as JSON, and its signature beside it; without one where there can be no key.
+    """Write ``node`` as JSON and, where this user can have a key, a file with its signature.
 
     The signature of the file before stays too, so that a kill in between leaves a signed file.
 
@@ -35,7 +35,7 @@ def write(path: Path, node: Any) -> None:
 
 
 def read(path: Path) -> Any:
-    """The contents of a file that is as :func:`write` left it, whatever folder it lies in now; ``None`` of others."""
+    """The contents of a file that :func:`write` wrote, unless it was changed since, in any folder; else ``None``."""
     with contextlib.suppress(_NoKeyError, OSError, ValueError, RecursionError):
         data = path.read_bytes()
         own = _signature(path, data, _key(make=False))

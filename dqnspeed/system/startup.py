@@ -20,7 +20,7 @@ class Startup:
         self.seconds, self._part, self._since = dict.fromkeys(PARTS, 0.0), part, time.perf_counter()
 
     def switch(self, part: str) -> str:
-        """Go on with ``part``; returns the one before."""
+        """End the current part and begin ``part``; returns the former."""
         now, before = time.perf_counter(), self._part
         self.seconds[before] += now - self._since
         self._part, self._since = part, now

@@ -88,15 +88,15 @@ class Ema:
 class Returns:
     """Unclipped returns of whole games: the last, the mean of the last ``window``, the exponential mean.
 
-    Games count in the order in which they began, each once all that began before it have ended. In the order of their
-    ends short games would come first. A game begins when this process hears of the end of
-    the one before it in its environment; those of one moment begin in the order of their environments.
+    Games count in the order in which they began, each once all that began before it have ended. If they counted as they
+    end, short games would come first. A game begins when this process hears of the end of the game before it in its
+    environment. Games that begin together count in the order of their environments.
     """
 
     def __init__(self, window: int):
         self.last: deque[Episode] = deque(maxlen=window)
         self.count = 0  # games that count
-        self.ended = 0  # games that have ended, those that wait for older ones too
+        self.ended = 0  # games that have ended, also if they wait for older ones
         self.average = Ema()
         self._open = OrderedDict[int, int]()  # the numbers of the games in progress by environment, the oldest first
         self._waiting: list[tuple[int, Episode]] = []  # a heap of games that have ended, by their numbers
@@ -104,7 +104,7 @@ class Returns:
         self._felt = max(window, FELT)
 
     def begin(self, envs: Iterable[int]) -> None:
-        """Games begin in ``envs``; those that were in progress there leave the order."""
+        """Games begin in ``envs``; games in progress there leave the order."""
         self.leave(envs)
         for env in envs:
             self._begin(env)
@@ -142,8 +142,8 @@ class Returns:
         self._open[env] = self._begun
 
     def _forget(self) -> None:
-        """Bound the memory where a game goes on and on: of the games between two open ones, keep the last, since those
-        before them will be felt in no mean."""
+        """Keep the memory small where a game never ends: of the games between two open ones, only the last matter to a
+        mean."""
         opened, between, kept = list(self._open.values()), Counter[int](), []
         for game in sorted(self._waiting, reverse=True):
             gap = bisect_left(opened, game[0])

@@ -96,7 +96,9 @@ def test_a_namespace_package_is_imported_with_trust_alone(
     result = start(module, folder.parent, *arguments, "trust=true")
     assert result.returncode == 0 and marker.exists(), result.stderr
     marker.unlink()
-    result = start("play", folder.parent, "run=received", "episodes=1")  # a run that was gone on with is made here
+    result = start(
+        "play", folder.parent, "run=received", "episodes=1"
+    )  # a run that was resumed here counts as made here
     assert (result.returncode == 0) == marker.exists() == (module == "train")
 
 
@@ -104,7 +106,7 @@ def test_the_newest_run_is_played_with_trust_alone(received: tuple[Path, Path]) 
     folder, marker = received
     (folder.parent / "outputs").mkdir()
     folder.rename(folder.parent / "outputs" / "received")
-    laid(folder.parent / "received" / "evil.py", marker)  # beside it
+    laid(folder.parent / "received" / "evil.py", marker)  # a module in the working folder
     result = start("play", folder.parent, "episodes=1")
     assert result.returncode == 2 and "env.id=received.evil:Env: runs code" in result.stderr and not marker.exists()
     assert start("play", folder.parent, "episodes=1", "trust=true").returncode == 0 and marker.exists()
@@ -287,7 +289,7 @@ def test_a_job_of_a_received_sweep_that_names_other_code_fails(made: Path, tmp_p
     shutil.copytree(made, folder)
     laid(folder / "evil.py", marker)
     renamed(folder / "0", "received.evil:Env")
-    (folder / "0" / "summary.json").unlink()  # so that it goes on
+    (folder / "0" / "summary.json").unlink()  # so that it is resumed
     text = (folder / SWEEP_JOBS).read_text().replace("toy_envs:Counter-v0", "CartPole-v1")
     (folder / SWEEP_JOBS).write_text(text)
     result = start("train", tmp_path, "sweep.resume=received")

@@ -300,7 +300,7 @@ def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, mon
         for video in videos:
             seeds, numbers, steps = np.array(video).T
             assert len(set(seeds)) == len(set(numbers)) == 1
-            assert steps.tolist() == list(range(8))  # with that of the end
+            assert steps.tolist() == list(range(8))  # the last picture too
 
 
 BAD = {
@@ -372,7 +372,7 @@ def test_pictures_of_frames() -> None:
     colours = picture(board, 1)
     assert colours.shape == (2, 2, 3) and colours[1, 1].any() and not colours[0].any()
     assert enlarge(colours, 5).shape == (6, 6, 3)
-    assert enlarge(colours[:1], 2).shape == (2, 4, 3)  # the least that a film can have
+    assert enlarge(colours[:1], 2).shape == (2, 4, 3)  # the smallest size of a film
 
 
 def test_an_mp4_holds_what_was_written(tmp_path: Path) -> None:

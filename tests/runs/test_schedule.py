@@ -107,7 +107,7 @@ def test_an_infinite_return_solves_nothing(bound: str) -> None:
 
 @given(st.lists(st.lists(st.integers(1, 30), min_size=1), min_size=1, max_size=8), st.integers(0, 60), st.randoms())
 def test_games_count_in_the_order_in_which_they_began(lengths: list[list[int]], steps: int, chance: Random) -> None:
-    """At any time those count that began before the oldest that still goes on; those of one step by environment."""
+    """A game counts if it began before the oldest game in progress; within one step, environments are in order."""
     returns, counted = Returns(window=1000), list[float]()
     returns.begin(range(len(lengths)))
     playing = [iter(each) for each in lengths]
@@ -201,7 +201,7 @@ def test_rates_are_of_the_steps_that_their_updates_are_due_for() -> None:
 
     resumed = Progress(make_toy())
     resumed.load_state_dict(progress.state_dict(), updates)
-    resumed.add(Collected(agent_steps=1000))  # the replay is filled anew
+    resumed.add(Collected(agent_steps=1000))  # the replay is filled again
     resumed.learnt(updates + 1)
     resumed.add(Collected(agent_steps=64))
     resumed.learnt(updates + 17)

@@ -22,7 +22,7 @@ def test_the_parts_add_up_to_the_whole_of_a_run(tmp_path: Path) -> None:
     elapsed = time.perf_counter() - begun
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     seconds = summary["startup"]
-    assert tuple(seconds) == PARTS and seconds["random_play"] == 0  # nothing is to be cropped
+    assert tuple(seconds) == PARTS and seconds["random_play"] == 0  # there is no crop
     assert all(seconds[part] > 0 for part in ("imports", "composition", "actors"))
     assert sum(seconds.values()) + summary["wall_time_s"] < elapsed
     assert f"samples/step, after {sum(seconds.values()):.0f} s of start-up\n" in result.stdout

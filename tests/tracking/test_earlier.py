@@ -107,7 +107,7 @@ def test_a_run_tells_what_others_like_it_took(
     like = [*TOY, "stop.reward_bound=28", "tracking.progress=plain", "stop.max_steps=5000"]
     first = cli(*like, "seed=1", "hydra.run.dir=outputs/first").stdout
     summary = tmp_path / "outputs" / "first" / "summary.json"
-    summary.write_text(json.dumps({**json.loads(summary.read_text()), "benchmark": True}))  # other tests run beside it
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "benchmark": True}))  # other tests run meanwhile
     second = cli(*like, "seed=2").stdout
     assert "usually" not in first
     assert "s here (the only earlier run)" in second and "left  mean" in second
