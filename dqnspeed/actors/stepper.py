@@ -160,8 +160,8 @@ class EnvStepper:
         return rows, episodes
 
     def values(self) -> np.ndarray:
-        """Values ``(N,)`` of the observations that are acted on next, by the policy's present network; not between :meth:`start`
-        and :meth:`finish`."""
+        """Values ``(N,)`` of the observations that are acted on next, by the policy's present network; not between
+        :meth:`start` and :meth:`finish`."""
         begin = time.perf_counter()
         with self._timed():
             found = self._policy.values()

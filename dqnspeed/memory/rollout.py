@@ -95,9 +95,9 @@ def _accumulated(arrays: Arrays, added: Array, factors: Array, ended: Array, las
     return xp.stack(found[::-1], 1)
 
 
-# Values (N,) of the observations that will be acted on next, of all lanes, by the network as it is now.
+# Values (N,) of the observations that will be acted on next, of all lanes, by the present network.
 Bootstrap = Callable[[], np.ndarray]
-# Values (K,) of observations, and log-probabilities (K,) of actions taken there, by the network as it is now.
+# Values (K,) of observations, and log-probabilities (K,) of actions taken there, by the present network.
 Judge = Callable[[Tensor, Tensor], Tensor]
 
 
