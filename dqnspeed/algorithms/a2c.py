@@ -1,4 +1,4 @@
-"""Advantage actor-critic (Mnih et al. 2016) on n-step transitions, in one process."""
+"""A2C: synchronous advantage actor-critic (Mnih et al. 2016), as in OpenAI Baselines and Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -8,75 +8,68 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from dqnspeed.algorithms.actor_critic import ActorCritic, PolicyLearner, entropy_of
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.gradient import Loss
-from dqnspeed.algorithms.learns_from import FromStream
-from dqnspeed.config.options import ConfigError, option
+from dqnspeed.algorithms.learns_from import OnceFromRollouts
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.precision import gradients_off, precision
-from dqnspeed.memory import Batch
-
-
-@dataclass(frozen=True)
-class NStepActorCritic(ActorCritic, FromStream):
-    """What A2C and A3C share."""
-
-    n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
-
-    @property
-    def piece(self) -> int:
-        return self.n_step
-
-    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-        return A2CLearner(self, run, spec, device)
+from dqnspeed.execution.precision import precision
+from dqnspeed.memory import RolloutBatch
 
 
 @register("algo", "a2c")
 @dataclass(frozen=True)
-class A2C(NStepActorCritic):
+class A2C(ActorCritic, OnceFromRollouts):
+    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
+        return A2CLearner(self, run, spec, device)
+
     def check(self, run: RunConfig) -> None:
-        super().check(run)
         if run.parallelism.processes:
             raise ConfigError(
-                f"parallelism={run.parallelism.name}: algo={self.name} learns in one process; algo=a3c is the same "
-                f"with actor processes."
+                f"parallelism={run.parallelism.name}: algo={self.name} learns in one process; use parallelism=serial, "
+                f"or algo=a3c."
             )
+        rollout = run.num_lanes * self.rollout_steps
+        if self.batch_size != rollout:
+            raise ConfigError(
+                f"algo.batch_size={self.batch_size}: algo={self.name} makes one update of a whole rollout, "
+                f"num_envs times algo.rollout_steps. Leave it out, or set it to {rollout}."
+            )
+        super().check(run)
 
 
-class A2CLearner(PolicyLearner):
-    """A2C and A3C: the advantage of n steps is their bootstrapped return less the value of the first state.
-
-    A batch holds transitions of one process (``a2c``) or of several (``a3c``); the loss is the same.
-    """
+class ActorCriticLearner(PolicyLearner):
+    """Loss of A2C and A3C: the advantage is the bootstrapped return minus the value of the state."""
 
     STATS = ("train/loss", "train/policy_loss", "train/value_loss", "train/entropy")
 
-    def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
-        return {**batch.arrays(), "entropy_coef": self._entropy_coef()}
-
-    def loss(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        rewards: Tensor,
-        next_observations: Tensor,
-        discounts: Tensor,
-        entropy_coef: Tensor,
+    def actor_critic_loss(
+        self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, entropy_coef: Tensor
     ) -> Loss:
+        """Loss on transitions with ``weights``, whose sum is 1."""
         with precision(self._execution, self.device):
             logits, values = self.network.policy_and_value(observations)
-            with gradients_off(self._execution):
-                next_values = self.network.policy_and_value(next_observations)[1]
-        targets = rewards + discounts * next_values.detach()
         log_probs = torch.log_softmax(logits, dim=1)
         taken = log_probs.gather(1, actions[:, None])[:, 0]
-        policy_loss = -((targets - values.detach()) * taken).mean()
-        value_loss = F.mse_loss(values, targets)
-        entropy = entropy_of(log_probs).mean()
+        policy_loss = -((returns - values.detach()) * taken) @ weights
+        value_loss = (values - returns) ** 2 @ weights
+        entropy = entropy_of(log_probs) @ weights
         loss = policy_loss + self._value_coef * value_loss - self._bonus(entropy, entropy_coef)
         return Loss((loss, policy_loss, value_loss, entropy))
+
+
+class A2CLearner(ActorCriticLearner):
+    """Learner from the returns of rollouts: n-step returns for the first of n steps, 1-step returns for the last."""
+
+    def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
+        names = ("observations", "actions", "returns", "weights")
+        return {**{name: getattr(batch, name) for name in names}, "entropy_coef": self._entropy_coef()}
+
+    def loss(
+        self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, entropy_coef: Tensor
+    ) -> Loss:
+        return self.actor_critic_loss(observations, actions, returns, weights, entropy_coef)

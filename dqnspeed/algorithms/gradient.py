@@ -254,13 +254,18 @@ class GradientLearner:
 
 
 class OnPolicyLearner(GradientLearner):
-    """Adds ``perf/policy_lag``: how many updates older than the learner the acting weights were."""
+    """Base of learners from rollouts.
 
-    MEASURED = ("perf/policy_lag",)
+    Adds ``train/policy_lag``, the updates between acting and the start of learning from a rollout.
+    """
+
+    MEASURED = ("train/policy_lag",)
+
+    def attach(self, memory: Any) -> None:
+        memory.updates_done = lambda: self.updates
 
     def measured(self, batch: Any) -> Sequence[Tensor]:
-        versions = batch.versions.to(self.device, non_blocking=True)
-        return [(self.now - versions).float().mean()]
+        return [(batch.lags @ batch.weights).to(self.device, non_blocking=True)]
 
 
 def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:

@@ -110,24 +110,28 @@ class FromStream(Algorithm):
 
 
 @dataclass(frozen=True)
-class FromRollouts(Algorithm):
-    """Learns some epochs long from ``rollout_steps`` of every environment, then forgets them."""
+class OnceFromRollouts(Algorithm):
+    """Base of algorithms that learn once from ``rollout_steps`` of every environment, then discard them."""
 
     captures = True
 
     rollout_steps: int = option("steps of each environment in a rollout", ge=1)
-    epochs: int = option("times a rollout is learnt from", ge=1)
     lam: float = option("lambda of the returns: of GAE for a policy, of Q(lambda) for action values", ge=0, le=1)
 
+    @property
+    def num_epochs(self) -> int:
+        """Number of epochs."""
+        return 1
+
     def samples_per_step(self, run: RunConfig) -> float | None:
-        return self.epochs
+        return self.num_epochs
 
     def updates_per_step(self, run: RunConfig) -> float | None:
         return self.updates_per_rollout(run) / (run.num_lanes * self.rollout_steps)
 
     def updates_per_rollout(self, run: RunConfig) -> int:
         """Updates of a rollout without final frames."""
-        return self.epochs * -(-run.num_lanes * self.rollout_steps // self.batch_size)
+        return self.num_epochs * -(-run.num_lanes * self.rollout_steps // self.batch_size)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return _ordered_layout(run, spec, 2 * run.num_envs * (self.rollout_steps + 1))  # no lane may be further ahead
@@ -137,7 +141,7 @@ class FromRollouts(Algorithm):
 
     def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
         return Rollouts(
-            _buffers(self.layout(run, spec), run), run.wrappers.stack, self.rollout_steps, self.epochs, self.gamma,
+            _buffers(self.layout(run, spec), run), run.wrappers.stack, self.rollout_steps, self.num_epochs, self.gamma,
             self.lam, run.seed, device, run.execution.compile,
         )  # fmt: skip
 
@@ -153,6 +157,17 @@ class FromRollouts(Algorithm):
             raise ConfigError(
                 f"algo.batch_size={self.batch_size}: must be at most {rollout}, algo.rollout_steps of all environments."
             )
+
+
+@dataclass(frozen=True)
+class FromRollouts(OnceFromRollouts):
+    """Base of algorithms that learn for some epochs from each rollout."""
+
+    epochs: int = option("times a rollout is learnt from", ge=1)
+
+    @property
+    def num_epochs(self) -> int:
+        return self.epochs
 
 
 def _rows(run: RunConfig) -> int:

@@ -105,6 +105,7 @@ class PPOLearner(PolicyLearner):
             )  # fmt: skip
 
     def attach(self, memory: Any) -> None:
+        super().attach(memory)
         if self._corrects:
             memory.judge = self.judge
 

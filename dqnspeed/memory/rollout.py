@@ -27,12 +27,12 @@ class RolloutBatch:
     values: Tensor  # (B,) float32, of the states, by the network that acted; with a judge by its own
     returns: Tensor  # (B,) float32, what ``values`` are to become: lambda-returns, or the targets of V-trace
     advantages: Tensor  # (B,) float32, of the actions
-    versions: Tensor  # (B,) int64, updates done to the weights that acted
+    lags: Tensor  # (B,) float32, updates between acting and the start of learning from the rollout
     weights: Tensor  # (B,) float32, of each in a mean: all alike, but 0 of what only fills up the batch; their sum is 1
     rollout: int = field(default=0, kw_only=True)  # its number
 
 
-COLUMNS = ("actions", "log_probs", "values", "returns", "advantages", "versions")  # that each transition has
+COLUMNS = ("actions", "log_probs", "values", "returns", "advantages", "lags")  # that each transition has
 
 
 def lambda_returns(
@@ -118,10 +118,12 @@ class Rollouts(HeldRings):
         compiles: what gathers a batch of tensors.
 
     Attributes:
+        updates_done: updates of the learner so far.
         bootstrap: what is known of the observations after the last rows.
         judge: the learner's network, if returns are to be corrected for the policy that acted (V-trace).
     """
 
+    updates_done: Callable[[], int] = int  # 0 without a learner
     bootstrap: Bootstrap | None = None
     judge: Judge | None = None
 
@@ -210,7 +212,7 @@ class Rollouts(HeldRings):
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
         nowhere = 0 * self.arrays.arange(batch_size)
         columns = self._read(nowhere, nowhere)
-        columns |= dict.fromkeys(("values", "returns", "advantages", "weights"), columns["log_probs"])
+        columns |= dict.fromkeys(("values", "returns", "advantages", "lags", "weights"), columns["log_probs"])
         return RolloutBatch(*self._tensors(columns))
 
     def state_dict(self) -> dict[str, Any]:
@@ -226,7 +228,7 @@ class Rollouts(HeldRings):
         self._random.load_state_dict(state["random"])
 
     def close(self) -> None:
-        self._planned, self._joined, self.judge, self.bootstrap = {}, None, None, None
+        self._planned, self._joined, self.judge, self.bootstrap, self.updates_done = {}, None, None, None, int
         super().close()
 
     def _draw_arrays(self) -> list[Tensor]:
@@ -270,6 +272,7 @@ class Rollouts(HeldRings):
             following = self.arrays.own(np.asarray(self.bootstrap(), np.float32))
             values = xp.concatenate([values, following[:, None]], 1)
         inside["values"] = values[:, :-1]
+        inside["lags"] = xp.asarray(self.updates_done() - inside["versions"], dtype=xp.float32)
         given = self.arrays, inside["rewards"], values, inside["terminated"], inside["truncated"]
         if log_ratios is None:
             returns = lambda_returns(*given, self._gamma, self._lam)

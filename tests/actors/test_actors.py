@@ -261,8 +261,8 @@ def test_the_seconds_of_acting_on_a_gpu_are_the_gpus_own(kind: str, device: str)
 
 
 ON_POLICY = {
-    "a2c": ["algo=a2c"],
-    "a2c, overlap": ["algo=a2c", "parallelism=overlap"],
+    "a2c": ["algo=a2c", "algo.rollout_steps=8"],
+    "a2c, overlap": ["algo=a2c", "algo.rollout_steps=8", "parallelism=overlap"],
     "a3c, two actors": ["algo=a3c", "parallelism.num_actors=2"],
     "a3c, queue": ["algo=a3c", "parallelism.num_actors=2", "parallelism.transport=queue"],
     "ppo": ["algo=ppo"],

@@ -302,7 +302,7 @@ def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], 
     summary = train(run, describe(run), tmp_path, {})
     assert summary["agent_steps"] >= 600 and summary["stopped_by"] == "max_steps"
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    lags = [report["perf/policy_lag"] for report in reports if "perf/policy_lag" in report]  # of those with an update
+    lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]  # of those with an update
     assert reports[-1]["train/updates"] >= 15 and lags and min(lags) >= 0
 
 

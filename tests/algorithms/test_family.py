@@ -48,7 +48,7 @@ def rollout() -> RolloutBatch:
             values=0.3 * floats[0],
             returns=floats[1],
             advantages=floats[1] - 0.3 * floats[0],
-            versions=np.full(SIZE, -3),
+            lags=np.full(SIZE, 3, np.float32),
             weights=(np.arange(SIZE) < COUNT).astype(np.float32) / COUNT,
         )
     )
@@ -85,19 +85,23 @@ def seeded(run: RunConfig) -> GradientLearner:
 @pytest.mark.parametrize("algo", ["a2c", "a3c"])
 def test_an_actor_critic_update_is_the_gradient_step_of_its_equation(algo: str) -> None:
     run = mlp(f"algo={algo}", "algo.value_coef=0.7", "algo.entropy=0.05")
-    learner, batch = seeded(run), pieces()
+    learner, batch = seeded(run), pieces() if algo == "a3c" else rollout()
+    count = SIZE if algo == "a3c" else COUNT
     network = copy.deepcopy(learner.network)
     policy_loss, value_loss, entropy = torch.zeros(()), torch.zeros(()), torch.zeros(())
-    for i in range(SIZE):
+    for i in range(count):
         logits, value = network.policy_and_value(batch.observations[i : i + 1])
-        with torch.no_grad():
-            next_value = float(network.policy_and_value(batch.next_observations[i : i + 1])[1])
-        target = float(batch.rewards[i]) + float(batch.discounts[i]) * next_value
+        if isinstance(batch, RolloutBatch):
+            target = float(batch.returns[i])
+        else:
+            with torch.no_grad():
+                next_value = float(network.policy_and_value(batch.next_observations[i : i + 1])[1])
+            target = float(batch.rewards[i]) + float(batch.discounts[i]) * next_value
         policy = torch.distributions.Categorical(logits=logits[0])
         advantage = target - value.item()
-        policy_loss = policy_loss - advantage * policy.log_prob(batch.actions[i]) / SIZE
-        value_loss = value_loss + (target - value[0]) ** 2 / SIZE
-        entropy = entropy + policy.entropy() / SIZE
+        policy_loss = policy_loss - advantage * policy.log_prob(batch.actions[i]) / count
+        value_loss = value_loss + (target - value[0]) ** 2 / count
+        entropy = entropy + policy.entropy() / count
     learner.update(batch)
     assert_same(learner, step(run, network, policy_loss + 0.7 * value_loss - 0.05 * entropy))
     stats = learner.stats()
@@ -105,14 +109,14 @@ def test_an_actor_critic_update_is_the_gradient_step_of_its_equation(algo: str) 
     assert {name: stats[f"train/{name}"] for name in expected} == pytest.approx(
         {name: value.item() for name, value in expected.items()}, rel=1e-4
     )
-    assert stats["perf/policy_lag"] == 0
+    assert stats["train/policy_lag"] == pytest.approx(0 if algo == "a3c" else 3)
 
 
 def test_an_entropy_bonus_falls_with_the_learning_rate_over_agent_steps() -> None:
     """Sixteen agent steps are four updates of four."""
     learner = seeded(
-        mlp("algo=a2c", "algo.batch_size=4", "algo.entropy=0.04", "algo.entropy_final=0", "optimizer.lr=1e-3",
-            "optimizer.lr_final=6e-4", "optimizer.lr_decay_steps=16")
+        mlp("algo=a3c", "parallelism.num_actors=1", "algo.batch_size=4", "algo.entropy=0.04", "algo.entropy_final=0",
+            "optimizer.lr=1e-3", "optimizer.lr_final=6e-4", "optimizer.lr_decay_steps=16")
     )  # fmt: skip
     weights, rates = [], []
     for _ in range(6):
@@ -162,7 +166,7 @@ def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip
     assert stats["train/value_loss"] == pytest.approx(errors, rel=1e-4)
     assert stats["train/approx_kl"] == pytest.approx(kl, rel=1e-3)
     assert stats["train/clip_fraction"] == pytest.approx(clipped / COUNT) and 0 < clipped < COUNT
-    assert stats["perf/policy_lag"] == 3
+    assert stats["train/policy_lag"] == pytest.approx(3)
 
 
 def test_a_divergence_of_more_than_one_and_a_half_targets_ends_learning_from_a_rollout() -> None:
@@ -264,7 +268,7 @@ def test_cuda_learns_and_acts_the_same(algo: str) -> None:
         torch.manual_seed(0)
         learner = make_learner(run, VECTOR, device)
         for _ in range(4):
-            learner.update(pieces() if algo in ("a2c", "a3c") else rollout())
+            learner.update(pieces() if algo == "a3c" else rollout())
         weights += [[p.detach().cpu() for p in learner.network.parameters()]]
         policy = make_policy(run, VECTOR, learner.network, device, np.random.default_rng(0))
         known.append(policy(rollout().observations, epsilon=0.0)[1])
@@ -285,7 +289,7 @@ def test_the_seconds_of_updates_on_a_gpu_are_the_gpus_own() -> None:
 @pytest.mark.parametrize("algo", ["dqn", "a2c", "ppo", "pqn"])
 def test_a_warm_up_leaves_no_trace_in_the_learner(algo: str) -> None:
     learner = make_learner(mlp(f"algo={algo}", "algo.double=true" if algo == "dqn" else "seed=0"), VECTOR, CPU)
-    batch = rollout() if algo in ("ppo", "pqn") else pieces()
+    batch = rollout() if algo in ("a2c", "ppo", "pqn") else pieces()
     learner.update(batch)
     before = copy.deepcopy(learner.state_dict())
     learner.warm_up(batch)
@@ -326,13 +330,28 @@ def test_acting_waits_for_the_device_once(algo: str) -> None:
 
 CARTPOLE = ["env=cartpole", "stop.max_minutes=5", "execution.threads=1", "tracking=local", "tracking.progress=off"]
 LEARNS = {
-    "a2c": ["algo=a2c", "num_envs=16", "algo.batch_size=64", "optimizer.lr=3e-3"],
+    "a2c": ["algo=a2c", "num_envs=16", "optimizer.lr=3e-3"],
     "a3c": ["algo=a3c", "num_envs=8", "parallelism.num_actors=2", "algo.batch_size=64", "optimizer.lr=3e-3"],
     "ppo": ["algo=ppo", "optimizer.lr=1e-3"],
     "ppo, overlap": ["algo=ppo", "optimizer.lr=1e-3", "parallelism=overlap", "num_envs=4", "algo.batch_size=128"],
     "ppo, process": ["algo=ppo", "optimizer.lr=1e-3", "parallelism=process"],
     "pqn": ["algo=pqn", "num_envs=16", "optimizer.lr=1e-3", "exploration.decay_steps=20000"],
 }
+
+
+@pytest.mark.parametrize("parallelism", ["serial", "overlap"])
+@pytest.mark.parametrize("algo", ["a2c", "ppo", "pqn"])
+def test_all_of_a_rollout_is_played_with_the_weights_that_learning_from_it_begins_with(
+    algo: str, parallelism: str, tmp_path: Path
+) -> None:
+    batch = "algo.batch_size=32" if algo == "a2c" else "algo.batch_size=10"
+    run = make_run(*CARTPOLE, f"algo={algo}", f"parallelism={parallelism}", "model.hidden=[8]", "num_envs=4", batch,
+                   "algo.rollout_steps=8", "stop.max_steps=1500", "tracking.report_every_s=0.001")  # fmt: skip
+    assert train(run, describe(run), tmp_path, {})["updates"] >= 40
+    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]
+    assert len(lags) >= 40 and not any(lags)
+    assert not any("perf/policy_lag" in report for report in reports)
 
 
 @pytest.mark.slow

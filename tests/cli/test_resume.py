@@ -80,7 +80,7 @@ def episodes(folder: Path) -> list[dict[str, str]]:
         *(
             ["env.id=CartPole-v1", *FAMILY, f"algo={name}", *more]
             for name, more in (
-                ("a2c", ["num_envs=5", "algo.batch_size=16"]),
+                ("a2c", ["num_envs=5", "algo.rollout_steps=3"]),
                 ("ppo", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16", "algo.adaptive_kl_target=0.01"]),
                 ("pqn", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16", "exploration.decay_steps=60"]),
                 ("munchausen", REPLAYED),

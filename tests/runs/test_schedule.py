@@ -77,7 +77,7 @@ def test_a_resumed_run_owes_no_updates_for_the_steps_that_fill_its_replay_anew()
             "experiment=speedrun",
             "; target of the KL divergence 0.012 to 0.004 over 6,400 updates (819,200 agent steps).",
         ),
-        ("algo=a2c", "an update of 128 for every 128 agent steps; learning rate 0.001; entropy bonus 0.01."),
+        ("algo=a2c", "an update of 240 for every 240 agent steps; learning rate 0.001; entropy bonus 0.01."),
         ("algo=q_learning", "Schedule: an update of 1 for every agent step; epsilon 1."),
     ],
 )
