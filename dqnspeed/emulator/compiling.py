@@ -38,8 +38,8 @@ def compiled(kernel: Any, launch: Callable[[], Any]) -> Any:
         except Exception as error:
             reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
             raise EmulatorError(
-                f"Warp cannot compile it ({reason}); it keeps files in {wp.config.kernel_cache_dir}, and "
-                f"WARP_CACHE_PATH names another folder."
+                f"WARP_CACHE_PATH={wp.config.kernel_cache_dir}: Warp cannot compile there ({reason}). Name another "
+                f"folder if it cannot be written."
             ) from error
 
 

@@ -186,10 +186,10 @@ class Emulator:
         """
         if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
             there = f"{len(state['consoles'])} consoles with {state['game']}"
-            raise EmulatorError(f"the state is of {there}, and these are {self.num_envs} with {self.game.label}.")
+            raise EmulatorError(f"state: is of {there}, and these are {self.num_envs} with {self.game.label}.")
         if str(state["version"]) != self._version or state["screens"].shape != self.screens.shape:
             raise EmulatorError(
-                "the state is of another ROM or preprocessing, or another version of the emulator or the game's rules."
+                "state: is of another ROM or preprocessing, or another version of the emulator or the game's rules."
             )
         self._state[: self.num_envs].assign(state["consoles"])
         self.screens.assign(state["screens"])

@@ -277,7 +277,7 @@ class Games(Emulator):
         """
         pictures = self._pictures()
         if any(name not in state or state[name].shape != of.shape for name, of in pictures.items()):
-            raise EmulatorError("the state is of an Emulator, or of games with other observations.")
+            raise EmulatorError("state: is of an Emulator, or of games with other observations.")
         super().load_state(state)
         for name, of in pictures.items():
             of.assign(state[name])

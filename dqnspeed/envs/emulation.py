@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from dqnspeed.emulator import Preprocessing  # brought by an extra
 
 
+OPTIONS = {  # by the emulator's name of an argument
+    "game": "env.id", "mode": "env.mode", "difficulty": "env.difficulty", "num_envs": "num_envs",
+    "size": "wrappers.resize", "crop": "wrappers.crop", "spares": "wrappers.spares", "device": "wrappers.device",
+    "threads": "parallelism.env_threads",
+}  # fmt: skip
+
+
 def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
     """Raise :class:`ConfigError` if ``wrappers=emulator`` cannot play this game as ``wrappers`` say."""
     with _one_sentence():
@@ -39,10 +46,14 @@ def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
 
 @contextlib.contextmanager
 def _one_sentence() -> Iterator[None]:
-    """What the emulator refuses, as an error of the configuration."""
+    """An error of the emulator as one of the configuration, with the name of the option."""
     try:
         yield
     except (ImportError, ValueError) as error:
+        argument, _, value = str(error).partition("=")
+        value, _, problem = value.partition(": ")
+        if argument in OPTIONS and problem:
+            raise ConfigError(f"{OPTIONS[argument]}={value}: with wrappers=emulator, {problem}") from error
         raise ConfigError(f"wrappers=emulator: {error}") from error
 
 

@@ -543,11 +543,11 @@ def test_a_state_is_of_one_cartridge_one_start_and_one_source(monkeypatch: pytes
         "cartridge": lambda: Emulator(pong, rom=tmp_path / "other.bin"),
     }
     for other in others.values():
-        with pytest.raises(EmulatorError, match="the state is of another ROM or preprocessing, or another version of"):
+        with pytest.raises(EmulatorError, match="state: is of another ROM or preprocessing, or another version of"):
             other().load_state(saved)
     Emulator(pong).load_state(saved)
     monkeypatch.setattr(kernels, "hash_of_sources", lambda: b"of a newer version")
-    with pytest.raises(EmulatorError, match="the state is of another ROM or preprocessing, or another version"):
+    with pytest.raises(EmulatorError, match="state: is of another ROM or preprocessing, or another version"):
         Emulator(pong).load_state(saved)
 
 
@@ -705,24 +705,24 @@ def test_without_the_extra_one_sentence_says_what_brings_it(tmp_path: Path) -> N
         (lambda emulator: emulator.step([0, 0], frames=2, seen=3), "frames=2, seen=3: whole numbers, and of at least"),
         (
             lambda emulator: emulator.load_state(Emulator("solaris", 2).save_state()),
-            "the state is of 2 consoles with sol",
+            "state: is of 2 consoles with sol",
         ),
-        (lambda emulator: emulator.load_state(Emulator("pong").save_state()), "the state is of 1 consoles with pong"),
+        (lambda emulator: emulator.load_state(Emulator("pong").save_state()), "state: is of 1 consoles with pong"),
         (
             lambda emulator: emulator.load_state(Emulator(find("pong").at(mode=1), 2).save_state()),
-            "the state is of 2 consoles with pong, mode 1, and these are 2 with pong",
+            "state: is of 2 consoles with pong, mode 1, and these are 2 with pong",
         ),
         (
             lambda emulator: emulator.load_state({**emulator.save_state(), "version": np.array("0")}),
-            "the state is of another ROM or preprocessing, or another version of the emulator or the game's rules",
+            "state: is of another ROM or preprocessing, or another version of the emulator or the game's rules",
         ),
         (lambda emulator: Games("pong", 2).act([0, 0]), r"act: begin\(\) comes first, or load_state\(\)"),
-        (lambda emulator: Games("pong", 2).load_state(emulator.save_state()), "the state is of an Emulator, or of"),
+        (lambda emulator: Games("pong", 2).load_state(emulator.save_state()), "state: is of an Emulator, or of"),
         (
             lambda emulator: Games("pong").load_state(
                 Games("pong", preprocessing=Preprocessing(frame_skip=3)).save_state()
             ),
-            "the state is of another ROM or preprocessing, or another version",
+            "state: is of another ROM or preprocessing, or another version",
         ),
         (lambda emulator: not_begun().act([0]), r"act: begin\(\) comes first, or load_state\(\)"),
         (lambda emulator: Preprocessing(crop=(34, 94, 0, 160)), r"crop=\(34, 94, 0, 160\): is smaller than size=84"),
