@@ -69,7 +69,9 @@ class AlgoConfig(GroupOption):
 class EnvConfig:
     id: str = option("a Gymnasium id, 'module:Id-v0' for your own, or the name of an ALE ROM")
     reward_bound: float | None = option("mean of 100 games at which this game counts as solved")
-    sticky_actions: float | None = option("chance that a frame repeats the last action, null: as the id says", ge=0, lt=1)
+    sticky_actions: float | None = option(
+        "chance that a frame repeats the last action, null: as the id says", ge=0, lt=1
+    )
     full_action_space: bool | None = option("all actions that the game takes, mostly 18; null: as the id says")
     max_episode_frames: int | None = option(
         "emulated frames before truncation, null: as the id says", ge=1, le=2**31 - 1
