@@ -163,7 +163,7 @@ class Training:
         due = self.schedule.due(progress.agent_steps, learner.updates)
         self.updates.do(due)
         if due:
-            progress.learnt(learner.updates)
+            progress.learnt(learner.updates, self.updates.samples)
         return due
 
     def absorb(self, collected: Collected) -> None:

@@ -74,6 +74,39 @@ def test_the_replay_ratio_of_a_run_and_of_its_resumed_part_is_that_of_its_option
         assert lines_of(tmp_path)[-1]["perf/replay_ratio"] == pytest.approx(RATIOS[algo], rel=0.2)
 
 
+SHORT = (
+    "algo.rollout_steps=20 num_envs=3 algo.learning_starts=0 algo.batch_size=16"  # four batches of 13 to 15 transitions
+)
+
+
+@pytest.mark.parametrize("length", [7, 2000])
+@pytest.mark.parametrize(
+    ("algo", "ratio"),
+    [
+        (f"ppo algo.epochs=3 {SHORT}", 3),
+        (f"pqn algo.epochs=2 {SHORT}", 2),
+        ("a2c algo.rollout_steps=20 num_envs=3 algo.learning_starts=0", 1),
+    ],
+)
+def test_batches_that_do_not_fill_up_count_in_the_replay_ratio_as_what_they_hold(
+    algo: str, ratio: float, length: int, tmp_path: Path
+) -> None:
+    """Also in rollouts with final frames, which are no transitions."""
+    game = ["env.id=toy_envs:Counter-v0", f"+env.kwargs.length={length}"]
+    summary = run_in(tmp_path, make_toy(*game, *f"algo={algo}".split(), "device=cpu", "stop.max_steps=1000"))
+    assert summary["replay_ratio"] == lines_of(tmp_path)[-1]["perf/replay_ratio"] == ratio
+
+
+def test_batches_that_a_divergence_leaves_out_do_not_count_in_the_replay_ratio(tmp_path: Path) -> None:
+    """Sixteen rollouts of four batches of 15 transitions."""
+    game = ["env.id=toy_envs:Counter-v0", "+env.kwargs.length=2000"]
+    algo = f"algo=ppo algo.epochs=3 {SHORT} algo.target_kl=1e-5".split()
+    run_in(tmp_path, make_toy(*game, *algo, "device=cpu", "stop.max_steps=1000"))
+    last = lines_of(tmp_path)[-1]
+    assert 16 <= last["train/updates"] < 16 * 12
+    assert last["perf/replay_ratio"] == pytest.approx(15 * last["train/updates"] / 960)
+
+
 def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 

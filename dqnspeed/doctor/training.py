@@ -119,11 +119,11 @@ def _gradients(learner: Learner, clipped_at: float | None) -> Iterator[Finding]:
 
 def _hours(run: RunConfig, steps_s: float, updates_s: float) -> Finding:
     """The duration of the configured run, from the speeds of acting and learning."""
-    ratio = run.replay_ratio
-    if ratio is None:
+    updates_per_step = run.updates_per_step
+    if updates_per_step is None:
         what = f"{steps_s:,.0f} steps/s and, beside them, {updates_s:,.1f} updates/s; "
         return Finding(OK, "speed", f"{what}{until_limit(run, steps_s)[1]} if none waits for the other")
-    acting, learning = 1 / steps_s, ratio / run.algo.batch_size / updates_s
+    acting, learning = 1 / steps_s, updates_per_step / updates_s
     together = run.parallelism.processes or (run.parallelism.overlaps and run.has_replay)
     speed = 1 / (max(acting, learning) if together else acting + learning)
     slow = "learning" if learning > acting else "stepping the environments"

@@ -72,6 +72,10 @@ class HeldRings(Rings):
         """The next batch."""
         raise NotImplementedError
 
+    def samples_in_batch(self, batch_size: int) -> int:
+        """Transitions in the batch that was drawn last, without those that only fill it up."""
+        return batch_size
+
     def receive(self) -> None:
         """Take in the rows that came since the last call; nothing waits for the device."""
         now = self.cursors()

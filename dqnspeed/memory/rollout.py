@@ -147,6 +147,7 @@ class Rollouts(HeldRings):
         self._planned = dict[str, Array]()  # (N * T, ...) each, of the rollout's rows by lane; and the batches
         self._next = self.arrays.own(np.zeros(1, np.int64))  # the batch that is drawn next
         self._left, self._rollouts = 0, 0  # batches of the rollout; rollouts so far
+        self._sizes = np.zeros(0, np.int64)  # transitions of each batch of the rollout
         self.taken = 0  # transitions learnt from or discarded
         self.capacity = 2 * len(self._written) * (steps + 1)  # that may be waiting: of this rollout and the next
         self._sampled = False
@@ -207,6 +208,9 @@ class Rollouts(HeldRings):
         if not self._left:
             self.taken += self._transitions(self._begin, self._begin + self._steps)
             self._begin = self._begin + self._steps
+
+    def samples_in_batch(self, batch_size: int) -> int:
+        return int(self._sizes[-1 - self._left])
 
     def blank(self, batch_size: int) -> RolloutBatch:
         """A batch of the shapes and dtypes of all others; its values are meaningless."""
@@ -300,6 +304,7 @@ class Rollouts(HeldRings):
                 kept = self._planned[name] = xp.concatenate([blank] * max(len(planned), most))
             kept[: len(planned)] = planned
         self._next[:] = 0
+        self._sizes = np.tile(np.diff(np.arange(batches + 1) * transitions // batches), self._epochs)
         self._left = len(chosen)
         self._rollouts += 1
 

@@ -17,11 +17,10 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine
 from dqnspeed.system.startup import startup
-from dqnspeed.tracking.metrics import Clock, Ema, Returns, Speed, Timer, rates
+from dqnspeed.tracking.metrics import START, Clock, Ema, Moment, Returns, Speed, Timer, rates
 from dqnspeed.tracking.run_folder import EVALUATING, SUMMARY
 
 ROUNDING_S = 0.001  # of the times in metrics.jsonl
-Moment = tuple[float, int, int]  # seconds of training, agent steps and updates
 
 
 log = logging.getLogger(__name__)
@@ -58,9 +57,9 @@ class Progress:
         self._epsilon = 1.0
         self._loss = Ema()
         self._every, self._next_report = run.tracking.report_every_s, 0.0
-        self._batch_size, self._frame_skip = run.algo.batch_size, run.wrappers.frame_skip
-        self._speed = Speed(self._batch_size, self._frame_skip)
-        self._segment_start = (0.0, 0, 0)
+        self._frame_skip = run.wrappers.frame_skip
+        self._speed = Speed(self._frame_skip)
+        self._segment_start = START
 
     def start(self) -> None:
         """The first environment step begins."""
@@ -103,9 +102,9 @@ class Progress:
         with self.clock.stopped(), self.eval_clock.running():
             yield
 
-    def learnt(self, updates: int) -> None:
-        """All updates that were due have been done."""
-        self._last_learnt = (self.clock.now(), self.agent_steps, updates)
+    def learnt(self, updates: int, samples: int) -> None:
+        """All updates that were due have been done; ``samples``: used by them since the start or the resume."""
+        self._last_learnt = Moment(self.clock.now(), self.agent_steps, updates, samples)
         self._first_learnt = self._first_learnt or self._last_learnt
 
     def warn_busy(self, sentence: str | None) -> None:
@@ -133,7 +132,7 @@ class Progress:
             "train/epsilon": self._epsilon,
             "train/updates": updates,
             **({EVALUATING: evaluating} if (evaluating := self.eval_clock.now()) else {}),
-            **self._speed.metrics(*(self._last_learnt or self._now(updates))),
+            **self._speed.metrics(self._last_learnt or self._now(updates)),
         }
 
     def speed_while_learning(self, updates: int) -> dict[str, float]:
@@ -141,11 +140,11 @@ class Progress:
         more."""
         first, last = self._first_learnt, self._last_learnt or self._now(updates)
         since = self._segment_start if first is None or first == last else first
-        seconds, steps, done = (b - a for a, b in zip(since, last, strict=True))
-        return rates(seconds, int(steps), int(done), self._batch_size, self._frame_skip)
+        return rates(since, last, self._frame_skip)
 
     def _now(self, updates: int) -> Moment:
-        return self.clock.now(), self.agent_steps, updates
+        """The present moment, before the first updates of a segment."""
+        return Moment(self.clock.now(), self.agent_steps, updates, samples=0)
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -206,7 +205,7 @@ class Progress:
 
     def _begin_segment(self, updates: int) -> None:
         self._segment_start = self._now(updates)
-        self._speed = Speed(self._batch_size, self._frame_skip, *self._segment_start)
+        self._speed = Speed(self._frame_skip, self._segment_start)
 
 
 def begun(run: RunConfig, label: str) -> dict[str, Any]:

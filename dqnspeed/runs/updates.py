@@ -21,6 +21,7 @@ class Updates(Protocol):
     """The interface that the training loop uses."""
 
     how: str  # they are executed, for the summary
+    samples: int  # transitions that they used so far
 
     def do(self, count: int) -> None:
         """Do the next ``count`` updates."""
@@ -32,14 +33,17 @@ class PlainUpdates:
     def __init__(self, learner: Learner, memory: Memory, batch_size: int, timer: Timer, how: str):
         self._learner, self._memory, self._batch_size, self._timer = learner, memory, batch_size, timer
         self._timed = learner.timed if isinstance(learner, GradientLearner) else contextlib.nullcontext
-        self.how = how
+        self.how, self.samples = how, 0
 
     def do(self, count: int) -> None:
         for _ in range(count):
+            before = self._learner.updates
             with self._timer("sampling"), self._timed():
                 batch = self._memory.sample(self._batch_size)
             with self._timer("updating"):
                 self._learner.update(batch)
+            if self._learner.updates > before:  # it may leave a batch out
+                self.samples += self._memory.samples_in_batch(self._batch_size)
 
 
 class GraphedUpdates:
@@ -66,7 +70,7 @@ class GraphedUpdates:
         self._capture = capture_graph or Capturing()
         self._graphs = dict[bool, Launch]()
         self._prepared, self._pace, self._in_rounds = 0, Pace(learner.device), in_rounds
-        self.how = "graph" + ", compiled" * compiled
+        self.how, self.samples = "graph" + ", compiled" * compiled, 0
 
     def do(self, count: int) -> None:
         for _ in range(count):
@@ -76,6 +80,7 @@ class GraphedUpdates:
                 self._launch(self._learner.settles(self._learner.updates + 1))
             self._learner.count()
             self._memory.drawn()
+            self.samples += self._memory.samples_in_batch(self._batch_size)
         if self._in_rounds and count:
             self._pace.launched()
 

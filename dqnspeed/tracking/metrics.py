@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -204,31 +204,46 @@ def _episodes(table: np.ndarray) -> Iterator[Episode]:
         yield Episode(int(env), episode_return, int(length), begun=int(begun))
 
 
+class Moment(NamedTuple):
+    """Counters of a run: seconds of training, agent steps, updates, and samples that these updates used.
+
+    Samples are counted from the start or the resume of a run.
+    """
+
+    seconds: float
+    steps: int
+    updates: int
+    samples: int
+
+
+START = Moment(0, 0, 0, 0)
+
+
 class Speed:
     """Current steps, updates and replay ratio, over the last :data:`WINDOW_S` seconds or a little more."""
 
-    def __init__(self, batch_size: int, frame_skip: int, seconds: float = 0, steps: int = 0, updates: int = 0):
-        self._batch_size, self._frame_skip = batch_size, frame_skip
-        self._samples: deque[tuple[float, int, int]] = deque([(seconds, steps, updates)])
+    def __init__(self, frame_skip: int, start: Moment = START):
+        self._frame_skip = frame_skip
+        self._moments = deque([start])
 
-    def metrics(self, seconds: float, steps: int, updates: int) -> dict[str, float]:
+    def metrics(self, moment: Moment) -> dict[str, float]:
         """Metrics at a moment, which is added to the window."""
-        if (seconds, steps, updates) != self._samples[-1]:
-            self._samples.append((seconds, steps, updates))
-        while len(self._samples) > 2 and seconds - self._samples[1][0] >= WINDOW_S:
-            self._samples.popleft()
-        then, steps_then, updates_then = self._samples[0]
-        return rates(seconds - then, steps - steps_then, updates - updates_then, self._batch_size, self._frame_skip)
+        if moment != self._moments[-1]:
+            self._moments.append(moment)
+        while len(self._moments) > 2 and moment.seconds - self._moments[1].seconds >= WINDOW_S:
+            self._moments.popleft()
+        return rates(self._moments[0], moment, self._frame_skip)
 
 
-def rates(seconds: float, steps: int, updates: int, batch_size: int, frame_skip: int) -> dict[str, float]:
-    """``perf/*`` metrics of a segment of a run."""
+def rates(since: Moment, until: Moment, frame_skip: int) -> dict[str, float]:
+    """``perf/*`` metrics between two moments of a run."""
+    seconds, steps, updates, samples = (b - a for a, b in zip(since, until, strict=True))
     per_second = steps / seconds if seconds > 0 else 0.0
     return {
         "perf/steps_per_second": per_second,
         "perf/frames_per_second": per_second * frame_skip,
         "perf/updates_per_second": updates / seconds if seconds > 0 else 0.0,
-        "perf/replay_ratio": updates * batch_size / steps if steps else 0.0,
+        "perf/replay_ratio": samples / steps if steps else 0.0,
     }
 
 

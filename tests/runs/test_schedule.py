@@ -22,7 +22,7 @@ from dqnspeed.runs.schedule import (
 )
 from dqnspeed.runs.summary import Progress, summarize
 from dqnspeed.system.signals import StopSignals
-from dqnspeed.tracking.metrics import Returns, Speed
+from dqnspeed.tracking.metrics import Moment, Returns, Speed
 
 
 @given(st.integers(1, 9), st.integers(1, 50), st.integers(1, 300))
@@ -167,11 +167,11 @@ def test_a_game_that_goes_on_and_on_takes_no_more_and_more_memory() -> None:
 
 def test_speed_is_that_of_the_last_seconds() -> None:
     """The slow-down when learning starts shows at once, not averaged over the run."""
-    speed = Speed(batch_size=32, frame_skip=4)
+    speed = Speed(frame_skip=4)
     for second in range(1, 101):
-        metrics = speed.metrics(float(second), 1000 * second, 0)
+        metrics = speed.metrics(Moment(second, 1000 * second, 0, 0))
     for second in range(1, 21):
-        metrics = speed.metrics(100.0 + second, 100_000 + 50 * second, 50 * second)
+        metrics = speed.metrics(Moment(100 + second, 100_000 + 50 * second, 50 * second, 1600 * second))
     assert metrics["perf/steps_per_second"] == 50
     assert metrics["perf/frames_per_second"] == 200
     assert (metrics["perf/updates_per_second"], metrics["perf/replay_ratio"]) == (50, 32)
@@ -190,7 +190,7 @@ def test_rates_are_of_the_steps_that_their_updates_are_due_for() -> None:
 
     for updates in range(0, 65, 16):
         if updates:
-            progress.learnt(updates)
+            progress.learnt(updates, 32 * updates)
             assert progress.speed_while_learning(updates)["perf/replay_ratio"] == 4
             assert reported()["perf/replay_ratio"] == 4
         collect(100)
@@ -202,9 +202,9 @@ def test_rates_are_of_the_steps_that_their_updates_are_due_for() -> None:
     resumed = Progress(make_toy())
     resumed.load_state_dict(progress.state_dict(), updates)
     resumed.add(Collected(agent_steps=1000))  # the replay is filled again
-    resumed.learnt(updates + 1)
+    resumed.learnt(updates + 1, 32)
     resumed.add(Collected(agent_steps=64))
-    resumed.learnt(updates + 17)
+    resumed.learnt(updates + 17, 17 * 32)
     assert resumed.speed_while_learning(updates + 17)["perf/replay_ratio"] == 8
 
 
