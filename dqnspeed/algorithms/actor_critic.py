@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.optimizers import annealed
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.exploration.sampling import Sampler
+from dqnspeed.memory import Rollouts
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import PolicyValueNetwork
 
@@ -63,13 +65,22 @@ class ActorCritic(Algorithm):
 class PolicyLearner(OnPolicyLearner):
     """A learner of a policy and a value, with an entropy bonus that may be annealed as the learning rate is."""
 
+    _rollouts: Rollouts | None = None
+
     def __init__(self, algo: ActorCritic, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
         self._entropy, self._entropy_final, self._value_coef = algo.entropy, algo.entropy_final, algo.value_coef
         self._entropy_floor = algo.entropy_floor * math.log(spec.num_actions)
 
+    def attach(self, memory: Any) -> None:
+        super().attach(memory)
+        self._rollouts = memory
+
     def stats(self) -> dict[str, float]:
-        return {**super().stats(), "train/ent_coef": float(self._entropy_coef())}
+        stats = {**super().stats(), "train/ent_coef": float(self._entropy_coef())}
+        if self._rollouts is not None:
+            stats["train/explained_variance"] = self._rollouts.explained_variance
+        return stats
 
     def _entropy_coef(self) -> Tensor:
         """Weight of the bonus now, ``() float32``: a changing number would make torch recompile the loss."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,6 +96,10 @@ def _accumulated(arrays: Arrays, added: Array, factors: Array, ended: Array, las
     return xp.stack(found[::-1], 1)
 
 
+def _variance(array: Array) -> Array:
+    return ((array - array.mean()) ** 2).mean()
+
+
 # Values (N,) of the observations that will be acted on next, of all lanes, by the present network.
 Bootstrap = Callable[[], np.ndarray]
 # Values (K,) of observations, and log-probabilities (K,) of actions taken there, by the present network.
@@ -148,6 +153,7 @@ class Rollouts(HeldRings):
         self._next = self.arrays.own(np.zeros(1, np.int64))  # the batch that is drawn next
         self._left, self._rollouts = 0, 0  # batches of the rollout; rollouts so far
         self._sizes = np.zeros(0, np.int64)  # transitions of each batch of the rollout
+        self._variances: tuple[Array, Array] = (math.nan, math.nan)  # of returns less values, and of returns
         self.taken = 0  # transitions learnt from or discarded
         self.capacity = 2 * len(self._written) * (steps + 1)  # that may be waiting: of this rollout and the next
         self._sampled = False
@@ -208,6 +214,12 @@ class Rollouts(HeldRings):
         if not self._left:
             self.taken += self._transitions(self._begin, self._begin + self._steps)
             self._begin = self._begin + self._steps
+
+    @property
+    def explained_variance(self) -> float:
+        """Share of the variance of the newest rollout's returns that its values predict; NaN without any variance."""
+        unexplained, variance = map(float, self._variances)
+        return 1 - unexplained / variance if variance > 0 else math.nan
 
     def samples_in_batch(self, batch_size: int) -> int:
         return int(self._sizes[-1 - self._left])
@@ -288,6 +300,10 @@ class Rollouts(HeldRings):
         keys = self._random.uniform(self._epochs * lanes * self._steps).reshape(self._epochs, -1)
         order = xp.where(inside["transition"].reshape(-1), keys, 1.0).argsort(-1)  # transitions come first
         transitions = self._transitions(self._begin, self._begin + self._steps)
+        real_returns, real_values = (
+            self.arrays.take(plan[name], order[0, :transitions]) for name in ("returns", "values")
+        )
+        self._variances = _variance(real_returns - real_values), _variance(real_returns)
         batches = -(-transitions // batch_size)
         bounds = self.arrays.arange(batches + 1) * transitions // batches
         place = bounds[:-1, None] + self.arrays.arange(batch_size)

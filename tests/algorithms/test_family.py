@@ -351,6 +351,7 @@ def test_all_of_a_rollout_is_played_with_the_weights_that_learning_from_it_begin
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]
     assert len(lags) >= 40 and not any(lags)
+    assert any("train/explained_variance" in report for report in reports) == (algo != "pqn")
     assert not any("perf/policy_lag" in report for report in reports)
 
 

@@ -90,11 +90,15 @@ def test_every_epoch_of_a_rollout_gives_each_of_its_transitions_once(
         if not due:
             begin = end if complete else begin
             continue
-        batches = [rollouts.sample(batch_size) for _ in range(due)]
+        batches, sizes = list[RolloutBatch](), list[int]()
+        for _ in range(due):
+            batches.append(rollouts.sample(batch_size))
+            sizes.append(rollouts.samples_in_batch(batch_size))
         numbers = {streams[lane][r].number: (lane, r) for lane, r in inside}
-        for batch in batches:
+        for batch, size in zip(batches, sizes, strict=True):
             assert len(batch.actions) == batch_size
             count = int((batch.weights > 0).sum())
+            assert count == size
             assert batch.weights[:count].numpy() == pytest.approx(1 / count) and not batch.weights[count:].any()
             for i, number in enumerate(batch.observations[:, -1, 0].tolist()):
                 lane, r = numbers[number]
@@ -106,6 +110,16 @@ def test_every_epoch_of_a_rollout_gives_each_of_its_transitions_once(
             drawn = [b.log_probs[b.weights > 0].tolist() for b in batches[epoch * per_epoch : (epoch + 1) * per_epoch]]
             assert sorted(at for batch in drawn for at in batch) == sorted(-number for number in numbers)
             assert max(map(len, drawn)) - min(map(len, drawn)) <= 1
+        first = batches[:per_epoch]
+        returns, values = (
+            torch.cat([getattr(b, name)[b.weights > 0] for b in first]).double().numpy()
+            for name in ("returns", "values")
+        )
+        if returns.std() > 0.01 * abs(returns).max():
+            expected = 1 - np.var(returns - values) / np.var(returns)
+            assert rollouts.explained_variance == pytest.approx(expected, rel=1e-3, abs=1e-3)
+        elif len(inside) == 1:
+            assert math.isnan(rollouts.explained_variance)
         begin = end
         assert not rollouts.due(batch_size)
 
