@@ -37,7 +37,7 @@ class Memory(Protocol):
         """A batch of the shapes and dtypes of those that :meth:`sample` gives; its values are meaningless."""
 
     def samples_in_batch(self, batch_size: int) -> int:
-        """Transitions in the batch that was drawn last, without those that only fill it up to ``batch_size``."""
+        """Transitions in the batch that was drawn last, without the padding to ``batch_size``."""
 
     def recent_frames(self, count: int) -> np.ndarray:
         """Up to ``count`` frames ``(K, C, ...)`` spread evenly over what is stored."""

@@ -73,7 +73,7 @@ class HeldRings(Rings):
         raise NotImplementedError
 
     def samples_in_batch(self, batch_size: int) -> int:
-        """Transitions in the batch that was drawn last, without those that only fill it up."""
+        """Transitions in the batch that was drawn last, without padding."""
         return batch_size
 
     def receive(self) -> None:
