@@ -52,6 +52,7 @@ ALGORITHMS = {
     "ppo": ["algo=ppo", "algo.entropy_final=0"],
     "ppo, steered": ["algo=ppo", "algo.adaptive_kl_target=0.02", "algo.adaptive_kl_target_final=0.001"],
     "ppo, corrected": ["algo=ppo", "algo.correction=vtrace"],
+    "a2c": ["algo=a2c", "algo.rollout_steps=8"],
     "pqn": ["algo=pqn"],
     "dqn, images in bf16": [*IMAGES, "algo.target_sync=6"],
     "ppo, images in bf16": [*IMAGES, "algo=ppo"],
@@ -181,7 +182,7 @@ def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
     if algo in ("dqn, clipped and annealed", "ppo, steered"):  # a rate that is a tensor is read, but on a GPU
         learner.optimizer.step = lambda: None
     does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), on_one_device)  # type: ignore[arg-type]
-    for seed in range(2):
+    for seed in range(PREPARED + 2):
         play(run, spec, memory, rows(run), seed)
         does.do(6 if run.has_replay else memory.due(16))  # type: ignore[attr-defined]
     assert_graphed(does)
