@@ -19,7 +19,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed import envs
 from dqnspeed.actors.base import Parallelism
@@ -31,11 +31,11 @@ from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.dry_run import print_plan
 from dqnspeed.cli.ray_jobs import check_launcher, is_ray
 from dqnspeed.cli.schemas import CONF_DIR, default_options
-from dqnspeed.cli.store import bound_of
+from dqnspeed.cli.store import bound_of, names
 from dqnspeed.cli.sweep import sweep, sweep_jobs
 from dqnspeed.cli.sweep_record import FOLDER, Job, Line, earlier_jobs, outcome, quoted
 from dqnspeed.config.combinations import untuned, unused
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution, check_learner
@@ -214,6 +214,7 @@ def check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]], at_a_time: int 
     for config, task in jobs:
         run, overrides = from_hydra(config), list(task)
         checked.append((run, check_run(run, at_a_time)))
+        sentences |= dict.fromkeys(without_numbers(config, run, overrides))
         sentences |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides), *unbounded(run, overrides)])
     for sentence in sentences:
         log.warning("%s", sentence)
@@ -234,6 +235,25 @@ def jobs_at_a_time(hydra: DictConfig, jobs: int) -> int:
     elif name != "LocalLauncher":  # submitit's, which starts all of them at once
         return 1
     return max(1, jobs)
+
+
+def without_numbers(config: DictConfig, run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
+    """A sentence if the experiment has no numbers for the algorithm.
+
+    Raises:
+        ConfigError: ``overrides`` name numbers that do not exist.
+    """
+    chosen = OmegaConf.select(config, "hydra.runtime.choices.numbers")
+    if chosen is None:
+        return
+    if any(Path(source.path, "numbers", f"{chosen}.yaml").is_file() for source in config.hydra.runtime.config_sources):
+        return
+    if f"numbers={chosen}" in overrides:
+        raise ConfigError(f"numbers={chosen}: there is no such option{nearest(chosen, names()['numbers'])}.")
+    yield (
+        f"experiment={run.experiment.name}: has no numbers for algo={run.algo.name}, which keeps those of its own file; "
+        f"give it some in numbers/{chosen}.yaml."
+    )
 
 
 def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:

@@ -142,6 +142,7 @@ def option_list() -> str:
 def group_list() -> str:
     """A line a group: what it decides, as ``--help`` shows it."""
     about = {f.name: f.metadata["about"] for f in fields(RunConfig) if is_dataclass(_HINTS[f.name])}
+    about["numbers"] = "numbers of an algorithm for an experiment, which chooses them, as cartpole does"
     about["sweep"] = "many runs of the chapter in place of one; sweep.dry_run=true tells which"
     return "\n".join(f"  {name:<13} {text}" for name, text in about.items())
 

@@ -68,9 +68,11 @@ def unused(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
 def untuned(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     """A sentence for each of Atari's numbers with which a game that is not Atari's may not be learnt."""
     bounds = getattr(run.algo, "value_min", None), getattr(run.algo, "value_max", None)
-    if bounds == (-10, 10) and not run.wrappers.clip_reward:
+    of_another_game = (-10, 10) if run.env.id == "CartPole-v1" else (0, 100)  # numbers=cartpole/c51
+    if bounds in ((-10, 10), of_another_game) and not run.wrappers.clip_reward:
+        low, high = bounds
         yield (
-            f"algo={run.algo.name}: returns below -10 and above 10 are taken for these, and rewards are not clipped "
+            f"algo={run.algo.name}: returns below {low:g} and above {high:g} are taken for these, and rewards are not clipped "
             f"here; give algo.value_min and algo.value_max what returns can come to."
         )
     own = any(override.startswith(("env.id=", "algo.", "optimizer.")) for override in overrides)

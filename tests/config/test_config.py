@@ -40,7 +40,44 @@ OPTIONS = [f"{group}={path.stem}" for group in OF_RUNS for path in sorted((CONF 
 
 def test_the_groups_are_the_agreed_ones() -> None:
     agreed = "algo env wrappers parallelism model optimizer replay exploration execution tracking checkpoint experiment"
-    assert sorted(agreed.split()) == OF_RUNS and "sweep" in GROUPS
+    assert sorted([*agreed.split(), "numbers"]) == OF_RUNS and "sweep" in GROUPS
+
+
+ALGORITHMS = sorted(path.stem for path in (CONF / "algo").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_cartpole_takes_every_algorithm_but_a_table(algo: str) -> None:
+    line = ["experiment=cartpole", f"algo={algo}"]
+    if algo == "q_learning":
+        with pytest.raises(options.ConfigError, match="algo=q_learning: needs numbered states, and CartPole-v1 shows"):
+            dqnspeed.compose(line)
+        return
+    run, given = dqnspeed.compose(line), dqnspeed.compose([*line, "algo.gamma=0.5", "optimizer.lr=3e-5"])
+    assert (run.algo.name, run.env.id, run.model.name, run.stop.reward_bound) == (algo, "CartPole-v1", "mlp", 475)
+    assert run.optimizer.lr > make_run(f"algo={algo}").optimizer.lr
+    assert (given.algo.gamma, given.optimizer.lr) == (0.5, 3e-5)  # what is typed wins
+
+
+def test_an_experiment_keeps_its_numbers_above_those_of_the_algorithm(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text("""# @package _global_
+defaults:
+  - cartpole
+experiment:
+  name: mine
+num_envs: 3
+""")
+    line = [f"hydra.searchpath=[file://{tmp_path}]", "experiment=mine", "algo=c51"]
+    run, known = make_run(*line), make_run("experiment=cartpole", "algo=c51")
+    assert (run.num_envs, run.algo) == (3, known.algo)
+
+
+def test_numbers_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(
+        options.ConfigError, match=r"numbers=cartpole/pp0: there is no such option \(nearest: cartpole/"
+    ):
+        dqnspeed.compose(["experiment=cartpole", "algo=ppo", "numbers=cartpole/pp0"])
 
 
 @pytest.mark.slow
@@ -543,6 +580,8 @@ def test_options_that_the_algorithm_does_not_use_are_reported(overrides: str, ex
             "algo=c51: returns below -10 and above 10 are taken for these, and rewards are",
         ),
         ("env=cartpole env.id=LunarLander-v3 algo=c51 algo.value_max=200", ""),
+        ("experiment=cartpole algo=c51", ""),
+        ("experiment=cartpole algo=rainbow env.id=LunarLander-v3", "returns below 0 and above 100 are taken for these"),
     ],
 )
 def test_a_game_that_is_not_ataris_gets_a_line_that_learns_it(overrides: str, expected: str) -> None:
