@@ -251,8 +251,8 @@ def without_numbers(config: DictConfig, run: RunConfig, overrides: Iterable[str]
     if f"numbers={chosen}" in overrides:
         raise ConfigError(f"numbers={chosen}: there is no such option{nearest(chosen, names()['numbers'])}.")
     yield (
-        f"experiment={run.experiment.name}: has no numbers for algo={run.algo.name}, which keeps those of its own file; "
-        f"give it some in numbers/{chosen}.yaml."
+        f"experiment={run.experiment.name}: has no numbers for algo={run.algo.name}, which keeps those of its own "
+        f"file; give it some in numbers/{chosen}.yaml."
     )
 
 

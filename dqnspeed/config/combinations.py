@@ -72,8 +72,8 @@ def untuned(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     if bounds in ((-10, 10), of_another_game) and not run.wrappers.clip_reward:
         low, high = bounds
         yield (
-            f"algo={run.algo.name}: returns below {low:g} and above {high:g} are taken for these, and rewards are not clipped "
-            f"here; give algo.value_min and algo.value_max what returns can come to."
+            f"algo={run.algo.name}: returns below {low:g} and above {high:g} are taken for these, and rewards are not "
+            f"clipped here; give algo.value_min and algo.value_max what returns can come to."
         )
     own = any(override.startswith(("env.id=", "algo.", "optimizer.")) for override in overrides)
     if run.env.recipe and not own and run.has_replay and run.experiment.name == "baseline":
