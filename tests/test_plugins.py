@@ -134,6 +134,16 @@ def test_a_sweep_goes_over_options_of_a_plugin(site: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_an_algorithm_of_a_plugin_learns_cartpole_with_its_own_numbers_or_is_warned(site: Path, tmp_path: Path) -> None:
+    line = ["-m", "dqnspeed.train", "experiment=cartpole", "sweep.dry_run=true"]
+    done = call(*line, "algo=expected_sarsa", cwd=tmp_path, path=site)
+    assert "an update of 128 for every 16 agent steps" in done.stdout and "numbers" not in done.stderr, done.stderr
+    done = call(*line, "algo=smooth_double", cwd=tmp_path, path=site)
+    assert "an update of 32 for every agent step" in done.stdout, done.stderr
+    assert "experiment=cartpole: has no numbers for algo=smooth_double" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_without_its_plugin_a_run_is_refused_and_its_report_is_not(trained: Path, tmp_path: Path) -> None:
     kept = sorted(path.stat().st_mtime_ns for path in (trained / "run").rglob("*"))
     resumed = ["dqnspeed.train", "resume=run", "stop.max_steps=500"]
