@@ -233,10 +233,10 @@ def test_a_signal_that_comes_after_the_end_of_a_run_is_told_and_changes_nothing_
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("algo", [path.stem for path in sorted(Path(CONF_DIR, "numbers", "cartpole").glob("*.yaml"))])
+@pytest.mark.parametrize(
+    "algo", [path.stem for path in sorted(Path(CONF_DIR, "algo").glob("*.yaml")) if path.stem != "q_learning"]
+)
 def test_cartpole_is_solved(algo: str, tmp_path: Path) -> None:
-    if algo == "replay":
-        pytest.skip("what several algorithms share")
     limits = ["stop.max_steps=1500000", "stop.max_minutes=20"]
     summary = run_in(tmp_path, make_run("experiment=cartpole", f"algo={algo}", *limits, "tracking.progress=off"))
     assert summary["solved"] and summary["stopped_by"] == "reward_bound"
