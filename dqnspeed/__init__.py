@@ -61,7 +61,7 @@ def compose(overrides: Sequence[str] = ()) -> RunConfig:
     Examples:
         >>> run = dqnspeed.compose(["experiment=cartpole", "seed=1"])
         >>> run.env.id, run.algo.name, run.num_envs, run.seed
-        ('CartPole-v1', 'dqn', 4, 1)
+        ('CartPole-v1', 'dqn', 16, 1)
     """
     from dqnspeed.cli import embedded
 
@@ -97,7 +97,7 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
 
     Examples:
         >>> results = dqnspeed.train(["experiment=cartpole", "stop.max_steps=2000"], folder="outputs/cartpole")
-        cartpole: CartPole-v1, algo=dqn, parallelism=serial, 4 environments, seed 0
+        cartpole: CartPole-v1, algo=dqn, parallelism=serial, 16 environments, seed 0
         ...
         >>> results.summary["stopped_by"], results.summary["agent_steps"] >= 2000
         ('max_steps', True)
