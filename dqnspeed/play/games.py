@@ -90,7 +90,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
         if world is not None:
             _draw_table(player, world)
     returns = [game["return"] for game in games]
-    other = "deterministic=false" if player.run.algo.has_policy else "epsilon=0.05"
+    other = "deterministic=false" if player.run.algo.has_policy and player.deterministic else "epsilon=0.05"
     if len(games) < options.episodes and not closed:
         print(f"The play was ended: a game took {LONGEST:,} steps, and the agent may be looping; try {other}.")
     if note := copies(played):
