@@ -134,7 +134,7 @@ quick: lint
 	$(PYTEST) -m 'not slow and not integration'
 
 integration: $(VENV)/.installed-dev
-	$(PYTEST) -m integration
+	$(PYTEST) -m integration --timeout 900
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -200,7 +200,8 @@ def test_the_divergence_ends_near_its_target_however_many_updates_a_rollout_has(
     if updates == 8:  # CartPole's rollouts of so few updates differ by a factor of a hundred
         pytest.importorskip("warp")
         line += ["experiment=speedrun", "parallelism=serial", "algo.adaptive_kl_target_final=0.01"]
-        line += ["stop.max_steps=90000", "tracking=local", "tracking.progress=off", "execution.precision=fp32"]
+        line += ["stop.max_steps=60000", "tracking=local", "tracking.progress=off", "execution.precision=fp32"]
+        line += ["execution.threads=1"]  # two that spin beside other tests take ten times as long
     else:
         line += [*CARTPOLE, "algo=ppo", "model.hidden=[16]", "algo.rollout_steps=32", "algo.batch_size=32"]
         line += [f"algo.epochs={updates // 8}", "algo.clip=0.2", "optimizer.lr=3e-3", "stop.max_steps=12000"]
