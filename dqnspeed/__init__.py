@@ -63,9 +63,9 @@ def compose(overrides: Sequence[str] = ()) -> RunConfig:
         >>> run.env.id, run.algo.name, run.num_envs, run.seed
         ('CartPole-v1', 'dqn', 16, 1)
     """
-    from dqnspeed.cli import embedded
+    from dqnspeed.cli import api
 
-    return embedded.compose(overrides)
+    return api.compose(overrides)
 
 
 def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Results:
@@ -102,9 +102,9 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
         >>> results.summary["stopped_by"], results.summary["agent_steps"] >= 2000
         ('max_steps', True)
     """
-    from dqnspeed.cli import embedded
+    from dqnspeed.cli import api
 
-    return embedded.train(overrides, folder)
+    return api.train(overrides, folder)
 
 
 def read(folder: str | Path) -> Results:

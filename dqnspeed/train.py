@@ -3,7 +3,7 @@
 import sys
 from types import ModuleType
 
-from dqnspeed.cli.embedded import train
+from dqnspeed.cli.api import train
 from dqnspeed.cli.train import main
 
 

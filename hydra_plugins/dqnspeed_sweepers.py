@@ -47,12 +47,12 @@ class JobSweeper(_Sweeper):
 
 
 class OptunaSweeper(_Sweeper):
-    """A search by Optuna: ``hydra/sweeper=optuna``; ``dqnspeed.cli.study.StudyOptions`` has its options."""
+    """A search by Optuna: ``hydra/sweeper=optuna``; ``dqnspeed.cli.optuna_search.StudyOptions`` has its options."""
 
     def __init__(self, params: dict[str, str] | None, **options: Any) -> None:
         self.options = options
 
     def run(self) -> None:
-        from dqnspeed.cli import study
+        from dqnspeed.cli import optuna_search
 
-        study.search(study.options_of(self.options), self.config, self.loader, self.launcher)
+        optuna_search.search(optuna_search.options_of(self.options), self.config, self.loader, self.launcher)

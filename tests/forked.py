@@ -44,7 +44,7 @@ TESTS = str(Path(__file__).parent)
 FORKS = sys.platform == "linux" and not torch.cuda.is_available()
 FORKED = multiprocessing.get_context("forkserver" if FORKS else "spawn")
 if FORKS:
-    FORKED.set_forkserver_preload([*IMPORTED, "dqnspeed.trainer", *OURS])  # type: ignore[attr-defined]
+    FORKED.set_forkserver_preload([*IMPORTED, "dqnspeed.training.loop", *OURS])  # type: ignore[attr-defined]
 
 
 def fork_children() -> None:
@@ -109,7 +109,7 @@ def run(module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout
 
 
 class Piece:
-    """``python -m MODULE`` as :class:`dqnspeed.bench.subject.Subject` starts it, with the interface of
+    """``python -m MODULE`` as :class:`dqnspeed.bench.measured_process.Subject` starts it, with the interface of
     :class:`subprocess.Popen`; its children are spawned."""
 
     def __init__(

@@ -33,9 +33,9 @@ from omegaconf import OmegaConf
 import dqnspeed
 from dqnspeed.envs import Step, describe, make_vector_env
 from dqnspeed.play.environment import AgentEnv
-from dqnspeed.runs import evaluation
-from dqnspeed.runs.evaluation import play_games
 from dqnspeed.tracking.run_folder import METRICS, SUMMARY, read_metrics
+from dqnspeed.training import evaluation
+from dqnspeed.training.evaluation import play_games
 
 MISTAKES = {
     "env.id=ALE/Pnog-v5": "env.id=ALE/Pnog-v5: no ALE game and no registered Gymnasium environment has this name; "

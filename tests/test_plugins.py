@@ -23,11 +23,11 @@ from conftest import TESTS, environment, make_toy
 from omegaconf import DictConfig, OmegaConf
 
 from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.buffers import Rows
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import registry
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe
-from dqnspeed.memory import Rows
 
 REPOSITORY = TESTS.parent
 EXAMPLE = REPOSITORY / "examples" / "plugin"
@@ -189,8 +189,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import add_folder, register
-from dqnspeed.memory.base import Replay
-from dqnspeed.memory.uniform import Uniform, UniformReplay
+from dqnspeed.buffers.base import Replay
+from dqnspeed.buffers.uniform import Uniform, UniformReplay
 from dqnspeed.networks.convolutional import Convolutional
 """
 MINE = """
@@ -264,7 +264,7 @@ def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "uniform.yaml").write_text("name: uniform\ncapacity: 1\n")
     config, told = composed(cwd=tmp_path, plugins=",".join([*files, "missing"]))
-    assert (config.replay.capacity, config.model.name) == (100_000, "mlp")
+    assert (config.replay.buffer_size, config.model.name) == (100_000, "mlp")
     patterns = [
         r"plugin second: replay=mine: is registered twice, by first\.Mine and second\.Mine\.",
         r"plugin plain: replay=plain: plain\.Mine must be a dataclass itself, under register\(\)\.",
@@ -380,7 +380,7 @@ class Cousin(ScalarQ):
         "batch_size": "${mul:32,${num_envs}}",
         "n_step": 1,
         "steps_per_update": "${num_envs}",
-        "target_sync": 1000,
+        "target_update_every": 1000,
         "loss": "huber",
         "own": 2.5,
     }
@@ -390,7 +390,7 @@ class Cousin(ScalarQ):
 def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path: Path) -> None:
     bases = {
         "parallelism": "dqnspeed.actors.base.Parallelism",
-        "replay": "dqnspeed.memory.base.Replay",
+        "replay": "dqnspeed.buffers.base.Replay",
         "optimizer": "dqnspeed.execution.optimizers.Optimizer",
         "model": "dqnspeed.networks.base.Model",
         "tracking": "dqnspeed.tracking.base.Tracking",
@@ -412,11 +412,11 @@ def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path
     config, told = composed(*words, cwd=tmp_path, plugins="my_options", forks=True)
     usual = OmegaConf.load(f"{CONF_DIR}/algo/ppo.yaml")
     assert not told and config.num_envs == usual.num_envs == 8
-    for key in ("gamma", "rollout_steps", "epochs", "lam", "entropy", "entropy_final", "value_coef"):
+    for key in ("gamma", "num_steps", "epochs", "lam", "ent_coef", "ent_coef_final", "vf_coef"):
         assert config.algo._get_node(key)._value() == usual.algo._get_node(key)._value()
-    assert not {"clip", "target_kl"} & set(config.algo)
+    assert not {"clip_range", "target_kl"} & set(config.algo)
     assert (config.optimizer.lr, config.optimizer.eps) == (usual.optimizer.lr, usual.optimizer.eps)
-    assert (config.replay.capacity, config.parallelism.timeout_s, config.wrappers.stack) == (100_000, 20.0, 4)
+    assert (config.replay.buffer_size, config.parallelism.timeout_s, config.wrappers.stack) == (100_000, 20.0, 4)
     assert "conv" not in config.model and config.tracking.project == "dqnspeed"
     refused = call("-m", "dqnspeed.train", "algo=plain", cwd=tmp_path, plugins="my_options")
     assert refused.returncode == 2
@@ -485,9 +485,9 @@ def test_smooth_double_dqn_asks_the_online_network_and_has_its_own_loss(example:
 
 
 def test_a_recent_replay_draws_the_newer_half_more_often(example: ModuleType) -> None:
-    run = make_toy("replay.capacity=1000")
+    run = make_toy("replay.buffer_size=1000")
     spec = describe(run)
-    recent = replace(run, replay=example.replay.Recent(name="recent", capacity=1000, device="auto", draws=2))
+    recent = replace(run, replay=example.replay.Recent(name="recent", buffer_size=1000, device="auto", draws=2))
     memory = make_memory(recent, spec)
     for number in range(400):
         frame = np.full((1, *spec.frame_shape), number, spec.frame_dtype)

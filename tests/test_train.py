@@ -26,27 +26,27 @@ from forked import Forked
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
-from dqnspeed.algorithms.gradient import NotFiniteError
+from dqnspeed.algorithms.learner import NotFiniteError
 from dqnspeed.cli.log_file import LogFile
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.runs.parts import Learning
-from dqnspeed.runs.state_file import load
 from dqnspeed.system.atomic import finite
 from dqnspeed.tracking.files import Lines
-from dqnspeed.trainer import train
+from dqnspeed.training.components import Learning
+from dqnspeed.training.loop import train
+from dqnspeed.training.state_file import load
 
 ROOT = Path(CONF_DIR).parent
 RUNGS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
 SUMMARY_KEYS = set(
     """experiment solved stopped_by time_to_solve_s startup wall_time_s agent_steps frames episodes updates
-    steps_per_second updates_per_second replay_ratio return_mean_100 peak_rss_mib seed machine versions
+    steps_per_second updates_per_second samples_per_step return_mean_100 peak_rss_mib seed machine versions
     git_commit busy peak_gpu_mib replay_device eval_time_s evaluations""".split()
 )
 METRICS = set(
     """episode/return episode/return_mean_100 episode/return_avg episode/length train/loss train/loss_avg
     train/epsilon train/q_mean perf/steps_per_second perf/frames_per_second perf/updates_per_second
-    perf/replay_ratio time/acting time/stepping time/sampling time/updating time/waiting""".split()
+    perf/samples_per_step time/acting time/stepping time/sampling time/updating time/waiting""".split()
 )
 
 
@@ -55,28 +55,28 @@ def run_in(folder: Path, run: RunConfig) -> dict[str, Any]:
 
 
 RATIOS = {
-    "ppo algo.rollout_steps=32 num_envs=4 algo.batch_size=32 algo.epochs=4": 4,
-    "a2c num_envs=4 algo.rollout_steps=8": 1,
-    "pqn algo.rollout_steps=32 num_envs=4 algo.batch_size=32 algo.epochs=2": 2,
+    "ppo algo.num_steps=32 num_envs=4 algo.batch_size=32 algo.epochs=4": 4,
+    "a2c num_envs=4 algo.num_steps=8": 1,
+    "pqn algo.num_steps=32 num_envs=4 algo.batch_size=32 algo.epochs=2": 2,
     "dqn algo.batch_size=32 algo.steps_per_update=4 num_envs=4": 8,
     "q_learning env.id=toy_envs:Anything-v0 +env.kwargs.kind=discrete eval.every_steps=null stop.on=train": 1,
 }
 
 
 @pytest.mark.parametrize("algo", RATIOS)
-def test_the_replay_ratio_of_a_run_and_of_its_resumed_part_is_that_of_its_options(algo: str, tmp_path: Path) -> None:
+def test_the_samples_per_step_of_a_run_and_of_its_resumed_part_is_that_of_its_options(
+    algo: str, tmp_path: Path
+) -> None:
     for steps in (1150, 2100):  # within a rollout
         long = ["env.id=toy_envs:Counter-v0", "+env.kwargs.length=2000"] if "env.id" not in algo else []
         run = make_toy(*long, *f"algo={algo}".split(), "device=cpu", f"stop.max_steps={steps}")
         resume = steps > 1150
         summary = train(run, envs.describe(run), tmp_path, {"seed": run.seed}, resume=resume)
-        assert summary["replay_ratio"] == pytest.approx(RATIOS[algo], rel=0.02), steps
-        assert lines_of(tmp_path)[-1]["perf/replay_ratio"] == pytest.approx(RATIOS[algo], rel=0.2)
+        assert summary["samples_per_step"] == pytest.approx(RATIOS[algo], rel=0.02), steps
+        assert lines_of(tmp_path)[-1]["perf/samples_per_step"] == pytest.approx(RATIOS[algo], rel=0.2)
 
 
-SHORT = (
-    "algo.rollout_steps=20 num_envs=3 algo.learning_starts=0 algo.batch_size=16"  # four batches of 13 to 15 transitions
-)
+SHORT = "algo.num_steps=20 num_envs=3 algo.learning_starts=0 algo.batch_size=16"  # four batches of 13 to 15 transitions
 
 
 @pytest.mark.parametrize("length", [7, 2000])
@@ -85,26 +85,26 @@ SHORT = (
     [
         (f"ppo algo.epochs=3 {SHORT}", 3),
         (f"pqn algo.epochs=2 {SHORT}", 2),
-        ("a2c algo.rollout_steps=20 num_envs=3 algo.learning_starts=0", 1),
+        ("a2c algo.num_steps=20 num_envs=3 algo.learning_starts=0", 1),
     ],
 )
-def test_batches_that_do_not_fill_up_count_in_the_replay_ratio_as_what_they_hold(
+def test_batches_that_do_not_fill_up_count_in_the_samples_per_step_as_what_they_hold(
     algo: str, ratio: float, length: int, tmp_path: Path
 ) -> None:
     """Also in rollouts with final frames, which are no transitions."""
     game = ["env.id=toy_envs:Counter-v0", f"+env.kwargs.length={length}"]
     summary = run_in(tmp_path, make_toy(*game, *f"algo={algo}".split(), "device=cpu", "stop.max_steps=1000"))
-    assert summary["replay_ratio"] == lines_of(tmp_path)[-1]["perf/replay_ratio"] == ratio
+    assert summary["samples_per_step"] == lines_of(tmp_path)[-1]["perf/samples_per_step"] == ratio
 
 
-def test_batches_that_a_divergence_leaves_out_do_not_count_in_the_replay_ratio(tmp_path: Path) -> None:
+def test_batches_that_a_divergence_leaves_out_do_not_count_in_the_samples_per_step(tmp_path: Path) -> None:
     """Sixteen rollouts of four batches of 15 transitions."""
     game = ["env.id=toy_envs:Counter-v0", "+env.kwargs.length=2000"]
     algo = f"algo=ppo algo.epochs=3 {SHORT} algo.target_kl=1e-5".split()
     run_in(tmp_path, make_toy(*game, *algo, "device=cpu", "stop.max_steps=1000"))
     last = lines_of(tmp_path)[-1]
     assert 16 <= last["train/updates"] < 16 * 12
-    assert last["perf/replay_ratio"] == pytest.approx(15 * last["train/updates"] / 960)
+    assert last["perf/samples_per_step"] == pytest.approx(15 * last["train/updates"] / 960)
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def wait_until_nobody_is_left(group: int) -> None:
             time.sleep(0.05)
 
 
-ROLLOUTS = ["num_envs=4", "algo.rollout_steps=8", "algo.batch_size=16", "algo.learning_starts=40"]
+ROLLOUTS = ["num_envs=4", "algo.num_steps=8", "algo.batch_size=16", "algo.learning_starts=40"]
 A3C = ["num_envs=2", "parallelism.num_actors=2", "algo.batch_size=16", "algo.learning_starts=40"]
 SMALLER = {  # for on-policy rungs, whose first update would take long to come
     "a2c": ["num_envs=4", "algo.batch_size=16"],
@@ -152,8 +152,8 @@ def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> 
         logged = {name for line in lines_of(tmp_path) for name in line}
         assert {"train/policy_lag", "train/loss_avg"} <= logged or rung == "q_learning"
         assert ("train/epsilon" in logged) == (rung in ("pqn", "q_learning"))
-    elif run.replay_ratio is not None:
-        assert summary["replay_ratio"] == pytest.approx(run.replay_ratio, rel=0.35)
+    elif run.samples_per_step is not None:
+        assert summary["samples_per_step"] == pytest.approx(run.samples_per_step, rel=0.35)
 
 
 @pytest.fixture(scope="module")
@@ -253,8 +253,8 @@ def test_solved_is_the_mean_of_the_last_games_of_all_environments(tmp_path: Path
 
 
 COIN = ["env.id=toy_envs:Coin-v0", "stop.reward_bound=0.9"]
-COIN_DQN = [*COIN, "algo.learning_starts=100000", "replay.capacity=100000", "algo.batch_size=32"]
-COIN_PPO = [*COIN, "algo=ppo", "algo.rollout_steps=16", "algo.batch_size=256", "algo.learning_starts=0"]
+COIN_DQN = [*COIN, "algo.learning_starts=100000", "replay.buffer_size=100000", "algo.batch_size=32"]
+COIN_PPO = [*COIN, "algo=ppo", "algo.num_steps=16", "algo.batch_size=256", "algo.learning_starts=0"]
 PROCESS = ["parallelism=process", "parallelism.num_actors=2"]
 
 
@@ -462,7 +462,7 @@ def test_a_run_whose_end_the_disk_refuses_says_so_and_fails(tmp_path: Path) -> N
     assert not list((tmp_path / "run").rglob("*.partial"))
 
 
-@pytest.mark.parametrize("more, most", [(["parallelism.replay_ratio=free"], 500), (["num_envs=3"], 502),
+@pytest.mark.parametrize("more, most", [(["parallelism.samples_per_step=free"], 500), (["num_envs=3"], 502),
                                         (["parallelism.num_actors=2"], 501)])  # fmt: skip
 def test_actors_do_not_pass_the_last_step_but_for_those_they_make_together(
     more: list[str], most: int, tmp_path: Path

@@ -14,11 +14,11 @@ from compare_results import tell
 
 from dqnspeed.bench import result as results
 from dqnspeed.bench.command import begin
+from dqnspeed.bench.measured_process import Program
 from dqnspeed.bench.measuring import Measuring
 from dqnspeed.bench.pairs import Pace, check_statistics
 from dqnspeed.bench.plan import Made, Piece, Plan
 from dqnspeed.bench.progress import Bar
-from dqnspeed.bench.subject import Program
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option

@@ -21,13 +21,13 @@ from dqnspeed.bench import child
 from dqnspeed.bench import result as results
 from dqnspeed.bench.command import begin
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
+from dqnspeed.bench.measured_process import Program
 from dqnspeed.bench.measuring import Measuring
 from dqnspeed.bench.pairs import Pace, check_statistics
 from dqnspeed.bench.plan import Made, Piece, Plan
 from dqnspeed.bench.progress import Bar
 from dqnspeed.bench.rows import number
-from dqnspeed.bench.subject import Program
-from dqnspeed.bench.work import Work
+from dqnspeed.bench.workloads import Work
 from dqnspeed.cli.app import run_app
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
@@ -39,7 +39,7 @@ WARM_UPDATES = 4  # before the first event
 WORK = ("algo.batch_size=32", "algo.steps_per_update=1")  # by rule more games would bring more
 # Groups and keys that hold for both sides, or change how fast the same work is done.
 SAME_WORK = {"env", "env.id", "seed", "device", "algo.batch_size", "algo.steps_per_update", "algo.learning_starts",
-             "algo.gamma", "optimizer.lr", "replay.capacity", "num_envs", "wrappers", "wrappers.backend",
+             "algo.gamma", "optimizer.lr", "replay.buffer_size", "num_envs", "wrappers", "wrappers.backend",
              "wrappers.translate", "wrappers.spares"}  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:
     run, algo = work.run, cast("Any", work.run.algo)
     env = VecFrameStack(make_atari_env(run.env.id, n_envs=games, seed=run.seed), n_stack=4)
     model = DQN(
-        "CnnPolicy", env, buffer_size=run.replay.capacity, gamma=algo.gamma, learning_rate=run.optimizer.lr,
+        "CnnPolicy", env, buffer_size=run.replay.buffer_size, gamma=algo.gamma, learning_rate=run.optimizer.lr,
         batch_size=algo.batch_size, learning_starts=algo.learning_starts, target_update_interval=1000,
         train_freq=algo.steps_per_update, gradient_steps=games, exploration_initial_eps=epsilon(work),
         exploration_final_eps=epsilon(work), seed=run.seed, device=run.device,
@@ -140,7 +140,7 @@ def torchrl_dqn(work: Work, counter: Counter) -> None:
         env_device="cpu",
         storing_device="cpu",
     )
-    storage = LazyTensorStorage(run.replay.capacity)
+    storage = LazyTensorStorage(run.replay.buffer_size)
     replay = TensorDictReplayBuffer(storage=storage, batch_size=algo.batch_size)
     loss = DQNLoss(value_network=actor, loss_function="l2", delay_value=True)
     loss.make_value_estimator(gamma=algo.gamma)
@@ -203,7 +203,7 @@ def check(plan: Plan) -> None:
     if not plan.is_atari or "NoFrameskip" not in run.env.id:
         raise ConfigError(f"env.id={run.env.id}: is no game of the libraries. Name one such as PongNoFrameskip-v4.")
     for key in sorted(changes.keys_of(plan.overrides)):
-        speeds = key.partition(".")[0] in ("execution", "parallelism") and key != "parallelism.replay_ratio"
+        speeds = key.partition(".")[0] in ("execution", "parallelism") and key != "parallelism.samples_per_step"
         if key not in SAME_WORK and not speeds:
             raise ConfigError(f"{key}: would change the work of our side alone. Leave it out.")
     if (plan.spec.observation_shape, run.wrappers.frame_skip) != ((4, 84, 84), 4):

@@ -42,8 +42,8 @@ COMMON = (
 CARTPOLE = ("env=cartpole", "wrappers=none", "model=mlp", "model.hidden=[32]")
 PONG = ("env=pong", "wrappers.resize=32", "wrappers.stack=2", "model=tiny", "model.hidden=[32]")
 REPLAY = (
-    "algo.learning_starts=200", "algo.batch_size=16", "algo.steps_per_update=2", "algo.target_sync=50", "num_envs=2",
-    "replay.capacity=2000", "stop.max_steps=600",
+    "algo.learning_starts=200", "algo.batch_size=16", "algo.steps_per_update=2", "algo.target_update_every=50",
+    "num_envs=2", "replay.buffer_size=2000", "stop.max_steps=600",
 )  # fmt: skip
 ALGORITHMS = {
     "dqn": ("algo=dqn", *REPLAY),
@@ -52,10 +52,10 @@ ALGORITHMS = {
     "c51": ("algo=c51", *REPLAY),
     "iqn": ("algo=iqn", *REPLAY),
     "munchausen": ("algo=munchausen", *REPLAY),
-    "sac_discrete": ("algo=sac_discrete", *(option for option in REPLAY if "target_sync" not in option)),
+    "sac_discrete": ("algo=sac_discrete", *(option for option in REPLAY if "target_update_every" not in option)),
     "a2c": ("algo=a2c", "num_envs=4", "algo.batch_size=16", "stop.max_steps=3200"),
-    "ppo": ("algo=ppo", "num_envs=4", "algo.rollout_steps=16", "algo.batch_size=16", "stop.max_steps=800"),
-    "pqn": ("algo=pqn", "num_envs=4", "algo.rollout_steps=16", "algo.batch_size=16", "stop.max_steps=1600"),
+    "ppo": ("algo=ppo", "num_envs=4", "algo.num_steps=16", "algo.batch_size=16", "stop.max_steps=800"),
+    "pqn": ("algo=pqn", "num_envs=4", "algo.num_steps=16", "algo.batch_size=16", "stop.max_steps=1600"),
 }
 CASES = {
     f"{name}, {game}, {parallelism}": (*COMMON, *options, *algorithm, f"parallelism={parallelism}")

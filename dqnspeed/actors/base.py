@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import torch
 
 from dqnspeed.actors.stepper import Collected
+from dqnspeed.buffers import Memory
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ParallelismConfig, RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.memory import Memory
 from dqnspeed.networks.base import Network
 
 
@@ -97,25 +97,26 @@ class Parallelism(ParallelismConfig):
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
-        ratio = self.replay_ratio
+        ratio = self.samples_per_step
         if not run.has_replay and ratio not in (None, "free"):
             raise ConfigError(
-                f"parallelism.replay_ratio={ratio}: belongs to algorithms with a replay; algo={run.algo.name} has none."
+                f"parallelism.samples_per_step={ratio}: belongs to algorithms with a replay; "
+                f"algo={run.algo.name} has none."
             )
         if self.processes:
             number = isinstance(ratio, (int, float)) and math.isfinite(ratio) and ratio > 0
             if ratio != "free" and not number:
-                raise ConfigError(f"parallelism.replay_ratio={ratio}: must be 'free' or a positive number.")
+                raise ConfigError(f"parallelism.samples_per_step={ratio}: must be 'free' or a positive number.")
             if run.device == "mps":
                 raise ConfigError(f"device=mps: parallelism={self.name} shares weights on cpu or cuda only.")
         elif ratio is not None:
             raise ConfigError(
-                f"parallelism.replay_ratio={ratio}: belongs to parallelism=process; with parallelism={self.name} the "
-                f"ratio is algo.batch_size / algo.steps_per_update."
+                f"parallelism.samples_per_step={ratio}: belongs to parallelism=process; with "
+                f"parallelism={self.name} it is algo.batch_size / algo.steps_per_update."
             )
-        elif self.replace_lost:
+        elif self.restart_actors:
             raise ConfigError(
-                f"parallelism.replace_lost=true: belongs to parallelism=process; parallelism={self.name} has "
+                f"parallelism.restart_actors=true: belongs to parallelism=process; parallelism={self.name} has "
                 f"no actors to replace."
             )
         elif self.num_actors != 1:

@@ -16,10 +16,10 @@ import torch
 from dqnspeed.actors.loop import Job, Orders, Paused, Ready, complaint, work
 from dqnspeed.actors.weights import HostWeights
 from dqnspeed.algorithms import make_network
+from dqnspeed.buffers import Rings, Rows, SharedBuffers
 from dqnspeed.envs import Episode
-from dqnspeed.execution.memory import keep_memory
+from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.execution.precision import set_precision
-from dqnspeed.memory import Rings, Rows, SharedBuffers
 from dqnspeed.networks.base import Network
 from dqnspeed.system.errors import FOREIGN
 from dqnspeed.system.parent import end_with_parent, may_have_children

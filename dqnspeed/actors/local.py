@@ -12,10 +12,10 @@ import numpy as np
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
 from dqnspeed.actors.stepper import Collected, EnvStepper, NewGames, env_seeds, make_stepper
 from dqnspeed.algorithms import epsilon_at
+from dqnspeed.buffers import Memory, Rollouts
 from dqnspeed.config.registry import register
 from dqnspeed.envs import make_vector_env
 from dqnspeed.execution.transfer import DeviceTimer
-from dqnspeed.memory import Memory, Rollouts
 
 
 class LocalActor:

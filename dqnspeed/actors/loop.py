@@ -12,11 +12,11 @@ import torch
 
 from dqnspeed.actors.stepper import EnvStepper, env_seeds, make_stepper
 from dqnspeed.algorithms import epsilon_at
+from dqnspeed.buffers import Rows
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError, EnvSpec, Episode, make_vector_env
 from dqnspeed.execution.graph import CaptureError
-from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 

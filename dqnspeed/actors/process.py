@@ -21,9 +21,9 @@ from dqnspeed.actors.child import ActorJob, Controls, Failure, run_actor
 from dqnspeed.actors.remote import LostError, RemoteActors
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.actors.weights import HostWeights, Publisher
+from dqnspeed.buffers import SharedBuffers
+from dqnspeed.buffers.storage import sharing
 from dqnspeed.config.registry import register
-from dqnspeed.memory import SharedBuffers
-from dqnspeed.memory.buffers import sharing
 from dqnspeed.networks.base import Network
 from dqnspeed.system.signals import children_ignore_signals
 

@@ -19,9 +19,9 @@ import torch
 
 from dqnspeed.actors.loop import Job, Orders, Paused, Ready, complaint, work
 from dqnspeed.algorithms import make_network
+from dqnspeed.buffers import Rows
 from dqnspeed.envs import Episode
-from dqnspeed.execution.memory import keep_memory
-from dqnspeed.memory import Rows
+from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.networks.base import Network
 from dqnspeed.system import machine
 from dqnspeed.system.errors import FOREIGN

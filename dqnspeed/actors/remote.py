@@ -14,10 +14,10 @@ from dqnspeed.actors.base import ActorArguments
 from dqnspeed.actors.loop import Paused, Ready
 from dqnspeed.actors.stepper import Collected, NewGames
 from dqnspeed.algorithms import epsilon_at
+from dqnspeed.buffers import Rows
 from dqnspeed.envs import ActorError, Episode
 from dqnspeed.envs.resumable import REPEAT_S
 from dqnspeed.envs.workers import START_TIMEOUT_S
-from dqnspeed.memory import Rows
 
 TRIES = 3  # to replace an actor whose successors are lost before their first step
 
@@ -48,7 +48,7 @@ class Link(Protocol):
 
 
 class RemoteActors:
-    """What all of them share. One that is lost ends the run, or is replaced with ``parallelism.replace_lost``.
+    """What all of them share. One that is lost ends the run, or is replaced with ``parallelism.restart_actors``.
 
     A replaced actor begins new games: the memory's open episodes are cut, so that no transition crosses the gap.
     """
@@ -235,7 +235,7 @@ class RemoteActors:
         self._vain[index] = 0 if stepped else self._vain.get(index, 0) + 1
         # What is wrong from the first is wrong with the run; later it may be a machine.
         patience = TRIES if self._begun is not None else 0
-        if not self._run.parallelism.replace_lost or self._vain[index] > patience:
+        if not self._run.parallelism.restart_actors or self._vain[index] > patience:
             raise ActorError(how if index in self._ready else f"{how}\n(while it started)")
         self._links.pop(index).end()
         if self._ready.pop(index, None) and not self._ready:

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from dqnspeed.algorithms import algorithm_of, make_policy
+from dqnspeed.buffers import Rows
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import AnyArray, EnvSpec, Episode, VectorEnv
 from dqnspeed.execution.arrays import copied, host
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
-from dqnspeed.exploration.graphed import GraphedPolicy
+from dqnspeed.exploration.cuda_graph import GraphedPolicy
+from dqnspeed.exploration.frame_stack import FramePolicy, StackedPolicy
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
-from dqnspeed.exploration.stacked import FramePolicy, StackedPolicy
-from dqnspeed.memory import Rows
 from dqnspeed.networks.base import Network
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from dqnspeed.algorithms.base import Algorithm, Learner
+from dqnspeed.buffers.base import Memory
+from dqnspeed.buffers.storage import check_memory, layout_bytes
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.exploration.policy import Policy
-from dqnspeed.memory.base import Memory
-from dqnspeed.memory.buffers import check_memory, layout_bytes
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from dqnspeed.algorithms.actor_critic import ActorCritic, PolicyLearner, entropy_of
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.gradient import Loss
-from dqnspeed.algorithms.learns_from import OnceFromRollouts
+from dqnspeed.algorithms.data_sources import OnceFromRollouts
+from dqnspeed.algorithms.learner import Loss
+from dqnspeed.buffers import RolloutBatch
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import precision
-from dqnspeed.memory import RolloutBatch
 
 
 @register("algo", "a2c")
@@ -33,11 +33,11 @@ class A2C(ActorCritic, OnceFromRollouts):
                 f"parallelism={run.parallelism.name}: algo={self.name} learns in one process; use parallelism=serial, "
                 f"or algo=a3c."
             )
-        rollout = run.num_lanes * self.rollout_steps
+        rollout = run.num_lanes * self.num_steps
         if self.batch_size != rollout:
             raise ConfigError(
                 f"algo.batch_size={self.batch_size}: algo={self.name} makes one update of a whole rollout, "
-                f"num_envs times algo.rollout_steps. Leave it out, or set it to {rollout}."
+                f"num_envs times algo.num_steps. Leave it out, or set it to {rollout}."
             )
         super().check(run)
 
@@ -48,7 +48,7 @@ class ActorCriticLearner(PolicyLearner):
     STATS = ("train/loss", "train/policy_loss", "train/value_loss", "train/entropy")
 
     def actor_critic_loss(
-        self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, entropy_coef: Tensor
+        self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, ent_coef: Tensor
     ) -> Loss:
         """Loss on transitions with ``weights``, whose sum is 1."""
         with precision(self._execution, self.device):
@@ -58,7 +58,7 @@ class ActorCriticLearner(PolicyLearner):
         policy_loss = -((returns - values.detach()) * taken) @ weights
         value_loss = (values - returns) ** 2 @ weights
         entropy = entropy_of(log_probs) @ weights
-        loss = policy_loss + self._value_coef * value_loss - self._bonus(entropy, entropy_coef)
+        loss = policy_loss + self._vf_coef * value_loss - self._bonus(entropy, ent_coef)
         return Loss((loss, policy_loss, value_loss, entropy))
 
 
@@ -67,9 +67,7 @@ class A2CLearner(ActorCriticLearner):
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
         names = ("observations", "actions", "returns", "weights")
-        return {**{name: getattr(batch, name) for name in names}, "entropy_coef": self._entropy_coef()}
+        return {**{name: getattr(batch, name) for name in names}, "ent_coef": self._ent_coef()}
 
-    def loss(
-        self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, entropy_coef: Tensor
-    ) -> Loss:
-        return self.actor_critic_loss(observations, actions, returns, weights, entropy_coef)
+    def loss(self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, ent_coef: Tensor) -> Loss:
+        return self.actor_critic_loss(observations, actions, returns, weights, ent_coef)

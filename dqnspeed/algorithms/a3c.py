@@ -16,14 +16,14 @@ from torch import Tensor
 from dqnspeed.algorithms.a2c import ActorCriticLearner
 from dqnspeed.algorithms.actor_critic import ActorCritic
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.gradient import Loss
-from dqnspeed.algorithms.learns_from import FromStream
+from dqnspeed.algorithms.data_sources import FromStream
+from dqnspeed.algorithms.learner import Loss
+from dqnspeed.buffers import Batch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
-from dqnspeed.memory import Batch
 
 
 @register("algo", "a3c")
@@ -63,7 +63,7 @@ class A3CLearner(ActorCriticLearner):
         return [(self.now - batch.versions.to(self.device, non_blocking=True)).float().mean()]
 
     def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
-        return {**batch.arrays(), "entropy_coef": self._entropy_coef()}
+        return {**batch.arrays(), "ent_coef": self._ent_coef()}
 
     def loss(
         self,
@@ -72,10 +72,10 @@ class A3CLearner(ActorCriticLearner):
         rewards: Tensor,
         next_observations: Tensor,
         discounts: Tensor,
-        entropy_coef: Tensor,
+        ent_coef: Tensor,
     ) -> Loss:
         with precision(self._execution, self.device), gradients_off(self._execution):
             next_values = self.network.policy_and_value(next_observations)[1]
         returns = rewards + discounts * next_values.detach()
         weights = torch.full_like(rewards, 1 / len(rewards))
-        return self.actor_critic_loss(observations, actions, returns, weights, entropy_coef)
+        return self.actor_critic_loss(observations, actions, returns, weights, ent_coef)

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from dqnspeed.algorithms.base import Algorithm
-from dqnspeed.algorithms.gradient import OnPolicyLearner
+from dqnspeed.algorithms.learner import OnPolicyLearner
+from dqnspeed.buffers import Rollouts
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.optimizers import annealed
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.exploration.sampling import Sampler
-from dqnspeed.memory import Rollouts
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import PolicyValueNetwork
 
@@ -30,14 +30,14 @@ class ActorCritic(Algorithm):
 
     outputs = "logits of the policy"
 
-    entropy: float = option("weight of the entropy bonus", ge=0)
-    entropy_final: float = option(
+    ent_coef: float = option("weight of the entropy bonus", ge=0)
+    ent_coef_final: float = option(
         "its weight at last, which it reaches in a straight line as the learning rate does", ge=0
     )
-    entropy_floor: float = option(
+    min_entropy: float = option(
         "share of the entropy of random actions below which the bonus keeps its first weight", ge=0, le=1
     )
-    value_coef: float = option("weight of the value loss (ppo: of half of it)", ge=0)
+    vf_coef: float = option("weight of the value loss (ppo: of half of it)", ge=0)
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         return PolicyValueNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest)
@@ -49,10 +49,10 @@ class ActorCritic(Algorithm):
 
     @property
     def entropy_bonus(self) -> float | None:
-        return self.entropy
+        return self.ent_coef
 
     def annealed(self) -> Iterator[tuple[str, float, float]]:
-        yield "entropy bonus", self.entropy, self.entropy_final
+        yield "entropy bonus", self.ent_coef, self.ent_coef_final
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
@@ -69,30 +69,30 @@ class PolicyLearner(OnPolicyLearner):
 
     def __init__(self, algo: ActorCritic, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
-        self._entropy, self._entropy_final, self._value_coef = algo.entropy, algo.entropy_final, algo.value_coef
-        self._entropy_floor = algo.entropy_floor * math.log(spec.num_actions)
+        self._entropy, self._ent_coef_final, self._vf_coef = algo.ent_coef, algo.ent_coef_final, algo.vf_coef
+        self._min_entropy = algo.min_entropy * math.log(spec.num_actions)
 
     def attach(self, memory: Any) -> None:
         super().attach(memory)
         self._rollouts = memory
 
     def stats(self) -> dict[str, float]:
-        stats = {**super().stats(), "train/ent_coef": float(self._entropy_coef())}
+        stats = {**super().stats(), "train/ent_coef": float(self._ent_coef())}
         if self._rollouts is not None:
             stats["train/explained_variance"] = self._rollouts.explained_variance
         return stats
 
-    def _entropy_coef(self) -> Tensor:
+    def _ent_coef(self) -> Tensor:
         """Weight of the bonus now, ``() float32``: a changing number would make torch recompile the loss."""
-        weight = annealed(self.now, self._entropy, self._entropy_final, self._decay_updates)
+        weight = annealed(self.now, self._entropy, self._ent_coef_final, self._decay_updates)
         return weight.float().view(()) if isinstance(weight, Tensor) else torch.tensor(weight, dtype=torch.float32)
 
     def _bonus(self, entropy: Tensor, coef: Tensor) -> Tensor:
         """What is subtracted from the loss for a mean ``entropy``, nats, of which the part above the floor has the
         annealed weight ``coef``, and that below it the first."""
         bonus = coef * entropy
-        if self._entropy_floor:
-            bonus = bonus + (self._entropy - coef) * entropy.clamp(max=self._entropy_floor)
+        if self._min_entropy:
+            bonus = bonus + (self._entropy - coef) * entropy.clamp(max=self._min_entropy)
         return bonus
 
 

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import torch
 
+from dqnspeed.buffers.base import Memory
+from dqnspeed.buffers.storage import Layout
 from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import AlgoConfig, RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.exploration.policy import Policy
-from dqnspeed.memory.base import Memory
-from dqnspeed.memory.buffers import Layout
 from dqnspeed.networks.base import Model, Network
 
 

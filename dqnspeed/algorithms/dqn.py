@@ -12,15 +12,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.gradient import GradientLearner, Loss, as_tensors
-from dqnspeed.algorithms.learns_from import FromReplay
+from dqnspeed.algorithms.data_sources import FromReplay
+from dqnspeed.algorithms.learner import GradientLearner, Loss, as_tensors
+from dqnspeed.buffers import Batch
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.exploration.base import Exploration
-from dqnspeed.memory import Batch
 from dqnspeed.networks.base import Network, frozen_copy
 from dqnspeed.networks.heads import QNetwork
 
@@ -29,7 +29,7 @@ from dqnspeed.networks.heads import QNetwork
 class DeepQ(FromReplay):
     """What deep Q-learning and its kin share: a target network that is copied now and then."""
 
-    target_sync: int = option("updates between copies into the target network", ge=1)
+    target_update_every: int = option("updates between copies into the target network", ge=1)
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         linear = typed(run.exploration, Exploration).linear
@@ -62,7 +62,7 @@ class DeepQLearner(GradientLearner):
         self.target = frozen_copy(self.network)
         if not run.execution.no_grad:
             self.target.requires_grad_(True)  # builds graphs nobody uses: the point of that rung
-        self._target_sync = algo.target_sync
+        self._target_update_every = algo.target_update_every
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"target": self.target.state_dict()}
@@ -84,7 +84,7 @@ class DeepQLearner(GradientLearner):
         return loss
 
     def settles(self, updates: int) -> bool:
-        return updates % self._target_sync == 0
+        return updates % self._target_update_every == 0
 
     def settle(self) -> None:
         """Copy the network into the target network."""

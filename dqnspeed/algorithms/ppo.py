@@ -13,22 +13,22 @@ from torch import Tensor
 
 from dqnspeed.algorithms.actor_critic import ActorCritic, PolicyLearner, entropy_of
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.gradient import Loss
-from dqnspeed.algorithms.learns_from import FromRollouts
+from dqnspeed.algorithms.data_sources import FromRollouts
+from dqnspeed.algorithms.learner import Loss
+from dqnspeed.buffers import RolloutBatch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
+from dqnspeed.execution.adaptive_kl import Steering
 from dqnspeed.execution.precision import gradients_off, precision
-from dqnspeed.execution.steering import Steering
-from dqnspeed.memory import RolloutBatch
 
 
 @register("algo", "ppo")
 @dataclass(frozen=True)
 class PPO(ActorCritic, FromRollouts):
-    clip: float = option("how far the probability ratio may move", gt=0)
-    clip_value: bool = option("clip the value function as the policy is")
+    clip_range: float = option("how far the probability ratio may move", gt=0)
+    clip_vloss: bool = option("clip the value function as the policy is")
     normalize_advantage: bool = option("normalise the advantages of each batch")
     target_kl: float | None = option(
         "divergence from the policy that acted, nats; a batch that shows 1.5 times as much is the rollout's last, and "
@@ -63,7 +63,7 @@ class PPO(ActorCritic, FromRollouts):
                 f"or both null."
             )
         alone = not run.parallelism.processes  # environments in worker processes wait for it as well
-        rollout = run.num_lanes * self.rollout_steps
+        rollout = run.num_lanes * self.num_steps
         if self.adaptive_kl_target is not None and alone and self.updates_per_rollout(run) == 1:
             most = rollout // 2
             raise ConfigError(
@@ -93,7 +93,7 @@ class PPOLearner(PolicyLearner):
 
     def __init__(self, algo: PPO, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
-        self._clip, self._clip_value, self._normalize = algo.clip, algo.clip_value, algo.normalize_advantage
+        self._clip, self._clip_vloss, self._normalize = algo.clip_range, algo.clip_vloss, algo.normalize_advantage
         self._corrects = algo.correction == "vtrace"
         self._most_kl = math.inf if algo.target_kl is None else 1.5 * algo.target_kl
         self._rollout, self._left = -1, -1  # that it learns from now, and the last one that it learns no more from
@@ -161,7 +161,7 @@ class PPOLearner(PolicyLearner):
             "returns": batch.returns,
             "advantages": advantages,
             "weights": weights,
-            "entropy_coef": self._entropy_coef(),
+            "ent_coef": self._ent_coef(),
         }
 
     def loss(
@@ -173,7 +173,7 @@ class PPOLearner(PolicyLearner):
         returns: Tensor,
         advantages: Tensor,
         weights: Tensor,
-        entropy_coef: Tensor,
+        ent_coef: Tensor,
     ) -> Loss:
         with precision(self._execution, self.device):
             logits, values = self.network.policy_and_value(observations)
@@ -183,12 +183,12 @@ class PPOLearner(PolicyLearner):
         clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
         policy_loss = -torch.min(advantages * ratio, advantages * clipped) @ weights
         errors = (values - returns) ** 2
-        if self._clip_value:
+        if self._clip_vloss:
             near = old_values + (values - old_values).clamp(-self._clip, self._clip)
             errors = torch.max(errors, (near - returns) ** 2)
         value_loss = errors @ weights
         entropy = entropy_of(log_probs) @ weights
-        loss = policy_loss + self._value_coef * value_loss / 2 - self._bonus(entropy, entropy_coef)
+        loss = policy_loss + self._vf_coef * value_loss / 2 - self._bonus(entropy, ent_coef)
         approx_kl = (ratio - 1 - log_ratio) @ weights  # never negative (Schulman, "Approximating KL divergence")
         clip_fraction = ((ratio - 1).abs() > self._clip).float() @ weights
         return Loss((loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction))

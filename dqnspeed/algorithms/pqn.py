@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.gradient import Loss, OnPolicyLearner
-from dqnspeed.algorithms.learns_from import FromRollouts
+from dqnspeed.algorithms.data_sources import FromRollouts
+from dqnspeed.algorithms.learner import Loss, OnPolicyLearner
+from dqnspeed.buffers import RolloutBatch
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
@@ -20,7 +21,6 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import precision
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.exploration.policy import Policy
-from dqnspeed.memory import RolloutBatch
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import QNetwork
 

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.gradient import NotFiniteError, as_tensors
-from dqnspeed.algorithms.learns_from import FromStream
+from dqnspeed.algorithms.data_sources import FromStream
+from dqnspeed.algorithms.learner import NotFiniteError, as_tensors
+from dqnspeed.buffers import Batch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.memory import Batch
 from dqnspeed.networks.base import Network, shown
 from dqnspeed.networks.table import Table
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.dqn import DeepQ, DeepQLearner
-from dqnspeed.algorithms.gradient import Loss
+from dqnspeed.algorithms.learner import Loss
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed

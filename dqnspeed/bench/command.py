@@ -21,9 +21,9 @@ from dqnspeed.cli.app import run_app
 from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.runs.folder_lock import new_folder
 from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import why_not_made
+from dqnspeed.training.folder_lock import new_folder
 
 BENCH = "bench"  # where results are, unless out= says otherwise
 ABOUT = """Measure on this machine which of the engineering speed-ups pays, and end with one line to paste.

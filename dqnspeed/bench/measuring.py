@@ -12,16 +12,16 @@ from typing import Any
 
 from dqnspeed.bench import result as results
 from dqnspeed.bench.counting import END
+from dqnspeed.bench.measured_process import Speeds, Subject, SubjectError, running
 from dqnspeed.bench.pairs import Pace, interval, take_turns
 from dqnspeed.bench.plan import Bound, Piece
 from dqnspeed.bench.progress import Bar
 from dqnspeed.bench.result import Floor, Measurement, Pair, Result
-from dqnspeed.bench.subject import Speeds, Subject, SubjectError, running
-from dqnspeed.bench.work import PARTS
+from dqnspeed.bench.workloads import PARTS
 from dqnspeed.cli.errors import RunError
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import KINDS
-from dqnspeed.system.disturbances import Watch
+from dqnspeed.system.noise import Watch
 
 FLOORS = "floors"
 OF_REFERENCE = "its reference, "  # what the error of a row begins with that failed by its reference

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dqnspeed.bench.measured_process import Speeds, Subject, speeds_of
 from dqnspeed.bench.result import Interval
-from dqnspeed.bench.subject import Speeds, Subject, speeds_of
 from dqnspeed.config.options import ConfigError
 
 RESAMPLES = 9999

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import hydra
 
-from dqnspeed.bench import work
+from dqnspeed.bench import workloads
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
-from dqnspeed.bench.subject import Program
+from dqnspeed.bench.measured_process import Program
 from dqnspeed.cli.compose import as_meant, from_hydra, own_hydra
 from dqnspeed.cli.errors import as_config_error
 from dqnspeed.cli.preflight import check_run
@@ -107,7 +107,7 @@ class Plan:
                 f"the same steps; use algo=dqn."
             )
         algo, start = cast("Any", run.algo), getattr(typed(run.exploration, Exploration).settled(), "start", None)
-        held = run.replay_ratio
+        held = run.samples_per_step
         self.ratio = algo.batch_size / algo.steps_per_update if held is None else held
         needs = getattr(algo, "least_start", lambda _: 0)  # a plugin's may have none
         self.starts = max(STARTS, needs(run))
@@ -147,12 +147,12 @@ class Plan:
 
     def _held(self, run: RunConfig) -> list[str]:
         """What holds actor processes to the ratio of steps and updates, if ``run`` has such that are free of it."""
-        return [f"parallelism.replay_ratio={self.ratio:g}"] if run.replay_ratio is None else []
+        return [f"parallelism.samples_per_step={self.ratio:g}"] if run.samples_per_step is None else []
 
     @property
     def equal_work(self) -> str:
         """What every training does, as a sentence."""
-        return f"All at a replay ratio of {self.ratio:g}, in updates of {self.reference.algo.batch_size}."
+        return f"All at {self.ratio:g} samples per step, in updates of {self.reference.algo.batch_size}."
 
     @property
     def is_atari(self) -> bool:
@@ -189,8 +189,8 @@ class Plan:
         def make() -> Made:
             held = (*overrides, *self._held(self.compose(*overrides)[0]))
             run, spec = self.compose(*held)
-            bound = Bound(_product(run), work.FLOP)
-            return Made(_program(work.training, run, spec), held, self.kinds(held), bound)
+            bound = Bound(_product(run), workloads.FLOP)
+            return Made(_program(workloads.training, run, spec), held, self.kinds(held), bound)
 
         return Piece(group, name, f"{STEPS}/s", STEPS, make)
 
@@ -228,28 +228,33 @@ class Plan:
     def floors(self) -> Iterator[Piece]:
         """What this machine can do at most."""
         if self.is_atari:
-            yield self._piece("floors", FRAMES, work.frames, work.FRAMES, copies=machine.cores())
+            yield self._piece("floors", FRAMES, workloads.frames, workloads.FRAMES, copies=machine.cores())
         for precision in ("fp32", "bf16"):
             name, override = f"{PRODUCT} in {precision}", f"execution.precision={precision}"
-            yield self._piece("floors", name, work.multiply, work.FLOP, beside=[override])
-        yield self._piece("floors", COPY, work.copy, work.BYTES)
+            yield self._piece("floors", name, workloads.multiply, workloads.FLOP, beside=[override])
+        yield self._piece("floors", COPY, workloads.copy, workloads.BYTES)
 
     def pieces(self) -> Iterator[tuple[Piece, Piece | None]]:
         """The parts of a training, each with its reference if it has one."""
         yield from self._envs()
-        for name, piece, unit in (("write", work.write, work.TRANSITIONS), ("sample 32", work.sample, work.BATCHES)):
-            made = self._piece("replay", name, piece, unit, bound=Bound(COPY, work.BYTES))
+        for name, piece, unit in (
+            ("write", workloads.write, workloads.TRANSITIONS),
+            ("sample 32", workloads.sample, workloads.BATCHES),
+        ):
+            made = self._piece("replay", name, piece, unit, bound=Bound(COPY, workloads.BYTES))
             yield made, None
         for size in (1, 8, 16):
             name = "1 game" if size == 1 else f"{size} games"
-            bound = Bound(PRODUCT, work.FLOP)
-            yield self._piece("acting", name, work.act, work.ACTIONS, size=size, bound=bound), None
+            bound = Bound(PRODUCT, workloads.FLOP)
+            yield self._piece("acting", name, workloads.act, workloads.ACTIONS, size=size, bound=bound), None
         yield from self._updates()
         if not self.on_cpu:
-            first = self._piece("transfer", "pinned", work.transfer, work.BATCHES)
+            first = self._piece("transfer", "pinned", workloads.transfer, workloads.BATCHES)
             yield first, None
             yield (
-                self._piece("transfer", "not pinned", work.transfer, work.BATCHES, "execution.pin_memory=false"),
+                self._piece(
+                    "transfer", "not pinned", workloads.transfer, workloads.BATCHES, "execution.pin_memory=false"
+                ),
                 first,
             )
 
@@ -257,7 +262,7 @@ class Plan:
         bound = Bound(FRAMES, STEPS, self.reference.wrappers.frame_skip) if self.is_atari else None
 
         def piece(name: str, *overrides: str) -> Piece:
-            return self._piece("envs", name, work.envs, STEPS, *overrides, bound=bound)
+            return self._piece("envs", name, workloads.envs, STEPS, *overrides, bound=bound)
 
         first = piece("as they are")
         yield first, None
@@ -274,7 +279,7 @@ class Plan:
     def _updates(self) -> Iterator[tuple[Piece, Piece | None]]:
         axes = self.axes()
         for size in (32, 128, 512):
-            if size > self.reference.replay.capacity:
+            if size > self.reference.replay.buffer_size:
                 continue
             first = self._update(f"batch {size}", size)
             yield first, None
@@ -284,11 +289,11 @@ class Plan:
                 yield self._update(f"batch {size} {' '.join(choice)}", size, *choice), first
 
     def _update(self, name: str, size: int, *overrides: str) -> Piece:
-        bound, batch = Bound(PRODUCT, work.FLOP), (f"algo.batch_size={size}",)
-        return self._piece("update", name, work.update, UPDATES, *overrides, size=size, bound=bound, beside=batch)
+        bound, batch = Bound(PRODUCT, workloads.FLOP), (f"algo.batch_size={size}",)
+        return self._piece("update", name, workloads.update, UPDATES, *overrides, size=size, bound=bound, beside=batch)
 
     def _piece(
-        self, group: str, name: str, piece: Callable[[work.Work, Counter], None], counted: str, *overrides: str,
+        self, group: str, name: str, piece: Callable[[workloads.Work, Counter], None], counted: str, *overrides: str,
         size: int = 32, bound: Bound | None = None, beside: Sequence[str] = (), copies: int = 1,
     ) -> Piece:  # fmt: skip
         def make() -> Made:
@@ -310,8 +315,10 @@ def _product(run: RunConfig) -> str:
     return f"{PRODUCT} in {run.execution.precision}"
 
 
-def _program(piece: Callable[[work.Work, Counter], None], run: RunConfig, spec: EnvSpec, size: int = 32) -> Program:
-    arguments = pickle.dumps(work.Work(piece, run, spec, size))
+def _program(
+    piece: Callable[[workloads.Work, Counter], None], run: RunConfig, spec: EnvSpec, size: int = 32
+) -> Program:
+    arguments = pickle.dumps(workloads.Work(piece, run, spec, size))
     return Program([sys.executable, "-m", "dqnspeed.bench.child"], arguments)
 
 

@@ -20,7 +20,7 @@ from dqnspeed.bench.recommend import (
     tried,
 )
 from dqnspeed.bench.result import Measurement, Pair, Recommendation
-from dqnspeed.system.disturbances import LOOK_S
+from dqnspeed.system.noise import LOOK_S
 
 SUITES = ("quick", "full", "micro")
 PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=5, max_pairs=5)

@@ -22,7 +22,7 @@ from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
 from dqnspeed import envs
-from dqnspeed.cli import plugins, schemas, store
+from dqnspeed.cli import config_store, plugins, schemas
 from dqnspeed.cli.schemas import CONF_DIR, default_options, keys_of, schema, unknown
 from dqnspeed.config import changes
 from dqnspeed.config.combinations import check
@@ -52,7 +52,7 @@ def own_hydra() -> Iterator[None]:
         shared = {kind: one for kind, one in instances.items() if kind not in _OWN}
         Singleton._instances, BaseContainer._resolvers = shared, dict(resolvers)
         try:
-            store.add_resolvers(replace=True)
+            config_store.add_resolvers(replace=True)
             with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
                 yield
         finally:
@@ -186,4 +186,4 @@ def _rung(name: str, run: RunConfig) -> RunConfig | None:
 
 
 plugins.load()
-store.fill()
+config_store.fill()

@@ -11,9 +11,9 @@ from dqnspeed.cli.sweep_record import Job
 from dqnspeed.config.changes import without_escapes
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.threads import set_threads
-from dqnspeed.runs.schedule import schedule_sentence
 from dqnspeed.system import machine
 from dqnspeed.tracking.terminal import opening
+from dqnspeed.training.schedule import schedule_sentence
 
 
 def print_plan(jobs: Sequence[tuple[Job, RunConfig]], last: int = 1) -> None:

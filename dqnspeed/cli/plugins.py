@@ -14,7 +14,7 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from dqnspeed import actors, algorithms, envs, execution, exploration, memory, networks, tracking
+from dqnspeed import actors, algorithms, buffers, envs, execution, exploration, networks, tracking
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import FOLDERS, GROUPS
 from dqnspeed.system.errors import kind_and_line
@@ -38,7 +38,7 @@ def load() -> None:
 
     A plugin that cannot be imported is named in one sentence; runs that do not use it go on.
     """
-    for package in (actors, algorithms, envs, execution, exploration, memory, networks, tracking):
+    for package in (actors, algorithms, buffers, envs, execution, exploration, networks, tracking):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if module.name not in OF_EXTRAS:
                 importlib.import_module(module.name)

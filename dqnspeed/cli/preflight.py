@@ -24,14 +24,14 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from dqnspeed import envs
 from dqnspeed.actors.base import Parallelism
 from dqnspeed.algorithms import algorithm_of, check_fits
-from dqnspeed.algorithms.footprint import memory_device
-from dqnspeed.cli import study
+from dqnspeed.algorithms.memory_estimate import memory_device
+from dqnspeed.cli import optuna_search
 from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
+from dqnspeed.cli.config_store import bound_of, names
 from dqnspeed.cli.dry_run import print_plan
 from dqnspeed.cli.ray_jobs import check_launcher, is_ray
 from dqnspeed.cli.schemas import CONF_DIR, default_options
-from dqnspeed.cli.store import bound_of, names
 from dqnspeed.cli.sweep import sweep, sweep_jobs
 from dqnspeed.cli.sweep_record import FOLDER, Job, Line, earlier_jobs, outcome, quoted
 from dqnspeed.config.combinations import untuned, unused
@@ -40,11 +40,11 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
-from dqnspeed.runs.folder_lock import locked_folder, new_folder
 from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into, why_not_made
 from dqnspeed.tracking.video import check_video
 from dqnspeed.tracking.wandb import overruled
+from dqnspeed.training.folder_lock import locked_folder, new_folder
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Preflight(Callback):
             found = _new_jobs(config) if known is None else _missing_jobs(config, known)
             at_a_time, trials = jobs_at_a_time(config.hydra, max(1, len(found))), 1
             composed = _composed_jobs(config, found, new=known is None)
-            if study.is_study(config.hydra):
+            if optuna_search.is_study(config.hydra):
                 composed = itertools.chain(composed, [_trial(config, number=len(known or []))])
                 trials = int(config.hydra.sweeper.n_trials) - len(known or [])
             jobs = list[Job]()
@@ -98,7 +98,7 @@ class Preflight(Callback):
                 print_plan([(job, run) for job, (run, _) in zip(jobs, checked, strict=True)], trials)
                 sys.exit()
             self._locks.enter_context(_output_folder(config, "sweep", resumed=known is not None))
-            new = [] if study.is_study(config.hydra) else jobs
+            new = [] if optuna_search.is_study(config.hydra) else jobs
             sweep.begin(Path(config.hydra.sweep.dir), Line.of_this_process(), new if known is None else known)
 
     def on_run_end(self, config: DictConfig, **_: Any) -> None:
@@ -225,7 +225,7 @@ def jobs_at_a_time(hydra: DictConfig, jobs: int) -> int:
     """How many of a sweep's ``jobs`` run on this machine at a time; 1 where its launcher may take other machines."""
     launcher, cores = hydra.launcher, machine.cores()
     name = str(launcher.get("_target_")).rpartition(".")[2]
-    if study.is_study(hydra):
+    if optuna_search.is_study(hydra):
         jobs = int(hydra.sweeper.n_jobs)
     if name == "JoblibLauncher":
         asked = int(launcher.n_jobs)
@@ -274,7 +274,7 @@ JobConfig = tuple[Job, DictConfig]  # a job, and what it is composed to
 
 def _new_jobs(config: DictConfig) -> list[tuple[int, Job]]:
     """The jobs of a new sweep by number, without their folders; none of a search, which come one after another."""
-    if study.is_study(config.hydra):
+    if optuna_search.is_study(config.hydra):
         return []
     jobs = [(number, Job("", overrides)) for number, overrides in enumerate(sweep_jobs(config, _loader()))]
     if not jobs:
@@ -288,7 +288,7 @@ def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[tuple[int, J
     for number, job in enumerate(known):
         folder = Path(config.hydra.sweep.dir, job.folder)
         found = outcome(folder)
-        given_up = found.state == "failed" and study.is_study(config.hydra)  # a search goes on to other trials
+        given_up = found.state == "failed" and optuna_search.is_study(config.hydra)  # a search goes on to other trials
         if found.is_finished or given_up:
             continue
         if folder.is_dir():
@@ -324,12 +324,12 @@ def _composed_jobs(config: DictConfig, jobs: Sequence[tuple[int, Job]], new: boo
 
 def _trial(config: DictConfig, number: int) -> JobConfig:
     """A job of a search, as it may ask for one."""
-    study.check_options(config)
+    optuna_search.check_options(config)
     if is_set(config, FOLDER):
         check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, str(number)))
-    overrides = study.any_trial(config, _loader())
+    overrides = optuna_search.any_trial(config, _loader())
     job = _composed(config, overrides, number)[1]
-    study.check_objective(config, job)
+    optuna_search.check_objective(config, job)
     return Job("a trial", overrides), job
 
 

@@ -20,8 +20,6 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.runs import checkpoint
-from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.system import atomic, shell, signing
 from dqnspeed.tracking.run_folder import (
     CHECKPOINTS,
@@ -39,6 +37,8 @@ from dqnspeed.tracking.run_folder import (
     read_yaml,
     sweep_above,
 )
+from dqnspeed.training import checkpoint
+from dqnspeed.training.folder_lock import locked_folder
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ CHANGEABLE = (
     "wrappers.spares",
     "execution.threads", "execution.keep_memory", "execution.graph", "execution.precision",
     "replay.device", "parallelism.timeout_s", "parallelism.env_threads", "parallelism.address",
-    "parallelism.compress", "parallelism.cpus_per_actor", "parallelism.weights_every", "parallelism.replace_lost",
+    "parallelism.compress", "parallelism.cpus_per_actor", "parallelism.weights_every", "parallelism.restart_actors",
 )  # fmt: skip
 
 

@@ -28,10 +28,10 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.cli.sweep_record import PREFIX, Job, Line, Outcome, Record, outcome, quoted, varied_first
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.system import atomic, shell, signing
 from dqnspeed.system.signals import Remembering, endings
 from dqnspeed.tracking.run_folder import STUDY, SUMMARY, SWEEP_JOBS, Row
+from dqnspeed.training.folder_lock import locked_folder
 
 RESUME = f"{PREFIX}resume="
 
@@ -282,7 +282,7 @@ def _unstarted(folder: Path, cfg: DictConfig | None) -> Row:
     name, overrides = str(OmegaConf.select(cfg, "experiment.name")), HydraConfig.get().overrides.task
     label = changes.label(name, varied_first(folder, overrides), changes.keys_of(overrides))
     known: dict[str, Any] = {"experiment": name, "label": label, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
-    numbers = ("time_to_solve_s", "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100")
+    numbers = ("time_to_solve_s", "steps_per_second", "updates_per_second", "samples_per_step", "return_mean_100")
     return {**known, "solved": False, **dict.fromkeys(numbers)}
 
 

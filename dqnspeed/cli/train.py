@@ -19,8 +19,8 @@ from omegaconf import DictConfig
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
-from dqnspeed.algorithms.gradient import NotFiniteError
-from dqnspeed.cli import compose, study, trust
+from dqnspeed.algorithms.learner import NotFiniteError
+from dqnspeed.cli import compose, optuna_search, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
@@ -33,15 +33,15 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.graph import CaptureError
 from dqnspeed.execution.threads import set_threads
-from dqnspeed.runs.checkpoint import playable
-from dqnspeed.runs.folder_lock import wait_until_free
-from dqnspeed.runs.schedule import Prune, schedule_sentence
 from dqnspeed.system import machine, shell
 from dqnspeed.system.signals import PREEMPTING, STOPPING
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
-from dqnspeed.trainer import train
+from dqnspeed.training.checkpoint import playable
+from dqnspeed.training.folder_lock import wait_until_free
+from dqnspeed.training.loop import train
+from dqnspeed.training.schedule import Prune, schedule_sentence
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
         job = resumed_job([f"{resuming.PREFIX}{_shown(folder)}", *sweep.trust], typed)
     else:
         job = _composed(cfg, folder, group_of(Path(hydra_config.sweep.dir)))
-    alone, prune = is_alone(hydra_config.launcher), study.pruning(hydra_config)
+    alone, prune = is_alone(hydra_config.launcher), optuna_search.pruning(hydra_config)
     _train(dataclasses.replace(job, again=True, benchmark=alone, prune=prune))
 
 
@@ -133,7 +133,7 @@ def _train(job: Job, flags: Sequence[str] = ()) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A run to train, with the arguments of :func:`dqnspeed.trainer.train` and the overrides it was composed of."""
+    """A run to train, with the arguments of :func:`dqnspeed.training.loop.train` and its overrides."""
 
     run: RunConfig
     spec: EnvSpec
@@ -178,7 +178,7 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     """Train, print how it begins and what came of it, and return the summary.
 
     Raises:
-        ConfigError: as :func:`dqnspeed.trainer.train` does.
+        ConfigError: as :func:`dqnspeed.training.loop.train` does.
         RunError: an actor or the arithmetic broke, a graph cannot be captured, or not all could be written.
     """
     run, shown = job.run, _shown(job.folder)
@@ -196,7 +196,7 @@ def train_and_tell(job: Job) -> dict[str, Any]:
     except (ActorError, NotFiniteError, CaptureError) as error:
         raise RunError(f"{error}\n{resuming.advice(shown)}") from error
     except torch.cuda.OutOfMemoryError as error:
-        least = "a smaller algo.batch_size, replay.capacity or num_envs takes less, and device=cpu none of a GPU's."
+        least = "a smaller algo.batch_size, replay.buffer_size or num_envs takes less, and device=cpu none of a GPU's."
         raise RunError(f"{str(error).partition('. ')[0]}; {least}\n{resuming.advice(shown)}") from error
     _print_result(summary, shown, run.stop.on == "eval")
     lost = f"{shown}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
@@ -252,7 +252,7 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
     print(
         f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps{over}, "
         f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
-        f"{summary['replay_ratio']:.1f} samples/step, "
+        f"{summary['samples_per_step']:.1f} samples/step, "
         f"after {sum(summary['startup'].values()):.0f} s of start-up\n{folder}"
     )
 

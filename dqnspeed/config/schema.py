@@ -106,7 +106,7 @@ class WrappersConfig(GroupOption):
     noop_max: int = option("most no-ops at a game's start, 0: none", ge=0, le=2**20)
     fire_reset: bool = option("press FIRE at a game's start and after a lost life")
     frame_skip: int = option("frames an action lasts", ge=1, le=2**20)
-    tap: int = option(
+    tap_frames: int = option(
         "frames after which an action's second form lets go, less than frame_skip; 0: actions are held throughout", ge=0
     )
     max_pool: bool = option("pixel maximum of the last two frames of a skip")
@@ -136,13 +136,13 @@ class ParallelismConfig(GroupOption):
     name: str = option("where experience comes from")
     num_actors: int = option("actor processes (process and ray), 0: by the cores there are", ge=0, le=256)
     transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
-    replay_ratio: Union[int, float, str] | None = option(  # noqa: UP007
+    samples_per_step: Union[int, float, str] | None = option(  # noqa: UP007
         "process and ray: 'free', or samples trained on per agent step, held on both sides"
     )
     env_threads: int = option(
         "threads of wrappers=native and emulator (in each actor), 0: shared out with execution.threads", ge=0
     )
-    replace_lost: bool = option("replace an actor that died, hangs or raised, else the run ends (process and ray)")
+    restart_actors: bool = option("replace an actor that died, hangs or raised, else the run ends (process and ray)")
     timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
 
     @property
@@ -180,7 +180,7 @@ class OptimizerConfig(GroupOption):
 @dataclass(frozen=True)
 class ReplayConfig(GroupOption):
     name: str = option("how transitions are drawn")
-    capacity: int = option("transitions kept, all environments together", ge=2)
+    buffer_size: int = option("transitions kept, all environments together", ge=2)
     device: str = option(
         "where experience is kept and drawn, auto: with the learner, if its GPU has room",
         choices=("auto", "cpu", "cuda"),
@@ -313,7 +313,7 @@ class RunConfig:
         return self.parallelism.overlaps and not self.parallelism.processes and not self.has_replay
 
     @property
-    def replay_ratio(self) -> float | None:
+    def samples_per_step(self) -> float | None:
         """Samples trained on per agent step; ``None`` if that is left free."""
         return self.algo.samples_per_step(self)
 

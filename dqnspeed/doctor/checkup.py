@@ -206,7 +206,7 @@ def _actions(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
             OK if bonus else LOOK,
             topic,
             f"{count} actions, entropy bonus {bonus:g} (a uniform policy has entropy {np.log(count):.2f})",
-            "" if bonus else "algo.entropy=0.01 keeps it from settling early",
+            "" if bonus else "algo.ent_coef=0.01 keeps it from settling early",
         )
         return
     random, last = exploration.random_steps(), algorithm.epsilon_at(run, LATE_STEP)

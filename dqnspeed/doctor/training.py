@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from dqnspeed.actors import ActorArguments, Actors, make_actors
 from dqnspeed.algorithms import make_learner, make_memory
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.footprint import memory_device
+from dqnspeed.algorithms.memory_estimate import memory_device
+from dqnspeed.buffers import Memory
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, watchdog
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.memory import keep_memory
+from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.exploration.base import Exploration
-from dqnspeed.memory import Memory
-from dqnspeed.runs.schedule import LearningStart, make_schedule
 from dqnspeed.system import machine
+from dqnspeed.training.schedule import LearningStart, make_schedule
 
 SPEED_STEPS, SPEED_S, UPDATES = 3000, 10.0, 5
 BOOK_STEPS = 1_000_000  # what the book's baseline takes on Pong
@@ -36,7 +36,9 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     tried = dataclasses.replace(
         run,
         algo=dataclasses.replace(run.algo, max_grad_norm=None),
-        replay=dataclasses.replace(run.replay, capacity=min(run.replay.capacity, max(20_000, 2 * run.algo.batch_size))),
+        replay=dataclasses.replace(
+            run.replay, buffer_size=min(run.replay.buffer_size, max(20_000, 2 * run.algo.batch_size))
+        ),
     )
     # The speed is measured with the final exploration; the batch is of the first, random actions.
     later = dataclasses.replace(tried, exploration=typed(run.exploration, Exploration).settled())

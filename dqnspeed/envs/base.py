@@ -34,15 +34,15 @@ class Wrappers(WrappersConfig):
                     f"wrappers.crop={self.crop}: takes [top, bottom, left, right], the first row and that after the "
                     f"last, and the same of columns, from 0; or null."
                 )
-        if self.tap and self.tap >= self.frame_skip:
+        if self.tap_frames and self.tap_frames >= self.frame_skip:
             raise ConfigError(
-                f"wrappers.tap={self.tap}: must be less than wrappers.frame_skip={self.frame_skip}, the frames an "
-                f"action lasts."
+                f"wrappers.tap_frames={self.tap_frames}: must be less than wrappers.frame_skip={self.frame_skip}, "
+                f"the frames an action lasts."
             )
-        if self.tap and self.backend == "native":
+        if self.tap_frames and self.backend == "native":
             raise ConfigError(
-                f"wrappers.tap={self.tap}: wrappers=native holds actions throughout; use wrappers=emulator, or "
-                f"wrappers=deepmind."
+                f"wrappers.tap_frames={self.tap_frames}: wrappers=native holds actions throughout; "
+                f"use wrappers=emulator, or wrappers=deepmind."
             )
         if self.backend == "gymnasium":
             return

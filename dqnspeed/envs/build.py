@@ -55,7 +55,7 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
     if game and game.sticky_actions:
         made = StickyActions(made, game.sticky_actions, made.fire if isinstance(made, FireReset) else None)
     if wrappers.frame_skip > 1:
-        made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool, wrappers.tap)
+        made = FrameSkip(made, wrappers.frame_skip, wrappers.max_pool, wrappers.tap_frames)
     if wrappers.grayscale and not game and len(made.observation_space.shape or ()) == 3:  # ALE itself gives grayscale
         made = GrayscaleObservation(made)
     if wrappers.crop:
@@ -207,7 +207,7 @@ def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
 
         games.check("") if game is None else games.check(game.rom, game.mode, game.difficulty)
     except (ImportError, ValueError):
-        whole = wrappers.crop is None and not wrappers.tap and env.mode is None and env.difficulty is None
+        whole = wrappers.crop is None and not wrappers.tap_frames and env.mode is None and env.difficulty is None
         return "native" if whole else "gymnasium"
     return "emulator"
 

@@ -34,7 +34,7 @@ def changing_part(run: RunConfig) -> tuple[int, int, int, int] | None:
     backend = run.wrappers.backend if run.wrappers.backend == "emulator" else "gymnasium"
     wrappers = dataclasses.replace(
         run.wrappers, backend=backend, device="cpu", translate=False, spares=0, grayscale=False, crop=None,
-        resize=None, tap=0, episodic_life=False,
+        resize=None, tap_frames=0, episodic_life=False,
     )  # fmt: skip
     parallelism = dataclasses.replace(run.parallelism, env_threads=0)
     whole = dataclasses.replace(run, num_envs=len(KEEPS), wrappers=wrappers, parallelism=parallelism)

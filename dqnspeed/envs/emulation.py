@@ -92,7 +92,7 @@ def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
         crop = (top, bottom, left, right)
     return Preprocessing(
         frame_skip=wrappers.frame_skip,
-        tap=wrappers.tap,
+        tap=wrappers.tap_frames,
         max_pool=wrappers.max_pool,
         grayscale=wrappers.grayscale,
         crop=crop,

@@ -99,8 +99,10 @@ def check_stages(env: EnvConfig, wrappers: WrappersConfig) -> None:
                     f"env.{key}={chosen}: wrappers=native plays the usual one; use wrappers=emulator, or deepmind."
                 )
         return
-    if wrappers.tap:
-        raise ConfigError(f"wrappers.tap={wrappers.tap}: needs an ALE game, and {env.id} is not one; use 0.")
+    if wrappers.tap_frames:
+        raise ConfigError(
+            f"wrappers.tap_frames={wrappers.tap_frames}: needs an ALE game, and {env.id} is not one; use 0."
+        )
     if wrappers.backend != "gymnasium":
         raise ConfigError(f"wrappers={wrappers.backend}: needs an ALE game, and {env.id} is not one.")
     for key in ("noop_max", "fire_reset", "episodic_life"):

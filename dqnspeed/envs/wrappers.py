@@ -131,7 +131,7 @@ class FrameSkip(gymnasium.Wrapper):
             held: list[str] = env.get_wrapper_attr("get_action_meanings")()
             self._noop, self._held = action_index(env, "NOOP"), len(held)
             if self._noop is None:
-                raise ConfigError(f"wrappers.tap={tap}: lets go of an action, and this game's have no NOOP.")
+                raise ConfigError(f"wrappers.tap_frames={tap}: lets go of an action, and this game's have no NOOP.")
             self._tapped = [i for i in range(len(held)) if i != self._noop]
             self._names = with_taps(held)
             self.action_space = spaces.Discrete(len(self._names))

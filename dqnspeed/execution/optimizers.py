@@ -34,9 +34,9 @@ class Optimizer(OptimizerConfig):
                 )
         if self.lr_final is not None and run.updates_per_step is None:
             raise ConfigError(
-                f"optimizer.lr_final={self.lr_final:g}: parallelism.replay_ratio=free leaves open how many updates the "
+                f"optimizer.lr_final={self.lr_final:g}: parallelism.samples_per_step=free leaves open how many updates "
                 f"optimizer.lr_decay_steps={self.lr_decay_steps} are; use null, or a number for "
-                f"parallelism.replay_ratio."
+                f"parallelism.samples_per_step."
             )
         # After the learning rate has reached 0 the run would go on without learning.
         limit = run.stop.max_steps

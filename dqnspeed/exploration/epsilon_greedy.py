@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dqnspeed.config.schema import ExecutionConfig
 from dqnspeed.envs import AnyArray
-from dqnspeed.execution.counting import CounterGenerator
+from dqnspeed.execution.counter_rng import CounterGenerator
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
 from dqnspeed.networks.base import Network
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from dqnspeed.config.schema import ExecutionConfig
 from dqnspeed.envs import AnyArray
-from dqnspeed.execution.counting import CounterGenerator
+from dqnspeed.execution.counter_rng import CounterGenerator
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
-Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of memory.rings.ACTING
+Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of buffers.ring_buffer.ACTING
 
 
 class Policy(Protocol):
@@ -45,7 +45,7 @@ class NetworkPolicy:
     there already are computed with as they are.
 
     Attributes:
-        columns: what :meth:`choose` knows beside the actions, by the names of ``memory.rings.ACTING``.
+        columns: what :meth:`choose` knows beside the actions, by the names of ``buffers.ring_buffer.ACTING``.
     """
 
     columns: tuple[str, ...] = ()

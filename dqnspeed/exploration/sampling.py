@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dqnspeed.envs import AnyArray
-from dqnspeed.execution.counting import CounterGenerator
+from dqnspeed.execution.counter_rng import CounterGenerator
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
 
 

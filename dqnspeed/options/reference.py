@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 from dqnspeed.cli import (
     compose,  # noqa: F401  loads plugins, and fills Hydra's store with their options
-    store,
+    config_store,
 )
 from dqnspeed.cli.schemas import CONF_DIR, default_options
 from dqnspeed.config.options import alternatives, in_words, limits
@@ -44,7 +44,7 @@ class Key:
     """A key of a section.
 
     Attributes:
-        name: as an override has it, ``algo.clip``; ``takes``: the values, in words.
+        name: as an override has it, ``algo.clip_range``; ``takes``: the values, in words.
         defaults: as the files write them, by the options of the group that have this key; outside of a group one, by
             an empty name. Keys of a group's options that share no more than a name are several.
     """
@@ -74,7 +74,7 @@ class Section:
 def sections() -> dict[str, Section]:
     """Every section by its name, in the order of :class:`RunConfig`."""
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        names = store.names()
+        names = config_store.names()
     found = {}
     for f in fields(RunConfig):
         if is_dataclass(_HINTS[f.name]):
@@ -225,7 +225,7 @@ def overview() -> str:
 
 
 def page(section: Section, word: str = "") -> str:
-    """A section in Markdown, with an anchor a key, ``#algo.clip``.
+    """A section in Markdown, with an anchor a key, ``#algo.clip_range``.
 
     Args:
         word: in lower case; only options and keys with it in their name or description are listed. Without any the

@@ -12,8 +12,8 @@ import torch
 from gymnasium import spaces
 
 from dqnspeed.algorithms import algorithm_of
+from dqnspeed.cli.api import undisturbed
 from dqnspeed.cli.compose import own_hydra
-from dqnspeed.cli.embedded import undisturbed
 from dqnspeed.cli.errors import as_config_error
 from dqnspeed.config.options import ConfigError, check_values
 from dqnspeed.config.schema import RunConfig

@@ -16,10 +16,10 @@ from dqnspeed.envs import ActorError
 from dqnspeed.play.games import play
 from dqnspeed.play.options import NEWEST, PlayConfig
 from dqnspeed.play.player import home_of
-from dqnspeed.runs.checkpoint import playable
 from dqnspeed.system import atomic
 from dqnspeed.system.signals import endings
 from dqnspeed.tracking.run_folder import PLAYED, newest_run
+from dqnspeed.training.checkpoint import playable
 
 COMMAND_LINE = CommandLine(
     "python -m dqnspeed.play [run=FOLDER] [KEY=VALUE...]",

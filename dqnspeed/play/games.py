@@ -22,10 +22,10 @@ from dqnspeed.play.player import Player, action_names
 from dqnspeed.play.recorder import Recorder, told
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.play.tables import Walk, World, draw, world_of
-from dqnspeed.runs.evaluation import LONGEST, Game, copies, distinct, play_games
 from dqnspeed.system import seeding
 from dqnspeed.tracking.run_folder import TABLE, VIDEOS, check_links
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name
+from dqnspeed.training.evaluation import LONGEST, Game, copies, distinct, play_games
 
 
 def play(options: PlayConfig) -> dict[str, Any]:

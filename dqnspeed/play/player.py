@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dqnspeed import envs
 from dqnspeed.algorithms import make_network
-from dqnspeed.algorithms.gradient import as_tensors
+from dqnspeed.algorithms.learner import as_tensors
 from dqnspeed.cli import compose, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.config.options import ConfigError
@@ -21,10 +21,10 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, VectorEnv
 from dqnspeed.execution.precision import check_execution, precision, set_precision
 from dqnspeed.play.options import DEFAULT, PlayConfig
-from dqnspeed.runs import checkpoint, state_file
-from dqnspeed.runs.evaluation import with_starts
 from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, DamagedError
+from dqnspeed.training import checkpoint, state_file
+from dqnspeed.training.evaluation import with_starts
 
 
 class Player:

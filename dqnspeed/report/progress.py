@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from dqnspeed.cli.sweep_record import Record
 from dqnspeed.report.runs import Run
-from dqnspeed.runs.folder_lock import is_locked
 from dqnspeed.tracking.run_folder import SWEEP, holding, read_yaml
+from dqnspeed.training.folder_lock import is_locked
 
 SILENT_S = 600  # after which a run that has not ended, and locks no folder, is taken for killed
 

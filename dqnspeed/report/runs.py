@@ -223,7 +223,7 @@ def read_run(folder: Path) -> Run:
     """
     summary = load(folder)
     if summary.get("updates_per_second") == 0:  # it ended in its warm-up, whose speed is none of the training
-        summary = {**summary, "steps_per_second": None, "replay_ratio": None}
+        summary = {**summary, "steps_per_second": None, "samples_per_step": None}
     reports, lost = read_metrics(folder)
     episodes, also_lost = read_episodes(folder)
     begun = summary["stopped_by"] != FAILED or holds_run(folder)  # else it failed before it reported

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dqnspeed.cli.study import RETURN, TIME, open_study
+from dqnspeed.cli.optuna_search import RETURN, TIME, open_study
 from dqnspeed.report.figures import Figure, Series
 from dqnspeed.report.runs import Run
 from dqnspeed.tracking.run_folder import STUDY

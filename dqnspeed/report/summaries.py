@@ -24,7 +24,7 @@ from dqnspeed.tracking.run_folder import (
 
 MEAN = "episode/return_mean_100"
 EVALUATED = "eval/return_mean"
-NUMBERS = "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100", "time_to_solve_s"
+NUMBERS = "steps_per_second", "updates_per_second", "samples_per_step", "return_mean_100", "time_to_solve_s"
 # What must be known of a run; of one that failed before it trained the numbers are null.
 NEEDED: dict[str, Any] = {
     "label": str, "kind": list, "seed": int, "solved": bool, "stopped_by": (str, type(None)),
@@ -63,7 +63,7 @@ def _so_far(folder: Path) -> Row:
         "stopped_by": RUNNING,
         "steps_per_second": speeds.get("perf/steps_per_second"),
         "updates_per_second": speeds.get("perf/updates_per_second"),
-        "replay_ratio": speeds.get("perf/replay_ratio"),
+        "samples_per_step": speeds.get("perf/samples_per_step"),
         "return_mean_100": last.get(MEAN),
         "return_mean_games": int(last.get("episode/counted") or 0),
         "eval_return_mean": next((report[EVALUATED] for report in reversed(reports) if EVALUATED in report), None),

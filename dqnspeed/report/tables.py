@@ -125,7 +125,7 @@ def statistics_table(rungs: Sequence[Rung]) -> Table:
 
 def run_table(runs: Sequence[Run]) -> Table:
     """One row a run, slowest first."""
-    columns = ["run", "kind", "seed", "agent steps/s", "updates/s", "replay ratio", "mean return", "solved after",
+    columns = ["run", "kind", "seed", "agent steps/s", "updates/s", "samples per step", "mean return", "solved after",
                "by the exponential mean", "remarks"]  # fmt: skip
     names = dict(zip(map(id, runs), short([run.label for run in runs]), strict=True))
     rows = []
@@ -141,7 +141,7 @@ def run_table(runs: Sequence[Run]) -> Table:
                 str(run.seed),
                 number(summary["steps_per_second"], ".0f"),
                 number(summary["updates_per_second"], ".1f"),
-                number(summary["replay_ratio"], ".1f"),
+                number(summary["samples_per_step"], ".1f"),
                 f"{number(run.mean, '.1f')}{_of_games([run])}",
                 solved,
                 number(summary.get("time_to_solve_avg_s"), ".0f", " s"),

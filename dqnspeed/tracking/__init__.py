@@ -11,7 +11,6 @@ from typing import Any
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.system import machine
 from dqnspeed.tracking.base import Tracker, Trackers, Tracking
-from dqnspeed.tracking.earlier import Earlier, earlier_runs
 from dqnspeed.tracking.files import (
     EpisodesCsv,
     JsonLines,
@@ -22,6 +21,7 @@ from dqnspeed.tracking.files import (
 from dqnspeed.tracking.run_folder import EPISODES, METRICS
 from dqnspeed.tracking.tensorboard import TensorBoard
 from dqnspeed.tracking.terminal import make_progress
+from dqnspeed.tracking.time_left import Earlier, earlier_runs
 from dqnspeed.tracking.wandb import WandB
 
 log = logging.getLogger(__name__)

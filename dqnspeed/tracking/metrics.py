@@ -220,7 +220,7 @@ START = Moment(0, 0, 0, 0)
 
 
 class Speed:
-    """Current steps, updates and replay ratio, over the last :data:`WINDOW_S` seconds or a little more."""
+    """Current steps, updates and samples per step, over the last :data:`WINDOW_S` seconds or a little more."""
 
     def __init__(self, frame_skip: int, start: Moment = START):
         self._frame_skip = frame_skip
@@ -243,7 +243,7 @@ def rates(since: Moment, until: Moment, frame_skip: int) -> dict[str, float]:
         "perf/steps_per_second": per_second,
         "perf/frames_per_second": per_second * frame_skip,
         "perf/updates_per_second": updates / seconds if seconds > 0 else 0.0,
-        "perf/replay_ratio": samples / steps if steps else 0.0,
+        "perf/samples_per_step": samples / steps if steps else 0.0,
     }
 
 

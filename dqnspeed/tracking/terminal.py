@@ -16,8 +16,8 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import atari_game
 from dqnspeed.system import machine
 from dqnspeed.tracking.base import Tracker
-from dqnspeed.tracking.earlier import Earlier
 from dqnspeed.tracking.run_folder import EVALUATING
+from dqnspeed.tracking.time_left import Earlier
 
 PLAIN_EVERY_S = 10.0
 NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name in progress lines, and of its bar
@@ -66,7 +66,7 @@ def show(metrics: Mapping[str, float], step: int) -> list[str]:
         f"{_games(metrics)} games",
         *([f"eps {metrics['train/epsilon']:.2f}"] if math.isfinite(metrics.get("train/epsilon", math.nan)) else []),
         f"{number('perf/updates_per_second', ',.0f')} updates/s",
-        f"{number('perf/replay_ratio', '.1f')} samples/step",
+        f"{number('perf/samples_per_step', '.1f')} samples/step",
     ]
 
 

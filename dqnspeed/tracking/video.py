@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from dqnspeed.buffers import Memory
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode
 from dqnspeed.envs.games import atari_game
-from dqnspeed.memory import Memory
 from dqnspeed.system import atomic
 from dqnspeed.tracking.run_folder import VIDEOS
 

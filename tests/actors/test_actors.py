@@ -26,16 +26,16 @@ from dqnspeed.actors.process import ProcessActors, ProcessLink
 from dqnspeed.actors.stepper import NewGames, env_seeds
 from dqnspeed.actors.weights import HostWeights, Publisher
 from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.buffers import Rollouts
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
 from dqnspeed.envs.backends import RawStep
 from dqnspeed.execution.arrays import host
-from dqnspeed.memory import Rollouts
 from dqnspeed.networks.base import Network
-from dqnspeed.runs.state_file import load, save
-from dqnspeed.runs.updates import make_updates
 from dqnspeed.tracking.metrics import Timer
+from dqnspeed.training.state_file import load, save
+from dqnspeed.training.updates import make_updates
 
 KINDS = {
     "serial": ["num_envs=2"],
@@ -43,9 +43,9 @@ KINDS = {
     "process": ["parallelism=process", "num_envs=2"],
     "process, two actors": ["parallelism=process", "parallelism.num_actors=2", "num_envs=2"],
     "process, queue": ["parallelism=process", "parallelism.transport=queue", "num_envs=2"],
-    "process, held ratio": ["parallelism=process", "parallelism.replay_ratio=16", "num_envs=2"],
+    "process, held ratio": ["parallelism=process", "parallelism.samples_per_step=16", "num_envs=2"],
 }
-CONTRACT = ["algo.n_step=3", "exploration.decay_start=0", "exploration.decay_steps=100", "replay.capacity=2000"]
+CONTRACT = ["algo.n_step=3", "exploration.decay_start=0", "exploration.decay_steps=100", "replay.buffer_size=2000"]
 GREEDY = ["exploration.start=0", "exploration.final=0"]
 
 
@@ -166,7 +166,7 @@ def test_environments_whose_frames_are_tensors_are_acted_on_and_stored_alike(
     kind: str, algo: str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also over a resume, whose checkpoint holds NumPy's arrays alone."""
-    own = ["algo.rollout_steps=64", "algo.batch_size=16"] if algo == "ppo" else ["wrappers.stack=3"]
+    own = ["algo.num_steps=64", "algo.batch_size=16"] if algo == "ppo" else ["wrappers.stack=3"]
     run = make_toy(f"algo={algo}", *own, f"device={device}", f"parallelism={kind}", "num_envs=4")
 
     def made(*args: Any, **named: Any) -> VectorEnv:
@@ -261,8 +261,8 @@ def test_the_seconds_of_acting_on_a_gpu_are_the_gpus_own(kind: str, device: str)
 
 
 ON_POLICY = {
-    "a2c": ["algo=a2c", "algo.rollout_steps=8"],
-    "a2c, overlap": ["algo=a2c", "algo.rollout_steps=8", "parallelism=overlap"],
+    "a2c": ["algo=a2c", "algo.num_steps=8"],
+    "a2c, overlap": ["algo=a2c", "algo.num_steps=8", "parallelism=overlap"],
     "a3c, two actors": ["algo=a3c", "parallelism.num_actors=2"],
     "a3c, queue": ["algo=a3c", "parallelism.num_actors=2", "parallelism.transport=queue"],
     "ppo": ["algo=ppo"],
@@ -307,7 +307,7 @@ def test_what_the_policy_knew_is_kept_with_the_step_it_was_for(kind: str) -> Non
 @pytest.mark.parametrize("kind", ["ppo", "ppo algo.correction=vtrace", "ppo parallelism=overlap", "pqn"])
 def test_a_rollout_is_bootstrapped_from_what_nobody_has_acted_on_yet(kind: str, device: str) -> None:
     graph = ["execution=graph"] if device == "cuda" else []
-    run = make_toy(*f"algo={kind}".split(), "num_envs=4", "algo.rollout_steps=5", "algo.batch_size=10",
+    run = make_toy(*f"algo={kind}".split(), "num_envs=4", "algo.num_steps=5", "algo.batch_size=10",
                    "algo.epochs=1", "wrappers.stack=2", f"device={device}", *graph)  # fmt: skip
     with Started(run, holds=None if device == "cpu" else torch.device(device)) as started:
         memory, steps = started.replay, 5
@@ -330,7 +330,7 @@ def test_a_rollout_is_bootstrapped_from_what_nobody_has_acted_on_yet(kind: str, 
 
 
 def test_the_halves_of_an_overlap_take_turns_over_pauses_and_resumes() -> None:
-    run = make_toy("algo=ppo", "parallelism=overlap", "num_envs=2", "algo.rollout_steps=64", "algo.batch_size=16")
+    run = make_toy("algo=ppo", "parallelism=overlap", "num_envs=2", "algo.num_steps=64", "algo.batch_size=16")
     state: dict[str, Any] | None = None
     for _ in range(3):
         with Started(run, state) as started:
@@ -391,7 +391,7 @@ def test_an_actor_that_was_not_paused_is_not_saved_as_it_was_at_an_earlier_pause
 
 
 def test_actors_stop_at_the_limit() -> None:
-    with Started(make_toy("parallelism=process", "parallelism.replay_ratio=8")) as started:
+    with Started(make_toy("parallelism=process", "parallelism.samples_per_step=8")) as started:
         for limit in (110, 150):
             started.limit = limit
             started.collect(limit)
@@ -566,7 +566,7 @@ def test_an_actor_that_is_killed_gives_its_memory_of_the_gpu_back() -> None:
 
 
 def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
-    run = make_toy("parallelism=process", "parallelism.num_actors=2", "num_envs=2", "parallelism.replace_lost=true")
+    run = make_toy("parallelism=process", "parallelism.num_actors=2", "num_envs=2", "parallelism.restart_actors=true")
     with Started(run) as started:
         links = started.actors._links  # type: ignore[attr-defined]
         started.collect(200)
@@ -624,7 +624,7 @@ def main():
 
 def test_an_actor_that_breaks_again_before_it_stepped_ends_the_run() -> None:
     run = make_toy(
-        "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise}", "parallelism=process", "parallelism.replace_lost=true"
+        "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise}", "parallelism=process", "parallelism.restart_actors=true"
     )
     with Started(run) as started, pytest.raises(ActorError, match="the toy broke"):
         deadline = time.monotonic() + 60

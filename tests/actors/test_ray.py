@@ -32,11 +32,11 @@ from dqnspeed.actors.ray import RayActors
 from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
 from dqnspeed.actors.ray_cluster import connected, reason_of
 from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.buffers import Rows
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import describe
-from dqnspeed.memory import Rows
-from dqnspeed.trainer import train
+from dqnspeed.training.loop import train
 
 if importlib.util.find_spec("ray") is None:  # which takes moments to import
     pytest.skip("needs Ray", allow_module_level=True)
@@ -45,7 +45,7 @@ RAY = [
     "parallelism=ray", "parallelism.address=auto", "parallelism.num_actors=2", "num_envs=2",
     "parallelism.batch_steps=4",
 ]  # fmt: skip
-ROOM = ["replay.capacity=9000", "algo.learning_starts=200"]
+ROOM = ["replay.buffer_size=9000", "algo.learning_starts=200"]
 LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
 
 
@@ -123,7 +123,7 @@ def test_what_an_actor_has_no_more_rows_for_is_granted_to_the_others() -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_an_actor_never_runs_ahead_of_what_the_learner_will_take() -> None:
-    with Started(make_toy(*RAY, "parallelism.replay_ratio=8")) as started:
+    with Started(make_toy(*RAY, "parallelism.samples_per_step=8")) as started:
         for limit in (110, 150):
             started.limit = limit
             started.collect(limit - 8)
@@ -139,7 +139,7 @@ class TestOneSetOfActors:
     @pytest.fixture(scope="class")
     @classmethod
     def started(cls, ray_cluster: Any) -> Iterator[Started]:
-        with Started(make_toy(*RAY, *CONTRACT, "exploration.final=0", "replay.capacity=20000")) as started:
+        with Started(make_toy(*RAY, *CONTRACT, "exploration.final=0", "replay.buffer_size=20000")) as started:
             yield started
 
     def test_contract(self, started: Started) -> None:
@@ -293,7 +293,7 @@ def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     "algo",
     [
-        ["algo=pqn", "algo.rollout_steps=8", "algo.batch_size=16", "parallelism.batch_steps=16"],
+        ["algo=pqn", "algo.num_steps=8", "algo.batch_size=16", "parallelism.batch_steps=16"],
         ["algo=a3c", "algo.batch_size=16"],
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dqnspeed.algorithms import make_learner
 from dqnspeed.algorithms.dqn import DeepQLearner
-from dqnspeed.memory import Batch
+from dqnspeed.buffers import Batch
 
 SIZE = 16
 SEED = 5  # of what an update draws

@@ -16,11 +16,11 @@ from torch import nn
 from dqnspeed.algorithms import make_network
 from dqnspeed.algorithms.c51 import C51, project
 from dqnspeed.algorithms.rainbow import Rainbow
+from dqnspeed.buffers import Batch
+from dqnspeed.buffers.prioritized import Prioritized
 from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError
 from dqnspeed.exploration.noisy import Noisy, NoisyLinear
-from dqnspeed.memory import Batch
-from dqnspeed.memory.prioritized import Prioritized
 
 
 def categorical_algorithm(p: list[float], reward: float, discount: float, z: list[float]) -> list[float]:
@@ -146,12 +146,17 @@ def test_rainbow_has_the_numbers_of_its_paper() -> None:
     assert isinstance(run.algo, Rainbow) and isinstance(run.exploration, Noisy)
     assert isinstance(run.replay, Prioritized)
     assert (run.algo.learning_starts, run.algo.steps_per_update, run.algo.batch_size) == (80_000 // 4, 4, 32)
-    assert run.algo.target_sync * run.algo.steps_per_update == 32_000 // 4
+    assert run.algo.target_update_every * run.algo.steps_per_update == 32_000 // 4
     assert (run.algo.n_step, run.algo.gamma, run.algo.double, run.model.dueling) == (3, 0.99, True, True)
     assert (run.algo.atoms, run.algo.value_min, run.algo.value_max) == (51, -10, 10)
     assert (run.optimizer.name, run.optimizer.lr, run.optimizer.eps) == ("adam", 6.25e-5, 1.5e-4)
     assert (run.exploration.start, run.exploration.final, run.exploration.sigma0) == (0, 0, 0.5)
-    assert (run.replay.capacity, run.replay.alpha, run.replay.beta, run.replay.beta_final) == (1_000_000, 0.5, 0.4, 1)
+    assert (run.replay.buffer_size, run.replay.alpha, run.replay.beta, run.replay.beta_final) == (
+        1_000_000,
+        0.5,
+        0.4,
+        1,
+    )
     assert run.replay.beta_updates == 200_000_000 // 4 // 4  # over the 200 million frames
 
 

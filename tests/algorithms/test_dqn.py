@@ -12,10 +12,10 @@ from torch import nn
 
 from dqnspeed.algorithms import epsilon_at, make_learner
 from dqnspeed.algorithms.dqn import DQNLearner
-from dqnspeed.algorithms.gradient import NotFiniteError
+from dqnspeed.algorithms.learner import NotFiniteError
+from dqnspeed.buffers import Batch
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.memory import Batch
 
 CPU = torch.device("cpu")
 VECTOR = EnvSpec((5,), np.dtype(np.float32), 3, 1, largest=1.0)
@@ -89,7 +89,7 @@ def make_target(dqn: DQNLearner) -> dict[str, torch.Tensor]:
 
 
 def test_the_target_network_is_copied_every_target_sync_updates() -> None:
-    dqn = make_dqn(mlp("algo.target_sync=3"), VECTOR)
+    dqn = make_dqn(mlp("algo.target_update_every=3"), VECTOR)
     same = []
     for i in range(6):
         dqn.update(make_batch(VECTOR, seed=i))

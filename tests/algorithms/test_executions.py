@@ -15,8 +15,8 @@ from test_dqn import CPU, make_batch
 
 from dqnspeed.algorithms import make_learner
 from dqnspeed.algorithms.dqn import DeepQLearner
+from dqnspeed.buffers import Batch
 from dqnspeed.envs import EnvSpec
-from dqnspeed.memory import Batch
 
 IMAGE = EnvSpec((1, 20, 20), np.dtype(np.uint8), 4, 2, largest=255.0)
 KINDS = {

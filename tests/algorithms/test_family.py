@@ -16,13 +16,13 @@ from test_dqn import CPU, VECTOR, make_batch
 from torch import Tensor, nn
 
 from dqnspeed.algorithms import make_learner, make_memory, make_policy
-from dqnspeed.algorithms.gradient import GradientLearner
+from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.algorithms.q_learning import TableLearner
+from dqnspeed.buffers import Batch, RolloutBatch
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, describe
-from dqnspeed.memory import Batch, RolloutBatch
-from dqnspeed.runs.state_file import load
-from dqnspeed.trainer import train
+from dqnspeed.training.loop import train
+from dqnspeed.training.state_file import load
 
 SIZE, COUNT = 16, 13  # of a batch, and of its transitions that are not there to fill it up
 
@@ -84,7 +84,7 @@ def seeded(run: RunConfig) -> GradientLearner:
 
 @pytest.mark.parametrize("algo", ["a2c", "a3c"])
 def test_an_actor_critic_update_is_the_gradient_step_of_its_equation(algo: str) -> None:
-    run = mlp(f"algo={algo}", "algo.value_coef=0.7", "algo.entropy=0.05")
+    run = mlp(f"algo={algo}", "algo.vf_coef=0.7", "algo.ent_coef=0.05")
     learner, batch = seeded(run), pieces() if algo == "a3c" else rollout()
     count = SIZE if algo == "a3c" else COUNT
     network = copy.deepcopy(learner.network)
@@ -115,29 +115,29 @@ def test_an_actor_critic_update_is_the_gradient_step_of_its_equation(algo: str) 
 def test_an_entropy_bonus_falls_with_the_learning_rate_over_agent_steps() -> None:
     """Sixteen agent steps are four updates of four."""
     learner = seeded(
-        mlp("algo=a3c", "parallelism.num_actors=1", "algo.batch_size=4", "algo.entropy=0.04", "algo.entropy_final=0",
+        mlp("algo=a3c", "parallelism.num_actors=1", "algo.batch_size=4", "algo.ent_coef=0.04", "algo.ent_coef_final=0",
             "optimizer.lr=1e-3", "optimizer.lr_final=6e-4", "optimizer.lr_decay_steps=16")
     )  # fmt: skip
     weights, rates = [], []
     for _ in range(6):
-        weights.append(float(learner.loss_inputs(pieces())["entropy_coef"]))
+        weights.append(float(learner.loss_inputs(pieces())["ent_coef"]))
         learner.update(pieces())
         shown = learner.stats()
         rates.append(shown["train/learning_rate"])
-        assert shown["train/ent_coef"] == pytest.approx(float(learner.loss_inputs(pieces())["entropy_coef"]))
+        assert shown["train/ent_coef"] == pytest.approx(float(learner.loss_inputs(pieces())["ent_coef"]))
     assert weights == pytest.approx([0.04, 0.03, 0.02, 0.01, 0, 0])
     assert rates == pytest.approx([1e-3, 9e-4, 8e-4, 7e-4, 6e-4, 6e-4])
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("clip_value", [False, True])
-def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip_value: bool) -> None:
+@pytest.mark.parametrize("clip_vloss", [False, True])
+def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip_vloss: bool) -> None:
     run = mlp(
         "algo=ppo",
-        "algo.clip=0.2",
-        "algo.value_coef=0.7",
+        "algo.clip_range=0.2",
+        "algo.vf_coef=0.7",
         f"algo.normalize_advantage={normalize}",
-        f"algo.clip_value={clip_value}",
+        f"algo.clip_vloss={clip_vloss}",
     )
     learner, batch = seeded(run), rollout()
     network = copy.deepcopy(learner.network)
@@ -153,7 +153,7 @@ def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip
         ratio = torch.exp(log_ratio)
         gain = torch.minimum(ratio * advantage, torch.clamp(ratio, 0.8, 1.2) * advantage)
         error = (value[0] - float(batch.returns[i])) ** 2
-        if clip_value:
+        if clip_vloss:
             near = old + torch.clamp(value[0] - old, -0.2, 0.2)
             error = torch.maximum(error, (near - float(batch.returns[i])) ** 2)
         total = total + (-gain + 0.7 * error / 2 - 0.01 * policy.entropy()) / COUNT
@@ -203,8 +203,8 @@ def test_the_divergence_ends_near_its_target_however_many_updates_a_rollout_has(
         line += ["stop.max_steps=60000", "tracking=local", "tracking.progress=off", "execution.precision=fp32"]
         line += ["execution.threads=1"]  # two that spin beside other tests take ten times as long
     else:
-        line += [*CARTPOLE, "algo=ppo", "model.hidden=[16]", "algo.rollout_steps=32", "algo.batch_size=32"]
-        line += [f"algo.epochs={updates // 8}", "algo.clip=0.2", "optimizer.lr=3e-3", "stop.max_steps=12000"]
+        line += [*CARTPOLE, "algo=ppo", "model.hidden=[16]", "algo.num_steps=32", "algo.batch_size=32"]
+        line += [f"algo.epochs={updates // 8}", "algo.clip_range=0.2", "optimizer.lr=3e-3", "stop.max_steps=12000"]
     run = make_run(*line)
     train(run, describe(run), tmp_path, {})
     reports = [json.loads(text) for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -353,7 +353,7 @@ def test_all_of_a_rollout_is_played_with_the_weights_that_learning_from_it_begin
 ) -> None:
     batch = "algo.batch_size=32" if algo == "a2c" else "algo.batch_size=10"
     run = make_run(*CARTPOLE, f"algo={algo}", f"parallelism={parallelism}", "model.hidden=[8]", "num_envs=4", batch,
-                   "algo.rollout_steps=8", "stop.max_steps=1500", "tracking.report_every_s=0.001")  # fmt: skip
+                   "algo.num_steps=8", "stop.max_steps=1500", "tracking.report_every_s=0.001")  # fmt: skip
     assert train(run, describe(run), tmp_path, {})["updates"] >= 40
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]

@@ -18,23 +18,23 @@ from torch.utils._pytree import tree_flatten
 from dqnspeed.actors.local import OverlapActor, SerialActor
 from dqnspeed.actors.stepper import EnvStepper
 from dqnspeed.algorithms import make_learner, make_memory, make_policy
-from dqnspeed.algorithms.gradient import GradientLearner
+from dqnspeed.algorithms.learner import GradientLearner
+from dqnspeed.buffers import Rows
+from dqnspeed.buffers.base import ReplayArguments
+from dqnspeed.buffers.ring_buffer import ring_layout
+from dqnspeed.buffers.storage import LocalBuffers
+from dqnspeed.buffers.uniform import UniformReplay
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, describe, make_vector_env
 from dqnspeed.execution.arrays import host
 from dqnspeed.execution.graph import CaptureError, Capturing, Launch, prepared
 from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
-from dqnspeed.exploration.graphed import GraphedPolicy
+from dqnspeed.exploration.cuda_graph import GraphedPolicy
+from dqnspeed.exploration.frame_stack import StackedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy
-from dqnspeed.exploration.stacked import StackedPolicy
-from dqnspeed.memory import Rows
-from dqnspeed.memory.base import ReplayArguments
-from dqnspeed.memory.buffers import LocalBuffers
-from dqnspeed.memory.rings import ring_layout
-from dqnspeed.memory.uniform import UniformReplay
-from dqnspeed.runs.updates import PREPARED, GraphedUpdates, PlainUpdates, make_updates
 from dqnspeed.tracking.metrics import Timer
+from dqnspeed.training.updates import PREPARED, GraphedUpdates, PlainUpdates, make_updates
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 IMAGES = ["env.id=toy_envs:Catch-v0", "model=board", "model.hidden=[8]", "execution=lean", "execution.precision=bf16"]
@@ -49,12 +49,12 @@ ALGORITHMS = {
     "munchausen": ["algo=munchausen"],
     "rainbow": ["algo=rainbow"],
     "sac_discrete": ["algo=sac_discrete"],
-    "ppo": ["algo=ppo", "algo.entropy_final=0"],
+    "ppo": ["algo=ppo", "algo.ent_coef_final=0"],
     "ppo, steered": ["algo=ppo", "algo.adaptive_kl_target=0.02", "algo.adaptive_kl_target_final=0.001"],
     "ppo, corrected": ["algo=ppo", "algo.correction=vtrace"],
-    "a2c": ["algo=a2c", "algo.rollout_steps=8"],
+    "a2c": ["algo=a2c", "algo.num_steps=8"],
     "pqn": ["algo=pqn"],
-    "dqn, images in bf16": [*IMAGES, "algo.target_sync=6"],
+    "dqn, images in bf16": [*IMAGES, "algo.target_update_every=6"],
     "ppo, images in bf16": [*IMAGES, "algo=ppo"],
 }  # fmt: skip
 OPTIMIZERS = ["adam", "adamw", "radam", "rmsprop"]
@@ -141,7 +141,7 @@ def learnt(run: RunConfig, graph: bool, updates: int, device: str) -> tuple[Grad
 
 def rows(run: RunConfig) -> int:
     """Of each lane, after which some updates are due."""
-    return 16 if run.has_replay else run.algo.rollout_steps  # type: ignore[attr-defined]
+    return 16 if run.has_replay else run.algo.num_steps  # type: ignore[attr-defined]
 
 
 def with_graph(run: RunConfig) -> RunConfig:
@@ -221,7 +221,7 @@ def test_a_learning_rate_that_is_computed_on_the_device_is_the_same(optimizer: s
 
 
 def test_targets_are_copied_when_they_are_due_however_many_updates_are() -> None:
-    run = make_toy("algo.target_sync=6", "algo.batch_size=16")
+    run = make_toy("algo.target_update_every=6", "algo.batch_size=16")
     spec, copied = describe(run), list[int]()
     learner = make_learner(run, spec, torch.device("cpu"))
     assert isinstance(learner, GradientLearner)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dqnspeed.algorithms.iqn import CosineEmbedding, quantile_huber_loss
-from dqnspeed.memory import Batch
+from dqnspeed.buffers import Batch
 
 
 def loss_of_one(predicted: list[float], targets: list[float], taus: list[float], kappa: float) -> float:

@@ -8,7 +8,7 @@ import pytest
 from conftest import make_run
 
 from dqnspeed.envs import describe
-from dqnspeed.trainer import train
+from dqnspeed.training.loop import train
 
 KINDS = {
     "munchausen": ["algo=munchausen", "algo.loss=mse"],
@@ -24,7 +24,8 @@ QUICK = ["num_envs=4", "algo.n_step=3", "algo.batch_size=32", "algo.steps_per_up
          "optimizer.lr=1e-3", "optimizer.eps=1e-4", "execution.threads=1", "tracking=local",
          "tracking.progress=off", "checkpoint=none"]  # fmt: skip
 CATCH = ["env.id=toy_envs:Catch-v0", "wrappers=none", "model=board", "model.hidden=[32]", "algo.learning_starts=200",
-         "algo.target_sync=50", "replay.capacity=5000", "exploration.decay_steps=1000", "stop.reward_bound=0.5",
+         "algo.target_update_every=50", "replay.buffer_size=5000", "exploration.decay_steps=1000",
+         "stop.reward_bound=0.5",
          "stop.window=50", "stop.max_steps=40000"]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from one_update import check_update, learner_of, observation
 from torch import nn
 
 from dqnspeed.algorithms.munchausen import munchausen_reward, soft_value
-from dqnspeed.memory import Batch
+from dqnspeed.buffers import Batch
 
 
 def policy(q: list[float], temperature: float) -> list[float]:

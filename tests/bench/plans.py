@@ -8,7 +8,7 @@ from conftest import TOY
 
 from dqnspeed.bench.plan import Plan
 
-SMALL = ["model=small", "replay.capacity=10000"]
+SMALL = ["model=small", "replay.buffer_size=10000"]
 
 
 @functools.cache

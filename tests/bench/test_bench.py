@@ -21,7 +21,7 @@ from forked import Forked
 from made import make_result
 from plans import toy
 
-from dqnspeed.bench import command, subject, suites
+from dqnspeed.bench import command, measured_process, suites
 from dqnspeed.bench.measuring import Measuring
 from dqnspeed.bench.pairs import Pace
 from dqnspeed.bench.plan import Piece, Plan
@@ -30,8 +30,8 @@ from dqnspeed.bench.recommend import SAFE, WIDER, TrainingError, train
 from dqnspeed.bench.result import Interval, Measurement, Result
 from dqnspeed.bench.suites import Suite, wall
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system import disturbances
-from dqnspeed.system.disturbances import Watch
+from dqnspeed.system import noise
+from dqnspeed.system.noise import Watch
 
 LARGE, TINY = "model.hidden=[1024,1024,1024]", "model.hidden=[8]"  # the second is faster for sure
 
@@ -59,10 +59,10 @@ def empty(**changes: object) -> Result:
 def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
     """A quick suite of few pieces with short slices."""
     if forked.FORKS:
-        monkeypatch.setattr(subject, "subprocess", forked.PIECES)
+        monkeypatch.setattr(measured_process, "subprocess", forked.PIECES)
     short = Pace(settle_s=0.02, slice_s=0.05, min_pairs=5, max_pairs=5)
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    monkeypatch.setattr(disturbances, "LOOK_S", 0.1)
+    monkeypatch.setattr(noise, "LOOK_S", 0.1)
     monkeypatch.setattr(suites, "Plan", FewPieces)
     monkeypatch.setattr(suites, "PIECES", short)
     monkeypatch.setattr(suites, "FRESH", short)
@@ -210,7 +210,7 @@ def test_the_wall_is_what_takes_most_of_the_time() -> None:
 
 
 def test_the_machine_says_what_will_spoil_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disturbances, "LOOK_S", 0.1)
+    monkeypatch.setattr(noise, "LOOK_S", 0.1)
     cpus, cgroups = tmp_path / "cpu", tmp_path / "cgroup"
     (cpus / "cpu0" / "cpufreq").mkdir(parents=True)
     (cpus / "cpu0" / "thermal_throttle").mkdir()

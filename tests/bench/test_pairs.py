@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dqnspeed.bench import subject as subjects
+from dqnspeed.bench import measured_process as subjects
+from dqnspeed.bench.measured_process import Program, Speeds, Subject, SubjectError, running, speeds_of
 from dqnspeed.bench.pairs import Pace, interval, take_turns
-from dqnspeed.bench.subject import Program, Speeds, Subject, SubjectError, running, speeds_of
 
 speeds = st.lists(st.floats(0.1, 1e6), min_size=5, max_size=20)
 
@@ -175,7 +175,7 @@ def test_a_measured_process_ends_with_the_bench_even_if_that_is_killed(tmp_path:
     begin = "import subprocess; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
     bench = f"""
 import time
-from dqnspeed.bench.subject import Program, Subject
+from dqnspeed.bench.measured_process import Program, Subject
 subject = Subject(Program({program("counter.event({'done': done})", begin).command!r}))
 subject.await_ready()
 print(subject.pid, flush=True)

@@ -14,10 +14,10 @@ import pytest
 from conftest import TESTS, TOY
 from plans import pong, toy
 
-from dqnspeed.bench import subject, work
+from dqnspeed.bench import measured_process, workloads
 from dqnspeed.bench.counting import STEPS, UPDATES
+from dqnspeed.bench.measured_process import running, speeds_of
 from dqnspeed.bench.plan import Piece, Plan
-from dqnspeed.bench.subject import running, speeds_of
 from dqnspeed.config.changes import ALGORITHM, EQUIVALENT, EXACT, TASK
 from dqnspeed.config.options import ConfigError
 
@@ -30,12 +30,12 @@ def test_every_training_does_the_same_work_and_the_users_numbers_win() -> None:
     assert run.stop.reward_bound is run.stop.max_steps is run.stop.max_minutes is None and not run.checkpoint.final
     assert Plan([*toy().overrides, "algo.learning_starts=70"]).starts == 70
     free = toy().rung("parallelism=process").make()
-    assert free.overrides == ("parallelism=process", "parallelism.replay_ratio=32")
+    assert free.overrides == ("parallelism=process", "parallelism.samples_per_step=32")
     assert pickle.loads(free.program.stdin).run.updates_per_step == 1
     games = pickle.loads(toy().rung("num_envs=4").make().program.stdin).run
     assert (games.algo.batch_size, games.updates_per_step) == (32, 1)
     quarter = Plan([*toy().overrides, "parallelism=process", "algo.steps_per_update=4"])
-    assert quarter.ratio == quarter.reference.replay_ratio == 8
+    assert quarter.ratio == quarter.reference.samples_per_step == 8
     assert toy().lines("num_envs=4", "seed=7")[-1] == "num_envs=4" and "seed=7" in toy().lines("num_envs=4", "seed=7")
 
 
@@ -103,9 +103,9 @@ def events_of(piece: Piece) -> list[Mapping[str, float]]:
 
 
 def test_every_piece_counts_what_its_unit_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "STORED", 200)
-    monkeypatch.setattr(work, "MATRIX", {"cpu": 16})
-    monkeypatch.setattr(work, "COPIED", 1024)
+    monkeypatch.setattr(workloads, "STORED", 200)
+    monkeypatch.setattr(workloads, "MATRIX", {"cpu": 16})
+    monkeypatch.setattr(workloads, "COPIED", 1024)
     names = {"wrappers=native", "write", "sample 32", "8 games", "batch 32"}
     tried = [piece for piece, _ in pong().pieces() if piece.group == "envs" and piece.name in names]
     tried += [piece for piece, _ in toy().pieces() if piece.group != "envs" and piece.name in names]
@@ -125,20 +125,20 @@ def test_the_arithmetic_of_an_update_is_that_of_its_layers() -> None:
     # Layers 3-8-3 with biases left out: forward and target 2 * 48 each, backward of weights 96 and of activations 48.
     pieces = {(piece.group, piece.name): piece for piece, _ in toy().pieces()}
     counts = events_of(pieces["update", "batch 32"])
-    assert counts[0][work.FLOP] == 32 * (96 + 96 + 96 + 48)
+    assert counts[0][workloads.FLOP] == 32 * (96 + 96 + 96 + 48)
 
 
 def test_a_training_that_waits_is_not_taken_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     if forked.FORKS:
-        monkeypatch.setattr(subject, "subprocess", forked.PIECES)
+        monkeypatch.setattr(measured_process, "subprocess", forked.PIECES)
     piece = Plan([*TOY, "parallelism.timeout_s=1", "tracking.report_every_s=0.1"]).rung("parallelism=process")
     with running(piece.make().program) as [training]:
         for _ in range(2):
             time.sleep(1.5)
             found = speeds_of([training], 0.1, 0.3)
             assert found[STEPS] == pytest.approx(found[UPDATES]) and found[UPDATES] > 0
-            assert all(found[part] >= 0 for part in work.PARTS)
+            assert all(found[part] >= 0 for part in workloads.PARTS)
 
 
 def test_a_piece_that_cannot_be_composed_says_why() -> None:

@@ -22,10 +22,10 @@ from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
 from dqnspeed.cli.errors import explain
-from dqnspeed.cli.front_door import COMMANDS
+from dqnspeed.cli.main import COMMANDS
 from dqnspeed.cli.preflight import made_folder
 from dqnspeed.config.options import ConfigError
-from dqnspeed.runs.folder_lock import new_folder
+from dqnspeed.training.folder_lock import new_folder
 
 FEW = [*TOY, "stop.max_steps=60"]
 SWEEP = ["-m", "num_envs=1,2"]
@@ -148,7 +148,7 @@ def test_a_run_whose_warnings_are_errors_ends_well(kind: list[str], tmp_path: Pa
 )
 def test_a_command_that_cannot_print_what_it_is_called_for_fails(line: str, code: int, tmp_path: Path) -> None:
     def run(end: str) -> tuple[int, str]:
-        words = [sys.executable, "-c", "from dqnspeed.cli.front_door import main; main()", *line.split()]
+        words = [sys.executable, "-c", "from dqnspeed.cli.main import main; main()", *line.split()]
         shell = f"{' '.join(map(shlex.quote, words))} {end}; exit ${{PIPESTATUS[0]}}"
         done = subprocess.run(
             ["bash", "-c", shell], cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True, timeout=120
@@ -165,7 +165,7 @@ def test_a_command_that_cannot_print_what_it_is_called_for_fails(line: str, code
 def test_output_may_go_to_the_terminal_alone(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    told = "replay.capacity=3"  # does nothing there, of which the log tells
+    told = "replay.buffer_size=3"  # does nothing there, of which the log tells
     result = cli(*TOY, "algo=ppo", told, "hydra/job_logging=stdout", "stop.max_steps=50", "hydra.run.dir=run")
     assert result.returncode == 0 and f"{told}: does nothing with algo=ppo" in result.stdout, result.stderr
     assert not list((tmp_path / "run").glob("*.log"))

@@ -22,7 +22,7 @@ from dqnspeed.config.options import ConfigError
 
 SWEEP = [
     "-m", "env=cartpole", "env.reward_bound=null", "wrappers=none", "model=mlp", "model.hidden=[16]",
-    "algo.learning_starts=40", "replay.capacity=2000", "tracking=local", "tracking.progress=off",
+    "algo.learning_starts=40", "replay.buffer_size=2000", "tracking=local", "tracking.progress=off",
     "tracking.report_every_s=0.2", "execution.threads=1", "seed=1,2",
 ]  # fmt: skip
 

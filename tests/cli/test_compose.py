@@ -13,7 +13,7 @@ from conftest import make_run
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from dqnspeed.cli import embedded
+from dqnspeed.cli import api
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.compose import as_meant, from_hydra
 from dqnspeed.cli.schemas import CONF_DIR
@@ -44,7 +44,7 @@ def kept(folder: Path, *overrides: str, **changes: Any) -> Path:
         ({"execution__threads": None}, "no option execution.threads"),
         ({"execution": None}, "no option execution.channels_last"),
         ({"replay__beta_updates": None}, "no option replay.beta_updates"),
-        ({"replay": None}, "no option replay.capacity"),
+        ({"replay": None}, "no option replay.buffer_size"),
         ({"replay__old": 3}, "the option replay.old, which is unknown here"),
         ({"model__old": 3}, "the option model.old, which is unknown here"),
         ({"old": 3}, "the option old, which is unknown here"),
@@ -96,7 +96,7 @@ def test_an_environment_that_is_asked_for_is_that_of_any_experiment(experiment: 
             (same, same)
             for same in (
                 "tracking.group='1.10'", "tracking.group=null", "tracking.group=v1.10", "tracking.group=${seed}",
-                "stop.max_steps=1.5", "seed=1e-3", "optimizer.lr=1e-3", "parallelism.replay_ratio=1e3",
+                "stop.max_steps=1.5", "seed=1e-3", "optimizer.lr=1e-3", "parallelism.samples_per_step=1e3",
                 "env.kwargs={a: 1.10}", "algo=dqn", "-m", "resume=1.10",
             )
         ),
@@ -107,7 +107,7 @@ def test_text_and_whole_numbers_are_taken_as_they_are_meant(argument: str, meant
 
 
 def test_options_of_text_keep_the_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run = embedded.compose(["tracking.group=2026_11_28", "tracking.run_name=1.10", "stop.max_steps=1e6"])
+    run = api.compose(["tracking.group=2026_11_28", "tracking.run_name=1.10", "stop.max_steps=1e6"])
     assert (run.tracking.group, run.tracking.run_name, run.stop.max_steps) == ("2026_11_28", "1.10", 1_000_000)
     folder = kept(tmp_path)
     resumed = resuming.prepare([f"resume={folder}", "tracking.group=2026_11_28", "stop.max_steps=2e6"])

@@ -24,7 +24,7 @@ from forked import Forked
 from omegaconf import OmegaConf
 
 from dqnspeed import envs
-from dqnspeed.algorithms.gradient import GradientLearner
+from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.errors import USER_ERRORS, explain
 from dqnspeed.cli.preflight import check_folder_is_new, check_run
@@ -36,23 +36,29 @@ from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.report.contents import Report
 from dqnspeed.report.rungs import rungs_of
 from dqnspeed.report.runs import read_run
-from dqnspeed.runs.checkpoint import newest
-from dqnspeed.runs.state_file import State, load, save
 from dqnspeed.system import signing
 from dqnspeed.tracking.run_folder import SWEEP
-from dqnspeed.trainer import Training, train
+from dqnspeed.training.checkpoint import newest
+from dqnspeed.training.loop import Training, train
+from dqnspeed.training.state_file import State, load, save
 
 SMALL_ATARI = [
     "env=breakout", "env.sticky_actions=0.25", "model=small", "model.hidden=[16]", "algo.batch_size=16",
-    "algo.learning_starts=150", "algo.n_step=3", "replay.capacity=1000", "exploration.decay_steps=300",
-    "tracking=local", "tracking.progress=off", "algo.target_sync=20", "execution.threads=1",
+    "algo.learning_starts=150", "algo.n_step=3", "replay.buffer_size=1000", "exploration.decay_steps=300",
+    "tracking=local", "tracking.progress=off", "algo.target_update_every=20", "execution.threads=1",
 ]  # fmt: skip
 
 
 FAMILY = ["wrappers=none", "model=mlp", "model.hidden=[16]", "algo.learning_starts=40", "tracking=local",
           "tracking.progress=off", "execution.threads=1"]  # fmt: skip
 
-REPLAYED = ["num_envs=2", "algo.batch_size=16", "algo.steps_per_update=4", "algo.target_sync=10", "replay.capacity=500"]
+REPLAYED = [
+    "num_envs=2",
+    "algo.batch_size=16",
+    "algo.steps_per_update=4",
+    "algo.target_update_every=10",
+    "replay.buffer_size=500",
+]
 
 
 def go(folder: Path, run: RunConfig, resumed: bool = False) -> State:
@@ -80,9 +86,9 @@ def episodes(folder: Path) -> list[dict[str, str]]:
         *(
             ["env.id=CartPole-v1", *FAMILY, f"algo={name}", *more]
             for name, more in (
-                ("a2c", ["num_envs=5", "algo.rollout_steps=3"]),
-                ("ppo", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16", "algo.adaptive_kl_target=0.01"]),
-                ("pqn", ["num_envs=3", "algo.rollout_steps=20", "algo.batch_size=16", "exploration.decay_steps=60"]),
+                ("a2c", ["num_envs=5", "algo.num_steps=3"]),
+                ("ppo", ["num_envs=3", "algo.num_steps=20", "algo.batch_size=16", "algo.adaptive_kl_target=0.01"]),
+                ("pqn", ["num_envs=3", "algo.num_steps=20", "algo.batch_size=16", "exploration.decay_steps=60"]),
                 ("munchausen", REPLAYED),
                 ("iqn", REPLAYED),
                 ("c51", REPLAYED),
@@ -119,7 +125,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], 
     assert lengths("whole") == lengths("parts") and (lengths("whole") or "CartPole" not in str(kind))
 
 
-@pytest.mark.parametrize("kind", [[], ["algo=ppo", "num_envs=2", "algo.rollout_steps=16", "algo.batch_size=16"]])
+@pytest.mark.parametrize("kind", [[], ["algo=ppo", "num_envs=2", "algo.num_steps=16", "algo.batch_size=16"]])
 def test_a_warm_up_changes_nothing_of_a_run(kind: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_toy(*kind, "stop.max_steps=300", "wrappers.stack=2")
     (tmp_path / "warm").mkdir()
@@ -154,7 +160,7 @@ def test_games_that_began_later_do_not_count_first_after_a_resumption(
 ) -> None:
     """By a coin, games of 2 steps return 1 and games of 200 steps -1; the run is ended after 100 steps of each."""
     coin = [*TOY, "env.id=toy_envs:Coin-v0", "num_envs=128", "algo.batch_size=32", "algo.learning_starts=100000",
-            "replay.capacity=100000", "stop.reward_bound=0.9"]  # fmt: skip
+            "replay.buffer_size=100000", "stop.reward_bound=0.9"]  # fmt: skip
     go(tmp_path, make_run(*coin, "stop.max_steps=12800"))
     if not restored:
         monkeypatch.setattr(VectorEnv, "load_state_dict", lambda *_: False)
@@ -321,7 +327,7 @@ def started(folder: Path, *arguments: str, spawns: bool = True) -> Forked:
 
 # The small game with A3C, whose actors share weights on the device.
 GPU_A3C = ["algo=a3c", "num_envs=2", "parallelism.num_actors=2"]
-GPU_PPO = ["algo=ppo", "num_envs=2", "algo.rollout_steps=32", "algo.batch_size=16"]
+GPU_PPO = ["algo=ppo", "num_envs=2", "algo.num_steps=32", "algo.batch_size=16"]
 GPU_GRAPHS = [["parallelism=overlap", "execution.graph=true"], [*GPU_PPO, "execution.graph=true"]]
 GPU_KINDS = [["parallelism=serial"], ["parallelism=process"], GPU_A3C, GPU_PPO, *GPU_GRAPHS]
 
@@ -330,7 +336,11 @@ def gpu_run(kind: list[str], device: str, max_steps: int) -> RunConfig:
     """Without the options of ``SMALL_ATARI`` that are a Q-learner's, and on a CPU without a graph."""
     kind = [option for option in kind if device == "cuda" or option != "execution.graph=true"]
     q_learns = not any(option.startswith("algo=") for option in kind)
-    small = [option for option in SMALL_ATARI if q_learns or not option.startswith(("algo.target_sync", "algo.n_step"))]
+    small = [
+        option
+        for option in SMALL_ATARI
+        if q_learns or not option.startswith(("algo.target_update_every", "algo.n_step"))
+    ]
     return make_run(*small, *kind, f"device={device}", f"stop.max_steps={max_steps}")
 
 
@@ -382,10 +392,10 @@ EVERY_KIND = {
     "overlap": ["parallelism=overlap"],
     "process": ["parallelism=process", "parallelism.num_actors=2"],
     "process, queue": ["parallelism=process", "parallelism.transport=queue"],
-    "process, held ratio": ["parallelism=process", "parallelism.replay_ratio=16"],
+    "process, held ratio": ["parallelism=process", "parallelism.samples_per_step=16"],
     "a3c, two actors": ["algo=a3c", "parallelism.num_actors=2", "algo.batch_size=16"],
-    "ppo, overlap": ["algo=ppo", "parallelism=overlap", "algo.batch_size=16", "algo.rollout_steps=32"],
-    "ppo, process": ["algo=ppo", "parallelism=process", "algo.batch_size=16", "algo.rollout_steps=32"],
+    "ppo, overlap": ["algo=ppo", "parallelism=overlap", "algo.batch_size=16", "algo.num_steps=32"],
+    "ppo, process": ["algo=ppo", "parallelism=process", "algo.batch_size=16", "algo.num_steps=32"],
     "rainbow, process": ["algo=rainbow", "parallelism=process"],
 }
 
@@ -595,7 +605,7 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
         (["algo=pqn", "stop.reward_bound=null"], "exploration.decay_steps", 100),
         (["optimizer.lr_decay_steps=${stop.max_steps}"], "optimizer.lr_decay_steps", 1000),
         (["replay=prioritized", "replay.beta_updates=${stop.max_steps}"], "replay.beta_updates", 1000),
-        (["algo.target_sync=${stop.max_steps}"], "algo.target_sync", 1000),
+        (["algo.target_update_every=${stop.max_steps}"], "algo.target_update_every", 1000),
         (["eval.every_steps=${stop.max_steps}"], "eval.every_steps", 1000),
         (["seed=${stop.max_steps}"], "seed", 1000),
     ],
@@ -630,8 +640,8 @@ def test_a_reference_that_is_typed_at_a_resume_is_taken_and_keeps_its_value(
         run = resumed.run
         assert (run.stop.max_steps, run.optimizer.lr_decay_steps, run.tracking.group) == (limit, 2000, "it_is_0")
         assert resumed.overrides[0] == "eval.every_steps=${stop.max_steps}" and caplog.text == ""
-    with pytest.raises(ConfigError, match=r"^replay\.capacity: cannot be changed in a resumed run"):
-        resuming.prepare([f"resume={tmp_path}", "replay.capacity=${stop.max_steps}"])
+    with pytest.raises(ConfigError, match=r"^replay\.buffer_size: cannot be changed in a resumed run"):
+        resuming.prepare([f"resume={tmp_path}", "replay.buffer_size=${stop.max_steps}"])
 
 
 def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:

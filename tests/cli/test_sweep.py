@@ -31,7 +31,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from dqnspeed.cli import compose, dry_run, preflight, study, sweep_record
+from dqnspeed.cli import compose, dry_run, optuna_search, preflight, sweep_record
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli import sweep as sweeps
 from dqnspeed.cli.errors import RunError
@@ -40,9 +40,9 @@ from dqnspeed.cli.sweep_record import Job, Line, Record, outcome
 from dqnspeed.config.options import ConfigError
 from dqnspeed.report.runs import read_run, runs_below
 from dqnspeed.report.study import search_figures
-from dqnspeed.runs.folder_lock import locked_folder
 from dqnspeed.system import machine
 from dqnspeed.system.signals import STOPPING
+from dqnspeed.training.folder_lock import locked_folder
 
 FEW = [*TOY, "stop.max_steps=150", "tracking.report_every_s=0.05"]
 SEARCH = [
@@ -200,9 +200,13 @@ def test_the_mean_of_a_job_is_of_what_says_if_it_is_solved(tmp_path: Path) -> No
     for on, mean in (("train", 1), ("eval", 2)):
         (tmp_path / "config.json").write_text(json.dumps({"stop": {"on": on, "max_minutes": 3}}))
         job = outcome(tmp_path)
-        assert (job.mean, study._value("return", job), study._value("time_to_solve", job)) == (mean, mean, 2 * 60 * 3)
+        assert (job.mean, optuna_search._value("return", job), optuna_search._value("time_to_solve", job)) == (
+            mean,
+            mean,
+            2 * 60 * 3,
+        )
     (tmp_path / "config.json").write_text('{"stop":')
-    assert study._value("time_to_solve", outcome(tmp_path)) is None
+    assert optuna_search._value("time_to_solve", outcome(tmp_path)) is None
 
 
 @NEEDS_OPTUNA
@@ -220,8 +224,8 @@ def test_a_search_may_be_in_a_folder_of_any_name(tmp_path: Path) -> None:
 
     folder = tmp_path / "a%20b {c}"
     folder.mkdir()
-    optuna.create_study(study_name=study.NAME, storage=study._storage(folder))
-    assert (folder / "study.db").is_file() and study.open_study(folder).trials == []
+    optuna.create_study(study_name=optuna_search.NAME, storage=optuna_search._storage(folder))
+    assert (folder / "study.db").is_file() and optuna_search.open_study(folder).trials == []
 
 
 def test_an_error_of_a_check_that_nobody_expects_ends_the_command(
@@ -385,7 +389,7 @@ def test_a_search_is_gone_on_with_after_a_kill_and_prunes(cli: Cli, tmp_path: Pa
     assert [one["stopped_by"] for one in summaries(folder).values()] == ["pruned"] * 3
     import optuna
 
-    trials = optuna.load_study(study_name=study.NAME, storage=f"sqlite:///{folder / 'study.db'}").trials
+    trials = optuna.load_study(study_name=optuna_search.NAME, storage=f"sqlite:///{folder / 'study.db'}").trials
     assert [trial.state.name for trial in trials] == ["PRUNED"] * 3
     for number, trial in enumerate(trials):
         chosen = OmegaConf.load(folder / str(number) / ".hydra" / "config.yaml")
@@ -402,7 +406,7 @@ def test_a_search_ends_with_its_best_trial_and_names_what_it_chose(cli: Cli, tmp
     best, again = done.stdout.splitlines()[-2:]
     found = summaries(tmp_path / "search")
     number = max(found, key=lambda name: found[name]["return_mean_100"])
-    trial = study.open_study(tmp_path / "search").trials[int(number)]
+    trial = optuna_search.open_study(tmp_path / "search").trials[int(number)]
     chosen = f"num_envs={trial.params['num_envs']} optimizer.lr={trial.params['optimizer.lr']}"
     assert best == f"Best: trial {number}, mean return {found[number]['return_mean_100']:.2f}: {chosen}"
     assert all(re.search(r" num_envs=[12] optimizer.lr=", one["label"]) for one in found.values()), "the default, too"
@@ -421,7 +425,7 @@ def test_a_search_ends_with_its_best_trial_and_names_what_it_chose(cli: Cli, tmp
     figures = {figure.name: figure for figure in search_figures(runs, print, print)}
     by_envs, by_lr = figures["search_return_by_num_envs"], figures["search_return_by_optimizer_lr"]
     assert (by_envs.x, by_envs.log_x, by_lr.x, by_lr.log_x) == ("num_envs", False, "optimizer.lr", True)
-    trials = study.open_study(tmp_path / "search").trials
+    trials = optuna_search.open_study(tmp_path / "search").trials
     assert by_lr.series[0].x == [one.params["optimizer.lr"] for one in trials]
     assert by_lr.series[0].y == [one.value for one in trials]
 
@@ -464,7 +468,7 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
 def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple[Any, Any]) -> None:
     import optuna
 
-    suggest = study._dimension(OverridesParser.create().parse_override(override))
+    suggest = optuna_search._dimension(OverridesParser.create().parse_override(override))
     key = override.partition("=")[0]
     found = [suggest(optuna.trial.FixedTrial({key: end})) for end in ends]
     assert found == list(ends) and [*map(type, found)] == [*map(type, ends)]
@@ -494,9 +498,9 @@ def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple
 )
 def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: str) -> None:
     with composed("hydra/sweeper=optuna", *overrides) as (cfg, loader), pytest.raises(ConfigError) as error:
-        study.check_options(cfg)
-        study.any_trial(cfg, loader)
-        study.check_objective(cfg, cfg)
+        optuna_search.check_options(cfg)
+        optuna_search.any_trial(cfg, loader)
+        optuna_search.check_objective(cfg, cfg)
     assert str(error.value).startswith(sentence)
 
 
@@ -570,7 +574,7 @@ def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str])
                 told[key] = choices
                 return choices[0]
 
-        assert study._space(config, loader)["env.id"](Trial()) == "a\\:B"
+        assert optuna_search._space(config, loader)["env.id"](Trial()) == "a\\:B"
     assert told == {"env.id": ["a:B", "c d"]}
     assert first == ["env.id=a\\:B", "seed=1"]  # as Hydra reads it again
     assert [sweeps._row(Job("0", job), outcome(Path("none")), set())[1] for job in (first, second)] == [

@@ -21,9 +21,9 @@ from dqnspeed.cli import plugins, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.sweep_record import Job, Line, Record
 from dqnspeed.config.options import ConfigError
-from dqnspeed.runs import state_file
 from dqnspeed.system import signing
 from dqnspeed.tracking.run_folder import CONFIG, SWEEP_JOBS
+from dqnspeed.training import state_file
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 EVIL = "open({marker!r}, 'w').close()\nfrom toy_envs import Counter\nclass Env(Counter):\n    pass\n"

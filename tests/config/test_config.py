@@ -21,10 +21,10 @@ from omegaconf import OmegaConf
 import dqnspeed
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.cli.compose import changed, from_hydra
+from dqnspeed.cli.config_store import bound_of
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import check_jobs, check_run, emulated, unbounded, without_emulator
 from dqnspeed.cli.schemas import CONF_DIR
-from dqnspeed.cli.store import bound_of
 from dqnspeed.config import changes, options, registry
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.registry import class_of
@@ -119,8 +119,8 @@ def test_a_label_may_be_left_out_of_one(tmp_path: Path) -> None:
 
 def test_rainbow_takes_another_replay() -> None:
     """An ablation of its paper (Hessel et al. 2018, figure 3)."""
-    assert make_run("algo=rainbow", "replay=uniform").replay == make_run("replay.capacity=1000000").replay
-    assert make_run("algo=rainbow").replay == make_run("replay=rainbow", "replay.capacity=1000000").replay
+    assert make_run("algo=rainbow", "replay=uniform").replay == make_run("replay.buffer_size=1000000").replay
+    assert make_run("algo=rainbow").replay == make_run("replay=rainbow", "replay.buffer_size=1000000").replay
 
 
 def test_no_override_gives_the_baseline_of_the_book() -> None:
@@ -128,17 +128,17 @@ def test_no_override_gives_the_baseline_of_the_book() -> None:
     assert run == make_run("experiment=baseline")
     assert (run.env.id, run.num_envs, run.parallelism.name) == ("PongNoFrameskip-v4", 1, "serial")
     assert (run.algo.batch_size, run.algo.steps_per_update, run.algo.n_step) == (32, 1, 1)
-    assert (run.algo.learning_starts, run.algo.target_sync, run.algo.gamma) == (10_000, 1_000, 0.99)
-    assert (run.replay.capacity, run.optimizer.name, run.optimizer.lr) == (100_000, "adam", 1e-4)
+    assert (run.algo.learning_starts, run.algo.target_update_every, run.algo.gamma) == (10_000, 1_000, 0.99)
+    assert (run.replay.buffer_size, run.optimizer.name, run.optimizer.lr) == (100_000, "adam", 1e-4)
     assert (run.exploration.start, run.exploration.final, run.exploration.decay_steps) == (1.0, 0.02, 100_000)
     assert (run.stop.reward_bound, run.stop.window, run.algo.loss) == (17, 100, "mse")
 
 
 @pytest.mark.parametrize("num_envs", [1, 3, 6])
-def test_n_environments_keep_the_replay_ratio_of_the_baseline(num_envs: int) -> None:
+def test_n_environments_keep_the_samples_per_step_of_the_baseline(num_envs: int) -> None:
     run = make_run(f"num_envs={num_envs}")
     assert run.algo.batch_size == 32 * num_envs
-    assert run.replay_ratio == 32
+    assert run.samples_per_step == 32
 
 
 @pytest.mark.slow
@@ -146,12 +146,12 @@ def test_rungs_differ_from_the_baseline_in_what_they_name() -> None:
     assert not make_run("experiment=no_torch_no_grad").execution.no_grad
     assert make_run("experiment=n_envs").num_envs == 3
     process = make_run("experiment=process")
-    assert (process.algo.batch_size, process.replay_ratio) == (128, None)
+    assert (process.algo.batch_size, process.samples_per_step) == (128, None)
     tweaked = make_run("experiment=tweaked_n_envs").wrappers
     assert (tweaked.resizer, tweaked.noop_max, tweaked.max_pool, tweaked.stack) == ("pillow", 0, False, 2)
     assert make_run("experiment=tweaked_process").wrappers == tweaked
     chapter6 = make_run("experiment=chapter6_dqn")
-    assert (chapter6.replay.capacity, chapter6.exploration.final, chapter6.stop.reward_bound) == (
+    assert (chapter6.replay.buffer_size, chapter6.exploration.final, chapter6.stop.reward_bound) == (
         10_000,
         0.01,
         19,
@@ -238,7 +238,7 @@ def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(stop: str, steps: int) -> 
         ("experiment=speedrun algo.batch_size=1000", 3200),  # the 1024 of a rollout are two batches
         ("experiment=ppo", 156_250),
         ("num_envs=4 optimizer.lr_decay_steps=1000", 250),
-        ("parallelism=process parallelism.replay_ratio=8 optimizer.lr_decay_steps=1000", 250),
+        ("parallelism=process parallelism.samples_per_step=8 optimizer.lr_decay_steps=1000", 250),
         ("algo=a2c optimizer.lr_decay_steps=2400", 10),
         ("", 100_000),
     ],
@@ -276,7 +276,7 @@ BAD = {
     "tracking.group=[a]": "tracking.group: must be text or null.",
     "model.hidden=3": "model.hidden: must be a list, as in [a,b].",
     "model.hidden=[1.5]": "model.hidden[0]=1.5: must be a whole number.",
-    "parallelism.replay_ratio=[1]": "parallelism.replay_ratio=[1]: must be a whole number or a number or text or null.",
+    "parallelism.samples_per_step=[1]": "samples_per_step=[1]: must be a whole number or a number or text or null.",
     "env.kwargs=3": "env.kwargs: must be a mapping, as in {a: 1}.",
     "+num_envs=3": "+num_envs: is an option already; drop the +.",
     "seed=-1": "seed=-1: must be at least 0.",
@@ -302,14 +302,14 @@ BAD = {
     "wrappers=emulator wrappers.crop=[0,80,0,90]": "wrappers.resize=84: wrappers=emulator takes at most 80,",
     "wrappers=native wrappers.crop=[34,194,0,160]": "wrappers=native takes whole pictures",
     "env=cartpole wrappers=none model=mlp wrappers.crop=[0,9,0,9]": "wrappers.crop=[0, 9, 0, 9]: crops images, and",
-    "wrappers.tap=4": "wrappers.tap=4: must be less than wrappers.frame_skip=4, the frames an action lasts.",
-    "wrappers.tap=-1": "wrappers.tap=-1: must be at least 0.",
-    "wrappers=native wrappers.tap=2": "wrappers.tap=2: wrappers=native holds actions throughout; use",
-    "env=cartpole wrappers.frame_skip=4 wrappers.tap=2": "wrappers.tap=2: needs an ALE game, and CartPole-v1 is not",
+    "wrappers.tap_frames=4": "wrappers.tap_frames=4: must be less than wrappers.frame_skip=4, the frames an",
+    "wrappers.tap_frames=-1": "wrappers.tap_frames=-1: must be at least 0.",
+    "wrappers=native wrappers.tap_frames=2": "wrappers.tap_frames=2: wrappers=native holds actions throughout; use",
+    "env=cartpole wrappers.frame_skip=4 wrappers.tap_frames=2": "needs an ALE game, and CartPole-v1 is not",
     "algo=ppo algo.adaptive_kl_target_final=0.01": "algo.adaptive_kl_target=null, algo.adaptive_kl_target_final=0.01: ",
-    "algo=ppo num_envs=2 algo.rollout_steps=32 algo.batch_size=64 algo.epochs=1 algo.adaptive_kl_target=0.01 "
+    "algo=ppo num_envs=2 algo.num_steps=32 algo.batch_size=64 algo.epochs=1 algo.adaptive_kl_target=0.01 "
     "algo.adaptive_kl_target_final=0.01": "algo.adaptive_kl_target=0.01: the one update of a rollout is measured",
-    "algo=ppo parallelism=overlap num_envs=2 algo.rollout_steps=32 algo.batch_size=64 algo.epochs=1 "
+    "algo=ppo parallelism=overlap num_envs=2 algo.num_steps=32 algo.batch_size=64 algo.epochs=1 "
     "algo.adaptive_kl_target=0.01 algo.adaptive_kl_target_final=0.01": "algo.adaptive_kl_target=0.01: the one update",
     "wrappers.stack=257": "wrappers.stack=257: must be at most 256.",
     "algo=ppo algo.target_kl=0": "algo.target_kl=0.0: must be more than 0.",
@@ -327,10 +327,10 @@ BAD = {
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
     "env.id=MountainCarContinuous-v0 wrappers=none model=mlp": "only Discrete ones can be learnt",
     "algo=ppo algo.double=true": "algo.double=True: there is no such option of algo=ppo; it belongs to algo=dqn",
-    "algo.clip=0.2": "algo.clip=0.2: there is no such option of algo=dqn; it belongs to algo=ppo.",
-    "algo=ppo algo.clip=null": "algo.clip=null: needs a value.",
+    "algo.clip_range=0.2": "algo.clip_range=0.2: there is no such option of algo=dqn; it belongs to algo=ppo.",
+    "algo=ppo algo.clip_range=null": "algo.clip_range=null: needs a value.",
     "algo=ppo parallelism=process parallelism.transport=queue": "parallelism.transport=queue: carries single",
-    "algo=pqn parallelism=process parallelism.replay_ratio=4": "replay_ratio=4: belongs to algorithms with",
+    "algo=pqn parallelism=process parallelism.samples_per_step=4": "samples_per_step=4: belongs to algorithms with",
     "algo=ppo num_envs=1": "algo.batch_size=256: must be at most 128",
     "algo=ppo parallelism=overlap num_envs=3": "num_envs=3: must be even",
     "algo=a2c model.dueling=true": "model.dueling=true: belongs to action values",
@@ -343,7 +343,7 @@ BAD = {
     "algo=q_learning env=taxi wrappers.stack=2": "shows 500 values in stacks of 2",
     "algo=q_learning env=taxi algo.n_step=4": "there is no such option of algo=q_learning; it belongs",
     "algo=q_learning env=taxi device=auto": "device=auto: algo=q_learning learns on the CPU",
-    "parallelism.replace_lost=true": "parallelism.replace_lost=true: belongs to parallelism=process",
+    "parallelism.restart_actors=true": "parallelism.restart_actors=true: belongs to parallelism=process",
     "algo=ppo model.background=true": "algo.learning_starts=0: model.background=true is measured over these",
     "algo=ppo algo.batch_size=1": "algo.batch_size=1: algo.normalize_advantage=true needs at least 2.",
     "experiment=own_env algo=ppo": "(experiment=own_env may bring it): there is no such option of algo=ppo; it",
@@ -352,23 +352,23 @@ BAD = {
     "experiment=ppo stop.max_steps=20000000": "lr_decay_steps=10000000 agent steps nothing would be learnt, and stop",
     "algo=ppo optimizer.lr_final=0 stop.max_steps=9000000": "learnt, and stop.max_steps=9000000 brings more; raise",
     "optimizer.lr_decay_steps=0": "optimizer.lr_decay_steps=0: must be at least 1.",
-    "experiment=process optimizer.lr_final=1e-5": "lr_final=1e-05: parallelism.replay_ratio=free leaves open how many",
+    "experiment=process optimizer.lr_final=1e-5": "lr_final=1e-05: parallelism.samples_per_step=free leaves open how",
     "optimizer.lr_final=0": "lr_decay_steps=100000 agent steps nothing would be learnt, and stop.max_steps=null may",
     "optimizer=adamm": "optimizer=adamm: there is no such option (nearest: adam, radam, adamw)",
     "algo.loss=mae": "algo.loss=mae: choose one of mse, huber.",
-    "algo.batch_size=200000": "algo.batch_size=200000: must be at most replay.capacity=100000.",
-    "algo.learning_starts=200000": "algo.learning_starts=200000: must be at most replay.capacity=100000.",
+    "algo.batch_size=200000": "algo.batch_size=200000: must be at most replay.buffer_size=100000.",
+    "algo.learning_starts=200000": "algo.learning_starts=200000: must be at most replay.buffer_size=100000.",
     "algo.learning_starts=3": "algo.learning_starts=3: must be at least 7 for 1 environments, 4 frames and 1 steps.",
-    "replay.capacity=10 algo.batch_size=5 algo.learning_starts=9": "replay.capacity=10: must be at least 14",
-    "replay.capacity=100000000": "transitions would fit.",
+    "replay.buffer_size=10 algo.batch_size=5 algo.learning_starts=9": "replay.buffer_size=10: must be at least 14",
+    "replay.buffer_size=100000000": "transitions would fit.",
     "algo=a2c algo.batch_size=128": "algo.batch_size=128: algo=a2c makes one update of a whole rollout, ",
     "algo=a3c algo.batch_size=1000000000": "algo.batch_size=1000000000: needs ",
     "algo=pqn num_envs=4096 wrappers.resize=1024": "num_envs=4096: needs ",
     "execution.threads=100000": "execution.threads=100000: must be at most ",
     "parallelism=overlap parallelism.env_threads=5000": "parallelism.env_threads=5000: must be at most ",
-    "parallelism.replay_ratio=4": "parallelism.replay_ratio=4: belongs to parallelism=process",
-    "parallelism=process parallelism.replay_ratio=none": "must be 'free' or a positive number.",
-    "parallelism=process parallelism.replay_ratio=-1": "must be 'free' or a positive number.",
+    "parallelism.samples_per_step=4": "parallelism.samples_per_step=4: belongs to parallelism=process",
+    "parallelism=process parallelism.samples_per_step=none": "must be 'free' or a positive number.",
+    "parallelism=process parallelism.samples_per_step=-1": "must be 'free' or a positive number.",
     "parallelism.num_actors=2": "parallelism.num_actors=2: belongs to parallelism=process",
     "parallelism=process device=mps": "device=mps: parallelism=process shares weights on cpu or cuda only.",
     "wrappers=native wrappers.resizer=pillow": "wrappers=native: ALE resizes by itself",
@@ -377,7 +377,7 @@ BAD = {
     "model.conv=[[1,2]]": "model.conv=[[1, 2]]: each layer is [filters, kernel, stride]",
     "stop.reward_bond=3": "stop.reward_bond: there is no such option (nearest: stop.reward_bound",
     "env=cartpole wrappers=none model=mlp wrappers.resize=84": "wrappers.resize=84: resizes images, and observations",
-    "parallelism=process num_envs=16 replay.capacity=200 algo.learning_starts=150 algo.batch_size=8": "=200: must be",
+    "parallelism=process num_envs=16 replay.buffer_size=200 algo.learning_starts=150 algo.batch_size=8": "200: must be",
     "num_envs==3": "num_envs==3: cannot be read; give GROUP=OPTION or KEY=VALUE",
     "env.id=Ünïcode": "env.id=Ünïcode: cannot be read; give GROUP=OPTION or KEY=VALUE",
     "+foo=1": "foo: there is no such option.",
@@ -661,7 +661,7 @@ def test_what_a_rule_chooses_by_the_game_is_no_change_of_the_rung() -> None:
 
 def test_cropped_pictures_go_to_gymnasiums_wrappers_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dqnspeed.emulator", None)
-    for line in ("wrappers.crop=[34,194,0,160]", "wrappers.tap=2"):
+    for line in ("wrappers.crop=[34,194,0,160]", "wrappers.tap_frames=2"):
         assert dqnspeed.compose(["wrappers=fastest", line]).wrappers.backend == "gymnasium"
 
 

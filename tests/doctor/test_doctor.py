@@ -18,7 +18,7 @@ from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, Played, examine
 from dqnspeed.doctor.diagnosis import diagnose
 from dqnspeed.envs import describe
 
-QUICK = ["model.hidden=[16]", "replay.capacity=2000", "algo.learning_starts=100", "execution.threads=1"]
+QUICK = ["model.hidden=[16]", "replay.buffer_size=2000", "algo.learning_starts=100", "execution.threads=1"]
 
 
 @pytest.fixture(autouse=True)

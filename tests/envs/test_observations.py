@@ -24,7 +24,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import describe, make_env, make_vector_env
 from dqnspeed.envs.games import atari_game
 from dqnspeed.envs.observations import _turns
-from dqnspeed.trainer import train
+from dqnspeed.training.loop import train
 
 
 def run_of(kind: str, *overrides: str, wrong: str = "") -> RunConfig:
@@ -168,7 +168,7 @@ def test_warnings_are_printed_before_the_run_and_do_not_stop_it(
 
 
 # Actors that run free could reach the last step before the learner has looked.
-HELD = {"process": ["parallelism=process", "parallelism.replay_ratio=16"]}
+HELD = {"process": ["parallelism=process", "parallelism.samples_per_step=16"]}
 
 
 def test_no_input_scale_is_advised_where_one_was_given(caplog: pytest.LogCaptureFixture) -> None:
@@ -204,7 +204,7 @@ def test_they_train_with_every_parallelism(kind: str, parallelism: str, tmp_path
     model = "board" if kind == "board" else "mlp"
     run = run_of(kind, *HELD.get(parallelism, [f"parallelism={parallelism}"]), f"model={model}", "num_envs=2",
                  "algo.learning_starts=60",
-                 "replay.capacity=500", "stop.max_steps=120", "tracking=local", "tracking.progress=off")  # fmt: skip
+                 "replay.buffer_size=500", "stop.max_steps=120", "tracking=local", "tracking.progress=off")  # fmt: skip
     assert train(run, describe(run), tmp_path, {})["updates"] > 0
 
 

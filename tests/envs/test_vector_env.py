@@ -179,5 +179,5 @@ def test_a_press_at_a_games_start_is_no_transition_and_ends_nothing(backend: str
     ],
 )  # fmt: skip
 def test_games_are_played_on_a_gpu_where_that_is_asked_for(overrides: str, where: str) -> None:
-    run = make_run(*overrides.split(), "algo.learning_starts=20000", "replay.capacity=200000")
+    run = make_run(*overrides.split(), "algo.learning_starts=20000", "replay.buffer_size=200000")
     assert emulator_device(run) == where

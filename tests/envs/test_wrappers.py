@@ -73,7 +73,7 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
         "wrappers.grayscale=false wrappers.resize=96", "wrappers.resize=null", "wrappers.resize=10",
         "wrappers.crop=[34,194,16,155] wrappers.resize=64", "wrappers.crop=[1,210,0,85] wrappers.grayscale=false",
         "wrappers.crop=[34,194,0,160] wrappers.resize=80", "wrappers.frame_skip=2 env.id=pong",
-        "wrappers.frame_skip=8 wrappers.tap=2", "wrappers.tap=1 env.full_action_space=true",
+        "wrappers.frame_skip=8 wrappers.tap_frames=2", "wrappers.tap_frames=1 env.full_action_space=true",
         "wrappers.fire_reset=false env.full_action_space=true", "env.id=pong",
         # Their code is not compiled, which takes longer than they play.
         *(f"wrappers.translate=false {others}" for others in (
@@ -486,7 +486,9 @@ def test_a_tap_lets_go_of_each_action_but_noop(names: list[str]) -> None:
 def test_a_game_without_noop_cannot_be_tapped() -> None:
     from dqnspeed.envs.wrappers import FrameSkip
 
-    with pytest.raises(ConfigError, match=r"^wrappers.tap=2: lets go of an action, and this game's have no NOOP\.$"):
+    with pytest.raises(
+        ConfigError, match=r"^wrappers.tap_frames=2: lets go of an action, and this game's have no NOOP\.$"
+    ):
         FrameSkip(Pressed(["FIRE", "LEFT", "RIGHT"]), 4, max_pool=False, tap=2)
 
 

@@ -11,9 +11,9 @@ from conftest import make_run
 from torch import Tensor
 
 from dqnspeed.algorithms import make_learner
-from dqnspeed.algorithms.gradient import GradientLearner
+from dqnspeed.algorithms.learner import GradientLearner
+from dqnspeed.buffers import Batch
 from dqnspeed.envs import EnvSpec
-from dqnspeed.memory import Batch
 from dqnspeed.networks import weight_gradient
 from dqnspeed.networks.weight_gradient import Convolution
 from dqnspeed.system import machine

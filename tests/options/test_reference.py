@@ -106,7 +106,7 @@ def test_what_an_experiment_brings_makes_the_same_run(experiment: str) -> None:
 def test_what_is_computed_is_in_words() -> None:
     for value, words in {
         "${mul:32,${num_envs}}": "32 × num_envs",
-        "${algo.entropy}": "algo.entropy",
+        "${algo.ent_coef}": "algo.ent_coef",
         "${mine:${a.b},2}": "mine(a.b,2)",
         "auto": "auto",
     }.items():
@@ -164,14 +164,14 @@ TOLD = {
     "exploration.sigma0=0.1": ["## exploration", f"| {SIGMA0} "],
     "replay=prioritized": [
         "| `replay.beta` | ",
-        "| `replay.capacity` | ",
+        "| `replay.buffer_size` | ",
     ],
     "algo=ppo": [
         "| `ppo` | PPO (Schulman et al. 2017) ",
-        "| `algo.clip` | how far the probability ratio may move | a number, more than 0 | 0.1 |",
+        "| `algo.clip_range` | how far the probability ratio may move | a number, more than 0 | 0.1 |",
     ],
     "experiment=speedrun": ["| `speedrun` | "],
-    "CAPACITY": ["| `replay.capacity` | transitions kept, "],
+    "CAPACITY": ["| `replay.buffer_size` | transitions kept, "],
     "the mean is": ["| `stop.window` | finished games the mean is taken over "],
     "algo=pp0": ["| `ppo` | "],
 }
@@ -193,7 +193,7 @@ def test_piped_it_is_markdown(words: str, monkeypatch: pytest.MonkeyPatch, capsy
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("algo.clp", "algo.clp: no option has this name or description (nearest: algo.clip, "),
+        ("algo.clp", "algo.clp: no option has this name or description (nearest: algo.clip_range, "),
         ("xyzzy", "xyzzy: no option has this name or description."),
         ("--algo", "--algo: is no option"),
     ],

@@ -37,10 +37,10 @@ from dqnspeed.play.player import Player
 from dqnspeed.play.recorder import Recorder, told
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.report.runs import read_run, return_of
-from dqnspeed.runs import state_file
 from dqnspeed.system import shell
 from dqnspeed.tracking.video import Film, check_encoder, enlarge, frame_rate, picture, write_mp4
-from dqnspeed.trainer import train
+from dqnspeed.training import state_file
+from dqnspeed.training.loop import train
 
 
 def options(*arguments: str) -> PlayConfig:
@@ -74,7 +74,7 @@ def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("atari")
     result = forked.run(
         "dqnspeed.train", "env=breakout", "wrappers=native", "model=small", "num_envs=2",
-        "algo.learning_starts=150", "algo.batch_size=8", "replay.capacity=1000", "stop.max_steps=450",
+        "algo.learning_starts=150", "algo.batch_size=8", "replay.buffer_size=1000", "stop.max_steps=450",
         "env.max_episode_frames=400", "tracking=local", "tracking.video_every=4", "hydra.run.dir=run",
         cwd=folder, env=environment(), timeout=120,
     )  # fmt: skip
@@ -128,7 +128,7 @@ def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path
     game = ["env=breakout", "wrappers=emulator", "wrappers.translate=false", "env.max_episode_frames=400"]
     result = forked.run(
         "dqnspeed.train", *game, "parallelism=process", "num_envs=2", "algo.learning_starts=150", "algo.batch_size=8",
-        "model=small", "replay.capacity=1000", "stop.max_steps=450", "tracking=local", "hydra.run.dir=run",
+        "model=small", "replay.buffer_size=1000", "stop.max_steps=450", "tracking=local", "hydra.run.dir=run",
         cwd=tmp_path, env=environment(), timeout=120,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

@@ -26,7 +26,7 @@ from dqnspeed.report.page import _plot, page
 from dqnspeed.report.progress import progress_of
 from dqnspeed.report.runs import read_run
 from dqnspeed.report.watch import WAITING, served
-from dqnspeed.runs.folder_lock import locked_folder
+from dqnspeed.training.folder_lock import locked_folder
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LIMIT = 6_000_000  # bytes of a page with twenty runs
@@ -45,7 +45,7 @@ def write_run(folder: Path, label: str, seed: int, reports: int, ended: bool = T
         mean = -21 + 38 * number / reports + math.sin(number + seed)
         lines.append({"step": 100 * number, "time": 2.0 * number, "episode/return_mean_100": mean,
                       "episode/length": 900 + seed, "train/epsilon": 1 / number, "train/updates": number,
-                      "perf/steps_per_second": 50.0 + seed + number % 3, "perf/replay_ratio": 32.0,
+                      "perf/steps_per_second": 50.0 + seed + number % 3, "perf/samples_per_step": 32.0,
                       "time/acting": 0.5 * number, "time/updating": 1.4 * number})  # fmt: skip
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (folder / "episodes.csv").write_text(
@@ -56,7 +56,7 @@ def write_run(folder: Path, label: str, seed: int, reports: int, ended: bool = T
     (folder / "run.json").write_text(json.dumps(begun))
     if ended:
         summary = {**begun, "solved": True, "stopped_by": "reward_bound", "steps_per_second": 50.0 + seed,
-                   "updates_per_second": 50.0, "replay_ratio": 32.0, "return_mean_100": 17.0,
+                   "updates_per_second": 50.0, "samples_per_step": 32.0, "return_mean_100": 17.0,
                    "time_to_solve_s": 2.0 * reports, "wall_time_s": 2.0 * reports}  # fmt: skip
         (folder / "summary.json").write_text(json.dumps(summary))
     return folder
@@ -141,7 +141,7 @@ def test_rungs_are_hidden_in_all_plots_by_one_box(opened: Any) -> None:
     shown = "plot => new Set(plot.data.filter(trace => trace.visible !== false).map(trace => trace.meta)).size"
     opened.get_by_label("process", exact=True).focus()
     opened.keyboard.press("Space")
-    for name in ("#return_by_time", "#steps_per_second", "#replay_ratio"):
+    for name in ("#return_by_time", "#steps_per_second", "#samples_per_step"):
         assert opened.locator(name).evaluate(shown) == 3
     opened.get_by_role("button", name="None").click()
     assert opened.locator("#return_by_time").evaluate(shown) == 0

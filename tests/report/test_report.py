@@ -21,7 +21,7 @@ from dqnspeed.report.runs import read_run, runs_below
 from dqnspeed.report.summaries import load
 from dqnspeed.report.tables import headlines, run_table, rung_table
 from dqnspeed.tracking.run_folder import read_metrics
-from dqnspeed.trainer import train
+from dqnspeed.training.loop import train
 
 
 @pytest.fixture(scope="module")
@@ -368,7 +368,7 @@ def test_a_run_that_ended_in_its_warm_up_has_no_speed(runs: Path) -> None:
         line.pop("train/updates", None)
     (runs / "a" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     short, whole = (read_run(runs / name) for name in "ab")
-    assert short.summary["steps_per_second"] is short.summary["replay_ratio"] is None
+    assert short.summary["steps_per_second"] is short.summary["samples_per_step"] is None
     assert whole.curve("perf/steps_per_second", "time", learning=True)
     assert short.curve("perf/steps_per_second", "time", learning=True) == []
     (rung,) = rungs_of([short, whole])
@@ -533,7 +533,7 @@ def test_a_run_that_failed_before_it_trained_is_told_with_its_reason(
 ) -> None:
     shutil.rmtree(runs / "b")
     (runs / "b").mkdir()
-    numbers = "steps_per_second", "updates_per_second", "replay_ratio", "return_mean_100", "time_to_solve_s"
+    numbers = "steps_per_second", "updates_per_second", "samples_per_step", "return_mean_100", "time_to_solve_s"
     failed = {"label": "baseline model=mlp", "kind": [], "seed": 3, "solved": False, **dict.fromkeys(numbers),
               "stopped_by": "error", "error": "env.id=x: there is no such game."}  # fmt: skip
     (runs / "b" / "summary.json").write_text(json.dumps(failed))

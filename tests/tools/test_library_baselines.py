@@ -10,8 +10,8 @@ import pytest
 from library_baselines import LIBRARIES, WORK, check, pieces
 
 from dqnspeed.bench.counting import STEPS, UPDATES
+from dqnspeed.bench.measured_process import running, speeds_of
 from dqnspeed.bench.plan import Plan
-from dqnspeed.bench.subject import running, speeds_of
 from dqnspeed.config.options import ConfigError
 
 LINE = [*WORK, "wrappers=native", "num_envs=8", "parallelism=overlap", "execution.threads=1"]
@@ -33,10 +33,10 @@ def test_a_line_may_be_faster_at_the_same_work_alone() -> None:
     for override, key in {
         "model=small": "model", "wrappers.resize=64": r"wrappers\.resize", "algo.double=true": r"algo\.double",
         "wrappers=none": "wrappers=none", "env.sticky_actions=0.25": r"env\.sticky_actions",
-        "parallelism.replay_ratio=16": r"parallelism\.replay_ratio",
+        "parallelism.samples_per_step=16": r"parallelism\.samples_per_step",
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=rf"^{key}: would change the work of our side alone"):
-            check(Plan([*LINE, *(["parallelism=process"] if "replay_ratio" in override else []), override]))
+            check(Plan([*LINE, *(["parallelism=process"] if "samples_per_step" in override else []), override]))
     with pytest.raises(ConfigError, match=r"^env\.id=ALE/Pong-v5: is no game of the libraries"):
         check(Plan(["env.id=ALE/Pong-v5"]))
 

@@ -17,8 +17,8 @@ from dqnspeed.config import changes
 from dqnspeed.system import machine
 from dqnspeed.tracking import make_trackers
 from dqnspeed.tracking.base import Tracking
-from dqnspeed.tracking.earlier import Earlier
 from dqnspeed.tracking.terminal import PlainProgress, RichProgress, opening, show
+from dqnspeed.tracking.time_left import Earlier
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_rung_by_itself_says_what_it_is() -> None:
 
 METRICS = {
     "episode/count": 1234, "episode/return_mean_100": -12.345, "train/loss": 0.01234, "train/epsilon": 0.02,
-    "perf/steps_per_second": 1234.5, "perf/updates_per_second": 123.4, "perf/replay_ratio": 4.0,
+    "perf/steps_per_second": 1234.5, "perf/updates_per_second": 123.4, "perf/samples_per_step": 4.0,
 }  # fmt: skip
 
 

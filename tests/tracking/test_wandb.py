@@ -19,9 +19,9 @@ from conftest import TOY, environment, make_toy
 
 import dqnspeed
 from dqnspeed.envs import Episode
-from dqnspeed.runs.state_file import load
 from dqnspeed.tracking.run_folder import read_episodes, read_metrics, read_overrides, read_summary, wandb_ids
 from dqnspeed.tracking.wandb import WandB, _exit_code, _new_id, overruled
+from dqnspeed.training.state_file import load
 
 WANDB_BLOCK = 32768  # bytes of its files, each written in such blocks as LevelDB does
 

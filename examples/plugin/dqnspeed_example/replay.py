@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dqnspeed.buffers import Memory
+from dqnspeed.buffers.base import ReplayArguments
+from dqnspeed.buffers.uniform import Uniform, UniformReplay
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.execution.arrays import Array
-from dqnspeed.memory import Memory
-from dqnspeed.memory.base import ReplayArguments
-from dqnspeed.memory.uniform import Uniform, UniformReplay
 
 
 @register("replay", "recent")

@@ -1,0 +1,188 @@
+"""What algorithms learn from: a replay, a stream of pieces in their order, or whole rollouts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from dqnspeed.algorithms.base import Algorithm
+from dqnspeed.buffers import LocalBuffers, Memory, Rollouts, SharedBuffers, Stream, ring_layout
+from dqnspeed.buffers.base import Replay, ReplayArguments
+from dqnspeed.buffers.storage import Layout
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.envs import EnvSpec
+
+STAGED = 2**24  # bytes of frames on their way to the learner; few enough for the /dev/shm of a container
+LEAST_STAGED = 32  # rows of each environment
+SLACK = 32  # rows of rings that are learnt from in order, beside what may wait
+LONG_GAME = 8000  # rows of the rings of a filmed on-policy run, so that videos show whole games
+
+
+@dataclass(frozen=True)
+class FromReplay(Algorithm):
+    """Keeps transitions of ``n_step`` agent steps in ``replay``, and draws from them for each update."""
+
+    replays = True
+    captures = True
+    uses: ClassVar[tuple[str, ...]] = ("model", "optimizer", "replay", "exploration")
+
+    n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
+    steps_per_update: int = option("agent steps collected for one update", ge=1)
+
+    def samples_per_step(self, run: RunConfig) -> float | None:
+        ratio = run.parallelism.samples_per_step
+        if ratio == "free":
+            return None
+        return self.batch_size / self.steps_per_update if ratio is None else float(ratio)
+
+    def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
+        return ring_layout(run.num_lanes, _rows(run), spec.frame_shape, spec.frame_dtype)
+
+    def size(self, run: RunConfig) -> tuple[str, int, str]:
+        return "replay.buffer_size", run.replay.buffer_size, "transitions"
+
+    def arrays(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Layout:
+        frames = None
+        if device is not None or run.shares_replay:  # the learner holds them, and takes in what actors wrote
+            size = run.num_lanes * math.prod(spec.frame_shape) * spec.frame_dtype.itemsize
+            frames = min(_rows(run), max(LEAST_STAGED, STAGED // size))
+        return ring_layout(run.num_lanes, _rows(run), spec.frame_shape, spec.frame_dtype, frames=frames)
+
+    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
+        buffers = _buffers(self.arrays(run, spec, device), run)
+        return typed(run.replay, Replay).make(
+            ReplayArguments(
+                buffers, run.wrappers.stack, self.n_step, self.gamma, run.seed, device, run.execution.compile
+            )
+        )
+
+    def least_start(self, run: RunConfig) -> int:
+        """Agent steps after which every lane holds a stack and an n-step window; before it nothing can be learnt."""
+        return run.num_lanes * (run.wrappers.stack + self.n_step + 2)
+
+    def check(self, run: RunConfig) -> None:
+        super().check(run)
+        capacity = run.replay.buffer_size
+        for key, value in (("batch_size", self.batch_size), ("learning_starts", self.learning_starts)):
+            if value > capacity:
+                raise ConfigError(f"algo.{key}={value}: must be at most replay.buffer_size={capacity}.")
+        needed = self.least_start(run)
+        of = f"for {run.num_lanes} environments, {run.wrappers.stack} frames and {self.n_step} steps."
+        if capacity < 2 * needed:
+            raise ConfigError(f"replay.buffer_size={capacity}: must be at least {2 * needed} {of}")
+        if self.learning_starts < needed:
+            raise ConfigError(f"algo.learning_starts={self.learning_starts}: must be at least {needed} {of}")
+
+
+@dataclass(frozen=True)
+class FromStream(Algorithm):
+    """Learns from each piece of a few agent steps once, the oldest first."""
+
+    @property
+    def piece(self) -> int:
+        """Agent steps of a piece."""
+        return 1
+
+    @property
+    def queue(self) -> int:
+        """Batches that may wait beside the one that is learnt from."""
+        return 0
+
+    def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
+        return _ordered_layout(run, spec, self._ahead(run) + run.num_lanes * self.piece)
+
+    def size(self, run: RunConfig) -> tuple[str, int, str]:
+        if self.batch_size > run.num_lanes:
+            return "algo.batch_size", self.batch_size, "transitions"
+        return "num_envs", run.num_envs, "environments"
+
+    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
+        buffers = _buffers(self.layout(run, spec), run)
+        return Stream(buffers, run.wrappers.stack, self.piece, self.gamma, self._ahead(run), device)
+
+    def _ahead(self, run: RunConfig) -> int:
+        """Transitions that may wait for the learner, a batch of them to be taken next."""
+        return self.batch_size * (1 + self.queue) + 2 * run.num_lanes
+
+
+@dataclass(frozen=True)
+class OnceFromRollouts(Algorithm):
+    """Base of algorithms that learn once from ``num_steps`` of every environment, then discard them."""
+
+    captures = True
+
+    num_steps: int = option("steps of each environment in a rollout", ge=1)
+    lam: float = option("lambda of the returns: of GAE for a policy, of Q(lambda) for action values", ge=0, le=1)
+
+    @property
+    def num_epochs(self) -> int:
+        """Number of epochs."""
+        return 1
+
+    def samples_per_step(self, run: RunConfig) -> float | None:
+        return self.num_epochs
+
+    def updates_per_step(self, run: RunConfig) -> float | None:
+        return self.updates_per_rollout(run) / (run.num_lanes * self.num_steps)
+
+    def updates_per_rollout(self, run: RunConfig) -> int:
+        """Updates of a rollout without final frames."""
+        return self.num_epochs * -(-run.num_lanes * self.num_steps // self.batch_size)
+
+    def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
+        return _ordered_layout(run, spec, 2 * run.num_envs * (self.num_steps + 1))  # no lane may be further ahead
+
+    def size(self, run: RunConfig) -> tuple[str, int, str]:
+        return "num_envs", run.num_envs, "environments"
+
+    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
+        return Rollouts(
+            _buffers(self.layout(run, spec), run), run.wrappers.stack, self.num_steps, self.num_epochs, self.gamma,
+            self.lam, run.seed, device, run.execution.compile,
+        )  # fmt: skip
+
+    def check(self, run: RunConfig) -> None:
+        super().check(run)
+        parallelism, rollout = run.parallelism, run.num_lanes * self.num_steps
+        if parallelism.processes and parallelism.transport == "queue":
+            raise ConfigError(
+                f"parallelism.transport=queue: carries single transitions, and algo={self.name} learns from whole "
+                f"rollouts; use parallelism.transport=shared_memory."
+            )
+        if self.batch_size > rollout:
+            raise ConfigError(
+                f"algo.batch_size={self.batch_size}: must be at most {rollout}, algo.num_steps of all environments."
+            )
+
+
+@dataclass(frozen=True)
+class FromRollouts(OnceFromRollouts):
+    """Base of algorithms that learn for some epochs from each rollout."""
+
+    epochs: int = option("times a rollout is learnt from", ge=1)
+
+    @property
+    def num_epochs(self) -> int:
+        return self.epochs
+
+
+def _rows(run: RunConfig) -> int:
+    """Rows of each lane of a replay."""
+    return -(-run.replay.buffer_size // run.num_lanes)
+
+
+def _buffers(layout: Layout, run: RunConfig) -> LocalBuffers | SharedBuffers:
+    return SharedBuffers(layout, run.parallelism.num_actors) if run.shares_replay else LocalBuffers(layout)
+
+
+def _ordered_layout(run: RunConfig, spec: EnvSpec, waiting: int) -> Layout:
+    """Rings with room for ``waiting`` transitions and what policies knew; for whole games where they are filmed."""
+    # One actor alone may have brought all that waits, and every other of its rows may be a final frame.
+    rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + SLACK
+    if run.tracking.video_every:
+        rows = max(rows, LONG_GAME)
+    return ring_layout(run.num_lanes, rows, spec.frame_shape, spec.frame_dtype, acting=True)

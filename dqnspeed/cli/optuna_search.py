@@ -1,0 +1,328 @@
+"""``hydra/sweeper=optuna``: a search by Optuna, whose study lies in the folder of the sweep.
+
+Trial ``n`` is the job in the folder ``n``. One whose result Optuna was not told yet, since the sweep was ended, goes on
+from where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import hydra
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig, OmegaConf
+
+from dqnspeed.cli.key_value import typed
+from dqnspeed.cli.sweep import sweep, swept
+from dqnspeed.cli.sweep_record import Job, Outcome, outcome
+from dqnspeed.config.changes import without_escapes
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.system import shell
+from dqnspeed.tracking.run_folder import STUDY
+from dqnspeed.training.schedule import Prune
+
+if TYPE_CHECKING:
+    import optuna
+
+log = logging.getLogger(__name__)
+
+NAME = "dqnspeed"  # of the study in its file
+# Objectives, and whether more of each is better.
+RETURN, TIME = "return", "time_to_solve"
+DIRECTIONS = {RETURN: "maximize", TIME: "minimize"}
+UNSOLVED = 2  # times its limit is what a job counts that is not solved
+BEST = 3  # trials that are named at the end of a search for two objectives
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """The options of ``hydra/sweeper=optuna``; ``conf/hydra/sweeper/optuna.yaml`` has their defaults."""
+
+    objective: list[str] = option("what is searched for, one or both", choices=tuple(DIRECTIONS))
+    n_trials: int = option("jobs in all", ge=1)
+    n_jobs: int = option("jobs that the launcher is given at a time", ge=1)
+    seed: int = option("seed of the sampler", ge=0)
+    prune_every_s: float = option("seconds of training between the reports that pruning looks at", gt=0)
+    sampler: Any = option("one of optuna.samplers, which takes a seed")
+    pruner: Any = option("one of optuna.pruners")
+
+
+def options_of(given: Mapping[str, Any]) -> StudyOptions:
+    """The options of a search, checked; sampler and pruner are taken as they are.
+
+    Raises:
+        ConfigError: one is unknown, missing, of another type or out of range.
+    """
+    made = {name: given[name] for name in ("sampler", "pruner") if name in given}
+    options = typed(StudyOptions, {**given, **dict.fromkeys(made)})
+    return replace(options, sampler=made["sampler"], pruner=made["pruner"])
+
+
+def is_study(config: Any) -> bool:
+    """Whether the sweeper in this configuration of Hydra's is Optuna's."""
+    return str(config.sweeper.get("_target_")).endswith(".OptunaSweeper")
+
+
+def check_options(config: DictConfig) -> None:
+    """Raise :class:`ConfigError` if the options of the search cannot be used."""
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("hydra/sweeper=optuna: needs Optuna; pip install 'dqnspeed[optuna]' brings it.")
+    given = cast("dict[str, Any]", OmegaConf.to_container(config.hydra.sweeper, resolve=True))
+    try:
+        options = options_of({key: value for key, value in given.items() if key not in ("_target_", "params")})
+    except ConfigError as error:
+        raise ConfigError(f"hydra.sweeper.{error}") from error
+    if not options.objective:
+        raise ConfigError(f"hydra.sweeper.objective=[]: choose one of {', '.join(DIRECTIONS)}.")
+    for name in ("sampler", "pruner"):
+        try:
+            made = hydra.utils.instantiate(given[name])
+            if name == "sampler":
+                made(seed=options.seed)
+        except Exception as error:  # of Optuna's, which raises what it likes
+            reason = str(error.__cause__ or error).splitlines()[0].rstrip(".")
+            raise ConfigError(f"hydra.sweeper.{name}: cannot be made ({reason}).") from error
+
+
+def check_objective(config: DictConfig, job: DictConfig) -> None:
+    """Raise :class:`ConfigError` if the objective of the search is nothing that a ``job`` can tell."""
+    if TIME in config.hydra.sweeper.objective and job.stop.max_minutes is None:
+        raise ConfigError(f"hydra.sweeper.objective={TIME}: needs a limit; give stop.max_minutes=MINUTES.")
+
+
+def any_trial(config: DictConfig, loader: ConfigLoader) -> list[str]:
+    """The overrides of a job with some value of everything that is searched."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    trial = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0)).ask()
+    return [f"{key}={suggest(trial)}" for key, suggest in _space(config, loader).items()]
+
+
+def search(options: StudyOptions, config: DictConfig, loader: ConfigLoader, launcher: Launcher) -> None:
+    """Run the trials of the study that are missing."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    folder, space = Path(config.hydra.sweep.dir), _space(config, loader)
+    study = optuna.create_study(
+        storage=_storage(folder),
+        study_name=NAME,
+        load_if_exists=True,
+        pruner=options.pruner,
+        directions=[DIRECTIONS[name] for name in options.objective],
+    )
+    before = study.trials
+    study.sampler = options.sampler(seed=options.seed + len(before))
+    running = [trial for trial in before if trial.state == optuna.trial.TrialState.RUNNING]
+    open_trials = [optuna.trial.Trial(study, trial._trial_id) for trial in running]
+    with contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(lambda: sweep.remarks.extend(_best(study, folder, options)))
+        _run(study, open_trials, space, options, launcher)
+
+
+def _run(
+    study: optuna.Study,
+    open_trials: list[optuna.Trial],
+    space: Mapping[str, Suggest],
+    options: StudyOptions,
+    launcher: Launcher,
+) -> None:
+    """Run the trials that are open, and then new ones until there are enough."""
+    folder = sweep.folder
+    assert folder is not None
+    while True:
+        left = min(options.n_jobs - len(open_trials), options.n_trials - len(study.trials))
+        open_trials += [study.ask() for _ in range(left)]
+        if not open_trials:
+            break
+        try:
+            jobs = [
+                Job(
+                    str(trial.number),
+                    [f"{key}={suggest(trial)}" for key, suggest in space.items()],
+                    searched=list(trial.params),
+                )
+                for trial in open_trials
+            ]
+        except ValueError as error:
+            raise ConfigError(
+                f"{folder}: its trials had other values to choose from ({str(error).rstrip('.')})."
+            ) from error
+        sweep.add(jobs)
+        sweep.launch(launcher, jobs)
+        for trial in open_trials:
+            _tell(study, trial, folder / str(trial.number), options)
+        open_trials = []
+
+
+def pruning(config: Any) -> Prune | None:
+    """What prunes the job of this configuration of Hydra's, if it is one of a search for one objective."""
+    if not is_study(config) or len(config.sweeper.objective) > 1:
+        return None
+    import optuna
+
+    # The job may have another working folder.
+    folder, number = Path(config.runtime.cwd, config.sweep.dir), int(config.sweep.subdir)
+    study = open_study(folder, pruner=hydra.utils.instantiate(config.sweeper.pruner))
+    frozen = study.trials[number]
+    trial = optuna.trial.Trial(study, frozen._trial_id)
+    return Pruning(
+        trial, config.sweeper.objective[0], float(config.sweeper.prune_every_s), list(frozen.intermediate_values)
+    )
+
+
+class Pruning:
+    """Tells a trial the mean return at even times of training, and asks whether it is an unpromising one."""
+
+    def __init__(self, trial: optuna.Trial, objective: str, every_s: float, reported: Sequence[int]):
+        self._trial, self._every_s = trial, every_s
+        self._sign = 1 if DIRECTIONS[objective] == "maximize" else -1
+        self._reported = max(reported, default=0)
+        self._works = True
+
+    def __call__(self, mean: float, seconds: float) -> bool:
+        period = int(seconds // self._every_s)
+        if not self._works or period <= self._reported or not math.isfinite(mean):
+            return False
+        self._reported = period
+        try:
+            self._trial.report(self._sign * mean, period)
+            return bool(self._trial.should_prune())
+        except Exception as error:  # training continues whatever the study's file does
+            log.warning("Optuna's study cannot be used and prunes no more: %s", error)
+            self._works = False
+            return False
+
+
+def open_study(folder: Path, **options: Any) -> optuna.Study:
+    """The study in ``folder``."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.load_study(study_name=NAME, storage=_storage(folder), **options)
+
+
+def _storage(folder: Path) -> str:
+    from sqlalchemy.engine import URL
+
+    url = URL.create("sqlite", database=str(folder.resolve() / STUDY)).render_as_string()
+    return url.replace("{", "{{").replace("}", "}}")  # Optuna formats it
+
+
+def _tell(study: optuna.Study, trial: optuna.Trial, folder: Path, options: StudyOptions) -> None:
+    """Tell the study what became of a trial's job; one that was ended stays open."""
+    from optuna.trial import TrialState
+
+    found = outcome(folder)
+    if found.state == "pruned":
+        study.tell(trial, state=TrialState.PRUNED)
+    elif found.is_finished:
+        values = [_value(name, found) for name in options.objective]
+        whole = [value for value in values if value is not None]
+        if len(whole) == len(values):
+            study.tell(trial, whole)
+        else:
+            study.tell(trial, state=TrialState.FAIL)
+    elif found.state == "failed":
+        study.tell(trial, state=TrialState.FAIL)
+
+
+def _best(study: optuna.Study, folder: Path, options: StudyOptions) -> Iterator[str]:
+    """Lines on the best trials, their parameters, and the command that trains each again."""
+    from optuna.trial import TrialState
+
+    if not study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]):
+        return
+    best = [study.best_trial] if len(options.objective) == 1 else study.best_trials
+    jobs = {job.folder: job for job in sweep.jobs}
+    for trial in best[:BEST]:
+        job = jobs[str(trial.number)]
+        pairs = zip(options.objective, trial.values, strict=True)
+        scores = ", ".join(_score(name, value, outcome(folder / job.folder)) for name, value in pairs)
+        chosen = " ".join(text for text in job.overrides if text.partition("=")[0] in job.searched)
+        yield f"Best: trial {trial.number}, {scores}: {chosen}"
+        yield f"To train it again: {shell.command('train', *sweep.line.flags, *_alone(job.overrides))}"
+    if len(best) > BEST:
+        yield f"{len(best) - BEST} more trials are no worse."
+
+
+def _score(objective: str, value: float, job: Outcome) -> str:
+    if objective == RETURN:
+        return f"mean return {value:.2f}"
+    return f"solved in {value:.0f} s" if job.summary.get("solved") else "not solved"
+
+
+def _alone(overrides: Sequence[str]) -> list[str]:
+    """The overrides of a job for a run of its own; an option of ``sweep`` would make a sweep of it."""
+    return [*overrides, *(["hydra.mode=RUN"] if any(text.startswith("sweep=") for text in overrides) else [])]
+
+
+def _value(objective: str, job: Outcome) -> float | None:
+    """The score of a finished job; ``None`` if no game of it counts, or its files cannot be read."""
+    if objective == RETURN:
+        return job.mean
+    if job.summary["solved"]:
+        return float(job.summary["time_to_solve_s"])
+    limit = job.stop.get("max_minutes")
+    return None if limit is None else UNSOLVED * 60 * float(limit)
+
+
+Suggest = Callable[[Any], Any]  # the value of a key, by one of Optuna's trials
+
+
+def _space(config: DictConfig, loader: ConfigLoader) -> dict[str, Suggest]:
+    """What is searched, and what is given, by the keys; of one key, the last counts."""
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides(swept(config))
+    space = {override.get_key_element(): _dimension(override) for override in overrides}
+    if not any(override.is_sweep_override() for override in overrides):
+        raise ConfigError("hydra/sweeper=optuna: nothing to search; give KEY=interval(A,B), range(A,B) or choice(A,B).")
+    return space
+
+
+def _dimension(override: Override) -> Suggest:
+    key, value = override.get_key_element(), override.value()
+    if not override.is_sweep_override():
+        fixed = override.get_value_element_as_str()
+        return lambda trial: fixed
+    is_log = "log" in getattr(value, "tags", set())
+    if isinstance(value, IntervalSweep):
+        low, high = value.start, value.end
+        if low is None or high is None or low >= high or (is_log and low <= 0):
+            raise ConfigError(f"{override.input_line}: give a lower bound, above 0 with a log, and an upper one.")
+        if isinstance(low, int) and isinstance(high, int):
+            return lambda trial: trial.suggest_int(key, low, high, log=is_log)
+        return lambda trial: trial.suggest_float(key, low, high, log=is_log)
+    choices = list(override.sweep_string_iterator())
+    if not choices:
+        raise ConfigError(f"{override.input_line}: has no values.")
+    if isinstance(value, RangeSweep) and not value.shuffle and all(choice.lstrip("-").isdigit() for choice in choices):
+        first, last, step = int(choices[0]), int(choices[-1]), abs(int(value.step or 1))
+        low, high = min(first, last), max(first, last)
+        return lambda trial: trial.suggest_int(key, low, high, step=step)
+    values = {_number(without_escapes(choice)): choice for choice in choices}
+
+    def suggested(trial: optuna.Trial) -> Any:
+        value = trial.suggest_categorical(key, list(values))
+        return values[value] if isinstance(value, str) else value
+
+    return suggested
+
+
+def _number(text: str) -> int | float | str:
+    """``text`` as the number that it is, if it is one."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            number = kind(text)
+            return number if math.isfinite(number) else text
+    return text

@@ -1,0 +1,229 @@
+"""Checkpoints: everything a run needs to resume; when they are written, and which one a run goes on from."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import CheckpointConfig
+from dqnspeed.system import atomic
+from dqnspeed.tracking.files import time_logged
+from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, HYDRA_CONFIG, METRICS, DamagedError
+from dqnspeed.training.state_file import State, facts_of, load, save
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".safetensors"
+
+
+class Checkpoints:
+    """The ``checkpoints/`` folder of a run: ``best``, the last few periodic ones, and ``final`` once it has ended.
+
+    ``best`` holds only the weights, to be played; the others hold all that a run needs to resume. If one cannot be
+    written, a warning is logged once and older checkpoints stay whole. Periodic ones are due by wall clock, also while
+    the training clock stands still for evaluations.
+
+    Args:
+        measure: what ``best`` is the best of, in words; a ``best`` by another is replaced by the first.
+    """
+
+    def __init__(self, folder: Path, config: CheckpointConfig, measure: str = ""):
+        self._folder, self._config, self._measure = folder, config, measure
+        self._best, self._provisional = float("-inf"), True
+        self._refused: dict[str, str] = {}  # why the newest of each kind could not be written
+        self._take_best()
+        self._schedule_next()
+
+    def is_best(self, mean: float, provisional: bool = False) -> bool:
+        """Whether ``mean`` return is the best so far and ``best`` is to be saved.
+
+        Args:
+            provisional: it is the mean of fewer games than ``stop.window``: it never replaces a ``best`` of a full
+                window, and the first of those always replaces it.
+        """
+        better = mean > self._best if provisional == self._provisional else self._provisional
+        return self._config.best and better and math.isfinite(mean)
+
+    def save_best(self, state: State, mean: float, provisional: bool = False) -> Path | None:
+        """Save ``best``; returns its file, ``None`` if it could not be written."""
+        facts = {"mean": mean, "provisional": provisional, "measure": self._measure}
+        if not self._save("best", {**state, "best": facts}):
+            return None
+        self._best, self._provisional = mean, provisional
+        return self._folder / f"best{SUFFIX}"
+
+    def is_due(self) -> bool:
+        """Whether it is time for a periodic checkpoint."""
+        return self._config.every_minutes > 0 and time.monotonic() >= self._due
+
+    def save_periodic(self, state: State, step: int) -> None:
+        """Save ``step_<step>`` and drop the oldest; delete a ``final`` from before the run was resumed."""
+        if self._save(f"step_{step:010d}", state):
+            (self._folder / f"final{SUFFIX}").unlink(missing_ok=True)
+            for old in sorted(self._folder.glob(f"step_*{SUFFIX}"))[: -self._config.keep]:
+                old.unlink(missing_ok=True)
+        self._schedule_next()
+
+    @property
+    def keeps_final(self) -> bool:
+        """Whether to save a checkpoint at the end."""
+        return self._config.final
+
+    def save_final(self, state: State) -> None:
+        self._save("final", state)
+
+    def not_written(self) -> list[str]:
+        """The missing ones at the end, and why."""
+        return [f"{CHECKPOINTS}/{name}{SUFFIX} ({why})" for name, why in self._refused.items() if name != "step"]
+
+    def state_dict(self) -> State:
+        best = None if self._best == float("-inf") else self._best
+        return {"best": best, "provisional": self._provisional, "measure": self._measure}
+
+    def load_state_dict(self, state: State) -> None:
+        self._best = float("-inf") if state["best"] is None else state["best"]
+        self._provisional = state["provisional"] or state["measure"] != self._measure
+        self._take_best()
+
+    def _take_best(self) -> None:
+        """Let a ``best`` of this run stand that is better than what is known, as it was saved after the checkpoint."""
+        with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+            found = facts_of(self._folder / f"best{SUFFIX}")["best"]
+            mean, provisional = float(found["mean"]), bool(found["provisional"])
+            if found["measure"] == self._measure and self.is_best(mean, provisional):
+                self._best, self._provisional = mean, provisional
+
+    def _schedule_next(self) -> None:
+        self._due = time.monotonic() + self._config.every_minutes * 60
+
+    def _save(self, name: str, state: State) -> bool:
+        kind = name.partition("_")[0]
+        try:
+            save(self._folder / f"{name}{SUFFIX}", state)
+        except (OSError, SafetensorError) as error:
+            if kind not in self._refused and kind != "final":  # named at the end of the run
+                log.warning("checkpoint %s could not be saved, training continues: %s", name, error)
+            self._refused[kind] = getattr(error, "strerror", None) or str(error)
+            return False
+        self._refused.pop(kind, None)
+        return True
+
+
+def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False) -> State:
+    """The state from which the run in ``folder`` resumes; empty if it was killed before its first checkpoint was due.
+
+    Args:
+        again: it is empty too if a checkpoint was due, and none was saved.
+
+    Raises:
+        ConfigError: there is none, or none that can be read.
+    """
+    try:
+        found = newest(folder / CHECKPOINTS)
+    except DamagedError as error:
+        raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
+    if found is None:
+        minutes = _begun_with(folder, config).every_minutes
+        if not again and (not minutes or _lasted_s(folder) > 60 * (minutes + 1)):
+            raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to resume from.")
+        log.warning("%s was ended before its first checkpoint, so it starts again from its first step.", folder)
+        with contextlib.suppress(OSError):
+            os.utime(folder / HYDRA_CONFIG)  # since when it lasts
+        atomic.clear(folder / CHECKPOINTS)  # the first may have been half written
+        return {}
+    path, state = found
+    discard_newer(folder / CHECKPOINTS, path)
+    log.info("resuming from %s", path)
+    return state
+
+
+def _begun_with(folder: Path, config: CheckpointConfig) -> CheckpointConfig:
+    """``config`` as the run in ``folder`` had it so far."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        stored = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["checkpoint"]
+        return replace(config, every_minutes=float(stored["every_minutes"]))
+    return config
+
+
+def _lasted_s(folder: Path) -> float:
+    """Seconds that the run lasted since its first step: by ``metrics.jsonl``, or with evaluations by the ages of its
+    files."""
+    lasted = time_logged(folder, 0) or 0.0
+    with contextlib.suppress(OSError):
+        metrics, config = folder / METRICS, folder / HYDRA_CONFIG
+        lasted = max(lasted, metrics.stat().st_mtime - config.stat().st_mtime)
+    return lasted
+
+
+def newest(folder: Path) -> tuple[Path, State] | None:
+    """The newest checkpoint of ``checkpoints/`` that can be read; damaged ones are named in warnings.
+
+    Returns:
+        Its path and state, or ``None`` if there is none.
+
+    Raises:
+        DamagedError: there are some and none can be read.
+    """
+    damage: list[DamagedError] = []
+    for path in candidates(folder):
+        try:
+            state = load(path)
+        except DamagedError as error:
+            damage.append(error)
+            continue
+        for found in damage:
+            log.warning("%s The one before it is used.", found)
+        return path, state
+    if damage:
+        raise DamagedError(" ".join(map(str, damage)))
+    return None
+
+
+def newest_config(folder: Path) -> tuple[Path, State] | None:
+    """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not loaded."""
+    for path in [*candidates(folder), folder / f"best{SUFFIX}"]:
+        with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+            return path, facts_of(path)["config"]
+    return None
+
+
+def discard_newer(folder: Path, used: Path | None) -> None:
+    """Rename what is newer than ``used`` to ``*.damaged``, and delete partly written files.
+
+    A run resumed from ``used`` must not find checkpoints of its own future.
+    """
+    paths = candidates(folder)
+    for path in paths[: paths.index(used)] if used in paths else paths:
+        os.replace(path, path.with_suffix(".damaged"))
+    atomic.clear(folder)
+
+
+def candidates(folder: Path) -> list[Path]:
+    """Files a run can be resumed from, newest first: a ``final`` is kept until there is a newer one."""
+    paths = [*folder.glob(f"step_*{SUFFIX}"), *folder.glob(f"final{SUFFIX}")]
+    return sorted(paths, key=_agent_steps, reverse=True)  # a final one before a periodic one of the same step
+
+
+def _agent_steps(path: Path) -> tuple[float, bool]:
+    """Those of a file, and whether it is ``final``; where that cannot be read it is taken for the newest."""
+    final = path.stem == "final"
+    with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+        if not final:
+            return float(path.stem.removeprefix("step_")), False
+        return float(facts_of(path)["progress"]["agent_steps"]), True
+    return math.inf, final
+
+
+def playable(folder: Path) -> bool:
+    """Whether the run in ``folder`` has saved a network, which can be played."""
+    best = folder / CHECKPOINTS / f"best{SUFFIX}"
+    return any(path.is_file() for path in [best, *candidates(folder / CHECKPOINTS)])
