@@ -22,7 +22,7 @@ import torch
 from conftest import TESTS, environment, make_toy
 from omegaconf import DictConfig, OmegaConf
 
-from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.algorithms import make_buffer, make_learner
 from dqnspeed.buffers import Rows
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import registry
@@ -313,9 +313,9 @@ class Plain(Adam):
 
 def test_option_files_of_a_users_own_stand_beside_those_of_plugins(tmp_path: Path) -> None:
     files = {
-        "conf_of_plugin": ("large", "defaults: [mine, _self_]\ncapacity: 7000\n"),
+        "conf_of_plugin": ("large", "defaults: [mine, _self_]\nbuffer_size: 7000\n"),
         "searched": ("larger", "defaults: [large, _self_]\nextra: 8\n"),
-        "given": ("largest", "defaults: [larger, _self_]\ncapacity: 9000\n"),
+        "given": ("largest", "defaults: [larger, _self_]\nbuffer_size: 9000\n"),
     }
     for folder, (name, text) in files.items():
         (tmp_path / folder / "replay").mkdir(parents=True)
@@ -323,7 +323,7 @@ def test_option_files_of_a_users_own_stand_beside_those_of_plugins(tmp_path: Pat
     (tmp_path / "my_options.py").write_text(f'{HEAD}{MINE}\nadd_folder(Path(__file__).parent / "conf_of_plugin")\n')
     folders = [f"hydra.searchpath=[file://{tmp_path / 'searched'}]", "--config-dir=given"]
     config, told = composed("replay=largest", *folders, cwd=tmp_path, plugins="my_options")
-    assert config.replay == {"name": "mine", "capacity": 9000, "device": "auto", "extra": 8} and not told
+    assert config.replay == {"name": "mine", "buffer_size": 9000, "device": "auto", "extra": 8} and not told
 
 
 @pytest.mark.slow
@@ -488,14 +488,14 @@ def test_a_recent_replay_draws_the_newer_half_more_often(example: ModuleType) ->
     run = make_toy("replay.buffer_size=1000")
     spec = describe(run)
     recent = replace(run, replay=example.replay.Recent(name="recent", buffer_size=1000, device="auto", draws=2))
-    memory = make_memory(recent, spec)
+    buffer = make_buffer(recent, spec)
     for number in range(400):
         frame = np.full((1, *spec.frame_shape), number, spec.frame_dtype)
         no, yes = np.zeros(1, bool), np.ones(1, bool)
-        memory.append(Rows(frame, np.zeros(1, int), np.array([number], np.float32), no, no, no, yes))
-    drawn = memory.sample(4000).rewards.numpy()
+        buffer.append(Rows(frame, np.zeros(1, int), np.array([number], np.float32), no, no, no, yes))
+    drawn = buffer.sample(4000).rewards.numpy()
     assert 0.72 < (drawn >= 200).mean() < 0.78  # 1 - 0.5 ** 2
-    assert memory.sample(32).actions.shape == (32,)
+    assert buffer.sample(32).actions.shape == (32,)
 
 
 def test_a_cosine_falls_from_start_to_final(example: ModuleType) -> None:

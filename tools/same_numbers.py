@@ -70,7 +70,7 @@ CASES["q_learning, frozen_lake, serial"] = (
 A3C = """
 import dataclasses, hashlib, json, numpy as np, torch
 import dqnspeed
-from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.algorithms import make_learner, make_buffer
 from dqnspeed.envs.spec import describe
 
 torch.manual_seed(0)
@@ -78,7 +78,7 @@ torch.set_num_threads(1)
 run = dqnspeed.compose(["algo=a3c", "env=cartpole", "wrappers=none", "model=mlp", "algo.batch_size=32", "device=cpu"])
 spec = describe(run)
 learner, random = make_learner(run, spec, torch.device("cpu")), np.random.default_rng(0)
-batch = make_memory(run, spec, None).blank(32)
+batch = make_buffer(run, spec, None).blank(32)
 for field in dataclasses.fields(batch):
     value = getattr(batch, field.name)
     if isinstance(value, torch.Tensor) and value.is_floating_point():

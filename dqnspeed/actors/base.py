@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from dqnspeed.actors.stepper import Collected
-from dqnspeed.buffers import Memory
+from dqnspeed.buffers import Buffer
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ParallelismConfig, RunConfig
@@ -74,7 +74,7 @@ class ActorArguments:
     run: RunConfig
     spec: EnvSpec
     network: Network
-    memory: Memory
+    buffer: Buffer
     device: torch.device
     state: Mapping[str, Any] | None = None
     segment: int = 0

@@ -114,7 +114,7 @@ class PipeChannel:
     """A pipe of the actor's own, and memory that it shares with the learner.
 
     Orders and counters are in shared memory, and so are the weights, or a copy of them. Rows go straight into the
-    learner's memory, or, with ``transport=queue``, through the pipe one at a time, pickled, as through the chapter's
+    learner's buffer, or, with ``transport=queue``, through the pipe one at a time, pickled, as through the chapter's
     queue.
     """
 

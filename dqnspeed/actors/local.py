@@ -12,7 +12,7 @@ import numpy as np
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
 from dqnspeed.actors.stepper import Collected, EnvStepper, NewGames, env_seeds, make_stepper
 from dqnspeed.algorithms import epsilon_at
-from dqnspeed.buffers import Memory, Rollouts
+from dqnspeed.buffers import Buffer, RolloutBuffer
 from dqnspeed.config.registry import register
 from dqnspeed.envs import make_vector_env
 from dqnspeed.execution.transfer import DeviceTimer
@@ -29,15 +29,15 @@ class LocalActor:
     def __init__(
         self,
         groups: Sequence[EnvStepper],
-        memory: Memory,
+        buffer: Buffer,
         epsilon_at: Callable[[int], float],
         timer: DeviceTimer,
         agent_steps: int = 0,
     ):
-        self._groups, self._memory, self._epsilon_at, self._timer = groups, memory, epsilon_at, timer
+        self._groups, self._buffer, self._epsilon_at, self._timer = groups, buffer, epsilon_at, timer
         self._agent_steps = agent_steps
-        if isinstance(memory, Rollouts):
-            memory.bootstrap = self._values
+        if isinstance(buffer, RolloutBuffer):
+            buffer.bootstrap = self._values
 
     @property
     def how(self) -> str:
@@ -84,8 +84,8 @@ class LocalActor:
         epsilon = self._epsilon_at(self._agent_steps)
         rows, episodes = self._groups[group].finish()
         lane = group * len(rows.actions)
-        self._memory.append(rows, lane)
-        episodes = [replace(e, env=lane + e.env, end_row=self._memory.rows(lane + e.env)) for e in episodes]
+        self._buffer.append(rows, lane)
+        episodes = [replace(e, env=lane + e.env, end_row=self._buffer.rows(lane + e.env)) for e in episodes]
         steps = int(rows.transition.sum())
         self._agent_steps += steps
         return Collected(steps, [*episodes], epsilon)
@@ -125,7 +125,7 @@ class AlternatingActor(LocalActor):
     def collect(self, limit: float, wait: bool) -> Collected:
         """Act for one group while the other steps, and store the rows of that one."""
         lanes = (0, self._groups[0].num_envs)
-        rows, allowed = [self._memory.rows(lane) for lane in lanes], self._memory.rows_allowed()
+        rows, allowed = [self._buffer.rows(lane) for lane in lanes], self._buffer.rows_allowed()
         stepping = self._stepping
         if stepping is None:
             stepping = int(rows[0] > rows[1])
@@ -150,7 +150,7 @@ class Serial(Parallelism):
     """Environments and learner take turns in one process."""
 
     def make(self, arguments: ActorArguments) -> Actors:
-        run, memory, state, segment = arguments.run, arguments.memory, arguments.state, arguments.segment
+        run, buffer, state, segment = arguments.run, arguments.buffer, arguments.state, arguments.segment
         count = 2 if run.takes_turns else 1
         share = replace(run, num_envs=run.num_envs // count)
         groups, timer = list[EnvStepper](), DeviceTimer(arguments.device, "acting")
@@ -170,18 +170,18 @@ class Serial(Parallelism):
                         segment,
                         count,
                         timer,
-                        memory.device,
+                        buffer.device,
                     )
                 )
                 if not groups[i].games_restored:
-                    memory.cut(i * share.num_envs, share.num_envs)
+                    buffer.cut(i * share.num_envs, share.num_envs)
         except BaseException:
             for group in groups:
                 group.close()
             raise
         kind = AlternatingActor if count == 2 else OverlapActor if self.overlaps else SerialActor
         epsilon, agent_steps = functools.partial(epsilon_at, run=run), state["0"]["agent_steps"] if state else 0
-        return kind(groups, memory, epsilon, timer, agent_steps)
+        return kind(groups, buffer, epsilon, timer, agent_steps)
 
 
 @register("parallelism", "overlap")

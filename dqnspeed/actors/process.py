@@ -48,7 +48,7 @@ class ProcessActors(RemoteActors):
         self._controls = Controls(self._context, self._count)
         for actor, saved in self._states.items():
             self._controls.slots["agent_steps"][int(actor)] = saved["agent_steps"]
-        buffers = arguments.memory.buffers
+        buffers = arguments.buffer.buffers
         self._shared = buffers if isinstance(buffers, SharedBuffers) else None
         self._weights: Network | HostWeights = arguments.network
         self._publisher: Publisher | None = None
@@ -97,7 +97,7 @@ class ProcessActors(RemoteActors):
         if self._publisher is not None:
             self._publisher.publish()
         self._controls.limit.value = limit
-        self._controls.slots["rows_allowed"] = self._memory.rows_allowed()[:: self._num_envs]
+        self._controls.slots["rows_allowed"] = self._buffer.rows_allowed()[:: self._num_envs]
 
     def _pause(self, number: int) -> None:
         self._controls.pause.value = number

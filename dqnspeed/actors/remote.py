@@ -57,7 +57,7 @@ class RemoteActors:
 
     def __init__(self, arguments: ActorArguments):
         run = arguments.run
-        self._arguments, self._run, self._memory = arguments, run, arguments.memory
+        self._arguments, self._run, self._buffer = arguments, run, arguments.buffer
         self._count, self._num_envs = run.parallelism.num_actors, run.num_envs
         self._epsilon_at = functools.partial(epsilon_at, run=run)
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
@@ -215,9 +215,9 @@ class RemoteActors:
         lane = index * self._num_envs
         if isinstance(message, tuple):
             env, rows = message
-            self._memory.append(rows, lane=lane + env)
+            self._buffer.append(rows, lane=lane + env)
         elif isinstance(message, Episode):
-            end_row = message.end_row or self._memory.rows(message.env)
+            end_row = message.end_row or self._buffer.rows(message.env)
             collected.episodes.append(replace(message, end_row=end_row))
         elif isinstance(message, Ready):
             self._ready[index] = time.monotonic()
@@ -225,7 +225,7 @@ class RemoteActors:
             if not message.games_restored:
                 collected.episodes.append(NewGames(range(lane, lane + self._num_envs)))
                 if self._begun is None:  # else they were cut when it was lost
-                    self._memory.cut(lane, self._num_envs)
+                    self._buffer.cut(lane, self._num_envs)
         elif isinstance(message, Paused) and message.number == self._pauses:
             self._states[str(index)] = message.state
 
@@ -242,8 +242,8 @@ class RemoteActors:
             self._last_ready = time.monotonic()
         self._states.pop(str(index), None)
         lane = index * self._num_envs
-        self._memory.writer_gone(lane)
-        self._memory.cut(lane, self._num_envs)
+        self._buffer.writer_gone(lane)
+        self._buffer.cut(lane, self._num_envs)
         self._lost += 1
         collected.lost.append(how)
         collected.episodes.append(NewGames(range(lane, lane + self._num_envs), begun=False))

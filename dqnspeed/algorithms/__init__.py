@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dqnspeed.algorithms.base import Algorithm, Learner
-from dqnspeed.buffers.base import Memory
+from dqnspeed.buffers.base import Buffer
 from dqnspeed.buffers.storage import check_memory, layout_bytes
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
@@ -40,14 +40,14 @@ def make_policy(
     return algorithm_of(run).policy(run, spec, network, device, rng)
 
 
-def make_memory(run: RunConfig, spec: EnvSpec, device: torch.device | None = None) -> Memory:
+def make_buffer(run: RunConfig, spec: EnvSpec, device: torch.device | None = None) -> Buffer:
     """The memory that ``algo`` learns from, held on ``device``, or on the host.
 
     Raises:
         ConfigError: it does not fit into the host's free memory.
     """
     check_fits(run, spec, device)
-    return algorithm_of(run).memory(run, spec, device)
+    return algorithm_of(run).buffer(run, spec, device)
 
 
 def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs: int = 1) -> None:
@@ -95,8 +95,8 @@ __all__ = [
     "algorithm_of",
     "check_fits",
     "epsilon_at",
+    "make_buffer",
     "make_learner",
-    "make_memory",
     "make_network",
     "make_policy",
 ]

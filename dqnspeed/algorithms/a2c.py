@@ -33,7 +33,7 @@ class A2C(ActorCritic, OnceFromRollouts):
                 f"parallelism={run.parallelism.name}: algo={self.name} learns in one process; use parallelism=serial, "
                 f"or algo=a3c."
             )
-        rollout = run.num_lanes * self.num_steps
+        rollout = run.total_envs * self.num_steps
         if self.batch_size != rollout:
             raise ConfigError(
                 f"algo.batch_size={self.batch_size}: algo={self.name} makes one update of a whole rollout, "

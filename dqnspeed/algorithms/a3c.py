@@ -55,7 +55,7 @@ class A3C(ActorCritic, FromStream):
 class A3CLearner(ActorCriticLearner):
     """Learner from n-step transitions of several processes, bootstrapped with the newest weights."""
 
-    def attach(self, memory: Any) -> None:
+    def attach(self, buffer: Any) -> None:
         """Attach nothing: each transition carries the version of the weights that acted."""
 
     def measured(self, batch: Batch) -> Sequence[Tensor]:

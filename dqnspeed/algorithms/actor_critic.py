@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dqnspeed.algorithms.base import Algorithm
 from dqnspeed.algorithms.learner import OnPolicyLearner
-from dqnspeed.buffers import Rollouts
+from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -65,16 +65,16 @@ class ActorCritic(Algorithm):
 class PolicyLearner(OnPolicyLearner):
     """A learner of a policy and a value, with an entropy bonus that may be annealed as the learning rate is."""
 
-    _rollouts: Rollouts | None = None
+    _rollouts: RolloutBuffer | None = None
 
     def __init__(self, algo: ActorCritic, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
         self._entropy, self._ent_coef_final, self._vf_coef = algo.ent_coef, algo.ent_coef_final, algo.vf_coef
         self._min_entropy = algo.min_entropy * math.log(spec.num_actions)
 
-    def attach(self, memory: Any) -> None:
-        super().attach(memory)
-        self._rollouts = memory
+    def attach(self, buffer: Any) -> None:
+        super().attach(buffer)
+        self._rollouts = buffer
 
     def stats(self) -> dict[str, float]:
         stats = {**super().stats(), "train/ent_coef": float(self._ent_coef())}

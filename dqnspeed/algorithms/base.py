@@ -1,4 +1,4 @@
-"""The interface of an algorithm: its options, memory, network, learner and policy, and what it cannot do."""
+"""The interface of an algorithm: its options, buffer, network, learner and policy, and what it cannot do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import torch
 
-from dqnspeed.buffers.base import Memory
+from dqnspeed.buffers.base import Buffer
 from dqnspeed.buffers.storage import Layout
 from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import AlgoConfig, RunConfig, typed
@@ -36,8 +36,8 @@ class Learner(Protocol):
     def warm_up(self, batch: Any) -> None:
         """Do once what an update on ``batch`` does, without effect, so that the first update is not slower."""
 
-    def attach(self, memory: Any) -> None:
-        """Called once with the algorithm's memory, before its first batch."""
+    def attach(self, buffer: Any) -> None:
+        """Called once with the algorithm's buffer, before its first batch."""
 
     def update(self, batch: Any) -> None:
         """Learn from one batch of the algorithm's memory."""
@@ -80,7 +80,7 @@ class Algorithm(AlgoConfig):
         """The option that the memory's size is proportional to, its value and its unit."""
         raise NotImplementedError
 
-    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
+    def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         """The memory it learns from, held on ``device`` or on the host; actor processes write into shared arrays."""
         raise NotImplementedError
 
@@ -105,7 +105,7 @@ class Algorithm(AlgoConfig):
     def epsilons(self, run: RunConfig, epsilon: float, lanes: range, total: int) -> float | np.ndarray:
         """That of each of the environments ``lanes``, of ``total`` of all actors, where ``epsilon`` is the run's."""
         exploration = typed(run.exploration, Exploration)
-        return exploration.of_lanes(epsilon, lanes, total) if "exploration" in self.uses else epsilon
+        return exploration.per_env_epsilon(epsilon, lanes, total) if "exploration" in self.uses else epsilon
 
     def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
         """Raise :class:`ConfigError` if it cannot learn an environment of these shapes."""

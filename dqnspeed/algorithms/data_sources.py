@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from dqnspeed.algorithms.base import Algorithm
-from dqnspeed.buffers import LocalBuffers, Memory, Rollouts, SharedBuffers, Stream, ring_layout
+from dqnspeed.buffers import Buffer, LocalBuffers, RolloutBuffer, SharedBuffers, TransitionQueue, ring_layout
 from dqnspeed.buffers.base import Replay, ReplayArguments
 from dqnspeed.buffers.storage import Layout
 from dqnspeed.config.options import ConfigError, option
@@ -40,7 +40,7 @@ class FromReplay(Algorithm):
         return self.batch_size / self.steps_per_update if ratio is None else float(ratio)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        return ring_layout(run.num_lanes, _rows(run), spec.frame_shape, spec.frame_dtype)
+        return ring_layout(run.total_envs, _rows(run), spec.frame_shape, spec.frame_dtype)
 
     def size(self, run: RunConfig) -> tuple[str, int, str]:
         return "replay.buffer_size", run.replay.buffer_size, "transitions"
@@ -48,11 +48,11 @@ class FromReplay(Algorithm):
     def arrays(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Layout:
         frames = None
         if device is not None or run.shares_replay:  # the learner holds them, and takes in what actors wrote
-            size = run.num_lanes * math.prod(spec.frame_shape) * spec.frame_dtype.itemsize
+            size = run.total_envs * math.prod(spec.frame_shape) * spec.frame_dtype.itemsize
             frames = min(_rows(run), max(LEAST_STAGED, STAGED // size))
-        return ring_layout(run.num_lanes, _rows(run), spec.frame_shape, spec.frame_dtype, frames=frames)
+        return ring_layout(run.total_envs, _rows(run), spec.frame_shape, spec.frame_dtype, frames=frames)
 
-    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
+    def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         buffers = _buffers(self.arrays(run, spec, device), run)
         return typed(run.replay, Replay).make(
             ReplayArguments(
@@ -62,7 +62,7 @@ class FromReplay(Algorithm):
 
     def least_start(self, run: RunConfig) -> int:
         """Agent steps after which every lane holds a stack and an n-step window; before it nothing can be learnt."""
-        return run.num_lanes * (run.wrappers.stack + self.n_step + 2)
+        return run.total_envs * (run.wrappers.stack + self.n_step + 2)
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
@@ -71,7 +71,7 @@ class FromReplay(Algorithm):
             if value > capacity:
                 raise ConfigError(f"algo.{key}={value}: must be at most replay.buffer_size={capacity}.")
         needed = self.least_start(run)
-        of = f"for {run.num_lanes} environments, {run.wrappers.stack} frames and {self.n_step} steps."
+        of = f"for {run.total_envs} environments, {run.wrappers.stack} frames and {self.n_step} steps."
         if capacity < 2 * needed:
             raise ConfigError(f"replay.buffer_size={capacity}: must be at least {2 * needed} {of}")
         if self.learning_starts < needed:
@@ -93,20 +93,20 @@ class FromStream(Algorithm):
         return 0
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        return _ordered_layout(run, spec, self._ahead(run) + run.num_lanes * self.piece)
+        return _ordered_layout(run, spec, self._ahead(run) + run.total_envs * self.piece)
 
     def size(self, run: RunConfig) -> tuple[str, int, str]:
-        if self.batch_size > run.num_lanes:
+        if self.batch_size > run.total_envs:
             return "algo.batch_size", self.batch_size, "transitions"
         return "num_envs", run.num_envs, "environments"
 
-    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
+    def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         buffers = _buffers(self.layout(run, spec), run)
-        return Stream(buffers, run.wrappers.stack, self.piece, self.gamma, self._ahead(run), device)
+        return TransitionQueue(buffers, run.wrappers.stack, self.piece, self.gamma, self._ahead(run), device)
 
     def _ahead(self, run: RunConfig) -> int:
         """Transitions that may wait for the learner, a batch of them to be taken next."""
-        return self.batch_size * (1 + self.queue) + 2 * run.num_lanes
+        return self.batch_size * (1 + self.queue) + 2 * run.total_envs
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ class OnceFromRollouts(Algorithm):
         return self.num_epochs
 
     def updates_per_step(self, run: RunConfig) -> float | None:
-        return self.updates_per_rollout(run) / (run.num_lanes * self.num_steps)
+        return self.updates_per_rollout(run) / (run.total_envs * self.num_steps)
 
     def updates_per_rollout(self, run: RunConfig) -> int:
         """Updates of a rollout without final frames."""
-        return self.num_epochs * -(-run.num_lanes * self.num_steps // self.batch_size)
+        return self.num_epochs * -(-run.total_envs * self.num_steps // self.batch_size)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return _ordered_layout(run, spec, 2 * run.num_envs * (self.num_steps + 1))  # no lane may be further ahead
@@ -139,15 +139,15 @@ class OnceFromRollouts(Algorithm):
     def size(self, run: RunConfig) -> tuple[str, int, str]:
         return "num_envs", run.num_envs, "environments"
 
-    def memory(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Memory:
-        return Rollouts(
+    def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
+        return RolloutBuffer(
             _buffers(self.layout(run, spec), run), run.wrappers.stack, self.num_steps, self.num_epochs, self.gamma,
             self.lam, run.seed, device, run.execution.compile,
         )  # fmt: skip
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
-        parallelism, rollout = run.parallelism, run.num_lanes * self.num_steps
+        parallelism, rollout = run.parallelism, run.total_envs * self.num_steps
         if parallelism.processes and parallelism.transport == "queue":
             raise ConfigError(
                 f"parallelism.transport=queue: carries single transitions, and algo={self.name} learns from whole "
@@ -172,7 +172,7 @@ class FromRollouts(OnceFromRollouts):
 
 def _rows(run: RunConfig) -> int:
     """Rows of each lane of a replay."""
-    return -(-run.replay.buffer_size // run.num_lanes)
+    return -(-run.replay.buffer_size // run.total_envs)
 
 
 def _buffers(layout: Layout, run: RunConfig) -> LocalBuffers | SharedBuffers:
@@ -185,4 +185,4 @@ def _ordered_layout(run: RunConfig, spec: EnvSpec, waiting: int) -> Layout:
     rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + SLACK
     if run.tracking.video_every:
         rows = max(rows, LONG_GAME)
-    return ring_layout(run.num_lanes, rows, spec.frame_shape, spec.frame_dtype, acting=True)
+    return ring_layout(run.total_envs, rows, spec.frame_shape, spec.frame_dtype, acting=True)

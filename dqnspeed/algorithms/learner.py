@@ -135,7 +135,7 @@ class GradientLearner:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def attach(self, memory: Any) -> None:
+    def attach(self, buffer: Any) -> None:
         """Nothing: most need nothing of their memory but its batches."""
 
     def update(self, batch: Any) -> None:
@@ -261,8 +261,8 @@ class OnPolicyLearner(GradientLearner):
 
     MEASURED = ("train/policy_lag",)
 
-    def attach(self, memory: Any) -> None:
-        memory.updates_done = lambda: self.updates
+    def attach(self, buffer: Any) -> None:
+        buffer.updates_done = lambda: self.updates
 
     def measured(self, batch: Any) -> Sequence[Tensor]:
         return [(batch.lags @ batch.weights).to(self.device, non_blocking=True)]

@@ -14,7 +14,7 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.system import machine
 
 
-def memory_device(run: RunConfig, spec: EnvSpec) -> torch.device | None:
+def buffer_device(run: RunConfig, spec: EnvSpec) -> torch.device | None:
     """The place of experience: ``replay.device``, and for ``auto`` the learner's GPU if it fits there; ``None``: on
     the host.
 

@@ -63,7 +63,7 @@ class PPO(ActorCritic, FromRollouts):
                 f"or both null."
             )
         alone = not run.parallelism.processes  # environments in worker processes wait for it as well
-        rollout = run.num_lanes * self.num_steps
+        rollout = run.total_envs * self.num_steps
         if self.adaptive_kl_target is not None and alone and self.updates_per_rollout(run) == 1:
             most = rollout // 2
             raise ConfigError(
@@ -104,10 +104,10 @@ class PPOLearner(PolicyLearner):
                 algo.updates_per_rollout(run), device,
             )  # fmt: skip
 
-    def attach(self, memory: Any) -> None:
-        super().attach(memory)
+    def attach(self, buffer: Any) -> None:
+        super().attach(buffer)
         if self._corrects:
-            memory.judge = self.judge
+            buffer.judge = self.judge
 
     def step(self, batch: RolloutBatch) -> Loss | None:
         if batch.rollout == self._left:

@@ -87,7 +87,7 @@ class TableLearner:
     def warm_up(self, batch: Batch) -> None:
         """A table has nothing to prepare."""
 
-    def attach(self, memory: Any) -> None:
+    def attach(self, buffer: Any) -> None:
         """Nothing: it needs its batches alone."""
 
     def update(self, batch: Batch) -> None:

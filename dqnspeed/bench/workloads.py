@@ -16,10 +16,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dqnspeed.actors import Collected
-from dqnspeed.algorithms import make_learner, make_memory, make_network, make_policy
-from dqnspeed.algorithms.memory_estimate import memory_device
+from dqnspeed.algorithms import make_buffer, make_learner, make_network, make_policy
+from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
-from dqnspeed.buffers import Batch, Memory, Rows
+from dqnspeed.buffers import Batch, Buffer, Rows
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, make_env, make_vector_env
 from dqnspeed.execution.malloc import keep_memory
@@ -92,7 +92,7 @@ def training(work: Work, counter: Counter) -> None:
         learning = Learning(Plan(work.run, work.spec, folder, {}, "bench", None, None), signals, resources)
         resources.callback(learning.close, None)
         acting = Acting(learning, resources)
-        flop = _flop_of_update(work, acting.memory.blank(work.run.algo.batch_size))
+        flop = _flop_of_update(work, acting.buffer.blank(work.run.algo.batch_size))
         CountedTraining(learning, acting, counter, flop).loop()
 
 
@@ -124,20 +124,20 @@ def frames(work: Work, counter: Counter) -> None:
 def write(work: Work, counter: Counter) -> None:
     """Writing into the replay, a step of all environments at a time."""
     run = work.run
-    with contextlib.closing(make_memory(run, work.spec, device=memory_device(run, work.spec))) as memory:
+    with contextlib.closing(make_buffer(run, work.spec, device=buffer_device(run, work.spec))) as buffer:
         rows = _rows(work)
         for count in _forever():
             for _ in range(20):
-                memory.append(rows)
+                buffer.append(rows)
             counter.event({TRANSITIONS: 20 * count * run.num_envs, BYTES: 20 * count * rows.frames.nbytes})
 
 
 def sample(work: Work, counter: Counter) -> None:
     """Drawing batches from the replay."""
-    with contextlib.closing(make_memory(work.run, work.spec, device=memory_device(work.run, work.spec))) as memory:
-        size = _bytes(_filled(work, memory))
+    with contextlib.closing(make_buffer(work.run, work.spec, device=buffer_device(work.run, work.spec))) as buffer:
+        size = _bytes(_filled(work, buffer))
         for count in _forever():
-            batch = memory.sample(work.size)
+            batch = buffer.sample(work.size)
             if batch.actions.device.type != "cpu":
                 batch.actions[0].item()  # waits for the device
             counter.event({BATCHES: count, BYTES: count * size})
@@ -168,13 +168,13 @@ def update(work: Work, counter: Counter) -> None:
     set_precision(run.execution)
     keep_memory(run.execution)
     device = machine.pick_device(run.device)
-    with contextlib.closing(make_memory(run, work.spec, device=memory_device(run, work.spec))) as memory:
-        batch = _filled(work, memory)
+    with contextlib.closing(make_buffer(run, work.spec, device=buffer_device(run, work.spec))) as buffer:
+        batch = _filled(work, buffer)
         flop, learner = _flop_of_update(work, batch), make_learner(run, work.spec, device)
-        learner.begin(memory.recent_frames(run.model.background_frames))
+        learner.begin(buffer.recent_frames(run.model.background_frames))
         learner.warm_up(batch)
-        learner.attach(memory)
-        updates = make_updates(run, learner, memory, Timer(("sampling", "updating")))
+        learner.attach(buffer)
+        updates = make_updates(run, learner, buffer, Timer(("sampling", "updating")))
         for count in _forever():
             if device.type == "cpu":
                 learner.update(batch)
@@ -190,8 +190,8 @@ def transfer(work: Work, counter: Counter) -> None:
     run = work.run
     device = machine.pick_device(run.device)
     to_device = ToDevice(device, run.execution.pin_memory)
-    with contextlib.closing(make_memory(run, work.spec)) as memory:
-        batch = _filled(work, memory)
+    with contextlib.closing(make_buffer(run, work.spec)) as buffer:
+        batch = _filled(work, buffer)
         for count in _forever():
             moved = to_device(batch.arrays())
             if count % 16 == 0:
@@ -252,12 +252,12 @@ def _rows(work: Work) -> Rows:
     )
 
 
-def _filled(work: Work, memory: Memory) -> Batch:
+def _filled(work: Work, buffer: Buffer) -> Batch:
     """A batch of a replay that this fills with a few thousand transitions."""
     rows = _rows(work)
     for _ in range(0, min(STORED, work.run.replay.buffer_size // 2), work.run.num_envs):
-        memory.append(rows)
-    batch = memory.sample(work.size)
+        buffer.append(rows)
+    batch = buffer.sample(work.size)
     assert isinstance(batch, Batch)
     return batch
 

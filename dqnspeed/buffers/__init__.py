@@ -1,24 +1,24 @@
 """Memories: how experience is stored and sampled."""
 
-from dqnspeed.buffers.base import Memory, OrderedMemory
+from dqnspeed.buffers.base import Buffer, OrderedBuffer
 from dqnspeed.buffers.n_step import Batch
 from dqnspeed.buffers.ring_buffer import Rings, Rows, ring_layout
-from dqnspeed.buffers.rollout import RolloutBatch, Rollouts, lambda_returns
+from dqnspeed.buffers.rollout import RolloutBatch, RolloutBuffer, lambda_returns
 from dqnspeed.buffers.storage import LocalBuffers, SharedBuffers
-from dqnspeed.buffers.transition_queue import Stream
+from dqnspeed.buffers.transition_queue import TransitionQueue
 from dqnspeed.buffers.uniform import UniformReplay
 
 __all__ = [
     "Batch",
+    "Buffer",
     "LocalBuffers",
-    "Memory",
-    "OrderedMemory",
+    "OrderedBuffer",
     "Rings",
     "RolloutBatch",
-    "Rollouts",
+    "RolloutBuffer",
     "Rows",
     "SharedBuffers",
-    "Stream",
+    "TransitionQueue",
     "UniformReplay",
     "lambda_returns",
     "ring_layout",

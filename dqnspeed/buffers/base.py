@@ -15,7 +15,7 @@ from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ReplayConfig
 
 
-class Memory(Protocol):
+class Buffer(Protocol):
     """The interface that the training loop, actors and videos use."""
 
     buffers: LocalBuffers | SharedBuffers
@@ -67,7 +67,7 @@ class Memory(Protocol):
     def close(self) -> None: ...
 
 
-class DeviceMemory(Memory, Protocol):
+class DeviceBuffer(Buffer, Protocol):
     """A memory whose batches are drawn by operations on the device alone, which can be captured as a graph."""
 
     def prepare(self, batch_size: int) -> None:
@@ -84,7 +84,7 @@ class DeviceMemory(Memory, Protocol):
         """Count a batch that was drawn."""
 
 
-class OrderedMemory(Memory, Protocol):
+class OrderedBuffer(Buffer, Protocol):
     """A memory whose experience is learnt from in order, and only once."""
 
     taken: int  # transitions learnt from or discarded
@@ -122,6 +122,6 @@ class ReplayArguments:
 class Replay(ReplayConfig):
     """An option of ``replay``: a memory that keeps experience and draws from it many times."""
 
-    def make(self, arguments: ReplayArguments) -> Memory:
-        """The memory, whose batches are :class:`~dqnspeed.buffers.n_step.Batch`."""
+    def make(self, arguments: ReplayArguments) -> Buffer:
+        """The buffer, whose batches are :class:`~dqnspeed.buffers.n_step.Batch`."""
         raise NotImplementedError

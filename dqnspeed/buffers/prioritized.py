@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.buffers.base import Memory, Replay, ReplayArguments
+from dqnspeed.buffers.base import Buffer, Replay, ReplayArguments
 from dqnspeed.buffers.n_step import Batch
 from dqnspeed.buffers.ring_buffer import each
 from dqnspeed.buffers.sum_tree import SumTree
@@ -166,7 +166,7 @@ class Prioritized(Replay):
     beta_updates: int = option("updates it takes from beta to beta_final", ge=1)
     priority_eps: float = option("added to every error, so that a transition can be drawn again", gt=0)
 
-    def make(self, arguments: ReplayArguments) -> Memory:
+    def make(self, arguments: ReplayArguments) -> Buffer:
         return PrioritizedReplay(
             arguments, alpha=self.alpha, beta=self.beta, beta_final=self.beta_final,
             beta_updates=self.beta_updates, priority_eps=self.priority_eps,

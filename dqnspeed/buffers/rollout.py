@@ -1,4 +1,4 @@
-"""Rollouts: T steps of every environment, learnt from for some epochs and then dropped."""
+"""RolloutBuffer: T steps of every environment, learnt from for some epochs and then dropped."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ Bootstrap = Callable[[], np.ndarray]
 Judge = Callable[[Tensor, Tensor], Tensor]
 
 
-class Rollouts(HeldRings):
+class RolloutBuffer(HeldRings):
     """Rings that are read T rows at a time: ``epochs`` times through all of them, in shuffled batches.
 
     A rollout is complete with its T rows. The value of the observation after them is bootstrapped from, which nothing

@@ -1,4 +1,4 @@
-"""Arrays of a memory: private to this process, or shared with actor processes."""
+"""Arrays of a buffer: private to this process, or shared with actor processes."""
 
 from __future__ import annotations
 

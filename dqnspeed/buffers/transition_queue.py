@@ -12,7 +12,7 @@ from dqnspeed.buffers.n_step import Batch, NStepRings
 from dqnspeed.buffers.storage import LocalBuffers, SharedBuffers
 
 
-class Stream(NStepRings):
+class TransitionQueue(NStepRings):
     """n-step transitions, each sampled once, oldest first: the queue between actors and an actor-critic learner.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dqnspeed.buffers.base import Memory, Replay, ReplayArguments
+from dqnspeed.buffers.base import Buffer, Replay, ReplayArguments
 from dqnspeed.buffers.gather import place
 from dqnspeed.buffers.n_step import Batch, NStepRings
 from dqnspeed.buffers.ring_buffer import each
@@ -177,5 +177,5 @@ class UniformReplay(NStepReplay):
 class Uniform(Replay):
     """All transitions are equally likely."""
 
-    def make(self, arguments: ReplayArguments) -> Memory:
+    def make(self, arguments: ReplayArguments) -> Buffer:
         return UniformReplay(arguments)

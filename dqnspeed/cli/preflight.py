@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from dqnspeed import envs
 from dqnspeed.actors.base import Parallelism
 from dqnspeed.algorithms import algorithm_of, check_fits
-from dqnspeed.algorithms.memory_estimate import memory_device
+from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.cli import optuna_search
 from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
@@ -163,7 +163,7 @@ def check_run(run: RunConfig, jobs: int = 1) -> EnvSpec:
         spec = envs.describe(run)
         warnings = envs.probe(run.env, run.model.input_scale)
     algorithm_of(run).check_spec(run, spec)
-    check_fits(run, spec, memory_device(run, spec), jobs)
+    check_fits(run, spec, buffer_device(run, spec), jobs)
     check_video(run, spec)
     for warning in (*warnings, *emulated(run), *without_emulator(run), *overruled(run.tracking)):
         log.warning("%s", warning)

@@ -20,10 +20,10 @@ def check(run: RunConfig) -> None:
             f"num_envs={run.num_envs}: must be even, since with parallelism={run.parallelism.name} one half steps "
             f"while algo={run.algo.name} acts for the other."
         )
-    if not run.has_replay and run.model.background and run.algo.learning_starts < run.num_lanes:
+    if not run.has_replay and run.model.background and run.algo.learning_starts < run.total_envs:
         raise ConfigError(
             f"algo.learning_starts={run.algo.learning_starts}: model.background=true is measured over these first "
-            f"steps of {run.num_lanes} environments; use {max(2000, run.num_lanes)}, say."
+            f"steps of {run.total_envs} environments; use {max(2000, run.total_envs)}, say."
         )
     _check_graph(run)
     if run.stop.on == "eval" and run.eval.every_steps is None:

@@ -287,7 +287,7 @@ class RunConfig:
     device: str = option("where the learner runs", choices=("auto", "cpu", "cuda", "mps"))
 
     @property
-    def num_lanes(self) -> int:
+    def total_envs(self) -> int:
         """Environments of all actors together; each writes a lane of a replay."""
         return self.num_envs * self.parallelism.num_actors
 

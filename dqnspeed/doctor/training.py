@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from dqnspeed.actors import ActorArguments, Actors, make_actors
-from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.algorithms import make_buffer, make_learner
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.memory_estimate import memory_device
-from dqnspeed.buffers import Memory
+from dqnspeed.algorithms.memory_estimate import buffer_device
+from dqnspeed.buffers import Buffer
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, watchdog
 from dqnspeed.envs import EnvSpec
@@ -44,38 +44,38 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
     later = dataclasses.replace(tried, exploration=typed(run.exploration, Exploration).settled())
     device = machine.pick_device(run.device)
     learner = make_learner(tried, spec, device)
-    with contextlib.closing(make_memory(later, spec, memory_device(later, spec))) as memory:
-        steps_s = _collect(later, spec, learner, memory)
-    with contextlib.closing(make_memory(tried, spec, memory_device(tried, spec))) as memory:
-        _collect(tried, spec, learner, memory)
+    with contextlib.closing(make_buffer(later, spec, buffer_device(later, spec))) as buffer:
+        steps_s = _collect(later, spec, learner, buffer)
+    with contextlib.closing(make_buffer(tried, spec, buffer_device(tried, spec))) as buffer:
+        _collect(tried, spec, learner, buffer)
         try:
-            batch = memory.sample(run.algo.batch_size)
+            batch = buffer.sample(run.algo.batch_size)
         except LookupError:
             yield Finding(LOOK, "speed", f"{steps_s:.1f} steps/s, too few for an update in {2 * SPEED_S:g} s")
             return
-        frames = memory.recent_frames(run.model.background_frames)
+        frames = buffer.recent_frames(run.model.background_frames)
         learner.begin(frames)
         learner.update(batch)
         yield from _gradients(learner, run.algo.max_grad_norm)
         begin = time.perf_counter()
         for _ in range(UPDATES):
-            learner.update(memory.sample(run.algo.batch_size) if run.has_replay else batch)
+            learner.update(buffer.sample(run.algo.batch_size) if run.has_replay else batch)
         learner.stats()  # waits for the device
         yield _hours(run, steps_s, UPDATES / (time.perf_counter() - begin))
 
 
-def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, memory: Memory) -> float:
+def _collect(run: RunConfig, spec: EnvSpec, learner: Learner, buffer: Buffer) -> float:
     """Agent steps per second of the configured actors, which store enough for a batch if there is time."""
     # Actors and workers in other processes have their own timeout.
     here = watchdog(run, "training") if not (run.parallelism.processes or run.parallelism.overlaps) else None
     # Made outside the watchdog: there may be many, and one has been made before.
-    actors = make_actors(ActorArguments(run, spec, learner.network, memory, machine.pick_device(run.device)))
+    actors = make_actors(ActorArguments(run, spec, learner.network, buffer, machine.pick_device(run.device)))
     with here or contextlib.nullcontext():
-        return _collected(run, actors, memory, here.beat if here else lambda: None)
+        return _collected(run, actors, buffer, here.beat if here else lambda: None)
 
 
-def _collected(run: RunConfig, actors: Actors, memory: Memory, beat: Callable[[], None]) -> float:
-    schedule = make_schedule(run, memory, LearningStart(0, 0))
+def _collected(run: RunConfig, actors: Actors, buffer: Buffer, beat: Callable[[], None]) -> float:
+    schedule = make_schedule(run, buffer, LearningStart(0, 0))
     steps, speed = 0, 0.0
     try:
         actors.begin()
@@ -88,7 +88,7 @@ def _collected(run: RunConfig, actors: Actors, memory: Memory, beat: Callable[[]
             if not speed and (steps >= SPEED_STEPS or seconds > SPEED_S):
                 speed = steps / seconds
             if not speed:
-                memory.discard_pending()
+                buffer.discard_pending()
             if seconds > 2 * SPEED_S:
                 break
         actors.pause()

@@ -82,7 +82,7 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
 def _learnable(run: RunConfig, envs: int) -> int:
     """``envs``, or as many more as fill a batch of an algorithm's rollout."""
     algo: Any = run.algo
-    each = getattr(algo, "num_steps", 0) * replace(run, num_envs=1).num_lanes
+    each = getattr(algo, "num_steps", 0) * replace(run, num_envs=1).total_envs
     return max(envs, -(-algo.batch_size // each)) if each else envs
 
 

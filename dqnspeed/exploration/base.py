@@ -24,7 +24,7 @@ class Exploration(ExplorationConfig):
         """The chance of a random action at an agent step of the run."""
         return 0.0
 
-    def of_lanes(self, epsilon: float, lanes: range, total: int) -> float | np.ndarray:
+    def per_env_epsilon(self, epsilon: float, lanes: range, total: int) -> float | np.ndarray:
         """That of each of the environments ``lanes``, of ``total`` of all actors, where ``epsilon`` is the run's."""
         return epsilon
 

@@ -32,7 +32,7 @@ class PerActor(LinearEpsilon):
     def settled(self) -> PerActor:
         return self
 
-    def of_lanes(self, epsilon: float, lanes: range, total: int) -> np.ndarray:
+    def per_env_epsilon(self, epsilon: float, lanes: range, total: int) -> np.ndarray:
         powers: np.ndarray = epsilon ** (1 + self.alpha * np.asarray(lanes) / max(1, total - 1))
         return powers
 

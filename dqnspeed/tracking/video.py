@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dqnspeed.buffers import Memory
+from dqnspeed.buffers import Buffer
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, Episode
@@ -152,7 +152,7 @@ def enlarge(image: np.ndarray, width: int) -> np.ndarray:
 class EpisodeVideos:
     """Records every ``tracking.video_every``-th training game, as the agent saw it.
 
-    Frames come from the memory, so recording does not slow acting down and works with every parallelism and backend; of
+    Frames come from the buffer, so recording does not slow acting down and works with every parallelism and backend; of
     a game longer than its ring the start is missing. A thread encodes.
     """
 
@@ -162,13 +162,13 @@ class EpisodeVideos:
         self._encoder = ThreadPoolExecutor(1, "video")
         self._pending: deque[Future[None]] = deque()
 
-    def record(self, number: int, episode: Episode, memory: Memory) -> str:
+    def record(self, number: int, episode: Episode, buffer: Buffer) -> str:
         """The path, within the run's folder, of the video of the ``number``-th game; empty if it is not recorded."""
         if not self._every or number % self._every:
             return ""
         while len(self._pending) >= PENDING:
             self._pending.popleft().exception()  # waiting games take memory
-        frames = list(memory.frames_of(episode.env, episode.end_row - episode.length, episode.end_row))
+        frames = list(buffer.frames_of(episode.env, episode.end_row - episode.length, episode.end_row))
         if not frames:
             return ""  # overwritten
         if episode.last_frame is not None:

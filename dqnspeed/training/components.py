@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from dqnspeed.actors import ActorArguments, Actors, make_actors
-from dqnspeed.algorithms import Learner, algorithm_of, make_learner, make_memory
-from dqnspeed.algorithms.memory_estimate import memory_device
-from dqnspeed.buffers import Memory
+from dqnspeed.algorithms import Learner, algorithm_of, make_buffer, make_learner
+from dqnspeed.algorithms.memory_estimate import buffer_device
+from dqnspeed.buffers import Buffer
 from dqnspeed.buffers.storage import layout_bytes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -123,36 +123,36 @@ class Learning:
 
 
 class Acting:
-    """The actors, the memory, and the schedule between them and the learner. They close with ``resources``."""
+    """The actors, the buffer, and the schedule between them and the learner. They close with ``resources``."""
 
     def __init__(self, learning: Learning, resources: contextlib.ExitStack):
         plan, learner, progress = learning.plan, learning.learner, learning.progress
         run, spec, state, device = plan.run, plan.spec, plan.state, learning.device
-        self.memory: Memory = make_memory(run, spec, place_of_memory(run, spec))
-        resources.callback(self.memory.close)
-        learner.attach(self.memory)
+        self.buffer: Buffer = make_buffer(run, spec, place_of_memory(run, spec))
+        resources.callback(self.buffer.close)
+        learner.attach(self.buffer)
         if state:
             self._load(state, learning)
         actors, segment = (state["actors"] if state else None), len(progress.resumed_at)
         startup.switch("actors")
         self.actors: Actors = make_actors(
-            ActorArguments(run, spec, learner.network, self.memory, device, actors, segment)
+            ActorArguments(run, spec, learner.network, self.buffer, device, actors, segment)
         )
         resources.callback(self.actors.close)
         with seeding.preserved(), startup.within("compilation"):
-            learner.warm_up(self.memory.blank(run.algo.batch_size))
+            learner.warm_up(self.buffer.blank(run.algo.batch_size))
         if state:
             seeding.load_state_dict(state["random"])
-        progress.replay_device = str(self.memory.device)
+        progress.replay_device = str(self.buffer.device)
         progress.acting = self.actors.how
         progress.warn_busy(learning.threads.warning())
-        self.schedule: UpdateSchedule = make_schedule(run, self.memory, learning.start, progress.agent_steps)
+        self.schedule: UpdateSchedule = make_schedule(run, self.buffer, learning.start, progress.agent_steps)
 
     def _load(self, state: State, learning: Learning) -> None:
         if stored := state.pop("replay"):  # it may take half of the machine's memory
-            self.memory.load_state_dict(stored)
+            self.buffer.load_state_dict(stored)
             return
-        self.memory.resume_empty(learning.learner.updates)
+        self.buffer.resume_empty(learning.learner.updates)
         steps = learning.run.algo.learning_starts
         learning.start = LearningStart(learning.progress.agent_steps + steps, learning.learner.updates)
         log.info(
@@ -163,7 +163,7 @@ class Acting:
 
 def place_of_memory(run: RunConfig, spec: EnvSpec) -> torch.device | None:
     """The device of experience, ``None`` for the host; the log says what it takes of a GPU, or why it takes none."""
-    where, device = memory_device(run, spec), machine.pick_device(run.device)
+    where, device = buffer_device(run, spec), machine.pick_device(run.device)
     taken = machine.in_words(layout_bytes(algorithm_of(run).layout(run, spec)))
     if where is not None:
         log.info("experience takes %s of the memory of %s", taken, where)
@@ -186,7 +186,7 @@ def snapshot(learning: Learning, acting: Acting) -> State:
         "evaluation": learning.evaluator.state_dict(),
         "checkpoints": learning.checkpoints.state_dict(),
         "learning_start": {"steps": learning.start.steps, "updates": learning.start.updates},
-        "replay": acting.memory.state_dict() if learning.run.keeps_memory else None,
+        "replay": acting.buffer.state_dict() if learning.run.keeps_memory else None,
         "actors": acting.actors.state_dict(),
         "random": seeding.state_dict(),
         "files": file_sizes(learning.folder),

@@ -1,6 +1,6 @@
 """The one training loop: collect, store, learn, report, save.
 
-It uses its parts by their interfaces: actors collect into a memory, the schedule says when updates are due, the memory
+It uses its parts by their interfaces: actors collect into a buffer, the schedule says when updates are due, the buffer
 gives batches and the learner takes them. A replay, the queue of A3C, the rollouts of PPO and the single transitions of
 tabular Q-learning are all memories.
 """
@@ -117,8 +117,8 @@ class Training:
         self.run, self.learner, self.progress, self.stop = (
             learning.run, learning.learner, learning.progress, learning.stop,
         )  # fmt: skip
-        self.memory, self.actors, self.schedule = acting.memory, acting.actors, acting.schedule
-        self.updates = make_updates(self.run, self.learner, self.memory, self.progress.timer)
+        self.buffer, self.actors, self.schedule = acting.buffer, acting.actors, acting.schedule
+        self.updates = make_updates(self.run, self.learner, self.buffer, self.progress.timer)
         self.progress.execution = self.updates.how
         self.evaluator, self.checkpoints = learning.evaluator, learning.checkpoints
         self.trackers, self.videos, self.threads = learning.trackers, learning.videos, learning.threads
@@ -158,8 +158,8 @@ class Training:
         learner, progress = self.learner, self.progress
         if not learner.started:
             if progress.agent_steps >= self.learning.start.steps:
-                learner.begin(self.memory.recent_frames(self.run.model.background_frames))
-            self.memory.discard_pending()
+                learner.begin(self.buffer.recent_frames(self.run.model.background_frames))
+            self.buffer.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
         self.updates.do(due)
         if due:
@@ -170,7 +170,7 @@ class Training:
         """Count new experience; record and track finished games."""
         self.progress.add(collected)
         for number, episode in self.progress.new_episodes(collected):
-            video = self.videos.record(number, episode, self.memory)
+            video = self.videos.record(number, episode, self.buffer)
             self.trackers.episode(number, episode, self.progress.agent_steps, self.progress.clock.now(), video)
 
     def pause(self) -> None:

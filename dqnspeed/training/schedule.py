@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from dqnspeed.algorithms import algorithm_of
-from dqnspeed.buffers import Memory, OrderedMemory
+from dqnspeed.buffers import Buffer, OrderedBuffer
 from dqnspeed.config.schema import RunConfig, StopConfig, typed
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.system.signals import StopSignals
@@ -64,33 +64,33 @@ class FreeSchedule:
         return math.inf
 
 
-class MemorySchedule:
-    """As many updates as the memory has batches; actors are ahead by at most ``memory.capacity``.
+class BufferSchedule:
+    """As many updates as the buffer has batches; actors are ahead by at most ``buffer.capacity``.
 
     Args:
         agent_steps: collected so far, including those waiting in the memory.
     """
 
-    def __init__(self, memory: OrderedMemory, batch_size: int, agent_steps: int):
-        self._memory, self._batch_size = memory, batch_size
-        self._before = agent_steps - memory.waiting() - memory.taken
+    def __init__(self, buffer: OrderedBuffer, batch_size: int, agent_steps: int):
+        self._buffer, self._batch_size = buffer, batch_size
+        self._before = agent_steps - buffer.waiting() - buffer.taken
 
     def due(self, agent_steps: int, updates: int) -> int:
-        return self._memory.due(self._batch_size)
+        return self._buffer.due(self._batch_size)
 
     def limit(self, updates: int) -> float:
-        return self._before + self._memory.taken + self._memory.capacity
+        return self._before + self._buffer.taken + self._buffer.capacity
 
 
-def make_schedule(run: RunConfig, memory: Memory, start: LearningStart, agent_steps: int = 0) -> UpdateSchedule:
+def make_schedule(run: RunConfig, buffer: Buffer, start: LearningStart, agent_steps: int = 0) -> UpdateSchedule:
     """The schedule of ``algo`` and ``parallelism.samples_per_step``, after ``agent_steps`` of a resumed run."""
     if not run.has_replay:
-        return MemorySchedule(cast("OrderedMemory", memory), run.algo.batch_size, agent_steps)
+        return BufferSchedule(cast("OrderedBuffer", buffer), run.algo.batch_size, agent_steps)
     if run.samples_per_step is None:
         return FreeSchedule(start)
     steps_per_update = run.algo.batch_size / run.samples_per_step
     return RatioSchedule(
-        steps_per_update, start, ahead=max(2 * steps_per_update, run.parallelism.steps_ahead * run.num_lanes)
+        steps_per_update, start, ahead=max(2 * steps_per_update, run.parallelism.steps_ahead * run.total_envs)
     )
 
 

@@ -8,8 +8,8 @@ from typing import Protocol, cast
 
 from dqnspeed.algorithms import Learner
 from dqnspeed.algorithms.learner import GradientLearner
-from dqnspeed.buffers import Memory
-from dqnspeed.buffers.base import DeviceMemory
+from dqnspeed.buffers import Buffer
+from dqnspeed.buffers.base import DeviceBuffer
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.graph import Capture, CaptureError, Capturing, Launch, Pace, prepared, refusals_of
 from dqnspeed.tracking.metrics import Timer
@@ -30,8 +30,8 @@ class Updates(Protocol):
 class PlainUpdates:
     """One operation after another."""
 
-    def __init__(self, learner: Learner, memory: Memory, batch_size: int, timer: Timer, how: str):
-        self._learner, self._memory, self._batch_size, self._timer = learner, memory, batch_size, timer
+    def __init__(self, learner: Learner, buffer: Buffer, batch_size: int, timer: Timer, how: str):
+        self._learner, self._buffer, self._batch_size, self._timer = learner, buffer, batch_size, timer
         self._timed = learner.timed if isinstance(learner, GradientLearner) else contextlib.nullcontext
         self.how, self.samples = how, 0
 
@@ -39,11 +39,11 @@ class PlainUpdates:
         for _ in range(count):
             before = self._learner.updates
             with self._timer("sampling"), self._timed():
-                batch = self._memory.sample(self._batch_size)
+                batch = self._buffer.sample(self._batch_size)
             with self._timer("updating"):
                 self._learner.update(batch)
             if self._learner.updates > before:  # it may leave a batch out
-                self.samples += self._memory.samples_in_batch(self._batch_size)
+                self.samples += self._buffer.samples_in_batch(self._batch_size)
 
 
 class GraphedUpdates:
@@ -59,14 +59,14 @@ class GraphedUpdates:
     def __init__(
         self,
         learner: GradientLearner,
-        memory: DeviceMemory,
+        buffer: DeviceBuffer,
         batch_size: int,
         timer: Timer,
         capture_graph: Capture | None = None,
         compiled: bool = False,
         in_rounds: bool = False,
     ):
-        self._learner, self._memory, self._batch_size, self._timer = learner, memory, batch_size, timer
+        self._learner, self._buffer, self._batch_size, self._timer = learner, buffer, batch_size, timer
         self._capture = capture_graph or Capturing()
         self._graphs = dict[bool, Launch]()
         self._prepared, self._pace, self._in_rounds = 0, Pace(learner.device), in_rounds
@@ -75,12 +75,12 @@ class GraphedUpdates:
     def do(self, count: int) -> None:
         for _ in range(count):
             with self._timer("sampling"):
-                self._memory.prepare(self._batch_size)
+                self._buffer.prepare(self._batch_size)
             with self._timer("updating"):
                 self._launch(self._learner.settles(self._learner.updates + 1))
             self._learner.count()
-            self._memory.drawn()
-            self.samples += self._memory.samples_in_batch(self._batch_size)
+            self._buffer.drawn()
+            self.samples += self._buffer.samples_in_batch(self._batch_size)
         if self._in_rounds and count:
             self._pace.launched()
 
@@ -107,12 +107,12 @@ class GraphedUpdates:
             self._pace.launched()
 
     def _work(self, settles: bool) -> None:
-        self._learner.step(self._memory.draw_batch(self._batch_size))
+        self._learner.step(self._buffer.draw_batch(self._batch_size))
         if settles:
             self._learner.settle()
 
 
-def make_updates(run: RunConfig, learner: Learner, memory: Memory, timer: Timer) -> Updates:
+def make_updates(run: RunConfig, learner: Learner, buffer: Buffer, timer: Timer) -> Updates:
     """The updates that ``execution`` asks for.
 
     Raises:
@@ -122,14 +122,14 @@ def make_updates(run: RunConfig, learner: Learner, memory: Memory, timer: Timer)
     if execution.graph:
         if type(learner).update is not GradientLearner.update:
             raise CaptureError("the update", f"{type(learner).__name__} has an update() of its own")
-        if not hasattr(memory, "draw_batch"):
-            raise CaptureError("the update", f"{type(memory).__name__} has no draw_batch()")
+        if not hasattr(buffer, "draw_batch"):
+            raise CaptureError("the update", f"{type(buffer).__name__} has no draw_batch()")
         return GraphedUpdates(
-            cast("GradientLearner", learner), cast("DeviceMemory", memory), run.algo.batch_size, timer,
+            cast("GradientLearner", learner), cast("DeviceBuffer", buffer), run.algo.batch_size, timer,
             compiled=execution.compile, in_rounds=not run.parallelism.processes,
         )  # fmt: skip
     compiled = execution.compile and isinstance(learner, GradientLearner)  # a table has no operations to compile
-    return PlainUpdates(learner, memory, run.algo.batch_size, timer, "compiled" if compiled else "eager")
+    return PlainUpdates(learner, buffer, run.algo.batch_size, timer, "compiled" if compiled else "eager")
 
 
 __all__ = ["GraphedUpdates", "PlainUpdates", "Updates", "make_updates"]

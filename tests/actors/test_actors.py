@@ -25,8 +25,8 @@ from dqnspeed.actors import ActorArguments, ActorError, Actors, local, make_acto
 from dqnspeed.actors.process import ProcessActors, ProcessLink
 from dqnspeed.actors.stepper import NewGames, env_seeds
 from dqnspeed.actors.weights import HostWeights, Publisher
-from dqnspeed.algorithms import make_learner, make_memory
-from dqnspeed.buffers import Rollouts
+from dqnspeed.algorithms import make_buffer, make_learner
+from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
@@ -63,7 +63,7 @@ class Started:
         spec, device = describe(run), torch.device("cuda" if run.device == "cuda" else "cpu")
         torch.manual_seed(0)
         self.learner = make_learner(run, spec, device)
-        self.replay = make_memory(run, spec, device=holds)
+        self.replay = make_buffer(run, spec, device=holds)
         if state:
             self.replay.load_state_dict(state["replay"])
         self.actors: Actors = make_actors(
@@ -107,7 +107,7 @@ def test_contract(kind: str, replay: str, holds: str | None) -> None:
 
 def assert_contract(started: Started) -> None:
     """Frames say (seed, episode, step), so every sampled transition can be checked on its own."""
-    run, lanes = started.run, started.run.num_lanes
+    run, lanes = started.run, started.run.total_envs
     started.collect(150)
     while started.replay._written.min() < 40 or len({game.env for game in started.episodes}) < lanes:
         started.collect(started.agent_steps + 1)  # an actor may be slow to begin
@@ -279,13 +279,13 @@ def test_what_the_policy_knew_is_kept_with_the_step_it_was_for(kind: str) -> Non
     run = make_toy(*ON_POLICY[kind], "num_envs=2", "algo.batch_size=16", "exploration.start=0.5")
     with Started(run) as started:
         network, columns = started.learner.network, started.replay._columns
-        begin = np.zeros(run.num_lanes, int)
+        begin = np.zeros(run.total_envs, int)
         for version, later in ((0, 5), (5, 9)):
             started.limit = started.agent_steps + 50
             started.collect(started.agent_steps + 40)
             started.agent_steps += started.actors.pause().agent_steps
             end = started.replay._written.copy()
-            for lane in range(run.num_lanes):
+            for lane in range(run.total_envs):
                 rows = {name: column[lane, begin[lane] : end[lane]] for name, column in columns.items()}
                 assert len(set(rows["frames"][:, 0])) <= 1  # of one environment
                 assert (rows["versions"] == version).all()
@@ -310,22 +310,22 @@ def test_a_rollout_is_bootstrapped_from_what_nobody_has_acted_on_yet(kind: str, 
     run = make_toy(*f"algo={kind}".split(), "num_envs=4", "algo.num_steps=5", "algo.batch_size=10",
                    "algo.epochs=1", "wrappers.stack=2", f"device={device}", *graph)  # fmt: skip
     with Started(run, holds=None if device == "cpu" else torch.device(device)) as started:
-        memory, steps = started.replay, 5
-        assert isinstance(memory, Rollouts)
-        started.learner.attach(memory)
+        buffer, steps = started.replay, 5
+        assert isinstance(buffer, RolloutBuffer)
+        started.learner.attach(buffer)
         for learnt in range(4):
-            while not (due := memory.due(10)):
+            while not (due := buffer.due(10)):
                 started.actors.collect(math.inf, wait=True)
-            assert memory.cursors().tolist() == [steps * (learnt + 1)] * 4
+            assert buffer.cursors().tolist() == [steps * (learnt + 1)] * 4
             with torch.no_grad():  # as the last update of a rollout would
                 next(iter(started.learner.network.parameters())).add_(0.1)
-            assert memory.bootstrap is not None
-            bootstrap = memory.bootstrap()
+            assert buffer.bootstrap is not None
+            bootstrap = buffer.bootstrap()
             for _ in range(due):
-                memory.sample(10)
+                buffer.sample(10)
             for _ in range(4):
                 started.actors.collect(math.inf, wait=True)  # with the same weights
-            first = memory._columns["values"][:, steps * (learnt + 1)]
+            first = buffer._columns["values"][:, steps * (learnt + 1)]
             np.testing.assert_allclose(bootstrap, first, rtol=1e-4, atol=1e-5)
 
 
@@ -445,7 +445,7 @@ def test_the_global_generators_of_child_processes_follow_the_seed_and_differ(kin
     seen = []
     for segment in (0, 0, 1):
         with Started(run, segment=segment) as started:
-            lanes = range(run.num_lanes)
+            lanes = range(run.total_envs)
             while min(map(started.replay.rows, lanes)) < 5:
                 started.collect(started.agent_steps + 1)
             seen.append([np.array(list(started.replay.frames_of(lane, 0, 5))) for lane in lanes])
@@ -466,7 +466,7 @@ def test_an_actor_that_cannot_start_says_why() -> None:
     run = make_toy("parallelism=process")
     spec = describe(run)
     broken = make_toy("parallelism=process", "env.id=toy_envs:Broken-v0", "env.kwargs={how: raise, nonsense: 1}")
-    replay = make_memory(run, spec)
+    replay = make_buffer(run, spec)
     learner = make_learner(run, spec, torch.device("cpu"))
     with pytest.raises(ActorError, match="nonsense"):
         make_actors(ActorArguments(broken, spec, learner.network, replay, torch.device("cpu")))
@@ -643,11 +643,11 @@ def test_weights_that_find_no_room_in_shared_memory_are_one_sentence(
 
     run = make_toy(f"algo={algorithm}", "parallelism=process")
     spec, device = describe(run), torch.device("cpu")
-    memory, network = make_memory(run, spec), make_learner(run, spec, device).network
+    buffer, network = make_buffer(run, spec), make_learner(run, spec, device).network
     monkeypatch.setattr(Network, "share_memory", full)
     with pytest.raises(ConfigError, match=r"^parallelism=process: \d.* of shared memory could not be had \(.*No space"):
-        make_actors(ActorArguments(run, spec, network, memory, device))
-    memory.close()
+        make_actors(ActorArguments(run, spec, network, buffer, device))
+    buffer.close()
 
 
 def test_close_leaves_no_process_and_no_shared_memory() -> None:

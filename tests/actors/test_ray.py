@@ -31,7 +31,7 @@ from dqnspeed.actors import ActorArguments, ActorError, make_actors
 from dqnspeed.actors.ray import RayActors
 from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
 from dqnspeed.actors.ray_cluster import connected, reason_of
-from dqnspeed.algorithms import make_learner, make_memory
+from dqnspeed.algorithms import make_buffer, make_learner
 from dqnspeed.buffers import Rows
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -284,9 +284,9 @@ def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
     run = dataclasses.replace(run, env=dataclasses.replace(run.env, kwargs={"lock": threading.Lock()}))
     started = make_toy(*RAY)
     spec = describe(started)
-    memory, network = make_memory(started, spec), make_learner(started, spec, torch.device("cpu")).network
+    buffer, network = make_buffer(started, spec), make_learner(started, spec, torch.device("cpu")).network
     with pytest.raises(ActorError, match=r"^parallelism=ray: an actor's job cannot be sent \(.*pickle.*\)\.$"):
-        make_actors(ActorArguments(run, spec, network, memory, torch.device("cpu")))
+        make_actors(ActorArguments(run, spec, network, buffer, torch.device("cpu")))
 
 
 @pytest.mark.usefixtures("ray_cluster")

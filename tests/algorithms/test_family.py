@@ -15,7 +15,7 @@ from conftest import make_run, on_cpu
 from test_dqn import CPU, VECTOR, make_batch
 from torch import Tensor, nn
 
-from dqnspeed.algorithms import make_learner, make_memory, make_policy
+from dqnspeed.algorithms import make_buffer, make_learner, make_policy
 from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.algorithms.q_learning import TableLearner
 from dqnspeed.buffers import Batch, RolloutBatch
@@ -312,7 +312,7 @@ def test_a_warm_up_compiles_what_the_updates_then_use() -> None:
     run = mlp("algo=ppo", "execution.compile=true")
     learner = make_learner(run, VECTOR, CPU)
     counters.clear()
-    learner.warm_up(make_memory(run, VECTOR).blank(SIZE))
+    learner.warm_up(make_buffer(run, VECTOR).blank(SIZE))
     graphs = counters["stats"]["unique_graphs"]
     assert graphs > 0
     learner.update(rollout())

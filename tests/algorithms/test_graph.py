@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_flatten
 
 from dqnspeed.actors.local import OverlapActor, SerialActor
 from dqnspeed.actors.stepper import EnvStepper
-from dqnspeed.algorithms import make_learner, make_memory, make_policy
+from dqnspeed.algorithms import make_buffer, make_learner, make_policy
 from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import Rows
 from dqnspeed.buffers.base import ReplayArguments
@@ -91,12 +91,12 @@ def on_one_device(function: Callable[[], object], device: torch.device) -> Launc
     return launch
 
 
-def play(run: RunConfig, spec: EnvSpec, memory: Any, steps: int, seed: int = 0) -> None:
+def play(run: RunConfig, spec: EnvSpec, buffer: Any, steps: int, seed: int = 0) -> None:
     """Fill a memory with random games of 7 steps."""
-    rng, lanes = np.random.default_rng(seed), run.num_lanes
+    rng, lanes = np.random.default_rng(seed), run.total_envs
     for step in range(steps):
         last = np.full(lanes, step % 8 == 7)
-        memory.append(
+        buffer.append(
             Rows(
                 frames=rng.normal(size=(lanes, *spec.frame_shape)).astype(spec.frame_dtype),
                 actions=rng.integers(spec.num_actions, size=lanes),
@@ -118,25 +118,25 @@ def learnt(run: RunConfig, graph: bool, updates: int, device: str) -> tuple[Grad
     learner = make_learner(run, spec, where)
     assert isinstance(learner, GradientLearner)
     learner.on_device = graph  # also on a CPU, whose optimizers cannot be captured
-    memory: Any = make_memory(run, spec, device=where)
-    learner.attach(memory)
+    buffer: Any = make_buffer(run, spec, device=where)
+    learner.attach(buffer)
     losses, timer = [], Timer(("sampling", "updating"))
     batch = run.algo.batch_size
-    does: Any = PlainUpdates(learner, memory, batch, timer, "eager")
+    does: Any = PlainUpdates(learner, buffer, batch, timer, "eager")
     if graph:
         capture = at_once if device == "cpu" else None  # else as in a training, where all graphs share their memory
-        does = GraphedUpdates(learner, memory, batch, timer, capture)
+        does = GraphedUpdates(learner, buffer, batch, timer, capture)
     done = seed = 0
     while done < updates:
-        play(run, spec, memory, 16, seed)
+        play(run, spec, buffer, 16, seed)
         seed += 1
-        due = 12 if run.has_replay else memory.due(batch)
+        due = 12 if run.has_replay else buffer.due(batch)
         does.do(due)
         done += due
         losses.append({name: value for name, value in learner.stats().items() if not name.startswith("time/")})
     if graph:
         assert_graphed(does)
-    return learner, memory, losses
+    return learner, buffer, losses
 
 
 def rows(run: RunConfig) -> int:
@@ -157,14 +157,14 @@ def assert_graphed(does: GraphedUpdates) -> None:
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
     run, updates = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16"), UPDATES[device]
-    eager, memory, expected = learnt(run, False, updates, device)
+    eager, buffer, expected = learnt(run, False, updates, device)
     graphed, same, losses = learnt(run, True, updates, device)
     assert graphed.updates == eager.updates == int(graphed._count) == int(graphed.network.version)
     for one, other in zip(losses, expected, strict=True):
         assert one == pytest.approx(other, rel=1e-3, abs=1e-5, nan_ok=True)
     for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-    assert same._random.state_dict() == memory._random.state_dict()  # and the next draws are too
+    assert same._random.state_dict() == buffer._random.state_dict()  # and the next draws are too
 
 
 @pytest.mark.slow
@@ -174,17 +174,17 @@ def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
     once = ["algo.epochs=1"] if algo.startswith(("ppo", "pqn")) else []
     run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16", *once)
     meta = torch.device("meta")
-    spec, memory = describe(run), make_memory(run, describe(run), device=meta)
-    memory.check_drawable = lambda: None  # type: ignore[attr-defined]
+    spec, buffer = describe(run), make_buffer(run, describe(run), device=meta)
+    buffer.check_drawable = lambda: None  # type: ignore[attr-defined]
     learner: Any = make_learner(run, spec, meta)
     learner.on_device = True
-    learner.attach(memory)
+    learner.attach(buffer)
     if algo in ("dqn, clipped and annealed", "ppo, steered"):  # a rate that is a tensor is read, but on a GPU
         learner.optimizer.step = lambda: None
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), on_one_device)  # type: ignore[arg-type]
+    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), on_one_device)  # type: ignore[arg-type]
     for seed in range(PREPARED + 2):
-        play(run, spec, memory, rows(run), seed)
-        does.do(6 if run.has_replay else memory.due(16))  # type: ignore[attr-defined]
+        play(run, spec, buffer, rows(run), seed)
+        does.do(6 if run.has_replay else buffer.due(16))  # type: ignore[attr-defined]
     assert_graphed(does)
 
 
@@ -225,11 +225,11 @@ def test_targets_are_copied_when_they_are_due_however_many_updates_are() -> None
     spec, copied = describe(run), list[int]()
     learner = make_learner(run, spec, torch.device("cpu"))
     assert isinstance(learner, GradientLearner)
-    memory: Any = make_memory(run, spec, device=torch.device("cpu"))
-    play(run, spec, memory, 30)
+    buffer: Any = make_buffer(run, spec, device=torch.device("cpu"))
+    play(run, spec, buffer, 30)
     settle = learner.settle
     learner.settle = lambda: (copied.append(int(learner._count)), settle())  # type: ignore[assignment, method-assign, func-returns-value]
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), at_once)
+    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), at_once)
     for due in (1, 3, 3, 3, 7, 1, 12):
         does.do(due)
     assert learner.updates == int(learner._count) == 30
@@ -240,16 +240,16 @@ def before_learning() -> tuple[GradientLearner, Any]:
     """A learner that has not learnt yet, and a memory of some games."""
     run = make_toy("algo.batch_size=16")
     spec, where = describe(run), torch.device("cpu")
-    learner, memory = make_learner(run, spec, where), make_memory(run, spec, device=where)
+    learner, buffer = make_learner(run, spec, where), make_buffer(run, spec, device=where)
     assert isinstance(learner, GradientLearner)
-    play(run, spec, memory, 30)
-    return learner, memory
+    play(run, spec, buffer, 30)
+    return learner, buffer
 
 
 @pytest.mark.parametrize(("in_rounds", "waits"), [(True, [1, 1, 1]), (False, [3, 1, 5])])
 def test_nobody_waits_within_a_round_of_updates_but_for_actors_elsewhere(in_rounds: bool, waits: list[int]) -> None:
-    learner, memory = before_learning()
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), at_once, in_rounds=in_rounds)
+    learner, buffer = before_learning()
+    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), at_once, in_rounds=in_rounds)
     does.do(PREPARED)
     found = list[int]()
     for due in (3, 1, 5):
@@ -270,8 +270,8 @@ REFUSED = "cannot be captured (operation not permitted when stream is capturing)
 
 
 def test_an_update_that_cannot_be_captured_ends_the_run_in_one_sentence() -> None:
-    learner, memory = before_learning()
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")), refuse)
+    learner, buffer = before_learning()
+    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), refuse)
     does.do(PREPARED)
     with pytest.raises(CaptureError) as error:
         does.do(1)
@@ -284,10 +284,10 @@ def test_a_learner_or_memory_that_is_not_made_for_a_graph_is_named() -> None:
 
     run = make_toy("algo.batch_size=16")
     run = replace(run, execution=replace(run.execution, graph=True))
-    memory: Any = make_memory(run, describe(run), device=torch.device("cpu"))
+    buffer: Any = make_buffer(run, describe(run), device=torch.device("cpu"))
     own: Any = object.__new__(Own)
     with pytest.raises(CaptureError, match=r"\(Own has an update\(\) of its own\)"):
-        make_updates(run, own, memory, Timer(("sampling",)))
+        make_updates(run, own, buffer, Timer(("sampling",)))
     usual: Any = object.__new__(GradientLearner)
     with pytest.raises(CaptureError, match=r"\(object has no draw_batch\(\)\)"):
         make_updates(run, usual, object(), Timer(("sampling",)))  # type: ignore[arg-type]
@@ -394,9 +394,9 @@ def test_a_graph_goes_on_where_it_or_a_host_stopped(name: str) -> None:
 def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(form: str, device: str) -> None:
     run, spec, policy, stacked, graphed = policies("dqn", device)
     run = replace(run, num_envs=4)
-    memory: Any = make_memory(run, spec)
+    buffer: Any = make_buffer(run, spec)
     stepper = EnvStepper(make_vector_env(run), stacked if form == "one by one" else graphed, [0, 1, 2, 3])
-    actors = OverlapActor([stepper], memory, lambda steps: 0.0, DeviceTimer(torch.device(device), "acting"))
+    actors = OverlapActor([stepper], buffer, lambda steps: 0.0, DeviceTimer(torch.device(device), "acting"))
     send, sent, frames, there = stepper._env.send, list[np.ndarray](), list[Any](), form.endswith("on the device")
 
     def send_and_note(actions: Any) -> None:
@@ -433,12 +433,12 @@ def test_frames_cross_once_to_a_memory_where_actions_are_chosen(name: str, form:
             acting = StackedPolicy(policy, spec, 4, ToDevice(where, pin_memory=True))
         stepper = EnvStepper(make_vector_env(replace(run, num_envs=4)), acting, [0, 1, 2, 3], kept_on=kept_on)
         staged = LocalBuffers(ring_layout(4, 60, spec.frame_shape, spec.frame_dtype, name == "ppo", frames=3))
-        memory = UniformReplay(ReplayArguments(staged, 3, 1, 0.99, device=where))
-        actors = SerialActor([stepper], memory, lambda steps: 0.5, DeviceTimer(where, "acting"))
+        buffer = UniformReplay(ReplayArguments(staged, 3, 1, 0.99, device=where))
+        actors = SerialActor([stepper], buffer, lambda steps: 0.5, DeviceTimer(where, "acting"))
         for _ in range(80):
             actors.collect(math.inf, wait=True)
         assert staged.arrays["frames"].any() == (kept_on is None)  # by the host, or not by it
-        kept.append(memory.state_dict())
+        kept.append(buffer.state_dict())
         actors.close()
     assert kept[0]["columns"]["frames"].any()
     np.testing.assert_equal(*kept)
@@ -488,17 +488,17 @@ def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: 
 @pytest.mark.parametrize("algo", ["dqn", "rainbow", "ppo", "ppo, steered"])
 def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> None:
     run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
-    learner, memory, _ = learnt(run, True, 60, device)
+    learner, buffer, _ = learnt(run, True, 60, device)
     spec, where = describe(run), torch.device(device)
     again: Any = make_learner(with_graph(run) if device == "cuda" else run, spec, where)
     again.on_device = True
-    copied: Any = make_memory(run, spec, device=where)
+    copied: Any = make_buffer(run, spec, device=where)
     again.attach(copied)
     again.load_state_dict(as_arrays(learner.state_dict()))
-    copied.load_state_dict(copy.deepcopy(memory.state_dict()))
+    copied.load_state_dict(copy.deepcopy(buffer.state_dict()))
     both = [
         (one, rings, GraphedUpdates(one, rings, 16, Timer(("sampling", "updating")), at_once))
-        for one, rings in ((learner, memory), (again, copied))
+        for one, rings in ((learner, buffer), (again, copied))
     ]
     for seed in range(90, 93):
         after = []
@@ -517,15 +517,15 @@ def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_nothing_waits_for_the_device(algo: str) -> None:
     run = with_graph(make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16"))
-    learner, memory, _ = learnt(run, True, 60, "cuda")
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")))
+    learner, buffer, _ = learnt(run, True, 60, "cuda")
+    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")))
     spec = describe(run)
     try:
         for seed in range(6):  # the first prepare and capture
             if seed == 2:
                 torch.cuda.set_sync_debug_mode("error")
-            play(run, spec, memory, rows(run), seed)
-            does.do(12 if run.has_replay else memory.due(16))
+            play(run, spec, buffer, rows(run), seed)
+            does.do(12 if run.has_replay else buffer.due(16))
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert_graphed(does)
@@ -552,11 +552,11 @@ def test_what_waits_for_the_device_is_refused() -> None:
     run = with_graph(make_toy("algo.batch_size=16", "num_envs=2"))
     spec = describe(run)
     learner: Any = make_learner(run, spec, torch.device("cuda"))
-    memory: Any = make_memory(run, spec, device=torch.device("cuda"))
-    play(run, spec, memory, 40)
+    buffer: Any = make_buffer(run, spec, device=torch.device("cuda"))
+    play(run, spec, buffer, 40)
     step = learner.step
     learner.step = lambda batch: (float(batch.rewards.sum()), step(batch))[1]
-    does = GraphedUpdates(learner, memory, 16, Timer(("sampling", "updating")))
+    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")))
     with pytest.raises(CaptureError):
         does.do(4)
 

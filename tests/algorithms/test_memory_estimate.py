@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import make_run
 
-from dqnspeed.algorithms.memory_estimate import memory_device
+from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe
 from dqnspeed.system import machine
@@ -20,12 +20,12 @@ def test_experience_goes_to_a_gpu_if_it_fits(monkeypatch: pytest.MonkeyPatch) ->
     spec = describe(small)
     monkeypatch.setattr(machine, "pick_device", lambda name: GPU)
     monkeypatch.setattr(machine, "free_gpu_memory", lambda device: 2 * 10**9)
-    assert memory_device(small, spec) == GPU and memory_device(large, spec) is None
+    assert buffer_device(small, spec) == GPU and buffer_device(large, spec) is None
     sentence = (
         r"^replay\.device=cuda: replay\.buffer_size=1000000 needs 7\.\d GB of the GPU's memory, and 1\.\d GB can be "
         r"had; at most (\d+) transitions would fit\.$"
     )
     with pytest.raises(ConfigError, match=sentence) as refused:
-        memory_device(there, spec)
+        buffer_device(there, spec)
     most = int(str(refused.value).split("at most ")[1].split()[0])
-    assert memory_device(make_run(f"replay.buffer_size={most}", "replay.device=cuda"), spec) == GPU
+    assert buffer_device(make_run(f"replay.buffer_size={most}", "replay.device=cuda"), spec) == GPU

@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uniform import GAMMA, Event, append, lanes
 
-from dqnspeed.buffers import LocalBuffers, Rings, Rollouts, Rows, SharedBuffers, Stream, UniformReplay, ring_layout
+from dqnspeed.buffers import (
+    LocalBuffers,
+    Rings,
+    RolloutBuffer,
+    Rows,
+    SharedBuffers,
+    TransitionQueue,
+    UniformReplay,
+    ring_layout,
+)
 from dqnspeed.buffers.base import ReplayArguments
 from dqnspeed.buffers.prioritized import PrioritizedReplay
 from dqnspeed.buffers.ring_buffer import ACTING
@@ -123,8 +132,8 @@ MEMORIES: dict[str, Any] = {
     "prioritized": lambda buffers, where, *compiles: PrioritizedReplay(
         ReplayArguments(buffers, 2, 3, GAMMA, 1, where, *compiles), **PRIORITIES
     ),
-    "stream": lambda buffers, where: Stream(buffers, 2, 3, GAMMA, 30, where),
-    "rollouts": lambda buffers, where, *compiles: Rollouts(buffers, 2, 4, 2, GAMMA, 0.8, 0, where, *compiles),
+    "stream": lambda buffers, where: TransitionQueue(buffers, 2, 3, GAMMA, 30, where),
+    "rollouts": lambda buffers, where, *compiles: RolloutBuffer(buffers, 2, 4, 2, GAMMA, 0.8, 0, where, *compiles),
 }
 
 
@@ -143,18 +152,18 @@ KERNELS = {"uniform": 10, "prioritized": 12, "rollouts": 4}  # one by one they a
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", KERNELS)
+@pytest.mark.parametrize("buffer", KERNELS)
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_what_is_compiled_draws_the_same_by_few_kernels(device: str, memory: str) -> None:
+def test_what_is_compiled_draws_the_same_by_few_kernels(device: str, buffer: str) -> None:
     from torch._inductor import metrics
 
     numbers = np.random.default_rng(0).normal(size=60).astype(np.float32)  # whose sums are rounded
-    layout = ring_layout(1, 64, (2, 3), np.dtype(np.uint8), acting=memory == "rollouts")
-    plain, joined = (MEMORIES[memory](LocalBuffers(layout), torch.device(device), how) for how in (False, True))
+    layout = ring_layout(1, 64, (2, 3), np.dtype(np.uint8), acting=buffer == "rollouts")
+    plain, joined = (MEMORIES[buffer](LocalBuffers(layout), torch.device(device), how) for how in (False, True))
     for i, number in enumerate(numbers.tolist()):
         event = Event(i + 1, i % 3, number, i % 9 == 7, False, i % 9 == 0, i % 9 != 8)
         for one in (plain, joined):
-            append(one, [event], **(dict.fromkeys(ACTING, np.full(1, number)) if memory == "rollouts" else {}))
+            append(one, [event], **(dict.fromkeys(ACTING, np.full(1, number)) if buffer == "rollouts" else {}))
     metrics.reset()
     for _ in range(3):
         batches = [one.sample(4) for one in (plain, joined)]
@@ -163,10 +172,10 @@ def test_what_is_compiled_draws_the_same_by_few_kernels(device: str, memory: str
                 torch.testing.assert_close(*(batch.weights for batch in batches))
             else:
                 assert torch.equal(*(getattr(batch, name) for batch in batches)), name
-        if memory == "prioritized":
+        if buffer == "prioritized":
             for batch in batches:
                 batch.reprioritize(torch.tensor([0.1, 3.0, 0.02, 1.0], device=device))
-    assert 0 < metrics.generated_kernel_count <= KERNELS[memory]
+    assert 0 < metrics.generated_kernel_count <= KERNELS[buffer]
     for one in (plain, joined):
         one.close()
 
@@ -201,18 +210,18 @@ def test_priorities_as_tensors_draw_and_weigh_as_arrays_do(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("buffer", MEMORIES)
 @pytest.mark.parametrize("form", ["tensors", "in turns"])
 @pytest.mark.parametrize("device", [None, "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @settings(max_examples=12, deadline=None)
 @given(lanes(), st.sampled_from([3, 8, None]), st.booleans(), st.data())
 def test_however_rows_come_batches_and_what_is_saved_are_the_same_to_the_last_bit(
-    device: str | None, form: str, memory: str, streams: list[list[Event]], frames: int | None, apart: bool,
+    device: str | None, form: str, buffer: str, streams: list[list[Event]], frames: int | None, apart: bool,
     data: st.DataObject,
 ) -> None:  # fmt: skip
     """``apart``: each lane is written by itself, as by groups of environments that take turns."""
     layout = ring_layout(len(streams), 24, (2, 3), np.dtype(np.uint8), acting=True, frames=frames)
-    usual, other = (MEMORIES[memory](LocalBuffers(layout), device and torch.device(device)) for _ in range(2))
+    usual, other = (MEMORIES[buffer](LocalBuffers(layout), device and torch.device(device)) for _ in range(2))
     way = None, None, device
     looks = data.draw(st.sets(st.integers(0, len(streams[0]) - 1)))
     for i, events in enumerate(zip(*streams, strict=True)):
@@ -241,10 +250,10 @@ def test_however_rows_come_batches_and_what_is_saved_are_the_same_to_the_last_bi
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_nothing_waits_for_the_device_while_its_tensors_are_added(memory: str) -> None:
+@pytest.mark.parametrize("buffer", MEMORIES)
+def test_nothing_waits_for_the_device_while_its_tensors_are_added(buffer: str) -> None:
     layout = ring_layout(2, 24, (2, 3), np.dtype(np.uint8), acting=True, frames=8)
-    rings = MEMORIES[memory](LocalBuffers(layout), torch.device("cuda"))
+    rings = MEMORIES[buffer](LocalBuffers(layout), torch.device("cuda"))
     no, frames = np.zeros(2, bool), torch.zeros(2, 2, 3, dtype=torch.uint8, device="cuda")
     try:
         for step in range(60):  # round the ring

@@ -1,4 +1,4 @@
-"""Rollouts and streams against naive references that keep whole episodes in lists."""
+"""RolloutBuffer and streams against naive references that keep whole episodes in lists."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_uniform import GAMMA, Event, append, as_arrays_or_tensors, lanes, naive
 
-from dqnspeed.algorithms import make_memory
-from dqnspeed.buffers import LocalBuffers, RolloutBatch, Rollouts, Rows, Stream, lambda_returns, ring_layout
+from dqnspeed.algorithms import make_buffer
+from dqnspeed.buffers import (
+    LocalBuffers,
+    RolloutBatch,
+    RolloutBuffer,
+    Rows,
+    TransitionQueue,
+    lambda_returns,
+    ring_layout,
+)
 from dqnspeed.buffers.rollout import Judge, vtrace
 from dqnspeed.envs import describe
 from dqnspeed.execution.arrays import Arrays
-from dqnspeed.training.schedule import LearningStart, MemorySchedule, make_schedule
+from dqnspeed.training.schedule import BufferSchedule, LearningStart, make_schedule
 
 LAM = 0.8
 
@@ -71,7 +79,7 @@ def test_every_epoch_of_a_rollout_gives_each_of_its_transitions_once(
 ) -> None:
     """Bootstrapped from the next row, or from what was ``asked`` for before there was one."""
     rings = buffers(streams, steps + stack + 3, tensors)
-    rollouts = Rollouts(rings, stack, steps, epochs, GAMMA, LAM, device=on(tensors))
+    rollouts = RolloutBuffer(rings, stack, steps, epochs, GAMMA, LAM, device=on(tensors))
     batch_size, begin = min(batch_size, len(streams) * steps), 0
     if asked:
         rollouts.bootstrap = lambda: rollouts.cursors().astype(np.float32)
@@ -132,8 +140,8 @@ def test_a_stream_gives_every_transition_once_and_in_order(
     tensors: str | None, streams: list[list[Event]], stack: int, n_step: int, batch_size: int, data: st.DataObject
 ) -> None:
     rings = buffers(streams, len(streams[0]) + 1, tensors)
-    stream = Stream(rings, stack, n_step, GAMMA, ahead=2 * batch_size, device=on(tensors))
-    schedule = MemorySchedule(stream, batch_size, agent_steps=0)
+    stream = TransitionQueue(rings, stack, n_step, GAMMA, ahead=2 * batch_size, device=on(tensors))
+    schedule = BufferSchedule(stream, batch_size, agent_steps=0)
     expected: dict[tuple, float] = {}
     for events in streams:
         expected |= naive(events, len(streams[0]) + 1, stack, n_step)
@@ -164,14 +172,17 @@ def test_a_stream_gives_every_transition_once_and_in_order(
 def test_what_came_before_learning_started_is_discarded() -> None:
     no, yes = np.zeros(1, bool), np.ones(1, bool)
     layout = ring_layout(1, 64, (1,), np.dtype(np.float32), acting=True)
-    for memory in (Stream(LocalBuffers(layout), 1, 2, GAMMA, 8), Rollouts(LocalBuffers(layout), 1, 4, 1, GAMMA, LAM)):
+    for buffer in (
+        TransitionQueue(LocalBuffers(layout), 1, 2, GAMMA, 8),
+        RolloutBuffer(LocalBuffers(layout), 1, 4, 1, GAMMA, LAM),
+    ):
         for i in range(20):
             if i == 10:
-                memory.discard_pending()
-            memory.append(
+                buffer.discard_pending()
+            buffer.append(
                 Rows(np.full((1, 1), i, np.float32), np.zeros(1, int), np.zeros(1, np.float32), no, no, no, yes)
             )
-        assert memory.sample(4).observations.min() == 10
+        assert buffer.sample(4).observations.min() == 10
 
 
 @pytest.mark.parametrize("algo", ["a3c", "ppo"])
@@ -180,28 +191,30 @@ def test_nothing_is_overwritten_before_it_is_learnt_from_even_by_an_actor_that_r
     run = make_toy(f"algo={algo}", "parallelism=process", "num_envs=2", f"parallelism.num_actors={actors}",
                    "algo.batch_size=16")  # fmt: skip
     spec = describe(run)
-    memory = make_memory(run, spec)
+    buffer = make_buffer(run, spec)
     try:
-        schedule = make_schedule(run, memory, LearningStart(0, 0))
+        schedule = make_schedule(run, buffer, LearningStart(0, 0))
         steps = row = 0
         no, yes, numbers = np.zeros(2, bool), np.ones(2, bool), []
         while steps < schedule.limit(0):  # games of one step, whose every other row is a final frame
             ended, frame = row % 2 == 1, np.full((2, 3), row, np.float32)
-            memory.append(Rows(frame, np.zeros(2, int), np.zeros(2, np.float32), no if ended else yes, no,
+            buffer.append(Rows(frame, np.zeros(2, int), np.zeros(2, np.float32), no if ended else yes, no,
                                no if ended else yes, no if ended else yes))  # fmt: skip
             steps, row = steps + 2 * (not ended), row + 1
         while due := schedule.due(0, 0):
             for _ in range(due):
-                numbers += memory.sample(16).observations[:, 0].tolist()
+                numbers += buffer.sample(16).observations[:, 0].tolist()
         assert min(numbers) == 0 and set(numbers) == set(range(0, int(max(numbers)) + 1, 2))
     finally:
-        memory.close()
+        buffer.close()
 
 
 @pytest.mark.parametrize("longer", [True, False])
 def test_rings_of_another_length_take_over_what_is_still_to_be_read(longer: bool) -> None:
-    def stream(rows: int) -> Stream:
-        return Stream(LocalBuffers(ring_layout(1, rows, (1,), np.dtype(np.float32), acting=True)), 1, 1, GAMMA, 20)
+    def stream(rows: int) -> TransitionQueue:
+        return TransitionQueue(
+            LocalBuffers(ring_layout(1, rows, (1,), np.dtype(np.float32), acting=True)), 1, 1, GAMMA, 20
+        )
 
     no, yes = np.zeros(1, bool), np.ones(1, bool)
     before, after = stream(40), stream(400 if longer else 30)
@@ -223,8 +236,8 @@ def by_first_number(observations: torch.Tensor, actions: torch.Tensor) -> torch.
 def test_a_rollout_that_is_held_on_a_device_gives_the_same_batches(device: str, judge: Judge | None) -> None:
     run = make_toy("algo=ppo", "num_envs=2", "algo.num_steps=8", "algo.batch_size=4", "algo.epochs=3")
     rng, spec = np.random.default_rng(0), describe(run)
-    here, there = make_memory(run, spec), make_memory(run, spec, device=torch.device(device))
-    assert isinstance(here, Rollouts) and isinstance(there, Rollouts)
+    here, there = make_buffer(run, spec), make_buffer(run, spec, device=torch.device(device))
+    assert isinstance(here, RolloutBuffer) and isinstance(there, RolloutBuffer)
     here.judge = there.judge = judge
     for step in range(18):
         ends = np.array([step % 5 == 4, False])
@@ -234,8 +247,8 @@ def test_a_rollout_that_is_held_on_a_device_gives_the_same_batches(device: str, 
             first=np.array([step % 5 == 0, step == 0]), transition=np.ones(2, bool),
             acting={"log_probs": rng.normal(size=2), "values": rng.normal(size=2), "versions": np.full(2, step)},
         )  # fmt: skip
-        for memory in (here, there):
-            memory.append(rows)
+        for buffer in (here, there):
+            buffer.append(rows)
     assert here.due(4) == there.due(4) == 12
     for _ in range(24):
         ours, theirs = here.sample(4), there.sample(4)
@@ -253,7 +266,7 @@ def test_a_rollout_that_is_held_on_a_device_gives_the_same_batches(device: str, 
 def test_a_judge_is_shown_the_stack_and_the_action_of_every_row(tensors: str | None) -> None:
     """In lanes whose games end at different rows, round the ring."""
     lanes, steps = 3, 5
-    rollouts = Rollouts(
+    rollouts = RolloutBuffer(
         LocalBuffers(ring_layout(lanes, 4 * steps + 9, (1,), np.dtype(np.float32), acting=True)), 2, steps, 1, GAMMA,
         LAM, device=on(tensors),
     )  # fmt: skip
@@ -303,24 +316,26 @@ def test_what_a_network_says_of_a_games_last_frame_is_not_seen_before_it(judged:
 def test_a_blank_batch_looks_like_those_that_are_learnt_from() -> None:
     for algo in (["algo=dqn"], ["algo=a3c", "parallelism.num_actors=1"]):
         run = make_toy(*algo, "wrappers.stack=2", "algo.n_step=3")
-        blank = make_memory(run, describe(run)).blank(5)
+        blank = make_buffer(run, describe(run)).blank(5)
         assert blank.observations.shape == blank.next_observations.shape == (5, 6)
         assert blank.observations.dtype == torch.float32 and blank.actions.shape == (5,)
 
 
 @pytest.mark.parametrize("kind", ["stream", "rollouts"])
 def test_only_what_is_still_to_be_learnt_from_is_saved_with_the_stacks_before_it(kind: str) -> None:
-    def memory() -> Stream | Rollouts:
+    def buffer() -> TransitionQueue | RolloutBuffer:
         rings = LocalBuffers(ring_layout(2, 300, (1,), np.dtype(np.float32), acting=True))
-        return Stream(rings, 3, 2, GAMMA, 50) if kind == "stream" else Rollouts(rings, 3, 8, 1, GAMMA, LAM)
+        return (
+            TransitionQueue(rings, 3, 2, GAMMA, 50) if kind == "stream" else RolloutBuffer(rings, 3, 8, 1, GAMMA, LAM)
+        )
 
-    def play(into: Stream | Rollouts, lane: int, steps: range) -> None:
+    def play(into: TransitionQueue | RolloutBuffer, lane: int, steps: range) -> None:
         no, yes, one = np.zeros(1, bool), np.ones(1, bool), np.zeros(1, np.float32)
         for i in steps:
             frames, first = np.full((1, 1), 1000 * lane + i, np.float32), yes if i % 7 == 0 else no
             into.append(Rows(frames, one.astype(int), one + i, no, no, first, yes), lane)
 
-    before, after = memory(), memory()
+    before, after = buffer(), buffer()
     play(before, 0, range(400))  # round the ring
     play(before, 1, range(390))
     assert before.state_dict()["columns"]["frames"].shape[1] == 300  # the background may still be measured on it

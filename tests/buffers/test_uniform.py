@@ -251,7 +251,7 @@ def test_what_is_too_large_is_refused_with_the_size_that_fits(overrides: str, mo
     fits = int(str(refused.value).split("at most ")[1].split(" ")[0])
     check_fits(sized(fits), spec, None)
     with pytest.raises(ConfigError):
-        check_fits(sized(fits + run.num_lanes), spec, None)
+        check_fits(sized(fits + run.total_envs), spec, None)
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")
@@ -313,7 +313,7 @@ def test_in_longer_rings_what_was_not_brought_back_is_never_drawn(replay: str) -
         append(short, [event])
     longer.load_state_dict(short.state_dict())
     longest.load_state_dict(longer.state_dict())
-    for memory in replays:
-        observations = memory.sample(2000).observations[:, ::2, 0].numpy()
+    for buffer in replays:
+        observations = buffer.sample(2000).observations[:, ::2, 0].numpy()
         assert set(observations[:, -1].tolist()) == set(range(23, 30))  # rows 21 to 30 are held, and 30 has no next
         np.testing.assert_array_equal(np.diff(observations.astype(int)), 1)

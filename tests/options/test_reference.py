@@ -193,7 +193,7 @@ def test_piped_it_is_markdown(words: str, monkeypatch: pytest.MonkeyPatch, capsy
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("algo.clp", "algo.clp: no option has this name or description (nearest: algo.clip_range, "),
+        ("algo.clip_rage", "algo.clip_rage: no option has this name or description (nearest: algo.clip_range, "),
         ("xyzzy", "xyzzy: no option has this name or description."),
         ("--algo", "--algo: is no option"),
     ],

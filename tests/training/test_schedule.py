@@ -178,7 +178,7 @@ def test_speed_is_that_of_the_last_seconds() -> None:
 
 
 def test_rates_are_of_the_steps_that_their_updates_are_due_for() -> None:
-    """Rollouts of 128 steps and 16 updates of 32, one a second, of which the last is left unfinished."""
+    """RolloutBuffer of 128 steps and 16 updates of 32, one a second, of which the last is left unfinished."""
     progress = Progress(make_toy())
 
     def collect(steps: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dqnspeed.buffers import Memory
+from dqnspeed.buffers import Buffer
 from dqnspeed.buffers.base import ReplayArguments
 from dqnspeed.buffers.uniform import Uniform, UniformReplay
 from dqnspeed.config.options import option
@@ -19,7 +19,7 @@ class Recent(Uniform):
 
     draws: int = option("transitions of which the newest is taken, 1: uniform replay", ge=1, le=100, default=2)
 
-    def make(self, arguments: ReplayArguments) -> Memory:
+    def make(self, arguments: ReplayArguments) -> Buffer:
         return RecentReplay(self.draws, arguments)
 
 
