@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from dqnspeed.cli.errors import RunError
     from dqnspeed.config.schema import RunConfig
     from dqnspeed.play.agent import Agent
+    from dqnspeed.tracking.callbacks import Callback
     from dqnspeed.tracking.results import Results
 
 # Imported when they are asked for: with torch and the environments, they take seconds.
 _CLASSES = {
     "Agent": "dqnspeed.play.agent",
+    "Callback": "dqnspeed.tracking.callbacks",
     "Results": "dqnspeed.tracking.results",
     "RunConfig": "dqnspeed.config.schema",
     "RunError": "dqnspeed.cli.errors",
@@ -32,6 +34,7 @@ _CLASSES = {
 
 __all__ = [
     "Agent",
+    "Callback",
     "ConfigError",
     "Results",
     "RunConfig",
@@ -68,7 +71,9 @@ def compose(overrides: Sequence[str] = ()) -> RunConfig:
     return api.compose(overrides)
 
 
-def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Results:
+def train(
+    overrides: Sequence[str] = (), folder: str | Path | None = None, callbacks: Sequence[Callback] = ()
+) -> Results:
     """Train an agent in this process, as the command line does, and return what :func:`read` gives.
 
     It prints what the command line prints, with a bar in a notebook. Ctrl-C, or the notebook's stop button, ends the
@@ -88,11 +93,12 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     Args:
         overrides: as on the command line, ``resume=FOLDER`` too.
         folder: of the run, which must hold none; by default a new one below ``outputs/`` in the working folder.
+        callbacks: objects whose methods are called at the events of the training.
 
     Raises:
         ConfigError: as :func:`compose`; or the folder cannot be used, or there is nothing to resume. Nothing was
             trained.
-        RunError: an environment or an actor broke, a loss was not finite, or files could not be written.
+        RunError: an environment, an actor or a callback broke, a loss was not finite, or files could not be written.
         RuntimeError: a process that the script has started has come here by importing it.
 
     Examples:
@@ -104,7 +110,7 @@ def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Re
     """
     from dqnspeed.cli import api
 
-    return api.train(overrides, folder)
+    return api.train(overrides, folder, callbacks)
 
 
 def read(folder: str | Path) -> Results:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,6 +45,9 @@ from dqnspeed.cli.app import run_app  # noqa: E402
 from dqnspeed.cli.compose import from_hydra, own_hydra  # noqa: E402
 from dqnspeed.cli.schemas import CONF_DIR  # noqa: E402
 from dqnspeed.config.schema import RunConfig  # noqa: E402
+from dqnspeed.envs import describe  # noqa: E402
+from dqnspeed.training.loop import train  # noqa: E402
+from dqnspeed.training.request import RunRequest  # noqa: E402
 
 # Of a busy machine no time is asked.
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -135,6 +138,33 @@ def _composed(*options: str) -> DictConfig:
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         return hydra.compose("config", overrides=list(options))
+
+
+def train_in(folder: Path, config: RunConfig, options: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """Train in ``folder`` and return the summary; ``more`` are fields of a :class:`RunRequest`."""
+    return train(RunRequest(config, describe(config), folder, options or {}, **more))
+
+
+@dataclasses.dataclass
+class Training:
+    """A state of a training for callbacks."""
+
+    config: RunConfig
+    folder: Path = Path()
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    label: str = "toy"
+    name: str = "toy, seed 0"
+    group: str | None = None
+    resumed_at: int | None = None
+    agent_steps: int = 0
+    updates: int = 0
+    seconds: float = 0.0
+    return_mean: float | None = None
+    network: Any = None
+    reason: str | None = None
+
+    def end(self, reason: str) -> None:
+        self.reason = reason
 
 
 def untimed(state: Any, path: str = "") -> dict[str, Any]:
@@ -229,7 +259,7 @@ def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 
 # What these test trains or starts processes.
-SLOW = {"actors", "cli", "doctor", "play", "report", "tracking", "test_train.py"}
+SLOW = {"actors", "cli", "doctor", "play", "report", "tracking", "training"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -35,8 +35,7 @@ NONE = OmegaConf.load(f"{CONF_DIR}/wrappers/none.yaml")
 FEW = [
     "env=cartpole",
     "algo.learning_starts=60",
-    "tracking.tensorboard=false",
-    "tracking.wandb=disabled",
+    "tracking=local",
     "tracking.progress=off",
     "tracking.report_every_s=0.1",
     "execution.threads=1",
@@ -49,7 +48,7 @@ OWN = [
     "exploration=cosine",
     "model=fourier",
     "optimizer=nadam",
-    "tracking=status",
+    "tracking.trackers=[status]",
     "wrappers=flicker",  # the numbers of deepmind, here those of none
     *(f"wrappers.{key}={json.dumps(NONE[key])}" for key in NONE if key not in ("defaults", "name")),
 ]
@@ -214,7 +213,7 @@ def test_a_module_of_the_working_folder_is_a_plugin_if_it_is_named(tmp_path: Pat
     done = call(str(script), *FEW, *given, cwd=tmp_path, plugins="my_options", forks=False)
     assert done.returncode == 0 and "dqnspeed:" not in done.stderr, done.stderr
     replay = json.loads((tmp_path / "run" / "config.json").read_text())["replay"]
-    assert replay == {"name": "mine", "capacity": 100_000, "device": "auto", "extra": 3}
+    assert replay == {"name": "mine", "buffer_size": 100_000, "device": "auto", "extra": 3}
 
 
 @pytest.mark.slow
@@ -262,14 +261,14 @@ def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text(HEAD + text)
     folder = tmp_path / "shadow_conf" / "replay"
     folder.mkdir(parents=True)
-    (folder / "uniform.yaml").write_text("name: uniform\ncapacity: 1\n")
+    (folder / "uniform.yaml").write_text("name: uniform\nbuffer_size: 1\n")
     config, told = composed(cwd=tmp_path, plugins=",".join([*files, "missing"]))
     assert (config.replay.buffer_size, config.model.name) == (100_000, "mlp")
     patterns = [
         r"plugin second: replay=mine: is registered twice, by first\.Mine and second\.Mine\.",
         r"plugin plain: replay=plain: plain\.Mine must be a dataclass itself, under register\(\)\.",
         r"plugin bare: replay=bare: bare\.Mine\.extra must be made by option\(\.\.\.\)\.",
-        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.memory\.base\.Replay\.",
+        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.buffers\.base\.Replay\.",
         r"plugin halfway: could not be imported \(RuntimeError: halfway\); its options are missing\.",
         r"plugin hides: replay=hides: hides\.Mine\.check hides what its base has; rename it\.",
         r"plugin nowhere: add_folder: .*no_such_folder is no folder\.",
@@ -367,7 +366,7 @@ class Cousin(ScalarQ):
     chosen = ["env=pong", "exploration=noisier", "replay=heir", "wrappers=own", "model=own", "algo=cousin"]
     config, _ = composed(*chosen, cwd=tmp_path, plugins="my_options", forks=True)
     assert (config.exploration.start, config.exploration.sigma0) == (0.0, 2.0)  # noisy's, and its own
-    assert config.replay == {"name": "heir", "capacity": 100_000, "device": "auto", "extra": 3}
+    assert config.replay == {"name": "heir", "buffer_size": 100_000, "device": "auto", "extra": 3}
     assert (config.wrappers.name, config.wrappers.resize, config.model.name) == ("own", 84, "own")
     assert config.model.conv == [[32, 8, 4], [64, 4, 2], [64, 3, 1]]
     numbers = OmegaConf.to_container(config.algo)
@@ -393,20 +392,19 @@ def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path
         "replay": "dqnspeed.buffers.base.Replay",
         "optimizer": "dqnspeed.execution.optimizers.Optimizer",
         "model": "dqnspeed.networks.base.Model",
-        "tracking": "dqnspeed.tracking.base.Tracking",
         "wrappers": "dqnspeed.envs.base.Wrappers",
     }
     text = [
         HEAD,
         "from dqnspeed.algorithms.actor_critic import ActorCritic",
-        "from dqnspeed.algorithms import learns_from",
+        "from dqnspeed.algorithms import data_sources",
     ]
     for group, base in bases.items():
         module, name = base.rsplit(".", 1)
         text.append(f"from {module} import {name}\n@register({group!r}, 'plain')\n@dataclass(frozen=True)")
         text.append(f"class Plain{name}({name}):\n    pass")
     text.append("@register('algo', 'plain')\n@dataclass(frozen=True)")
-    text.append("class PlainAlgo(ActorCritic, learns_from.FromRollouts):\n    missing: int = option('a number', ge=1)")
+    text.append("class PlainAlgo(ActorCritic, data_sources.FromRollouts):\n    missing: int = option('a number', ge=1)")
     (tmp_path / "my_options.py").write_text("\n".join(text))
     words = ["algo=plain", *(f"{group}=plain" for group in bases)]
     config, told = composed(*words, cwd=tmp_path, plugins="my_options", forks=True)

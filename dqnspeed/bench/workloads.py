@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dqnspeed.actors import Collected
 from dqnspeed.algorithms import make_buffer, make_learner, make_network, make_policy
 from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
@@ -28,9 +27,11 @@ from dqnspeed.execution.threads import set_threads
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals
+from dqnspeed.tracking import Callback
 from dqnspeed.tracking.metrics import Timer
-from dqnspeed.training.components import Acting, Learning, Plan, prepare_process
-from dqnspeed.training.loop import Training
+from dqnspeed.training.loop import loop
+from dqnspeed.training.request import RunRequest
+from dqnspeed.training.run import Run, prepare_process
 from dqnspeed.training.updates import make_updates
 
 WARM_UPDATES = 4  # of a training, before its first event
@@ -57,30 +58,27 @@ class Work:
     size: int = 32
 
 
-class CountedTraining(Training):
-    """A training whose events are the steps that came with updates."""
+class CountUpdates(Callback):
+    """Tells the bench, after every round of updates, how much was done.
 
-    def __init__(self, learning: Learning, acting: Acting, counter: Counter, flop: int):
-        super().__init__(learning, acting)
-        self._counter, self._counted, self._flop = counter, WARM_UPDATES, flop
-        counter.stopped = self.threads.stopped
+    Agent steps are those that the updates are due for, since actors may be some steps ahead.
+    """
 
-    def absorb(self, collected: Collected) -> None:
-        super().absorb(collected)
-        updates = self.learner.updates
-        if updates > self._counted:
-            self._counted = updates
-            self._counter.event(self._counts(updates))
+    flop = 0  # of an update
 
-    def _counts(self, updates: int) -> Mapping[str, float]:
-        # Actors may be some steps ahead, now more and now fewer.
-        assert self.run.updates_per_step is not None
-        steps = updates / self.run.updates_per_step
-        actors = self.run.parallelism.num_actors if self.run.parallelism.processes else 1
-        of_each = {part: sum_ / actors for part, sum_ in self.actors.seconds.items()}
-        seconds = {**self.progress.timer.seconds, **of_each}
+    def __init__(self, counter: Counter):
+        self._counter = counter
+
+    def on_update(self, training: Any) -> None:
+        updates, config = training.updates, training.config
+        if updates <= WARM_UPDATES:
+            return
+        actors = config.parallelism.num_actors if config.parallelism.processes else 1
+        of_each = {part: seconds / actors for part, seconds in training.actors.seconds.items()}
+        seconds = {**training.progress.timer.seconds, **of_each}
         parts = {part: seconds.get(part, 0.0) for part in PARTS}
-        return {STEPS: steps, UPDATES: updates, FLOP: updates * self._flop, **parts}
+        counts = {STEPS: updates / config.updates_per_step, UPDATES: updates, FLOP: updates * self.flop, **parts}
+        self._counter.event(counts)
 
 
 def training(work: Work, counter: Counter) -> None:
@@ -89,11 +87,15 @@ def training(work: Work, counter: Counter) -> None:
     with contextlib.ExitStack() as resources:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="dqnspeed-bench-")))
         signals = resources.enter_context(StopSignals())
-        learning = Learning(Plan(work.run, work.spec, folder, {}, "bench", None, None), signals, resources)
-        resources.callback(learning.close, None)
-        acting = Acting(learning, resources)
-        flop = _flop_of_update(work, acting.buffer.blank(work.run.algo.batch_size))
-        CountedTraining(learning, acting, counter, flop).loop()
+        counting = CountUpdates(counter)
+        request = RunRequest(work.run, work.spec, folder, {}, "bench", callbacks=[counting])
+        run = Run(request, None, signals, resources)
+        resources.callback(run.close, None)
+        run.start_parts()
+        counter.stopped = run.threads.stopped
+        counting.flop = _flop_of_update(work, run.buffer.blank(work.run.algo.batch_size))
+        loop(run)
+        run.callbacks.check()
 
 
 def envs(work: Work, counter: Counter) -> None:

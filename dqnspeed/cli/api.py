@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import dataclasses
 import multiprocessing
 import signal
 import sys
@@ -25,14 +26,16 @@ from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.compose import as_meant, own_hydra
 from dqnspeed.cli.errors import as_config_error
 from dqnspeed.cli.preflight import OF_SWEEPS, check_folder_is_new, check_jobs, check_line, is_set, made_folder
-from dqnspeed.cli.train import Job, job_of, resumed_job, train_and_tell
+from dqnspeed.cli.train import resumed_request, train_and_print, with_label
 from dqnspeed.config.options import ConfigError, path_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import seeding
 from dqnspeed.system.startup import startup
+from dqnspeed.tracking import Callback
 from dqnspeed.tracking.results import Results, read
 from dqnspeed.tracking.run_folder import HYDRA_CONFIG, HYDRA_OVERRIDES
 from dqnspeed.tracking.wandb import ask_again
+from dqnspeed.training.request import RunRequest
 
 
 def compose(overrides: Sequence[str]) -> RunConfig:
@@ -42,22 +45,26 @@ def compose(overrides: Sequence[str]) -> RunConfig:
     return run
 
 
-def train(overrides: Sequence[str] = (), folder: str | Path | None = None) -> Results:
+def train(
+    overrides: Sequence[str] = (), folder: str | Path | None = None, callbacks: Sequence[Callback] = ()
+) -> Results:
     """As :func:`dqnspeed.train`."""
     startup.begin()
     # Of multiprocessing, while it imports the main module anew in a process that it has spawned.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
     _check_texts(overrides)
+    _check_callbacks(callbacks)
     folder = None if folder is None else path_of(folder)
     ask_again()  # the user may have logged in since
     with undisturbed(), contextlib.ExitStack() as resources:
         with own_hydra(), as_config_error(overrides):
-            job = _resumed(overrides, folder) if resuming.asked_for(overrides) else _new(overrides, folder, resources)
-        summary = train_and_tell(job)
+            resumes = resuming.asked_for(overrides)
+            request = _resumed(overrides, folder) if resumes else _new(overrides, folder, resources)
+        summary = train_and_print(dataclasses.replace(request, callbacks=callbacks))
     if summary.get("signal") not in (None, signal.SIGINT.name):  # also if the run had ended by itself
         signal.raise_signal(signal.Signals[summary["signal"]])  # it was this process' own; now the run is saved
-    return read(job.folder)
+    return read(request.folder)
 
 
 @contextlib.contextmanager
@@ -80,6 +87,17 @@ def _check_texts(overrides: Any) -> None:
             raise ConfigError(f"overrides: {one!r} is none; each is a text, as in ['env=pong', 'seed=1'].")
 
 
+def _check_callbacks(callbacks: Any) -> None:
+    """Raise :class:`ConfigError` if ``callbacks`` is no list of callbacks."""
+    if not isinstance(callbacks, Sequence):
+        raise ConfigError(f"callbacks={callbacks}: takes a list of dqnspeed.Callback.")
+    for one in callbacks:
+        if not isinstance(one, Callback):
+            raise ConfigError(
+                f"callbacks: {one!r} is no dqnspeed.Callback. Derive a class from it, and give an object."
+            )
+
+
 def _composed(overrides: Sequence[str]) -> DictConfig:
     """The configuration of ``overrides``, with Hydra's own, which names of folders may refer to."""
     _check_texts(overrides)
@@ -99,7 +117,7 @@ def _composed(overrides: Sequence[str]) -> DictConfig:
     return config
 
 
-def _new(overrides: Sequence[str], folder: str | Path | None, resources: contextlib.ExitStack) -> Job:
+def _new(overrides: Sequence[str], folder: str | Path | None, resources: contextlib.ExitStack) -> RunRequest:
     """A new run, checked; its folder is made, as the command line does it, and locked until ``resources`` close."""
     config = _composed(overrides)
     option, named = ("hydra.run.dir", config.hydra.run.dir) if folder is None else ("folder", str(folder))
@@ -123,7 +141,7 @@ def _new(overrides: Sequence[str], folder: str | Path | None, resources: context
             (made / name).write_text(OmegaConf.to_yaml(node), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{option}={made}: cannot be written ({error.strerror}).") from error
-    return job_of(run, spec, made, resuming.plain_of(config), None, task)
+    return with_label(RunRequest(run, spec, made, resuming.plain_of(config), overrides=task))
 
 
 def _check_script(run: RunConfig) -> None:
@@ -145,9 +163,9 @@ def _check_script(run: RunConfig) -> None:
         raise ConfigError(f"{need}, and would train again; call dqnspeed.train under if __name__ == '__main__':.")
 
 
-def _resumed(overrides: Sequence[str], folder: str | Path | None) -> Job:
+def _resumed(overrides: Sequence[str], folder: str | Path | None) -> RunRequest:
     if folder is not None:
         raise ConfigError(f"folder={folder}: does not go with resume=, which names the folder of its run.")
-    job = resumed_job(list(overrides))
-    _check_script(job.run)
-    return job
+    request = resumed_request(list(overrides))
+    _check_script(request.config)
+    return request

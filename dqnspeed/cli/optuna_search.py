@@ -28,8 +28,8 @@ from dqnspeed.cli.sweep_record import Job, Outcome, outcome
 from dqnspeed.config.changes import without_escapes
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.system import shell
+from dqnspeed.tracking import Callback, TrainingState
 from dqnspeed.tracking.run_folder import STUDY
-from dqnspeed.training.schedule import Prune
 
 if TYPE_CHECKING:
     import optuna
@@ -166,10 +166,14 @@ def _run(
         open_trials = []
 
 
-def pruning(config: Any) -> Prune | None:
-    """What prunes the job of this configuration of Hydra's, if it is one of a search for one objective."""
+def pruning(config: Any) -> list[Callback]:
+    """The callback that prunes this job of a search for one objective; none for other jobs.
+
+    Args:
+        config: Hydra's own configuration.
+    """
     if not is_study(config) or len(config.sweeper.objective) > 1:
-        return None
+        return []
     import optuna
 
     # The job may have another working folder.
@@ -177,32 +181,28 @@ def pruning(config: Any) -> Prune | None:
     study = open_study(folder, pruner=hydra.utils.instantiate(config.sweeper.pruner))
     frozen = study.trials[number]
     trial = optuna.trial.Trial(study, frozen._trial_id)
-    return Pruning(
-        trial, config.sweeper.objective[0], float(config.sweeper.prune_every_s), list(frozen.intermediate_values)
-    )
+    every_s = float(config.sweeper.prune_every_s)
+    return [Pruning(trial, config.sweeper.objective[0], every_s, list(frozen.intermediate_values))]
 
 
-class Pruning:
-    """Tells a trial the mean return at even times of training, and asks whether it is an unpromising one."""
+class Pruning(Callback):
+    """Reports the mean return to a trial at regular times of training, and ends an unpromising run."""
 
     def __init__(self, trial: optuna.Trial, objective: str, every_s: float, reported: Sequence[int]):
         self._trial, self._every_s = trial, every_s
         self._sign = 1 if DIRECTIONS[objective] == "maximize" else -1
         self._reported = max(reported, default=0)
-        self._works = True
 
-    def __call__(self, mean: float, seconds: float) -> bool:
-        period = int(seconds // self._every_s)
-        if not self._works or period <= self._reported or not math.isfinite(mean):
-            return False
+    optional = True  # the training goes on if the study's file is lost
+
+    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        mean, period = training.return_mean, int(training.seconds // self._every_s)
+        if period <= self._reported or mean is None or not math.isfinite(mean):
+            return
         self._reported = period
-        try:
-            self._trial.report(self._sign * mean, period)
-            return bool(self._trial.should_prune())
-        except Exception as error:  # training continues whatever the study's file does
-            log.warning("Optuna's study cannot be used and prunes no more: %s", error)
-            self._works = False
-            return False
+        self._trial.report(self._sign * mean, period)
+        if self._trial.should_prune():
+            training.end("pruned")
 
 
 def open_study(folder: Path, **options: Any) -> optuna.Study:

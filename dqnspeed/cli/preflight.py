@@ -41,6 +41,7 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.system import machine
+from dqnspeed.tracking import make_trackers
 from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into, why_not_made
 from dqnspeed.tracking.video import check_video
 from dqnspeed.tracking.wandb import overruled
@@ -156,6 +157,7 @@ def check_run(run: RunConfig, jobs: int = 1) -> EnvSpec:
         ConfigError: environment, network, execution and this machine's memory do not fit together.
     """
     typed(run.parallelism, Parallelism).check_here()
+    make_trackers(run.tracking)
     check_execution(run)
     check_learner(run)
     check_threads(run)

@@ -46,8 +46,9 @@ def _of_kinds(kinds: tuple[tuple[str, Any], ...], shared: bool) -> DictConfig:
         if shared and name in GROUPS:
             # A file of the user's own need not name its schema, and what no option has is refused once all is composed.
             OmegaConf.set_struct(root[name], False)
-    root.env.kwargs = {}
-    OmegaConf.set_struct(root.env.kwargs, False)  # any keyword an environment of the user's own may take
+    for group in (root.env, root.tracking):
+        group.kwargs = {}
+        OmegaConf.set_struct(group.kwargs, False)  # any keyword that an environment or a tracker may take
     return root
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,19 @@ from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
 from dqnspeed.cli.sweep_record import Line, outcome, searched, varied_first
 from dqnspeed.config import changes
-from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.graph import CaptureError
 from dqnspeed.execution.threads import set_threads
 from dqnspeed.system import machine, shell
 from dqnspeed.system.signals import PREEMPTING, STOPPING
 from dqnspeed.system.startup import startup
+from dqnspeed.tracking import CallbackError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.training.checkpoint import playable
 from dqnspeed.training.folder_lock import wait_until_free
 from dqnspeed.training.loop import train
-from dqnspeed.training.schedule import Prune, schedule_sentence
+from dqnspeed.training.request import RunRequest
+from dqnspeed.training.schedule import schedule_sentence
 
 log = logging.getLogger(__name__)
 
@@ -80,11 +80,11 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
             wait_until_free(folder, lambda: sweep.heard.received is not None)
         # The command line of the sweep has been checked already, in the process that launched it.
         typed = trust.code_in(resuming.plain_of(cfg))
-        job = resumed_job([f"{resuming.PREFIX}{_shown(folder)}", *sweep.trust], typed)
+        request = resumed_request([f"{resuming.PREFIX}{_shown(folder)}", *sweep.trust], typed)
     else:
-        job = _composed(cfg, folder, group_of(Path(hydra_config.sweep.dir)))
+        request = _composed(cfg, folder, group_of(Path(hydra_config.sweep.dir)))
     alone, prune = is_alone(hydra_config.launcher), optuna_search.pruning(hydra_config)
-    _train(dataclasses.replace(job, again=True, benchmark=alone, prune=prune))
+    _train(dataclasses.replace(request, restart_if_no_checkpoint=True, benchmark=alone, callbacks=prune))
 
 
 def is_alone(launcher: Any) -> bool:
@@ -97,10 +97,10 @@ def is_alone(launcher: Any) -> bool:
     return "basic_launcher" in name or ("Slurm" in name and has.isdigit() and int(has) >= cores)
 
 
-def _composed(cfg: DictConfig, folder: Path, group: str | None) -> Job:
-    run = compose.from_hydra(cfg)
-    plain = resuming.plain_of(cfg)
-    return job_of(run, envs.describe(run), folder, plain, group, list(HydraConfig.get().overrides.task))
+def _composed(cfg: DictConfig, folder: Path, group: str | None) -> RunRequest:
+    config = compose.from_hydra(cfg)
+    overrides = list(HydraConfig.get().overrides.task)
+    return with_label(RunRequest(config, envs.describe(config), folder, resuming.plain_of(cfg), "", group, overrides))
 
 
 def _start() -> None:
@@ -112,93 +112,68 @@ def _start() -> None:
 
 def _resume() -> None:
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s %(levelname)s] %(message)s", datefmt="%H:%M:%S")
-    _train(resumed_job(sys.argv[1:]))
+    _train(resumed_request(sys.argv[1:]))
 
 
-def _train(job: Job, flags: Sequence[str] = ()) -> None:
-    summary = train_and_tell(job)
-    # Of a sweep, one that came after the job had ended by itself, too.
-    if summary["stopped_by"] in STOPPING or (job.group is not None and "signal" in summary):
+def _train(request: RunRequest, flags: Sequence[str] = ()) -> None:
+    summary = train_and_print(request)
+    # A signal ends a sweep even if it came after the job had ended by itself.
+    if summary["stopped_by"] in STOPPING or (request.group is not None and "signal" in summary):
         stopped_by = signal.Signals[summary["signal"]]
-        if job.again and sweep.is_elsewhere:
+        if request.restart_if_no_checkpoint and sweep.is_elsewhere:
             sweep.heard.received = stopped_by
             if stopped_by in PREEMPTING:
                 signal.raise_signal(stopped_by)  # the launcher, which listens again, queues the job anew
             return
         # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
         sys.exit(128 + stopped_by.value)
-    if job.group is None:
-        print(*_next(_shown(job.folder), job.overrides, flags), sep="\n")
+    if request.group is None:
+        print(*_next(_shown(request.folder), request.overrides, flags), sep="\n")
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """A run to train, with the arguments of :func:`dqnspeed.training.loop.train` and its overrides."""
-
-    run: RunConfig
-    spec: EnvSpec
-    folder: Path
-    plain: Mapping[str, Any]
-    group: str | None
-    label: str
-    resume: bool
-    overrides: Sequence[str]
-    again: bool = False
-    benchmark: bool = True
-    prune: Prune | None = None
-    remember: Callable[[], None] | None = None
+def with_label(request: RunRequest) -> RunRequest:
+    """``request`` with its label and the kinds of its changes: its rung, and the overrides that change the rung."""
+    config, overrides = request.config, request.overrides
+    changed = compose.changed(config, overrides)
+    kind = changes.kinds(config.experiment.kind, changed)
+    config = dataclasses.replace(config, experiment=dataclasses.replace(config.experiment, kind=kind))
+    varied, chosen = varied_first(request.folder, overrides), changed.union(searched(request.folder))
+    return dataclasses.replace(request, config=config, label=changes.label(config.experiment.name, varied, chosen))
 
 
-def job_of(
-    run: RunConfig,
-    spec: EnvSpec,
-    folder: Path,
-    plain: Mapping[str, Any],
-    group: str | None,
-    overrides: Sequence[str],
-    resume: bool = False,
-) -> Job:
-    """A job, named by its rung and the ``overrides`` that change it, with the kinds of what they change."""
-    changed = compose.changed(run, overrides)
-    kind = changes.kinds(run.experiment.kind, changed)
-    run = dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, kind=kind))
-    label = changes.label(run.experiment.name, varied_first(folder, overrides), changed.union(searched(folder)))
-    return Job(run, spec, folder, plain, group, label, resume, overrides)
+def resumed_request(arguments: Sequence[str], typed: Sequence[str] = ()) -> RunRequest:
+    """The run that ``resume=FOLDER`` among ``arguments`` names; see :func:`dqnspeed.cli.resume.prepare`."""
+    found = resuming.prepare(arguments, typed)
+    return with_label(
+        RunRequest(
+            found.run, found.spec, found.folder, found.plain, "", found.group, found.overrides, resume=True,
+            on_locked=found.remember,
+        )
+    )  # fmt: skip
 
 
-def resumed_job(arguments: Sequence[str], typed: Sequence[str] = ()) -> Job:
-    """The run that ``resume=FOLDER`` among ``arguments`` names; takes and raises as
-    :func:`dqnspeed.cli.resume.prepare` does."""
-    resumed = resuming.prepare(arguments, typed)
-    job = job_of(resumed.run, resumed.spec, resumed.folder, resumed.plain, resumed.group, resumed.overrides, True)
-    return dataclasses.replace(job, remember=resumed.remember)
-
-
-def train_and_tell(job: Job) -> dict[str, Any]:
-    """Train, print how it begins and what came of it, and return the summary.
+def train_and_print(request: RunRequest) -> dict[str, Any]:
+    """Train, print the start and the result of the run, and return the summary.
 
     Raises:
         ConfigError: as :func:`dqnspeed.training.loop.train` does.
-        RunError: an actor or the arithmetic broke, a graph cannot be captured, or not all could be written.
+        RunError: an actor, a callback or the arithmetic broke, a graph cannot be captured, or a file was not written.
     """
-    run, shown = job.run, _shown(job.folder)
-    set_threads(run)
-    device, threads = str(machine.pick_device(run.device)), torch.get_num_threads()
-    lines = opening(run, job.label, device, threads, shown, job.resume)
-    print(*lines, schedule_sentence(run), sep="\n", flush=True)
-    if unsigned := trust.unsigned(job.plain):
+    config, shown = request.config, _shown(request.folder)
+    set_threads(config)
+    device, threads = str(machine.pick_device(config.device)), torch.get_num_threads()
+    lines = opening(config, request.label, device, threads, shown, request.resume)
+    print(*lines, schedule_sentence(config), sep="\n", flush=True)
+    if unsigned := trust.unsigned(request.options):
         log.warning("%s", unsigned)
     try:
-        summary = train(
-            run, job.spec, job.folder, job.plain, job.group, job.resume, job.label, job.again, job.benchmark,
-            job.prune, job.remember,
-        )  # fmt: skip
-    except (ActorError, NotFiniteError, CaptureError) as error:
+        summary = train(request)
+    except (ActorError, NotFiniteError, CaptureError, CallbackError) as error:
         raise RunError(f"{error}\n{resuming.advice(shown)}") from error
     except torch.cuda.OutOfMemoryError as error:
         least = "a smaller algo.batch_size, replay.buffer_size or num_envs takes less, and device=cpu none of a GPU's."
         raise RunError(f"{str(error).partition('. ')[0]}; {least}\n{resuming.advice(shown)}") from error
-    _print_result(summary, shown, run.stop.on == "eval")
+    _print_result(summary, shown, config.stop.on == "eval")
     lost = f"{shown}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
     if summary["stopped_by"] in STOPPING:
         print(resuming.advice(shown))

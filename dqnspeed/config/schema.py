@@ -209,13 +209,14 @@ class ExecutionConfig:
 
 
 @dataclass(frozen=True)
-class TrackingConfig(GroupOption):
+class TrackingConfig:
     name: str = option("label of what is tracked")
     report_every_s: float = option("seconds between lines of metrics.jsonl", gt=0)
     progress: str = option("what the terminal shows", choices=("auto", "rich", "plain", "off"))
-    tensorboard: bool = option("write TensorBoard events")
+    trackers: List[str] = option("services that get the metrics: tensorboard, wandb, and those of plugins")  # noqa: UP006
+    kwargs: Dict[str, Any] = option("keyword arguments of trackers of plugins, by their names")  # noqa: UP006
     wandb: str = option(
-        "Weights & Biases; auto: as WANDB_MODE and WANDB_DISABLED of the environment say, else offline",
+        "mode of W&B; auto: as WANDB_MODE and WANDB_DISABLED of the environment say, else offline",
         choices=("auto", "offline", "online", "disabled"),
     )
     video_every: int = option("training games between videos of what the agent saw, 0: none", ge=0)

@@ -18,8 +18,8 @@ from dqnspeed.config.schema import KINDS
 from dqnspeed.report import statistics
 from dqnspeed.report.runs import Run
 from dqnspeed.report.statistics import Estimate, estimate
-from dqnspeed.tracking.base import without_recording
 from dqnspeed.tracking.run_folder import flat
+from dqnspeed.tracking.trackers import hyperparameters
 
 BASELINE = "baseline"
 OVERRIDES = re.compile(r" (?=[+~]?[\w./@]+=)")  # what is between those of a label, whose values may have blanks
@@ -123,7 +123,7 @@ class Rung:
 
 def differing(runs: Sequence[Run]) -> list[str]:
     """The options in which ``runs`` differ, of those that all have; of a group whose options differ, its name alone."""
-    configs = [flat(without_recording(run.config)) for run in runs if run.config]
+    configs = [flat(hyperparameters(run.config)) for run in runs if run.config]
     shared = set.intersection(*map(set, configs)) if configs else set[str]()
     keys = [key for key in configs[0] if key in shared] if configs else []
     found = [key for key in keys if len({str(config[key]) for config in configs}) > 1]

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic
-from dqnspeed.tracking.base import Tracker
+from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.run_folder import EPISODE_COLUMNS, EPISODES, METRICS, VIDEOS
 
 log = logging.getLogger(__name__)
@@ -148,29 +148,33 @@ def _short(value: float) -> float:
     return value if isinstance(value, int) else float(f"{value:.9g}")
 
 
-class JsonLines(Tracker):
-    """``metrics.jsonl``: one line a report; later reports are made from it."""
+class MetricsFile(Callback):
+    """``metrics.jsonl``: one line per report."""
 
-    def __init__(self, path: Path):
-        self._lines = Lines(path)
+    optional = True
 
-    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+    def on_training_start(self, training: TrainingState) -> None:
+        self._lines = Lines(training.folder / METRICS)
+
+    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         numbers = {name: _short(value) for name, value in metrics.items() if math.isfinite(value)}
-        self._lines.add(json.dumps({"step": step, "time": round(seconds, 3), **numbers}))
+        self._lines.add(json.dumps({"step": training.agent_steps, "time": round(training.seconds, 3), **numbers}))
 
-    def close(self, summary: Mapping[str, Any]) -> None:
+    def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
         self._lines.close()
 
 
-class EpisodesCsv(Tracker):
-    """``episodes.csv``: one line a whole game."""
+class EpisodesFile(Callback):
+    """``episodes.csv``: one line per whole game."""
 
-    def __init__(self, path: Path):
-        self._lines = Lines(path, ",".join(EPISODE_COLUMNS))
+    optional = True
 
-    def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
-        shown = f"{episode.episode_return:.12g}"
+    def on_training_start(self, training: TrainingState) -> None:
+        self._lines = Lines(training.folder / EPISODES, ",".join(EPISODE_COLUMNS))
+
+    def on_episode_end(self, training: TrainingState, number: int, episode: Episode, video: str = "") -> None:
+        shown, step, seconds = f"{episode.episode_return:.12g}", training.agent_steps, training.seconds
         self._lines.add(f"{number},{episode.begun},{shown},{episode.length},{episode.env},{step},{seconds:.3f},{video}")
 
-    def close(self, summary: Mapping[str, Any]) -> None:
+    def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
         self._lines.close()

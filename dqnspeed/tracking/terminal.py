@@ -15,9 +15,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import atari_game
 from dqnspeed.system import machine
-from dqnspeed.tracking.base import Tracker
+from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.run_folder import EVALUATING
-from dqnspeed.tracking.time_left import Earlier
+from dqnspeed.tracking.time_left import EarlierRuns
 
 PLAIN_EVERY_S = 10.0
 NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name in progress lines, and of its bar
@@ -110,10 +110,12 @@ class Limit:
         return self._form.format(f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}")
 
 
-class RunProgress(Tracker):
-    """What every way of showing progress tells."""
+class RunProgress(Callback):
+    """Base class of the ways to show progress."""
 
-    def __init__(self, run: RunConfig, label: str, earlier: Earlier):
+    optional = True
+
+    def __init__(self, run: RunConfig, label: str, earlier: EarlierRuns):
         self._limit, self._name, self._earlier = Limit(run), _short(label), earlier
         if sentence := earlier.sentence():
             print(sentence, flush=True)
@@ -136,7 +138,7 @@ class RunProgress(Tracker):
 class RichProgress(RunProgress):
     """A live bar with the current state of the run, cut to the width of the terminal."""
 
-    def __init__(self, run: RunConfig, label: str, earlier: Earlier):
+    def __init__(self, run: RunConfig, label: str, earlier: EarlierRuns):
         super().__init__(run, label, earlier)
         self._progress = Progress(
             TextColumn("{task.description}", style="bold", markup=False),
@@ -146,28 +148,28 @@ class RichProgress(RunProgress):
         self._task = self._progress.add_task(self._name, total=1.0, state="starting")
         self._progress.start()
 
-    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         room = self._progress.console.width - len(self._name) - BAR_WIDTH - 2
-        done, parts = self._state(metrics, step, wall_time(metrics, seconds))
+        done, parts = self._state(metrics, training.agent_steps, wall_time(metrics, training.seconds))
         while len(parts) > 1 and len("  ".join(parts)) > room:
             parts.pop()
         self._progress.update(self._task, completed=done, state="  ".join(parts))
 
-    def close(self, summary: Mapping[str, Any]) -> None:
+    def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
         self._progress.stop()
 
 
 class NotebookProgress(RunProgress):
     """A bar with the current state of the run below the cell of a notebook, drawn anew at each report."""
 
-    def __init__(self, run: RunConfig, label: str, earlier: Earlier):
+    def __init__(self, run: RunConfig, label: str, earlier: EarlierRuns):
         from IPython.display import display
 
         super().__init__(run, label, earlier)
         self._display = display(self._drawn(0.0, "starting"), raw=True, display_id=True)
 
-    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        done, state = self._state(metrics, step, wall_time(metrics, seconds))
+    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        done, state = self._state(metrics, training.agent_steps, wall_time(metrics, training.seconds))
         self._display.update(self._drawn(done, "  ".join(state)), raw=True)
 
     def _drawn(self, done: float, state: str) -> dict[str, str]:
@@ -181,12 +183,12 @@ class PlainProgress(RunProgress):
 
     _next = 0.0
 
-    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PLAIN_EVERY_S
-        seconds = wall_time(metrics, seconds)
-        _, state = self._state(metrics, step, seconds)
+        seconds = wall_time(metrics, training.seconds)
+        _, state = self._state(metrics, training.agent_steps, seconds)
         print("  ".join([f"{self._name}: {seconds:.0f} s", *state]), flush=True)
 
 
@@ -198,7 +200,7 @@ def _short(label: str) -> str:
     return label if len(label) <= NAME_WIDTH else f"{label[: NAME_WIDTH - 3]}..."
 
 
-def make_progress(run: RunConfig, label: str, earlier: Callable[[], Earlier]) -> Tracker:
+def make_progress(run: RunConfig, label: str, earlier: Callable[[], EarlierRuns]) -> Callback:
     """The progress of ``tracking.progress``; ``auto``: a bar in a terminal or a notebook, else ``plain``.
 
     Args:
@@ -209,4 +211,4 @@ def make_progress(run: RunConfig, label: str, earlier: Callable[[], Earlier]) ->
         console = Console()
         kind = "notebook" if console.is_jupyter else "rich" if console.is_terminal else "plain"
     kinds = {"rich": RichProgress, "notebook": NotebookProgress, "plain": PlainProgress}
-    return kinds[kind](run, label, earlier()) if kind in kinds else Tracker()
+    return kinds[kind](run, label, earlier()) if kind in kinds else Callback()

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from dqnspeed.tracking.base import without_recording
 from dqnspeed.tracking.run_folder import (
     CONFIG,
     EVALUATING,
@@ -25,6 +24,7 @@ from dqnspeed.tracking.run_folder import (
     read_metrics,
     read_summary,
 )
+from dqnspeed.tracking.trackers import hyperparameters
 
 NEWEST = 50  # runs that are looked at
 QUARTILES_FROM = 4  # as many solved runs; of fewer the whole range is told
@@ -35,7 +35,7 @@ Mean = tuple[float, float]  # the best mean return so far, and the seconds of th
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierRuns:
     """What became of earlier runs.
 
     Attributes:
@@ -73,7 +73,7 @@ class Earlier:
 
 def earlier_runs(
     config: Mapping[str, Any], machine: Mapping[str, Any], places: Iterable[str] = RUNS, but: Path | None = None
-) -> Earlier:
+) -> EarlierRuns:
     """The newest runs below ``places`` that had this configuration on this machine to themselves, whatever their seed
     and what they recorded, and came to an end; those that cannot be read are passed over.
 
@@ -97,11 +97,11 @@ def earlier_runs(
                 seconds = summary["time_to_solve_s"] + summary["eval_time_s"]
                 solved.append((*_means(folder, bound), (bound, seconds)))
             runs += 1
-    return Earlier(tuple(solved), runs)
+    return EarlierRuns(tuple(solved), runs)
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in without_recording(config).items() if key not in ("seed", "experiment")}
+    return {key: value for key, value in hyperparameters(config).items() if key not in ("seed", "experiment")}
 
 
 def _newest(places: Iterable[str]) -> list[Path]:

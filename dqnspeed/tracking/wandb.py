@@ -20,8 +20,9 @@ from dqnspeed.config.schema import RunConfig, TrackingConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine, shell
 from dqnspeed.system.signals import STOPPING
-from dqnspeed.tracking.base import OF_A_GAME, Tracker, without_recording
+from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides, wandb_ids
+from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ def ask_again() -> None:
     _no_wandb.clear()
 
 
-class WandB(Tracker):
+@register_tracker("wandb")
+class WandB(Callback):
     """A run of Weights & Biases, offline unless asked.
 
     Its configuration is the run's, without the options of recording; its tags are the experiment, the algorithm, the
@@ -71,18 +73,13 @@ class WandB(Tracker):
     that the agent gives it.
     """
 
-    def __init__(
-        self,
-        run: RunConfig,
-        folder: Path,
-        config: Mapping[str, Any],
-        name: str,
-        group: str | None,
-        resumed_at: int | None,
-    ):
+    optional = True
+
+    def on_training_start(self, training: TrainingState) -> None:
         import wandb
 
-        self._folder, self._wandb, tracking = folder.resolve(), wandb, run.tracking
+        folder, resumed_at = training.folder, training.resumed_at
+        self._folder, self._wandb, tracking = folder.resolve(), wandb, training.config.tracking
         id_file = folder / WANDB_ID
         if not id_file.exists():
             id_file.parent.mkdir(exist_ok=True)
@@ -93,14 +90,14 @@ class WandB(Tracker):
         def begin(mode: Any, run_id: str) -> Any:
             return wandb.init(
                 project=tracking.project,
-                name=tracking.run_name or name,
-                group=tracking.group or group or first,
+                name=tracking.run_name or training.name,
+                group=tracking.group or training.group or first,
                 job_type="train",
-                tags=_tags(run),
+                tags=_tags(training.config),
                 notes=shell.command("train", *read_overrides(folder))[:NOTES],
                 dir=str(folder),
                 mode=mode,
-                config=without_recording(config),
+                config=hyperparameters(training.options),
                 reinit="finish_previous",
                 id=run_id,
                 resume="allow" if mode == "online" else None,
@@ -131,21 +128,23 @@ class WandB(Tracker):
             self._defined.add(axis)
             self._run.define_metric(axis, hidden=True)
 
-    def episode(self, number: int, episode: Episode, step: int, seconds: float, video: str = "") -> None:
-        values = (episode.episode_return, episode.length)
-        self._log(dict(zip(OF_A_GAME, values, strict=True)), step, seconds)
+    def on_episode_end(self, training: TrainingState, number: int, episode: Episode, video: str = "") -> None:
+        values, step, seconds = (episode.episode_return, episode.length), training.agent_steps, training.seconds
+        self._log(dict(zip(EPISODE_METRICS, values, strict=True)), step, seconds)
         if video:
             self._videos.append((self._folder / video, step, seconds))
 
-    def report(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        numbers = {name: v for name, v in metrics.items() if math.isfinite(v) and name not in OF_A_GAME}
-        self._log(numbers, step, seconds)
+    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        numbers = {name: v for name, v in metrics.items() if math.isfinite(v) and name not in EPISODE_METRICS}
+        self._log(numbers, training.agent_steps, training.seconds)
         self._log_videos()
 
-    def best(self, file: Path, mean: float, step: int, seconds: float) -> None:
-        self._best = {"return_mean": mean, STEP: step, SECONDS: seconds}
+    def on_checkpoint(self, training: TrainingState, path: Path) -> None:
+        if path.name == Path(BEST).name:
+            facts = {STEP: training.agent_steps, SECONDS: training.seconds}
+            self._best = {"return_mean": training.return_mean, **facts}
 
-    def close(self, summary: Mapping[str, Any]) -> None:
+    def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
         try:
             self._run.summary.update(dict(summary))
             self._log_videos()

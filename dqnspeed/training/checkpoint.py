@@ -56,30 +56,32 @@ class Checkpoints:
     def save_best(self, state: State, mean: float, provisional: bool = False) -> Path | None:
         """Save ``best``; returns its file, ``None`` if it could not be written."""
         facts = {"mean": mean, "provisional": provisional, "measure": self._measure}
-        if not self._save("best", {**state, "best": facts}):
-            return None
-        self._best, self._provisional = mean, provisional
-        return self._folder / f"best{SUFFIX}"
+        path = self._save("best", {**state, "best": facts})
+        if path:
+            self._best, self._provisional = mean, provisional
+        return path
 
     def is_due(self) -> bool:
         """Whether it is time for a periodic checkpoint."""
         return self._config.every_minutes > 0 and time.monotonic() >= self._due
 
-    def save_periodic(self, state: State, step: int) -> None:
-        """Save ``step_<step>`` and drop the oldest; delete a ``final`` from before the run was resumed."""
-        if self._save(f"step_{step:010d}", state):
+    def save_periodic(self, state: State, step: int) -> Path | None:
+        """Save ``step_<step>`` and drop the oldest; delete a ``final`` from before the run was resumed.
+
+        Returns:
+            The file, ``None`` if it could not be written.
+        """
+        path = self._save(f"step_{step:010d}", state)
+        if path:
             (self._folder / f"final{SUFFIX}").unlink(missing_ok=True)
             for old in sorted(self._folder.glob(f"step_*{SUFFIX}"))[: -self._config.keep]:
                 old.unlink(missing_ok=True)
         self._schedule_next()
+        return path
 
-    @property
-    def keeps_final(self) -> bool:
-        """Whether to save a checkpoint at the end."""
-        return self._config.final
-
-    def save_final(self, state: State) -> None:
-        self._save("final", state)
+    def save_final(self, state: State) -> Path | None:
+        """Save ``final``; returns its file, ``None`` if it could not be written."""
+        return self._save("final", state)
 
     def not_written(self) -> list[str]:
         """The missing ones at the end, and why."""
@@ -105,17 +107,17 @@ class Checkpoints:
     def _schedule_next(self) -> None:
         self._due = time.monotonic() + self._config.every_minutes * 60
 
-    def _save(self, name: str, state: State) -> bool:
-        kind = name.partition("_")[0]
+    def _save(self, name: str, state: State) -> Path | None:
+        kind, path = name.partition("_")[0], self._folder / f"{name}{SUFFIX}"
         try:
-            save(self._folder / f"{name}{SUFFIX}", state)
+            save(path, state)
         except (OSError, SafetensorError) as error:
             if kind not in self._refused and kind != "final":  # named at the end of the run
                 log.warning("checkpoint %s could not be saved, training continues: %s", name, error)
             self._refused[kind] = getattr(error, "strerror", None) or str(error)
-            return False
+            return None
         self._refused.pop(kind, None)
-        return True
+        return path
 
 
 def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False) -> State:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -12,10 +11,7 @@ from dqnspeed.buffers import Buffer, OrderedBuffer
 from dqnspeed.config.schema import RunConfig, StopConfig, typed
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.system.signals import StopSignals
-from dqnspeed.training.summary import Progress
-
-# Whether to end a run early, by its mean return (NaN before the first game that counts) and its seconds of training.
-Prune = Callable[[float, float], bool]
+from dqnspeed.training.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -113,19 +109,19 @@ def schedule_sentence(run: RunConfig) -> str:
 
 
 class StopRule:
-    """Ends a run: solved, out of steps, out of time, pruned, or by a signal."""
+    """Ends a run: solved, out of steps, out of time, ended by a callback, or by a signal."""
 
     def __init__(self, stop: StopConfig, signals: StopSignals):
         self._bound = math.inf if stop.reward_bound is None else stop.reward_bound
         self.max_steps = math.inf if stop.max_steps is None else stop.max_steps
         self._max_seconds = math.inf if stop.max_minutes is None else stop.max_minutes * 60
         self._on, self._signals = stop.on, signals
-        self._pruned = False
+        self._asked: str | None = None
         self.reason: str | None = None
 
-    def prune(self) -> None:
-        """End the run as an unpromising one."""
-        self._pruned = True
+    def end(self, reason: str) -> None:
+        """End the run for a ``reason`` of a callback."""
+        self._asked = reason
 
     def cuts_short(self, progress: Progress) -> bool:
         """Whether an evaluation must be given up: after a signal, or when the time is over."""
@@ -149,8 +145,8 @@ class StopRule:
             self.reason = "max_steps"
         elif self._out_of_time(progress):
             self.reason = "max_minutes"
-        elif self._pruned:
-            self.reason = "pruned"
+        elif self._asked is not None:
+            self.reason = self._asked
         return self.reason is not None
 
     def _solved(self, progress: Progress, eval_mean: float | None) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import make_run, on_cpu
+from conftest import make_run, on_cpu, train_in
 from test_dqn import CPU, VECTOR, make_batch
 from torch import Tensor, nn
 
@@ -20,8 +20,7 @@ from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.algorithms.q_learning import TableLearner
 from dqnspeed.buffers import Batch, RolloutBatch
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec, describe
-from dqnspeed.training.loop import train
+from dqnspeed.envs import EnvSpec
 from dqnspeed.training.state_file import load
 
 SIZE, COUNT = 16, 13  # of a batch, and of its transitions that are not there to fill it up
@@ -206,7 +205,7 @@ def test_the_divergence_ends_near_its_target_however_many_updates_a_rollout_has(
         line += [*CARTPOLE, "algo=ppo", "model.hidden=[16]", "algo.num_steps=32", "algo.batch_size=32"]
         line += [f"algo.epochs={updates // 8}", "algo.clip_range=0.2", "optimizer.lr=3e-3", "stop.max_steps=12000"]
     run = make_run(*line)
-    train(run, describe(run), tmp_path, {})
+    train_in(tmp_path, run)
     reports = [json.loads(text) for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     found = [report["train/approx_kl"] for report in reports if "train/approx_kl" in report]  # of a rollout each
     assert len(found) >= 40
@@ -354,7 +353,7 @@ def test_all_of_a_rollout_is_played_with_the_weights_that_learning_from_it_begin
     batch = "algo.batch_size=32" if algo == "a2c" else "algo.batch_size=10"
     run = make_run(*CARTPOLE, f"algo={algo}", f"parallelism={parallelism}", "model.hidden=[8]", "num_envs=4", batch,
                    "algo.num_steps=8", "stop.max_steps=1500", "tracking.report_every_s=0.001")  # fmt: skip
-    assert train(run, describe(run), tmp_path, {})["updates"] >= 40
+    assert train_in(tmp_path, run)["updates"] >= 40
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]
     assert len(lags) >= 40 and not any(lags)
@@ -367,7 +366,7 @@ def test_all_of_a_rollout_is_played_with_the_weights_that_learning_from_it_begin
 def test_the_pole_is_balanced(kind: str, tmp_path: Path) -> None:
     """For 60 steps, where random actions keep it up for some 20."""
     run = make_run(*CARTPOLE, *LEARNS[kind], "stop.reward_bound=60", "stop.window=20")
-    summary = train(run, describe(run), tmp_path, {})
+    summary = train_in(tmp_path, run)
     assert summary["solved"], summary["return_mean_100"]
 
 
@@ -381,13 +380,13 @@ def test_the_lake_is_crossed_by_table(tmp_path: Path) -> None:
     solved, longer = tmp_path / "solved", tmp_path / "longer"
     solved.mkdir()
     longer.mkdir()
-    summary = train(run, describe(run), solved, {})
+    summary = train_in(solved, run)
     assert summary["solved"] and summary["eval_return_mean"] == 1
 
     games_restored = dataclasses.replace(
         run, stop=dataclasses.replace(run.stop, reward_bound=None, max_steps=summary["agent_steps"] + 50)
     )
-    train(games_restored, describe(run), longer, {})
+    train_in(longer, games_restored)
     tested = load(solved / "checkpoints" / "final.safetensors")["learner"]["network"]["values"]
     best = load(longer / "checkpoints" / "best.safetensors")
     assert best["progress"] == {"agent_steps": summary["agent_steps"], "return_mean": 1}

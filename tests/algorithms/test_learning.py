@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import make_run
-
-from dqnspeed.envs import describe
-from dqnspeed.training.loop import train
+from conftest import make_run, train_in
 
 KINDS = {
     "munchausen": ["algo=munchausen", "algo.loss=mse"],
@@ -34,5 +31,5 @@ CATCH = ["env.id=toy_envs:Catch-v0", "wrappers=none", "model=board", "model.hidd
 def test_the_ball_is_caught(kind: str, tmp_path: Path) -> None:
     """Three times of four, where random moves catch it once in five; three seeds need 1,300 to 5,000 steps."""
     run = make_run(*QUICK, *CATCH, *KINDS[kind])
-    summary = train(run, describe(run), tmp_path, {})
+    summary = train_in(tmp_path, run)
     assert summary["solved"], summary["return_mean_100"]

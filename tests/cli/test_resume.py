@@ -19,7 +19,7 @@ import forked
 import hydra
 import numpy as np
 import pytest
-from conftest import TOY, environment, make_run, make_toy, untimed
+from conftest import TOY, environment, make_run, make_toy, train_in, untimed
 from forked import Forked
 from omegaconf import OmegaConf
 
@@ -37,9 +37,11 @@ from dqnspeed.report.contents import Report
 from dqnspeed.report.rungs import rungs_of
 from dqnspeed.report.runs import read_run
 from dqnspeed.system import signing
+from dqnspeed.tracking import Callback, TrainingState
 from dqnspeed.tracking.run_folder import SWEEP
 from dqnspeed.training.checkpoint import newest
-from dqnspeed.training.loop import Training, train
+from dqnspeed.training.loop import train
+from dqnspeed.training.request import RunRequest
 from dqnspeed.training.state_file import State, load, save
 
 SMALL_ATARI = [
@@ -61,9 +63,9 @@ REPLAYED = [
 ]
 
 
-def go(folder: Path, run: RunConfig, resumed: bool = False) -> State:
+def go(folder: Path, run: RunConfig, resumed: bool = False, **more: Any) -> State:
     """Train in ``folder``, from its newest checkpoint if there is one; returns the final state."""
-    train(run, envs.describe(run), folder, {}, resume=resumed)
+    train_in(folder, run, resume=resumed, **more)
     return load(folder / "checkpoints" / "final.safetensors")
 
 
@@ -235,36 +237,41 @@ def test_a_run_that_begins_again_has_its_whole_time_and_is_marked(tmp_path: Path
     assert any(warning.startswith("Began again: 1 of 1 runs") for warning in report.warnings)
 
 
-def test_a_resumed_run_has_the_results_of_all_of_it_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_has_the_results_of_all_of_it_or_none(tmp_path: Path) -> None:
     """What it was until it was resumed would be taken for what it is, while it trains or once it is killed."""
     toy = ["stop.reward_bound=-1000", "stop.window=1"]
     solved = go(tmp_path, make_toy(*toy, "stop.max_steps=300"))["progress"]["time_to_solve_avg"]
     assert solved is not None and (tmp_path / "summary.json").exists()
-    there, loop = list[bool](), Training.loop
-    monkeypatch.setattr(Training, "loop", lambda self: (there.append((tmp_path / "summary.json").exists()), loop(self)))
-    state = go(tmp_path, make_toy("stop.reward_bound=1000", "stop.max_steps=600"), resumed=True)
-    assert there == [False] and json.loads((tmp_path / "summary.json").read_text())["agent_steps"] >= 600
+    there = list[bool]()
+
+    class Looks(Callback):
+        def on_update(self, training: TrainingState) -> None:
+            there.append((tmp_path / "summary.json").exists())
+
+    more = make_toy("stop.reward_bound=1000", "stop.max_steps=600")
+    state = go(tmp_path, more, resumed=True, callbacks=[Looks()])
+    assert set(there) == {False} and json.loads((tmp_path / "summary.json").read_text())["agent_steps"] >= 600
     assert state["progress"]["time_to_solve_avg"] is None  # that was another bound
 
 
 def test_what_a_refused_resumption_would_have_changed_stays(tmp_path: Path) -> None:
     remembered = list[int]()
     run = make_toy("stop.max_steps=100", "checkpoint=none")
-    train(run, envs.describe(run), tmp_path, {})
+    train_in(tmp_path, run)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(ConfigError, match="nothing to resume from"):
-        train(run, envs.describe(run), tmp_path, {"seed": 5}, resume=True, remember=lambda: remembered.append(1))
+        train_in(tmp_path, run, options={"seed": 5}, resume=True, on_locked=lambda: remembered.append(1))
     assert not remembered and {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_run_whose_environment_has_changed_is_refused_in_one_sentence(tmp_path: Path) -> None:
     run = make_toy("stop.max_steps=100")
     spec = envs.describe(run)
-    train(run, spec, tmp_path, {})
+    train_in(tmp_path, run)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     longer = dataclasses.replace(run, stop=dataclasses.replace(run.stop, max_steps=200))
     with pytest.raises(ConfigError, match=r"^resume=.*: its checkpoint is of another network; has the environment or"):
-        train(longer, dataclasses.replace(spec, num_actions=4), tmp_path, {}, resume=True)
+        train(RunRequest(longer, dataclasses.replace(spec, num_actions=4), tmp_path, {}, resume=True))
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
@@ -647,7 +654,7 @@ def test_a_reference_that_is_typed_at_a_resume_is_taken_and_keeps_its_value(
 def test_tensorboard_shows_every_step_once(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    toy = ["tracking.tensorboard=true", "checkpoint.every_minutes=0.002", "checkpoint.keep=1000"]
+    toy = ["tracking.trackers=[tensorboard]", "checkpoint.every_minutes=0.002", "checkpoint.keep=1000"]
     go(tmp_path, make_toy(*toy, "stop.max_steps=1000"))
     oldest, *newer = sorted((tmp_path / "checkpoints").glob("step_*"))
     for path in [*newer, tmp_path / "checkpoints" / "final.safetensors"]:

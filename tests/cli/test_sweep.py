@@ -112,7 +112,7 @@ def test_a_job_that_cannot_even_begin_ends_no_other_and_is_tried_again(cli: Cli,
 
 
 def test_names_of_runs_are_short_and_begin_with_what_a_sweep_varies(cli: Cli, tmp_path: Path) -> None:
-    result = cli("-m", *FEW, "tracking.tensorboard=true", "num_envs=2,3", "hydra.sweep.dir=sweep")
+    result = cli("-m", *FEW, "tracking.trackers=[tensorboard]", "num_envs=2,3", "hydra.sweep.dir=sweep")
     assert result.returncode == 0, result.stderr
     folders = sorted(tmp_path.glob("sweep/*/tensorboard/*"))
     assert [folder.name.partition("_")[0] for folder in folders] == ["baseline"] * 2

@@ -14,17 +14,16 @@ import gymnasium
 import numpy as np
 import pytest
 import toy_envs
-from conftest import make_run, make_toy
+from conftest import make_run, make_toy, train_in
 from gymnasium import spaces
 from toy_envs import SPACES
 
 from dqnspeed.cli.preflight import check_run
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import describe, make_env, make_vector_env
+from dqnspeed.envs import make_env, make_vector_env
 from dqnspeed.envs.games import atari_game
 from dqnspeed.envs.observations import _turns
-from dqnspeed.training.loop import train
 
 
 def run_of(kind: str, *overrides: str, wrong: str = "") -> RunConfig:
@@ -190,7 +189,7 @@ def test_a_class_that_is_not_registered_can_be_named(parallelism: str, tmp_path:
     run = make_toy(*HELD.get(parallelism, [f"parallelism={parallelism}"]), "env.id=toy_envs:Counter",
                    "env.kwargs={length: 5}", "stop.max_steps=120", "eval.every_steps=100",
                    "eval.episodes=1")  # fmt: skip
-    assert train(run, check_run(run), tmp_path, {})["updates"] > 0
+    assert train_in(tmp_path, run)["updates"] > 0
     games = (tmp_path / "episodes.csv").read_text().splitlines()[1:]
     assert {game.split(",")[3] for game in games} == {"5"}
 
@@ -205,7 +204,7 @@ def test_they_train_with_every_parallelism(kind: str, parallelism: str, tmp_path
     run = run_of(kind, *HELD.get(parallelism, [f"parallelism={parallelism}"]), f"model={model}", "num_envs=2",
                  "algo.learning_starts=60",
                  "replay.buffer_size=500", "stop.max_steps=120", "tracking=local", "tracking.progress=off")  # fmt: skip
-    assert train(run, describe(run), tmp_path, {})["updates"] > 0
+    assert train_in(tmp_path, run)["updates"] > 0
 
 
 # Environments from the registry that nobody here wrote.
@@ -228,7 +227,7 @@ def test_third_party_environments_train(name: str, parallelism: str, tmp_path: P
     run = make_run("experiment=own_env", *THIRD_PARTY[name],
                    *HELD.get(parallelism, [f"parallelism={parallelism}"]), "num_envs=2",
                    "algo.learning_starts=100", "stop.max_steps=300", "tracking.progress=off")  # fmt: skip
-    summary = train(run, check_run(run), tmp_path, {})
+    summary = train_in(tmp_path, run)
     assert summary["updates"] > 0 and summary["agent_steps"] >= 300
 
 

@@ -171,7 +171,7 @@ TOLD = {
         "| `algo.clip_range` | how far the probability ratio may move | a number, more than 0 | 0.1 |",
     ],
     "experiment=speedrun": ["| `speedrun` | "],
-    "CAPACITY": ["| `replay.buffer_size` | transitions kept, "],
+    "BUFFER_SIZE": ["| `replay.buffer_size` | transitions kept, "],
     "the mean is": ["| `stop.window` | finished games the mean is taken over "],
     "algo=pp0": ["| `ppo` | "],
 }

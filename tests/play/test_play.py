@@ -19,7 +19,7 @@ import forked
 import numpy as np
 import pytest
 import toy_envs
-from conftest import TOY, environment, make_run
+from conftest import TOY, environment, make_run, train_in
 from gymnasium import spaces
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
@@ -40,7 +40,6 @@ from dqnspeed.report.runs import read_run, return_of
 from dqnspeed.system import shell
 from dqnspeed.tracking.video import Film, check_encoder, enlarge, frame_rate, picture, write_mp4
 from dqnspeed.training import state_file
-from dqnspeed.training.loop import train
 
 
 def options(*arguments: str) -> PlayConfig:
@@ -295,7 +294,7 @@ def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, mon
         run = make_run(*TOY, *kind, "num_envs=2", "tracking.video_every=3", "stop.max_steps=400")
         folder = tmp_path / "_".join(kind)
         folder.mkdir()
-        train(run, envs.describe(run), folder, {})
+        train_in(folder, run)
         assert len(videos) > 5
         for video in videos:
             seeds, numbers, steps = np.array(video).T
@@ -443,7 +442,7 @@ def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> N
     )  # fmt: skip
     folder = tmp_path / "run"
     folder.mkdir()
-    summary = train(run, envs.describe(run), folder, {})
+    summary = train_in(folder, run)
     assert summary["eval_return_mean"] >= 1
     (folder / ".hydra").mkdir()
     overrides = ["env=cartpole", f"algo={algo}", "model.hidden=[8]"]

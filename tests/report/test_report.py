@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import make_toy
+from conftest import make_toy, train_in
 from PIL import Image
 
-from dqnspeed import envs
 from dqnspeed.report import command as report
 from dqnspeed.report.contents import outcome
 from dqnspeed.report.figures import figures_of
@@ -21,7 +20,6 @@ from dqnspeed.report.runs import read_run, runs_below
 from dqnspeed.report.summaries import load
 from dqnspeed.report.tables import headlines, run_table, rung_table
 from dqnspeed.tracking.run_folder import read_metrics
-from dqnspeed.training.loop import train
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +27,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run that needs about a second."""
     folder = tmp_path_factory.mktemp("trained")
     run = make_toy("stop.max_steps=1500")
-    train(run, envs.describe(run), folder, {}, label="baseline model=mlp")
+    train_in(folder, run, label="baseline model=mlp")
     change(folder, busy=None, benchmark=True)
     return folder
 

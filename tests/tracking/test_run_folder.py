@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import Training, make_toy
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import Episode
 from dqnspeed.system import shell
-from dqnspeed.tracking.files import EpisodesCsv, JsonLines, file_sizes, shorten
+from dqnspeed.tracking import Callbacks
+from dqnspeed.tracking.files import EpisodesFile, MetricsFile, file_sizes, shorten
 from dqnspeed.tracking.run_folder import (
     EPISODES,
     METRICS,
@@ -27,11 +29,12 @@ from dqnspeed.tracking.run_folder import (
 
 
 def test_what_was_written_is_read_and_damaged_lines_are_counted(tmp_path: Path) -> None:
-    metrics, episodes = JsonLines(tmp_path / METRICS), EpisodesCsv(tmp_path / EPISODES)
-    metrics.report({"train/loss": 0.5}, step=3, seconds=1.5)
-    episodes.episode(1, Episode(env=2, episode_return=-7.5, length=9, begun=4), 3, 1.5, "videos/a.mp4")
-    metrics.close({})
-    episodes.close({})
+    training = Training(make_toy(), tmp_path, agent_steps=3, seconds=1.5)
+    callbacks = Callbacks([MetricsFile(), EpisodesFile()])
+    callbacks.on_training_start(training)
+    callbacks.on_report(training, {"train/loss": 0.5})
+    callbacks.on_episode_end(training, 1, Episode(env=2, episode_return=-7.5, length=9, begun=4), "videos/a.mp4")
+    callbacks.on_training_end(training, {})
     report = {"step": 3, "time": 1.5, "train/loss": 0.5}
     game = {"episode": 1, "begun": 4, "return": -7.5, "length": 9, "env": 2, "agent_step": 3, "time": 1.5,
             "video": "videos/a.mp4"}  # fmt: skip
@@ -59,17 +62,18 @@ def test_folders_are_found_once_however_they_are_named(tmp_path: Path) -> None:
 
 
 def test_numbers_keep_their_digits_and_films_of_games_that_are_played_anew_go(tmp_path: Path) -> None:
-    metrics, episodes = JsonLines(tmp_path / METRICS), EpisodesCsv(tmp_path / EPISODES)
-    metrics.report({"train/loss": 3e-7, "train/updates": 1_234_567_891}, step=3, seconds=1.5)
+    training = Training(make_toy(), tmp_path, agent_steps=3, seconds=1.5)
+    callbacks = Callbacks([MetricsFile(), EpisodesFile()])
+    callbacks.on_training_start(training)
+    callbacks.on_report(training, {"train/loss": 3e-7, "train/updates": 1_234_567_891})
     (tmp_path / "videos").mkdir()
     sizes = dict[str, int]()
     for number, points in ((1, 1_234_567.0), (2, 0.1)):
         video = f"videos/episode_{number:06d}_return_{points:g}.mp4"
         (tmp_path / video).touch()
-        episodes.episode(number, Episode(env=0, episode_return=points, length=9, end_row=9), 3, 1.5, video)
+        callbacks.on_episode_end(training, number, Episode(env=0, episode_return=points, length=9, end_row=9), video)
         sizes = sizes or file_sizes(tmp_path)
-    metrics.close({})
-    episodes.close({})
+    callbacks.on_training_end(training, {})
     assert read_metrics(tmp_path)[0][0].items() >= {"train/loss": 3e-7, "train/updates": 1_234_567_891}.items()
     assert [game["return"] for game in read_episodes(tmp_path)[0]] == [1_234_567, 0.1]
     (tmp_path / "videos" / "episode_of_mine.mp4").touch()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import TOY
 
-from dqnspeed.tracking.time_left import NEWEST, Earlier, earlier_runs
+from dqnspeed.tracking.time_left import NEWEST, EarlierRuns, earlier_runs
 
 CONFIG = {"algo": {"name": "ppo"}, "stop": {"max_minutes": 30}, "seed": 1, "tracking": {"name": "local"}}
 MACHINE = {"cpu": "fast", "cores": 2, "device": "cpu", "gpu": None, "memory_gib": 8}
@@ -31,17 +31,17 @@ def write(folder: Path, took: float | None, means: dict[float, float], seed: int
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def found(folder: Path, config: dict[str, Any] = CONFIG) -> Earlier:
+def found(folder: Path, config: dict[str, Any] = CONFIG) -> EarlierRuns:
     return earlier_runs(config, MACHINE, [str(folder)])
 
 
 def test_the_time_left_is_that_of_earlier_runs_from_the_same_mean_on(tmp_path: Path) -> None:
-    assert found(tmp_path) == Earlier() and not Earlier().sentence() and Earlier().left(3.0) is None
+    assert found(tmp_path) == EarlierRuns() and not EarlierRuns().sentence() and EarlierRuns().left(3.0) is None
     write(tmp_path / "2026" / "a", 150.0, {10: -20, 50: -5, 60: -7, 100: 10, 150: 17})
     one = found(tmp_path)
     assert one.sentence() == "usually solved after 150 s here (the only earlier run)"
     itself = tmp_path / "b" / ".." / "2026" / "a"
-    assert earlier_runs(CONFIG, MACHINE, [str(tmp_path)], but=itself) == Earlier(), "a run that is resumed"
+    assert earlier_runs(CONFIG, MACHINE, [str(tmp_path)], but=itself) == EarlierRuns(), "a run that is resumed"
     write(tmp_path / "b", 240.4, {10: -20, 100: -5, 200: 12})
     write(tmp_path / "c", None, {10: -20, 1800: 3})
     runs = found(tmp_path)
@@ -50,7 +50,7 @@ def test_the_time_left_is_that_of_earlier_runs_from_the_same_mean_on(tmp_path: P
     assert runs.left(-6.0) == ("usually 100 to 140 s left", pytest.approx((100 + 140.4) / 2))
     assert runs.left(11.0) == ("usually 0 to 40 s left", pytest.approx(40.4 / 2))
     assert runs.left(16.0) == ("usually moments left", 0)
-    seldom = Earlier(runs.solved, 5)
+    seldom = EarlierRuns(runs.solved, 5)
     assert seldom.sentence() == "solved after 150 to 240 s here (2 of 5 earlier runs)" and seldom.left(3.0) is None
 
 
@@ -64,7 +64,7 @@ def test_the_time_that_earlier_runs_took_is_that_with_evaluations(tmp_path: Path
 
 
 def test_of_many_runs_the_middle_half_is_told_and_long_times_in_minutes() -> None:
-    runs = Earlier(tuple(((17.0, 60.0 * minutes),) for minutes in (1, 20, 25, 30, 35, 300)), 8)
+    runs = EarlierRuns(tuple(((17.0, 60.0 * minutes),) for minutes in (1, 20, 25, 30, 35, 300)), 8)
     assert runs.sentence() == "usually solved after 21 to 34 min here (6 of 8 earlier runs)"
 
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import rich
-from conftest import make_run, make_toy
+from conftest import Training, make_run, make_toy
 
 from dqnspeed.cli import compose, schemas
 from dqnspeed.config import changes
 from dqnspeed.system import machine
-from dqnspeed.tracking import make_trackers
-from dqnspeed.tracking.base import Tracking
 from dqnspeed.tracking.terminal import PlainProgress, RichProgress, opening, show
-from dqnspeed.tracking.time_left import Earlier
+from dqnspeed.tracking.time_left import EarlierRuns
 
 
 @pytest.mark.parametrize(
@@ -102,10 +97,13 @@ def test_the_live_line_fits_and_shows_time_left_mean_and_loss(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rich.get_console(), "width", width)
-    progress = RichProgress(make_run("experiment=speedrun"), "speedrun env=breakout num_envs=8", Earlier())
+    run = make_run("experiment=speedrun")
+    progress = RichProgress(run, "speedrun env=breakout num_envs=8", EarlierRuns())
+    training = Training(run, agent_steps=1_234_567)
     for seconds in (400, 430):
-        progress.report({**METRICS, "episode/return_mean_100": seconds / 10}, 1_234_567, seconds)
-    progress.close({})
+        training.seconds = seconds
+        progress.on_report(training, {**METRICS, "episode/return_mean_100": seconds / 10})
+    progress.on_training_end(training, {})
     line = next(line for line in reversed(capsys.readouterr().out.splitlines()) if "limit in" in line)
     assert len(line) <= width and "speedrun env=breakout..." in line
     assert "limit in 22:50  mean 43.00" in line
@@ -113,7 +111,9 @@ def test_the_live_line_fits_and_shows_time_left_mean_and_loss(
 
 
 def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    PlainProgress(make_run("stop.max_minutes=10"), "baseline num_envs=2", Earlier()).report(METRICS, 5000, 30)
+    run = make_run("stop.max_minutes=10")
+    progress = PlainProgress(run, "baseline num_envs=2", EarlierRuns())
+    progress.on_report(Training(run, agent_steps=5000, seconds=30), METRICS)
     line = "baseline num_envs=2: 30 s  limit in 9:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
     assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  4.0 samples/step\n"
     assert show({}, 1)[:2] == ["mean -", "loss -"] and "- games" in show({}, 1)
@@ -126,29 +126,16 @@ def test_a_line_says_how_many_games_count_of_those_that_have_ended(counted: int,
 
 
 def test_a_progress_line_counts_evaluations_towards_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = PlainProgress(make_run("stop.max_minutes=10"), "baseline", Earlier())
-    progress.report({**METRICS, "time/evaluating": 90.0}, 5000, 30)
+    run = make_run("stop.max_minutes=10")
+    progress = PlainProgress(run, "baseline", EarlierRuns())
+    progress.on_report(Training(run, agent_steps=5000, seconds=30), {**METRICS, "time/evaluating": 90.0})
     assert capsys.readouterr().out.startswith("baseline: 120 s  limit in 8:00  mean -12.35")
 
 
 def test_earlier_runs_tell_the_time_left_before_the_limit_does(capsys: pytest.CaptureFixture[str]) -> None:
-    earlier = Earlier((((-12.0, 30.0), (17.0, 100.0)), ((-12.0, 60.0), (17.0, 200.0))), 2)
-    PlainProgress(make_run("stop.max_minutes=10"), "baseline", earlier).report(METRICS, 5000, 30)
+    earlier = EarlierRuns((((-12.0, 30.0), (17.0, 100.0)), ((-12.0, 60.0), (17.0, 200.0))), 2)
+    run = make_run("stop.max_minutes=10")
+    PlainProgress(run, "baseline", earlier).on_report(Training(run, agent_steps=5000, seconds=30), METRICS)
     first, line = capsys.readouterr().out.splitlines()
     assert first == "usually solved after 100 to 200 s here (2 of 2 earlier runs)"
     assert line.startswith("baseline: 30 s  usually 70 to 140 s left  mean -12.35")
-
-
-class NoServer(Tracking):
-    """Has trackers that cannot be made."""
-
-    def further(self, *_: Any) -> Iterator[Any]:
-        raise RuntimeError("no server")
-
-
-def test_trackers_of_somebody_else_that_fail_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    run = make_toy("tracking=local")
-    run = replace(run, tracking=NoServer(**{f.name: getattr(run.tracking, f.name) for f in fields(run.tracking)}))
-    make_trackers(run, tmp_path, {}, "label", None).close({})
-    assert "its own trackers are off for this run: no server" in caplog.text
-    assert (tmp_path / "metrics.jsonl").exists()

@@ -15,7 +15,7 @@ from typing import Any
 
 import forked
 import pytest
-from conftest import TOY, environment, make_toy
+from conftest import TOY, Training, environment, make_toy
 
 import dqnspeed
 from dqnspeed.envs import Episode
@@ -75,8 +75,8 @@ def tracked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     catch = ["env.id=toy_envs:Catch-v0", "env.reward_bound=null", "wrappers=none", "model=board", "model.hidden=[8]"]
     few = ["stop.max_steps=600", "eval.every_steps=300", "eval.episodes=2", "tracking.video_every=40"]
     dqnspeed.train(
-        [*catch, f"algo={request.param}", *few, "tracking.report_every_s=0.1", "execution.threads=1",
-         "tracking.tensorboard=false", *(["algo.learning_starts=40"] if request.param == "dqn" else [])],
+        [*catch, f"algo={request.param}", *few, "tracking.report_every_s=0.1", "tracking.trackers=[wandb]",
+         "execution.threads=1", *(["algo.learning_starts=40"] if request.param == "dqn" else [])],
         folder=folder,
     )  # fmt: skip
     return folder
@@ -171,20 +171,24 @@ def test_segments_that_were_killed_before_a_checkpoint_have_ids_of_their_own(tmp
 def test_what_a_kill_left_of_a_checkpoint_is_not_sent(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best.safetensors.partial").write_text("cut")
-    WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "toy", None, None).close(
-        {"stopped_by": "max_steps", "not_written": []}
-    )
+    tracker, training = WandB(), Training(make_toy("tracking.wandb=offline"), tmp_path)
+    tracker.on_training_start(training)
+    tracker.on_training_end(training, {"stopped_by": "max_steps", "not_written": []})
     assert "artifact" not in ended(tmp_path)
 
 
 @pytest.mark.parametrize(("reason", "code"), [("error", 1), ("SIGTERM", 143), ("SIGUSR2", 140), ("max_steps", 0)])
 def test_wandb_logs_a_game_once_and_ends_as_the_run_did(reason: str, code: int, tmp_path: Path) -> None:
-    tracker = WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "baseline num_envs=2, seed 0", None, None)
+    tracker = WandB()
+    training = Training(make_toy("tracking.wandb=offline"), tmp_path, name="baseline num_envs=2, seed 0")
+    tracker.on_training_start(training)
     for step in (10, 20):
-        tracker.episode(step // 10, Episode(0, float(step), 7), step, 1.0)
+        training.agent_steps, training.seconds = step, 1.0
+        tracker.on_episode_end(training, step // 10, Episode(0, float(step), 7))
         for later in (1, 2, 3):
-            tracker.report({"episode/return": step, "episode/length": 7, "train/loss": later}, step + later, 2.0)
-    tracker.close({"stopped_by": reason, "not_written": [], "error": "ActorError: it died"})
+            training.agent_steps, training.seconds = step + later, 2.0
+            tracker.on_report(training, {"episode/return": step, "episode/length": 7, "train/loss": later})
+    tracker.on_training_end(training, {"stopped_by": reason, "not_written": [], "error": "ActorError: it died"})
     found = ended(tmp_path)
     assert [run.display_name for run in found["run"]] == ["baseline num_envs=2, seed 0"]
     rows = rows_of(found)
@@ -225,9 +229,10 @@ def test_the_environment_says_where_wandb_goes_unless_an_option_does(
 def test_an_option_overrules_the_environment_for_wandb_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("WANDB_DISABLED", "true")
-    tracker = WandB(make_toy("tracking.wandb=offline"), tmp_path, {}, "toy", None, None)
-    tracker.close({"stopped_by": "max_steps", "not_written": []})
-    assert [run.display_name for run in ended(tmp_path)["run"]] == ["toy"]
+    tracker, training = WandB(), Training(make_toy("tracking.wandb=offline"), tmp_path)
+    tracker.on_training_start(training)
+    tracker.on_training_end(training, {"stopped_by": "max_steps", "not_written": []})
+    assert [run.display_name for run in ended(tmp_path)["run"]] == [training.name]
 
 
 class Refuses(BaseHTTPRequestHandler):
@@ -248,12 +253,15 @@ class Refuses(BaseHTTPRequestHandler):
 TWO_JOBS = """
 from pathlib import Path
 import dqnspeed
+from conftest import Training
 from dqnspeed.tracking.wandb import WandB
 def main():
     run = dqnspeed.compose(["tracking.wandb=online"])
     for name in ("first", "second"):
         Path(name).mkdir()
-        WandB(run, Path(name).absolute(), {}, name, None, None).close({"stopped_by": "max_steps", "not_written": []})
+        tracker, training = WandB(), Training(run, Path(name).absolute())
+        tracker.on_training_start(training)
+        tracker.on_training_end(training, {"stopped_by": "max_steps", "not_written": []})
 """
 
 

@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import make_run, make_toy
+from conftest import make_run, make_toy, train_in
 
-from dqnspeed import envs
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import VectorEnv, describe, make_vector_env
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import Clock
 from dqnspeed.training.evaluation import Evaluator, copies, distinct, evaluation_metrics, play_games, with_starts
-from dqnspeed.training.loop import train
 from dqnspeed.training.schedule import StopRule
 from dqnspeed.training.summary import Progress
 
@@ -32,7 +30,7 @@ def test_evaluations_reach_the_metrics_and_the_summary(kind: str, tmp_path: Path
     # A report tells of the newest evaluation; reports that come this often tell of each.
     often = ["eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000", "tracking.report_every_s=0.0001"]
     run = make_toy(*f"parallelism={kind}".split(), *often)
-    summary = train(run, envs.describe(run), tmp_path, {})
+    summary = train_in(tmp_path, run)
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     evaluated = [r for r in reports if "eval/return_mean" in r]
     assert len(evaluated) >= 2 and all(report["eval/length_mean"] == 7 for report in evaluated)
@@ -45,7 +43,7 @@ def test_training_goes_on_as_if_it_had_not_been_evaluated(tmp_path: Path) -> Non
     for name, overrides in (("with", ["eval.every_steps=100", "eval.episodes=2"]), ("without", [])):
         (tmp_path / name).mkdir()
         run = make_toy("num_envs=2", "stop.max_steps=500", *overrides)
-        train(run, envs.describe(run), tmp_path / name, {})
+        train_in(tmp_path / name, run)
         with (tmp_path / name / "episodes.csv").open() as file:
             outcomes.append([(row["return"], row["agent_step"]) for row in csv.DictReader(file)])
     assert outcomes[0] == outcomes[1] and outcomes[0]
@@ -81,7 +79,7 @@ def test_time_limits_hold_for_training_and_evaluations_together() -> None:
 def test_an_evaluation_that_outlasts_the_time_limit_is_given_up_and_counts_in_the_wall_clock(tmp_path: Path) -> None:
     many = ["eval.every_steps=1", "eval.episodes=1000000000", "stop.on=eval", "stop.max_minutes=0.01"]
     run = make_toy(*many, "env.id=toy_envs:Counter-v0")
-    summary = train(run, envs.describe(run), tmp_path, {})
+    summary = train_in(tmp_path, run)
     assert summary["stopped_by"] == "max_minutes" and summary["evaluations"] == 0
     assert summary["eval_time_s"] > 0.3 and summary["wall_time_s"] >= 0.6
     last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
@@ -92,7 +90,7 @@ def test_an_evaluation_that_outlasts_the_time_limit_is_given_up_and_counts_in_th
 
 def test_evaluations_are_counted_and_their_time_is_in_no_speed_of_training(tmp_path: Path) -> None:
     run = make_run("experiment=q_learning", "stop.max_steps=30", "tracking.progress=off")
-    summary = train(run, envs.describe(run), tmp_path, {})
+    summary = train_in(tmp_path, run)
     assert summary["evaluations"] == summary["agent_steps"] == 30
     assert 0 < summary["eval_time_s"] < summary["wall_time_s"]
 
@@ -102,7 +100,7 @@ def test_the_evaluations_mean_can_stop_a_run(tmp_path: Path) -> None:
     run = make_toy(
         "eval.every_steps=300", "eval.episodes=2", "stop.on=eval", "stop.reward_bound=28", "stop.max_steps=5000"
     )
-    summary = train(run, envs.describe(run), tmp_path, {})
+    summary = train_in(tmp_path, run)
     assert summary["solved"] and summary["agent_steps"] == 300 and summary["eval_return_mean"] >= 28
 
 

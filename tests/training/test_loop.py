@@ -15,13 +15,13 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import forked
 import pytest
-from conftest import TOY, command, environment, make_run, make_toy, shared_memory_of, untimed
+from conftest import TOY, command, environment, make_run, make_toy, shared_memory_of, train_in, untimed
 from forked import Forked
 
 from dqnspeed import envs
@@ -31,9 +31,8 @@ from dqnspeed.cli.log_file import LogFile
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system.atomic import finite
+from dqnspeed.tracking import Callback, TrainingState
 from dqnspeed.tracking.files import Lines
-from dqnspeed.training.components import Learning
-from dqnspeed.training.loop import train
 from dqnspeed.training.state_file import load
 
 ROOT = Path(CONF_DIR).parent
@@ -51,7 +50,7 @@ METRICS = set(
 
 
 def run_in(folder: Path, run: RunConfig) -> dict[str, Any]:
-    return train(run, envs.describe(run), folder, {"seed": run.seed})
+    return train_in(folder, run, options={"seed": run.seed})
 
 
 RATIOS = {
@@ -71,7 +70,7 @@ def test_the_samples_per_step_of_a_run_and_of_its_resumed_part_is_that_of_its_op
         long = ["env.id=toy_envs:Counter-v0", "+env.kwargs.length=2000"] if "env.id" not in algo else []
         run = make_toy(*long, *f"algo={algo}".split(), "device=cpu", f"stop.max_steps={steps}")
         resume = steps > 1150
-        summary = train(run, envs.describe(run), tmp_path, {"seed": run.seed}, resume=resume)
+        summary = train_in(tmp_path, run, options={"seed": run.seed}, resume=resume)
         assert summary["samples_per_step"] == pytest.approx(RATIOS[algo], rel=0.02), steps
         assert lines_of(tmp_path)[-1]["perf/samples_per_step"] == pytest.approx(RATIOS[algo], rel=0.2)
 
@@ -217,17 +216,12 @@ def test_tensorboard_gets_the_same_names_and_values(tracked: Path) -> None:
     assert losses[report["step"]] == pytest.approx(report["train/loss"], rel=1e-3)
 
 
-def test_a_signal_that_comes_after_the_end_of_a_run_is_told_and_changes_nothing_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    close = Learning.close
+def test_a_signal_that_comes_after_the_end_of_a_run_is_told_and_changes_nothing_of_it(tmp_path: Path) -> None:
+    class Kills(Callback):
+        def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    def close_late(learning: Learning, error: BaseException | None) -> dict[str, Any]:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return close(learning, error)
-
-    monkeypatch.setattr(Learning, "close", close_late)
-    summary = run_in(tmp_path, make_toy("stop.max_steps=60"))
+    summary = train_in(tmp_path, make_toy("stop.max_steps=60"), callbacks=[Kills()])
     assert (summary["stopped_by"], summary["signal"]) == ("max_steps", "SIGTERM")  # which ends a sweep
     assert "signal" not in json.loads((tmp_path / "summary.json").read_text())
 
@@ -354,31 +348,6 @@ def test_weights_that_are_not_finite_are_never_the_best(tmp_path: Path) -> None:
         run_in(tmp_path, run)
     assert json.loads((tmp_path / "summary.json").read_text())["eval_return_mean"] is not None
     assert list((tmp_path / "checkpoints").glob("*")) == []
-
-
-def test_trackers_that_fail_never_end_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from dqnspeed.tracking.base import Tracker, Trackers
-
-    class Full(Tracker):
-        calls = 0
-
-        def report(self, *_: Any) -> None:
-            Full.calls += 1
-            raise OSError(28, "No space left on device")
-
-    seen = []
-
-    class Good(Tracker):
-        def report(self, *_: Any) -> None:
-            seen.append(1)
-
-    trackers = Trackers([Full(), Good()])
-    for step in range(3):
-        trackers.report({}, step, 0.0)
-    assert (Full.calls, len(seen)) == (1, 3)
-    assert [r.message for r in caplog.records] == [
-        "Full failed and is off for the rest of this run: [Errno 28] No space left on device"
-    ]
 
 
 def test_a_full_disk_warns_once_and_leaves_whole_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -542,7 +511,7 @@ def test_two_jobs_of_a_sweep_run_in_one_process(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     result = cli("-m", *TOY, "parallelism=serial,process", "stop.max_steps=500", "hydra.sweep.dir=sweep",
-                 "tracking.wandb=offline")  # fmt: skip
+                 "tracking.trackers=[wandb]", "tracking.wandb=offline")  # fmt: skip
     assert result.returncode == 0, result.stderr
     summaries = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text()) for i in range(2)]
     assert [s["stopped_by"] for s in summaries] == ["max_steps"] * 2

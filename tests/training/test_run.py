@@ -10,7 +10,7 @@ from conftest import make_run
 
 from dqnspeed.envs import describe
 from dqnspeed.system import machine
-from dqnspeed.training.components import place_of_memory
+from dqnspeed.training.run import place_of_experience
 
 
 def test_the_log_says_what_experience_takes_of_a_gpu_or_why_it_is_on_the_host(
@@ -19,7 +19,7 @@ def test_the_log_says_what_experience_takes_of_a_gpu_or_why_it_is_on_the_host(
     def said(*overrides: str) -> tuple[torch.device | None, str]:
         caplog.clear()
         run = make_run(*overrides)
-        return place_of_memory(run, describe(run)), " ".join(caplog.messages)
+        return place_of_experience(run, describe(run)), " ".join(caplog.messages)
 
     with caplog.at_level(logging.INFO):
         assert said("device=cpu") == (None, "")
@@ -29,7 +29,5 @@ def test_the_log_says_what_experience_takes_of_a_gpu_or_why_it_is_on_the_host(
         assert where == torch.device("cuda") and message == "experience takes 70.7 MB of the memory of cuda"
         where, message = said("replay.buffer_size=1000000")
         assert where is None and message.startswith("experience takes 7.")
-        assert message.endswith(
-            "GB, and of the 2.0 GB that are free on cuda not as many can be had: it is kept on the host"
-        )
+        assert message.endswith("GB, too much for the 2.0 GB that are free on cuda: the host keeps it")
         assert said("replay.device=cpu") == (None, "")

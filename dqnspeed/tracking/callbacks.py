@@ -1,0 +1,173 @@
+"""Callbacks: the events of a training, for trackers, plugins and Python scripts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import Episode
+from dqnspeed.networks.base import Network
+from dqnspeed.system.errors import kind_and_line
+
+log = logging.getLogger(__name__)
+
+
+class TrainingState(Protocol):
+    """State of a training, as callbacks see it.
+
+    Attributes:
+        config: checked configuration; ``options``: the same configuration as plain data.
+        folder: folder of the run.
+        name: name of the run for tracking services, with its seed; ``label``: name without the seed.
+        group: name of the sweep, ``None`` for a single run.
+        resumed_at: agent step at which the run was resumed, ``None`` for a new run.
+    """
+
+    config: RunConfig
+    options: Mapping[str, Any]
+    folder: Path
+    label: str
+    name: str
+    group: str | None
+    resumed_at: int | None
+
+    @property
+    def network(self) -> Network:
+        """Network that is trained."""
+
+    @property
+    def agent_steps(self) -> int:
+        """Agent steps so far."""
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps so far."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, without evaluations."""
+
+    @property
+    def return_mean(self) -> float | None:
+        """Mean return that decides whether the run is solved; ``None`` or NaN before the first episode that counts."""
+
+    def end(self, reason: str) -> None:
+        """End the training before its next step; ``reason`` becomes ``stopped_by`` of the summary."""
+
+
+class Callback:
+    """Base class of callbacks, whose methods do nothing.
+
+    Methods run in the learner's process, between two steps of the training loop. An exception ends the run with the
+    name of the callback, after a final checkpoint. A callback that raised is not called again.
+
+    Attributes:
+        optional: an exception is only a warning, and the training goes on without the callback.
+    """
+
+    optional: ClassVar[bool] = False
+
+    def on_training_start(self, training: TrainingState) -> None:
+        """Called once, before the first step of the environments."""
+
+    def on_update(self, training: TrainingState) -> None:
+        """Called after every round of updates."""
+
+    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        """Called every ``tracking.report_every_s`` seconds.
+
+        Args:
+            metrics: metrics of the time since the last report by name; NaN where there is no value.
+        """
+
+    def on_episode_end(self, training: TrainingState, number: int, episode: Episode, video: str = "") -> None:
+        """Called when a whole game has ended.
+
+        Args:
+            number: number of the game in the run, from 1.
+            video: path of its video within the run's folder, empty if there is none.
+        """
+
+    def on_evaluation(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        """Called after an evaluation, with its ``eval/*`` metrics."""
+
+    def on_checkpoint(self, training: TrainingState, path: Path) -> None:
+        """Called when a checkpoint was saved: ``best``, ``step_*`` or ``final``, by the stem of ``path``."""
+
+    def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
+        """Called once, with the contents of ``summary.json``."""
+
+
+class CallbackError(Exception):
+    """Exception of a callback; the message names the callback."""
+
+
+class Callbacks:
+    """Several callbacks, called in order. A callback that raises is not called again.
+
+    Attributes:
+        error: first error of a callback that is not optional.
+        seconds: seconds spent in each callback, by the name of its class.
+    """
+
+    error: CallbackError | None = None
+
+    def __init__(self, callbacks: Sequence[Callback]):
+        self._given = list(callbacks)
+        self._started = list[Callback]()
+        self._on_update = list[Callback]()  # most callbacks have none, and updates are frequent
+        self.seconds = {type(callback).__name__: 0.0 for callback in callbacks}
+
+    def check(self) -> None:
+        """Raise :attr:`error`, if there is one."""
+        if self.error is not None:
+            raise self.error
+
+    def on_training_start(self, training: TrainingState) -> None:
+        self._started = list(self._given)
+        self._on_update = [each for each in self._given if type(each).on_update is not Callback.on_update]
+        for callback in self._given:
+            self._call(callback, "on_training_start", training)
+
+    def on_update(self, training: TrainingState) -> None:
+        for callback in list(self._on_update):
+            self._call(callback, "on_update", training)
+
+    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        for callback in list(self._started):
+            self._call(callback, "on_report", training, metrics)
+
+    def on_episode_end(self, training: TrainingState, number: int, episode: Episode, video: str) -> None:
+        for callback in list(self._started):
+            self._call(callback, "on_episode_end", training, number, episode, video)
+
+    def on_evaluation(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        for callback in list(self._started):
+            self._call(callback, "on_evaluation", training, metrics)
+
+    def on_checkpoint(self, training: TrainingState, path: Path) -> None:
+        for callback in list(self._started):
+            self._call(callback, "on_checkpoint", training, path)
+
+    def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
+        for callback in list(self._started):
+            self._call(callback, "on_training_end", training, summary)
+
+    def _call(self, callback: Callback, event: str, *arguments: Any) -> None:
+        name, start = type(callback).__name__, time.perf_counter()
+        try:
+            getattr(callback, event)(*arguments)
+        except Exception as error:
+            self._started.remove(callback)
+            self._on_update = [each for each in self._on_update if each is not callback]
+            if callback.optional:
+                log.warning("%s failed and is off for the rest of this run: %s", name, error)
+            elif self.error is None:
+                self.error = CallbackError(f"callback {name}.{event}: raised {kind_and_line(error)}.")
+                self.error.__cause__ = error
+        finally:
+            self.seconds[name] += time.perf_counter() - start

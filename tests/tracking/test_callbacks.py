@@ -1,0 +1,197 @@
+"""Callbacks: from Python, from plugins, and what becomes of one that raises."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Training, make_run, make_toy, train_in
+
+import dqnspeed
+from dqnspeed.config.options import ConfigError
+from dqnspeed.envs import Episode
+from dqnspeed.tracking import Callback, CallbackError, Callbacks, TrainingState, make_trackers, register_tracker
+from dqnspeed.tracking.trackers import TRACKERS
+from dqnspeed.training.state_file import load
+
+FEW = ["stop.max_steps=200", "tracking.report_every_s=0.001"]
+
+
+class Records(Callback):
+    """Names of the events, in order, with what they came with."""
+
+    def __init__(self) -> None:
+        self.events = list[tuple[str, Any]]()
+
+    def on_training_start(self, training: TrainingState) -> None:
+        self.events.append(("start", training.agent_steps))
+
+    def on_update(self, training: TrainingState) -> None:
+        self.events.append(("update", training.updates))
+
+    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        self.events.append(("report", metrics))
+
+    def on_episode_end(self, training: TrainingState, number: int, episode: Episode, video: str = "") -> None:
+        self.events.append(("episode", (number, episode.episode_return)))
+
+    def on_evaluation(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        self.events.append(("evaluation", metrics["eval/return_mean"]))
+
+    def on_checkpoint(self, training: TrainingState, path: Path) -> None:
+        assert path.is_file()
+        self.events.append(("checkpoint", path.stem.partition("_")[0]))
+
+    def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
+        self.events.append(("end", summary["stopped_by"]))
+
+
+def raising(event: str, optional: bool = False) -> Callback:
+    """A callback that raises at an event."""
+
+    def method(self: Callback, *_: Any) -> None:
+        raise RuntimeError("the callback broke")
+
+    callback: Callback = type("Mine", (Callback,), {event: method, "optional": optional})()
+    return callback
+
+
+def test_a_callback_hears_of_every_event(tmp_path: Path) -> None:
+    callback = Records()
+    run = make_toy(*FEW, "eval.every_steps=100", "eval.episodes=1", "checkpoint.every_minutes=0.00001")
+    summary = train_in(tmp_path, run, callbacks=[callback])
+    events = callback.events
+    assert events[0] == ("start", 0) and events[-1] == ("end", "max_steps")
+    counts = {name: [found for event, found in events if event == name] for name, _ in events}
+    assert counts["update"] == sorted(set(counts["update"])) and counts["update"][-1] == summary["updates"]
+    assert [number for number, _ in counts["episode"]] == [*range(1, summary["episodes"] + 1)]
+    assert len(counts["evaluation"]) == summary["evaluations"] == 2
+    assert {"step", "final", "best"} == set(counts["checkpoint"])
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert len(counts["report"]) == len(lines) and "train/loss" in counts["report"][-1]
+
+
+@pytest.mark.parametrize(
+    "event", ["on_training_start", "on_update", "on_report", "on_episode_end", "on_evaluation", "on_checkpoint"]
+)
+def test_a_callback_that_raises_ends_the_run_saved_and_is_named(event: str, tmp_path: Path) -> None:
+    other = Records()
+    evaluated = ["eval.every_steps=60", "eval.episodes=1", "checkpoint.every_minutes=0.00001"]
+    callbacks = [raising(event), other]
+    with pytest.raises(CallbackError, match=rf"^callback Mine\.{event}: raised ") as raised:
+        train_in(tmp_path, make_toy("stop.max_steps=100000", *evaluated), callbacks=callbacks)
+    assert "RuntimeError: the callback broke" in str(raised.value)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["stopped_by"] == "error" and "the callback broke" in summary["error"]
+    assert other.events[-1] == ("end", "error")
+    if event != "on_training_start":  # nothing was trained by then
+        state = load(tmp_path / "checkpoints" / "final.safetensors")
+        assert state["progress"]["agent_steps"] == summary["agent_steps"] < 100_000
+        resumed = train_in(tmp_path, make_toy(f"stop.max_steps={summary['agent_steps'] + 100}"), resume=True)
+        assert resumed["stopped_by"] == "max_steps"
+
+
+def test_a_callback_that_raises_at_the_end_leaves_the_summary_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(CallbackError, match="the callback broke"):
+        train_in(tmp_path, make_toy(*FEW), callbacks=[raising("on_training_end")])
+    assert json.loads((tmp_path / "summary.json").read_text())["stopped_by"] == "max_steps"
+
+
+def test_an_optional_callback_that_raises_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    good, training = Records(), Training(make_toy(), tmp_path)
+    callbacks = Callbacks([raising("on_report", optional=True), good])
+    callbacks.on_training_start(training)
+    for _ in range(3):
+        callbacks.on_report(training, {})
+    callbacks.check()
+    assert len(good.events) == 4
+    assert caplog.messages == ["Mine failed and is off for the rest of this run: the callback broke"]
+
+
+def test_the_seconds_of_a_callback_stand_in_the_timings(tmp_path: Path) -> None:
+    class Slow(Callback):
+        def on_update(self, training: TrainingState) -> None:
+            time.sleep(0.002)
+
+    summary = train_in(tmp_path, make_toy(*FEW), callbacks=[Slow()])
+    assert summary["callbacks"]["Slow"] >= 0.002 * 100
+    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["time/callbacks"] >= summary["callbacks"]["Slow"] / 2
+
+
+def test_a_callback_ends_a_run(tmp_path: Path) -> None:
+    class Enough(Callback):
+        def on_update(self, training: TrainingState) -> None:
+            if training.updates >= 10:
+                training.end("enough updates")
+
+    summary = train_in(tmp_path, make_toy("stop.max_steps=100000"), callbacks=[Enough()])
+    assert summary["stopped_by"] == "enough updates" and 10 <= summary["updates"] < 20
+    assert (tmp_path / "checkpoints" / "final.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "sentence"),
+    [
+        (Records, "callbacks=<class .*: takes a list of dqnspeed.Callback"),
+        ([Records], "callbacks: <class .* is no dqnspeed.Callback. Derive a class from it, and give an object"),
+        ([print], "callbacks: <built-in function print> is no dqnspeed.Callback"),
+    ],
+)
+def test_what_is_no_callback_is_refused_in_one_sentence(callbacks: Any, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        dqnspeed.train(["env=cartpole"], folder=tmp_path / "run", callbacks=callbacks)
+    assert not (tmp_path / "run").exists()
+
+
+def test_python_gives_callbacks_and_a_broken_one_is_a_run_error(tmp_path: Path) -> None:
+    from conftest import TOY
+
+    line, callback = [*TOY, "stop.max_steps=60"], Records()
+    dqnspeed.train(line, folder=tmp_path / "one", callbacks=[callback])
+    assert callback.events[-1] == ("end", "max_steps")
+    sentence = r"^callback Mine\.on_report: raised RuntimeError: the callback broke\."
+    with pytest.raises(dqnspeed.RunError, match=sentence):
+        dqnspeed.train(line, folder=tmp_path / "other", callbacks=[raising("on_report")])
+
+
+def test_trackers_are_made_by_name_with_their_arguments() -> None:
+    @register_tracker("of_a_test")
+    class Mine(Callback):
+        def __init__(self, size: int = 1):
+            self.size = size
+
+    try:
+        run = make_toy("tracking.trackers=[tensorboard,of_a_test]", "+tracking.kwargs.of_a_test.size=3")
+        names = [type(tracker).__name__ for tracker in make_trackers(run.tracking)]
+        assert names == ["TensorBoard", "Mine"]
+        assert [tracker.size for tracker in make_trackers(run.tracking) if isinstance(tracker, Mine)] == [3]
+        with pytest.raises(ConfigError, match=r"^tracking\.kwargs\.of_a_test: TypeError: .*'sise'"):
+            make_trackers(make_toy("tracking.trackers=[of_a_test]", "+tracking.kwargs.of_a_test.sise=3").tracking)
+    finally:
+        del TRACKERS["of_a_test"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (
+            "tracking.trackers=[tensorbord]",
+            "tracking.trackers=tensorbord: there is no such tracker (nearest: tensorboard)",
+        ),
+        ("tracking.trackers=[wandb,wandb]", "tracking.trackers=wandb: is named twice."),
+        ("+tracking.kwargs.csv.path=a", "tracking.kwargs.csv: belongs to a tracker that tracking.trackers does not"),
+    ],
+)
+def test_a_wrong_tracker_is_one_sentence_before_anything_begins(overrides: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        dqnspeed.compose(["env=cartpole", *overrides.split()])
+    assert str(raised.value).startswith(sentence)
+
+
+def test_no_tracker_is_made_for_a_disabled_wandb() -> None:
+    assert make_trackers(make_run("tracking.wandb=disabled", "tracking.trackers=[wandb]").tracking) == []
