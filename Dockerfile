@@ -20,7 +20,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY conf ./conf
 COPY hydra_plugins ./hydra_plugins
 COPY dqnspeed ./dqnspeed
-RUN pip install -c constraints.txt ".[${EXTRAS}]" && useradd --create-home --uid 1000 agent && install -d -o agent /home/agent/outputs /home/agent/multirun
+COPY packages ./packages
+RUN pip install -c constraints.txt ./packages/atari-warp ".[${EXTRAS}]" && useradd --create-home --uid 1000 agent && install -d -o agent /home/agent/outputs /home/agent/multirun
 
 USER 1000
 WORKDIR /home/agent

@@ -38,6 +38,9 @@ help:
 
 install: $(VENV)/.installed
 
+PIP      := $(BIN)/python -m pip install --disable-pip-version-check
+EMULATOR := -e ./packages/atari-warp  # beside each extra, so that pip looks for it nowhere else
+
 # The Python of an environment, or that which is to make it.
 FIT  := 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))'
 ours  = if test -x $(1)/bin/python; then $(1)/bin/python -c $(FIT) || \
@@ -45,14 +48,14 @@ ours  = if test -x $(1)/bin/python; then $(1)/bin/python -c $(FIT) || \
 	else $(PYTHON) -c $(FIT) || \
 	  { echo 'dqnspeed needs Python 3.10 to 3.13; name one with PYTHON=python3.x'; exit 1; }; fi
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml packages/atari-warp/pyproject.toml constraints.txt
 	@$(call ours,$(VENV))
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[emulator]'
+	$(PIP) -c constraints.txt $(EMULATOR) -e '.[emulator]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -c constraints.txt $(EMULATOR) -e '.[dev]'
 	@touch $@
 
 # Hydra takes flags before or after all overrides, and resume= no experiment, nor do sweeps that have their own.
@@ -62,14 +65,14 @@ train: install
 	$(BIN)/python -m dqnspeed.train $(if $(filter -%,$(firstword $(ARGS))),$(ARGS) $(RECIPE),$(RECIPE) $(ARGS))
 
 $(VENV)/.installed-play: $(VENV)/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[play]'
+	$(PIP) -c constraints.txt $(EMULATOR) -e '.[play]'
 	@touch $@
 
 play: $(VENV)/.installed-play
 	$(BIN)/python -m dqnspeed.play $(ARGS)
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(PIP) -c constraints.txt $(EMULATOR) -e '.[bench]'
 	@touch $@
 
 bench: $(VENV)/.installed-bench
@@ -80,7 +83,7 @@ bench-compare: $(VENV)/.installed-bench
 	$(BIN)/python tools/compare_commits.py base='$(BASE)' $(ARGS)
 
 $(VENV)/.installed-report: $(VENV)/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[report]'
+	$(PIP) -c constraints.txt $(EMULATOR) -e '.[report]'
 	@touch $@
 
 report: $(VENV)/.installed-report
@@ -92,7 +95,7 @@ ladder: $(VENV)/.installed-report
 	$(BIN)/python -m dqnspeed.report $(SWEEP)
 
 $(VENV)/.installed-docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(PIP) -c constraints.txt $(EMULATOR) -e '.[docs]'
 	@touch $@
 
 docs: $(VENV)/.installed-docs
@@ -106,18 +109,18 @@ GPU_VENV ?= .venv-gpu
 INSTALL  ?= yes
 CUDA_HERE := { command -v nvidia-smi || test -e /dev/nvidiactl || test -e /dev/dxg; } >/dev/null 2>&1
 
-$(GPU_VENV)/.installed: pyproject.toml constraints.txt
+$(GPU_VENV)/.installed: pyproject.toml packages/atari-warp/pyproject.toml constraints.txt
 	@$(CUDA_HERE) || { echo 'dqnspeed: make gpu needs a CUDA device, and this machine has no NVIDIA driver.' >&2; exit 2; }
 	@$(call ours,$(GPU_VENV))
 	@$(GPU_VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^torch==' constraints.txt > $(GPU_VENV)/constraints.txt
 	$(GPU_VENV)/bin/python -m pip install --disable-pip-version-check -c $(GPU_VENV)/constraints.txt \
-	  -e '.[emulator]' hypothesis pytest pytest-timeout pytest-xdist
+	  $(EMULATOR) -e '.[emulator]' hypothesis pytest pytest-timeout pytest-xdist
 	@touch $@
 
 ifeq ($(INSTALL),no)
 gpu:
-	PYTHONPATH=.$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) tools/gpu_check.py $(ARGS)
+	PYTHONPATH=.:packages/atari-warp$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) tools/gpu_check.py $(ARGS)
 else
 gpu: $(GPU_VENV)/.installed
 	$(GPU_VENV)/bin/python tools/gpu_check.py $(ARGS)

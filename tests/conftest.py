@@ -266,6 +266,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Long ones of the files that stand in no folder would else come last, with most workers idle.
     items.sort(key=lambda item: item.path.parent != TESTS)
     for item in items:
+        if not item.path.is_relative_to(TESTS):  # of another package
+            continue
         if item.path.relative_to(TESTS).parts[0] in SLOW:
             item.add_marker("slow")
         if item.get_closest_marker("cuda") and not torch.cuda.is_available():

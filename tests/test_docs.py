@@ -13,20 +13,20 @@ import forked
 import gpu_check
 import pytest
 import yaml
+from atari_warp.verify import options_of
 from conftest import TESTS, environment, make_run
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import check_run
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.emulator.verify import options_of
 from dqnspeed.options.reference import meanings, sections
 
 ROOT = TESTS.parent
 DOCS = ROOT / "docs"
 PAGES = [
     str(page.relative_to(ROOT))
-    for page in (*sorted(ROOT.glob("*.md")), ROOT / "dqnspeed" / "emulator" / "README.md", *sorted(DOCS.glob("*.md")))
+    for page in (*sorted(ROOT.glob("*.md")), ROOT / "packages" / "atari-warp" / "README.md", *sorted(DOCS.glob("*.md")))
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
 LINK = re.compile(r"\[[^\[\]]*\]\(([^)\s]+)\)")
@@ -78,8 +78,8 @@ def check(command: str) -> list[RunConfig]:
         The runs that it would train or look at.
     """
     command = command.removeprefix(".venv/bin/")
-    if emulator := re.match(r"python -m (dqnspeed\.emulator\S*)", command):
-        name = f"{emulator[1]}.__main__" if emulator[1] == "dqnspeed.emulator" else emulator[1]
+    if emulator := re.match(r"python (?:-m (atari_warp\S*)|packages/atari-warp/tools/(\w+)\.py)", command):
+        name = emulator[2] or (f"{emulator[1]}.__main__" if emulator[1] == "atari_warp" else emulator[1])
         options_of(shlex.split(command[emulator.end() :]), importlib.import_module(name).OPTIONS, doc=None)
         return []
     ours = OURS.match(command)

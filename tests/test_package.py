@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,53 @@ def test_the_citation_is_of_this_version() -> None:
     [version] = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert said["version"] == version and said["cff-version"] == "1.2.0"
     assert all(said[key] for key in ("message", "title", "authors", "license"))
+
+
+def built(source: Path, folder: Path, kind: str) -> list[str]:
+    """Names of the files in the wheel or sdist of the package in ``source``, built without a network."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    [path] = folder.iterdir()
+    if kind == "wheel":
+        return zipfile.ZipFile(path).namelist()
+    with tarfile.open(path) as archive:
+        return [name.partition("/")[2] for name in archive.getnames()]
+
+
+def files_in(folder: Path) -> set[str]:
+    """Files below ``folder``, relative to its parent."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder.parent)) for path in paths}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("source", "package", "data"),
+    [
+        (
+            ROOT,
+            "dqnspeed",
+            {"dqnspeed/py.typed", "dqnspeed/conf/config.yaml", "hydra_plugins/dqnspeed_sweepers.py"},
+        ),
+        (ROOT / "packages" / "atari-warp", "atari_warp", {"atari_warp/native/cpu.h", "atari_warp/games.yaml"}),
+    ],
+    ids=["dqnspeed", "atari-warp"],
+)
+def test_a_wheel_has_all_files_of_its_package_and_no_other(
+    source: Path, package: str, data: set[str], tmp_path: Path
+) -> None:
+    names = set(built(source, tmp_path, "wheel"))
+    wanted = files_in(source / package)
+    assert f"{package}/py.typed" in wanted and wanted | data <= names
+    others = {name.partition("/")[0] for name in names - wanted}
+    assert not {"tests", "tools", "packages", "conf"} & others
+
+
+@pytest.mark.integration
+def test_the_source_distribution_has_both_packages_and_their_tests(tmp_path: Path) -> None:
+    names = set(built(ROOT, tmp_path, "sdist"))
+    assert files_in(ROOT / "packages") | files_in(ROOT / "tests") | {"Makefile", "constraints.txt"} <= names
 
 
 EXTRAS = """

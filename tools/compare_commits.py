@@ -25,7 +25,11 @@ from dqnspeed.config.options import ConfigError, option
 
 ROOT = Path(__file__).resolve().parents[1]
 # Starts the child of the source tree that the argument names, wherever another is installed.
-START = "import sys; sys.path.insert(0, sys.argv.pop()); from dqnspeed.bench.child import main; main()"
+START = """import sys
+tree = sys.argv.pop()
+sys.path[:0] = [tree, tree + "/packages/atari-warp"]
+from dqnspeed.bench.child import main
+main()"""
 PACE = Pace(settle_s=0.1, slice_s=0.4, min_pairs=6, max_pairs=12, start_s=15.0)  # two processes for each piece
 
 
@@ -64,8 +68,8 @@ def _main() -> None:
 
 
 def unpack(base: str, folder: str) -> None:
-    """Write the package of the commit ``base`` into ``folder``; raises :class:`ConfigError`."""
-    git = ["git", "-C", str(ROOT), "archive", "--format=tar", base, "dqnspeed", "conf"]
+    """Write the files of the commit ``base`` into ``folder``; raises :class:`ConfigError`."""
+    git = ["git", "-C", str(ROOT), "archive", "--format=tar", base]
     found = subprocess.run(git, capture_output=True)
     if found.returncode:
         said = found.stderr.decode(errors="replace").strip()

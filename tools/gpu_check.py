@@ -26,6 +26,8 @@ import torch
 from dqnspeed.system import atomic, machine
 
 ROOT = Path(__file__).resolve().parents[1]
+EMULATOR = ROOT / "packages" / "atari-warp"
+SOURCES = (str(ROOT), str(EMULATOR))
 LIMITS = {"tests": 240, "train": 170, "emulator": 190, "throughput": 120}  # seconds
 FIRST = ("test_graph", "test_family", "test_held", "test_executions")  # in case time runs out
 DQN = ("experiment=baseline", "num_envs=8", "algo.learning_starts=1000")
@@ -66,7 +68,7 @@ class Part:
         with log.open("w") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([*SOURCES, os.environ.get("PYTHONPATH", "")])},
                 start_new_session=True,
             )  # fmt: skip
             try:
@@ -104,7 +106,7 @@ class Part:
 
 def read_tests(name: str, code: int | None, log: str) -> Iterator[Result]:
     """The results of a pytest run by what it printed, also of one that was killed."""
-    found = re.findall(r"^tests/\S+::.* (PASSED|FAILED|ERROR|SKIPPED)\b", log, re.MULTILINE)
+    found = re.findall(r"^\S*tests/\S+::.* (PASSED|FAILED|ERROR|SKIPPED)\b", log, re.MULTILINE)
     found += re.findall(r"^\[gw\d+\] \[ *\d+%\] (PASSED|FAILED|ERROR|SKIPPED) ", log, re.MULTILINE)
     verdicts = [VERDICTS[verdict] for verdict in found]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in (PASSED, FAILED, SKIPPED))
@@ -112,7 +114,7 @@ def read_tests(name: str, code: int | None, log: str) -> Iterator[Result]:
         counts += "; the rest did not end in time"
     passed = code in (0, None) and FAILED not in verdicts and PASSED in verdicts
     yield Result(name, PASSED if passed else FAILED, counts)
-    for test, reason in re.findall(r"^(?:FAILED|ERROR) (tests/\S+)(?: - (.*))?$", log, re.MULTILINE):
+    for test, reason in re.findall(r"^(?:FAILED|ERROR) (\S*tests/\S+)(?: - (.*))?$", log, re.MULTILINE):
         yield Result(test, FAILED, reason)
 
 
@@ -124,7 +126,7 @@ def ended(name: str, code: int | None, log: str) -> Result:
 
 def try_tests(part: Part) -> Iterator[Result]:
     files = [path for path in (ROOT / "tests").rglob("test_*.py") if "mark.cuda" in path.read_text()]
-    chosen = sorted((path for path in files if path.parent.name != "emulator"), key=lambda path: path.stem not in FIRST)
+    chosen = sorted(files, key=lambda path: path.stem not in FIRST)
     yield from part.pytest("tests marked cuda", *(str(path.relative_to(ROOT)) for path in chosen))
 
 
@@ -135,12 +137,12 @@ def try_train(part: Part) -> Iterator[Result]:
 
 
 def try_emulator(part: Part) -> Iterator[Result]:
-    yield from part.pytest("emulator, tests marked cuda", "tests/emulator")
+    yield from part.pytest("emulator, tests marked cuda", str((EMULATOR / "tests").relative_to(ROOT)))
 
 
 def try_throughput(part: Part) -> Iterator[Result]:
     name = "emulator, frames/s"
-    command = ("dqnspeed.emulator", "game=pong", "num_envs=256,16384", f"device={part.device}")
+    command = ("atari_warp", "game=pong", "num_envs=256,16384", f"device={part.device}")
     code, log = part.call(name, *command, seconds=60)
     table = [line.strip("| ") for line in log.splitlines() if line.startswith("|") and "---" not in line]
     yield Result(name, PASSED, "<br>".join(table).replace("|", ",")) if code == 0 else ended(name, code, log)

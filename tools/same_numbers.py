@@ -122,7 +122,7 @@ def numbers_of(tree: Path, options: tuple[str, ...]) -> dict[str, Any]:
 
 
 def python(tree: Path, *arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": f"{tree}:{tree / 'packages' / 'atari-warp'}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{tree}: {' '.join(arguments)} failed.\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -38,6 +38,7 @@ from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
+from dqnspeed.envs.emulation import MISSING
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.system import machine
@@ -186,7 +187,9 @@ def without_emulator(run: RunConfig) -> Iterator[str]:
     if run.wrappers.name != "fastest" or run.wrappers.backend == "emulator":
         return
     try:
-        import dqnspeed.emulator  # noqa: F401
+        import atari_warp  # noqa: F401
+    except ModuleNotFoundError:
+        yield f"wrappers=fastest: ALE plays, several times slower: {MISSING}"
     except ImportError as error:
         yield f"wrappers=fastest: ALE plays, several times slower ({str(error).rstrip('.')})."
 

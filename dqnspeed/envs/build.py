@@ -203,7 +203,7 @@ def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
     or Gymnasium's, if it is to crop, or actions are tapped, or a mode or difficulty is chosen."""
     game = atari_game(env)
     try:
-        from dqnspeed.emulator import games
+        from atari_warp import games
 
         games.check("") if game is None else games.check(game.rom, game.mode, game.difficulty)
     except (ImportError, ValueError):

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 import warp as wp
+from atari_warp import EmulatorError, Games
 
-from dqnspeed.emulator import EmulatorError, Games
 from dqnspeed.envs.backends import ActorError, AnyArray, RawStep
 
 COMMON = ("game", "version")  # of a saved state, for all consoles
 
 
 class EmulatorBackend:
-    """:class:`dqnspeed.emulator.Games`: many consoles on threads of a CPU, or on a GPU.
+    """:class:`atari_warp.Games`: many consoles on threads of a CPU, or on a GPU.
 
     Args:
         meanings: the actions by ALE's names.

@@ -17,9 +17,10 @@ from dqnspeed.system import machine
 from dqnspeed.system.startup import startup
 
 if TYPE_CHECKING:
-    from dqnspeed.emulator import Preprocessing  # brought by an extra
+    from atari_warp import Preprocessing  # brought by an extra
 
 
+MISSING = "atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'."
 OPTIONS = {  # by the emulator's name of an argument
     "game": "env.id", "mode": "env.mode", "difficulty": "env.difficulty", "num_envs": "num_envs",
     "size": "wrappers.resize", "crop": "wrappers.crop", "spares": "wrappers.spares", "device": "wrappers.device",
@@ -30,7 +31,7 @@ OPTIONS = {  # by the emulator's name of an argument
 def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
     """Raise :class:`ConfigError` if ``wrappers=emulator`` cannot play this game as ``wrappers`` say."""
     with _one_sentence():
-        from dqnspeed.emulator import games, has_cuda
+        from atari_warp import games, has_cuda
 
         games.check(game.rom, game.mode, game.difficulty)
         _preprocessing(game, wrappers)
@@ -49,6 +50,8 @@ def _one_sentence() -> Iterator[None]:
     """An error of the emulator as one of the configuration, with the name of the option."""
     try:
         yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"wrappers=emulator: {MISSING}") from error
     except (ImportError, ValueError) as error:
         argument, _, value = str(error).partition("=")
         value, _, problem = value.partition(": ")
@@ -64,7 +67,8 @@ def emulator_device(run: RunConfig) -> str:
 
 def emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Backend:
     with _one_sentence():
-        from dqnspeed.emulator import ACTIONS, Games, find
+        from atari_warp import ACTIONS, Games, find
+
         from dqnspeed.envs.emulated import EmulatorBackend
 
         where = emulator_device(run)
@@ -82,7 +86,7 @@ def emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Bac
 
 
 def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
-    from dqnspeed.emulator import Preprocessing, find
+    from atari_warp import Preprocessing, find
 
     played = find(game.rom)
     actions = played.legal if game.full_action_space else played.minimal

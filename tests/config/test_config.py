@@ -503,7 +503,7 @@ def test_auto_chooses_the_precision_that_the_device_computes_in(native: str, mon
 @pytest.mark.parametrize("installed", [True, False])
 def test_fastest_says_that_the_emulator_is_missing(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     played_by_ale, own = make_run("wrappers=fastest", "wrappers.backend=native"), make_run("wrappers=native")
-    monkeypatch.setitem(sys.modules, "dqnspeed.emulator", ModuleType("dqnspeed.emulator") if installed else None)
+    monkeypatch.setitem(sys.modules, "atari_warp", ModuleType("atari_warp") if installed else None)
     said = [sentence.startswith("wrappers=fastest: ") for sentence in without_emulator(played_by_ale)]
     assert said == [True] * (not installed)
     assert not list(without_emulator(own))
@@ -636,7 +636,7 @@ def test_the_fastest_wrappers_are_the_emulators_where_it_knows_the_game(game: st
 
 
 def test_the_fastest_wrappers_are_ales_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dqnspeed.emulator", None)  # as if its extra was not installed
+    monkeypatch.setitem(sys.modules, "atari_warp", None)  # as if its extra was not installed
     assert dqnspeed.compose(["wrappers=fastest"]).wrappers.backend == "native"
 
 
@@ -660,7 +660,7 @@ def test_what_a_rule_chooses_by_the_game_is_no_change_of_the_rung() -> None:
 
 
 def test_cropped_pictures_go_to_gymnasiums_wrappers_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dqnspeed.emulator", None)
+    monkeypatch.setitem(sys.modules, "atari_warp", None)
     for line in ("wrappers.crop=[34,194,0,160]", "wrappers.tap_frames=2"):
         assert dqnspeed.compose(["wrappers=fastest", line]).wrappers.backend == "gymnasium"
 

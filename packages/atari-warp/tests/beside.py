@@ -1,0 +1,87 @@
+"""A program in ALE and here, side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from atari_warp import Emulator, known_games
+from atari_warp.rules import Rules
+from atari_warp.verify import ale_action
+
+# A name that ALE knows; under it, it plays any file, and the game is never over while the first byte of the memory is
+# not below 16.
+NAME = "pitfall"
+
+
+@functools.cache
+def consoles(device: str, number: int = 1) -> Emulator:
+    """``number`` consoles with 4 KiB, whose ROM is changed for each program; to make them takes longer."""
+    return Emulator(dataclasses.replace(known_games()[NAME], rules=Rules()), number, device)
+
+
+def load(emulator: Emulator, image: bytes) -> None:
+    emulator._rom.assign(np.frombuffer(image, np.uint8))
+    emulator._load()
+
+
+def ale_with(image: bytes, folder: Path, name: str = NAME) -> Any:
+    from ale_py import ALEInterface, LoggerMode
+
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    path = folder / f"{name}.bin"
+    path.write_bytes(image)
+    ale = ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(str(path))
+    return ale
+
+
+class Pair:
+    """Two consoles with the same ROM, ALE's and ours."""
+
+    def __init__(self, image: bytes, folder: Path, device: str = "cpu"):
+        self.emulator, self.ale = consoles(device), ale_with(image, folder)
+        load(self.emulator, image)
+
+    def frame(self, action: int = 0) -> None:
+        """Play a frame in both; ALE must play it, which it does not once it believes that its game is over."""
+        before = self.ale.getEpisodeFrameNumber()
+        self.ale.act(ale_action(action))
+        self.emulator.step([action])
+        assert self.ale.getEpisodeFrameNumber() == before + 1
+
+    def set_ram(self, cells: dict[int, int]) -> None:
+        """Write bytes of the memory, by their addresses from 128 on, in both."""
+        for address, value in cells.items():
+            self.ale.setRAM(address - 128, value)
+        state = self.emulator._state.numpy()
+        for address, value in cells.items():
+            state[0, address - 128] = value
+        if not self.emulator.device.is_cpu:
+            self.emulator._state.assign(state)
+
+    def rams(self) -> tuple[np.ndarray, np.ndarray]:
+        """ALE's and ours."""
+        return self.ale.getRAM(), self.emulator.ram().numpy()[0]
+
+    def screens(self) -> tuple[np.ndarray, np.ndarray]:
+        turn = self.emulator._field("turn")[0]
+        return self.ale.getScreen(), self.emulator.screens.numpy()[0, turn]
+
+    def difference(self) -> str:
+        """In words, or nothing if both are equal."""
+        theirs, ours = self.rams()
+        if (theirs != ours).any():
+            cells = ", ".join(
+                f"{at + 128:02X}: {theirs[at]:02X} for {ours[at]:02X}" for at in np.flatnonzero(theirs != ours)[:8]
+            )
+            return f"memory, ALE's for ours: {cells}"
+        theirs, ours = self.screens()
+        if (theirs != ours).any():
+            row, x = np.argwhere(theirs != ours)[0]
+            return f"{(theirs != ours).sum()} pixels, the first at {row}, {x}: {theirs[row, x]} for {ours[row, x]}"
+        return ""
