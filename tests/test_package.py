@@ -91,7 +91,7 @@ def test_without_extras_every_command_starts() -> None:
 def test_each_command_may_be_imported_first() -> None:
     code = """
 import os, ale_py, cv2, gymnasium, hydra, psutil, torch
-for name in "train play report doctor bench options cli.front_door".split():
+for name in "train play report doctor bench options cli.main".split():
     if not (child := os.fork()):
         __import__(f"dqnspeed.{name}")
         os._exit(0)

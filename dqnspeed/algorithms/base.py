@@ -61,7 +61,7 @@ class Learner(Protocol):
 class Algorithm(AlgoConfig):
     """An option of ``algo``: a frozen dataclass whose fields are its options, and whose methods make its parts.
 
-    The three bases in ``learns_from.py`` bring the memory; most algorithms add options, a learner with a loss, and a
+    The three bases in ``data_sources.py`` bring the memory; most algorithms add options, a learner with a loss, and a
     network of their own if they need one. ``check`` raises :class:`ConfigError` for combinations that cannot work;
     ``replays`` and ``uses`` are for the rest of the configuration.
     """

@@ -50,7 +50,7 @@ GREEDY = ["exploration.start=0", "exploration.final=0"]
 
 
 class Started:
-    """Actors with their replay, as the trainer would make them."""
+    """Actors with their replay, as a run makes them."""
 
     def __init__(
         self,
