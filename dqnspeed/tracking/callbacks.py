@@ -66,7 +66,7 @@ class Callback:
     name of the callback, after a final checkpoint. A callback that raised is not called again.
 
     Attributes:
-        optional: an exception is only a warning, and the training goes on without the callback.
+        optional: an exception is only a warning, and the training continues without the callback.
     """
 
     optional: ClassVar[bool] = False

@@ -61,7 +61,7 @@ def shorten(folder: Path, sizes: Mapping[str, int], clocks: Mapping[str, float] 
 
 
 def _remove_films(folder: Path) -> None:
-    """Of games that are later than the last of ``episodes.csv``, and will be played anew."""
+    """Remove videos of episodes after the last one in ``episodes.csv``, which will be played again."""
     last = (folder / EPISODES).read_text(encoding="utf-8").rpartition("\n")[0].rpartition("\n")[2].partition(",")[0]
     for film in (folder / VIDEOS).glob("episode_*.mp4"):
         number = film.name.split("_")[1]
@@ -80,7 +80,7 @@ def time_logged(folder: Path, size: int, name: str = "time") -> float | None:
 
 
 def _end_of_lines(file: IO[bytes], size: int) -> int:
-    """Where the last whole line ends among the first ``size`` bytes."""
+    """Offset after the last whole line among the first ``size`` bytes."""
     while size:
         begin = max(0, size - BLOCK)
         file.seek(begin)
@@ -144,7 +144,7 @@ class Lines:
 
 
 def _short(value: float) -> float:
-    """A number with nine digits, whatever its size; a whole one as it is."""
+    """``value`` rounded to nine significant digits; an integer unchanged."""
     return value if isinstance(value, int) else float(f"{value:.9g}")
 
 

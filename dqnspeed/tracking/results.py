@@ -1,4 +1,4 @@
-"""What a run, or the runs of a sweep, have recorded, for Python."""
+"""Records of a run, or of the runs of a sweep, for Python."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ Table = Any  # a pandas.DataFrame where pandas is installed, else a list of dict
 
 @dataclass(frozen=True, eq=False)  # tables have no single answer to ==
 class Results:
-    """What a run, or the runs of a sweep, had recorded when it was read.
+    """Records of a run, or of the runs of a sweep, at the time of reading.
 
-    A sweep's tables hold the rows of all its runs; a first column ``run`` has the folder of each, below the sweep's.
+    The tables of a sweep hold the rows of all runs; the first column ``run`` is the folder of a run below the sweep's.
 
     Attributes:
-        folder: of the run or the sweep.
-        summary: of a run its ``summary.json``, a dict: ``solved``, ``stopped_by``, ``time_to_solve_s`` (seconds),
-            ``agent_steps``, ``steps_per_second``, ``return_mean_100``, ``seed`` and more; empty if it has none, since
-            the run is going on or was killed, or a damaged one. Of a sweep a table with one such row a run, and the
-            options of the run in columns such as ``config.num_envs`` and ``config.optimizer.lr``.
-        config: of a run its configuration, a dict of groups, such as ``config["optimizer"]["lr"]``; of a sweep empty.
-        metrics: a table with one row a report: ``step`` (agent steps), ``time`` (seconds of training) and the metrics
-            by their names, such as ``episode/return_mean_100``; one that a report lacks is NaN in pandas.
-        episodes: a table with one row a finished game: ``episode`` and ``begun`` (its numbers in the orders in which
-            games ended and began), ``return`` (unclipped), ``length`` (agent steps), ``env``, ``agent_step``,
-            ``time`` (seconds of training) and ``video`` (its file, or empty).
-        runs: of a sweep the results of each run, in the order of their folders; empty for a run.
+        folder: folder of the run or the sweep.
+        summary: for a run a dict, the contents of ``summary.json``: ``solved``, ``stopped_by``, ``time_to_solve_s``
+            (seconds), ``agent_steps``, ``steps_per_second``, ``return_mean_100``, ``seed`` and more. Empty while the
+            run trains, after a kill, or if the file is damaged. For a sweep a table with one row per run, which has the
+            options of the run too, in columns such as ``config.num_envs`` and ``config.optimizer.lr``.
+        config: for a run its options as a dict of groups, such as ``config["optimizer"]["lr"]``; for a sweep empty.
+        metrics: table with one row per report: ``step`` (agent steps), ``time`` (seconds of training) and metrics such
+            as ``episode/return_mean_100``. In pandas a missing metric is NaN.
+        episodes: table with one row per finished episode. ``episode`` and ``begun`` number the episodes as they ended
+            and as they began. ``return`` is unclipped, ``length`` in agent steps, ``time`` in seconds of training.
+            ``env`` is the index of the environment, ``video`` the path of a video or empty.
+        runs: for a sweep the results of each run, in the order of their folders; empty for a run.
     """
 
     folder: Path
@@ -59,10 +59,9 @@ class Results:
 
 
 def read(folder: Path) -> Results:
-    """What the run in ``folder`` has recorded, or all runs below it.
+    """Read the records of the run in ``folder``, or of all runs below it.
 
-    Lines that cannot be read, and a run without a summary or with a damaged one, are named in a :class:`UserWarning`
-    each.
+    A :class:`UserWarning` names lines that cannot be read, and a summary that is missing or damaged.
 
     Raises:
         ConfigError: there is no such folder, or it holds no run.

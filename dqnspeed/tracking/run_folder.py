@@ -17,8 +17,8 @@ from dqnspeed.system import shell
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.csv"
 SUMMARY = "summary.json"
-EVALUATING = "time/evaluating"  # the metric of the seconds in evaluations, which ``time`` leaves out
-BEGUN = "run.json"  # what the summary says too of the run, from its start
+EVALUATING = "time/evaluating"  # metric: seconds of evaluations, which ``time`` leaves out
+BEGUN = "run.json"  # part of the summary that is known from the start
 CONFIG = "config.json"  # our own copy of the configuration
 HYDRA = ".hydra"
 HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml"
@@ -31,10 +31,10 @@ WANDB_ID = f"{WANDB}/id.txt"
 LOCK = ".lock"
 RUNS = ("outputs", "multirun")  # where runs are unless hydra.run.dir or hydra.sweep.dir says otherwise
 SWEEP = "multirun.yaml"  # above the folders of the runs of a sweep
-SWEEP_JOBS, STUDY = "sweep.json", "study.db"  # beside it: its line and its jobs; Optuna's study
-# What is written in place, or lies below a folder that is written into.
+SWEEP_JOBS, STUDY = "sweep.json", "study.db"  # in a sweep's folder: its command line and jobs; Optuna's study
+# Files that are written in place, and folders with such files.
 WRITTEN = (METRICS, EPISODES, PLAYED, LOCK, HYDRA, CHECKPOINTS, VIDEOS, TENSORBOARD, WANDB, SWEEP, STUDY, "train.log")
-MOST_YAML = 2**20  # characters
+MAX_YAML_CHARACTERS = 2**20
 
 # The columns of episodes.csv, and the types of their values.
 EPISODE_COLUMNS: dict[str, Callable[[str], Any]] = {
@@ -51,7 +51,7 @@ class DamagedError(Exception):
 
 @contextlib.contextmanager
 def looking_into(folder: Path) -> Iterator[None]:
-    """Raise :class:`ConfigError` where that is not allowed inside, or no folder can have this name."""
+    """Turn an :class:`OSError` of reading ``folder`` into a :class:`ConfigError`."""
     try:
         yield
     except OSError as error:
@@ -93,7 +93,7 @@ def read_yaml(path: Path) -> str:
         yaml.YAMLError: it is no YAML.
     """
     text = path.read_text(encoding="utf-8")
-    if len(text) > MOST_YAML or any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+    if len(text) > MAX_YAML_CHARACTERS or any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
         raise ValueError(f"{path} has aliases or is too large")
     return text
 
@@ -190,19 +190,19 @@ def read_overrides(folder: Path) -> list[str]:
 
 
 def read_metrics(folder: Path) -> tuple[list[Row], str]:
-    """The reports of a run: numbers by the names of metrics, ``step`` and ``time``.
+    """Read the reports of a run: numbers by the names of metrics, ``step`` and ``time``.
 
     Returns:
-        Those that can be read, and a sentence if some cannot.
+        The readable reports, and a sentence if some cannot be read.
     """
     return _read_lines(folder / METRICS, _report)
 
 
 def read_episodes(folder: Path) -> tuple[list[Row], str]:
-    """The finished games of a run: values by the names of :data:`EPISODE_COLUMNS`.
+    """Read the finished episodes of a run: values by the names of :data:`EPISODE_COLUMNS`.
 
     Returns:
-        Those that can be read, and a sentence if some cannot.
+        The readable episodes, and a sentence if some cannot be read.
     """
     return _read_lines(folder / EPISODES, _episode)
 

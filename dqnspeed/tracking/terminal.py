@@ -51,8 +51,7 @@ def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path,
 
 
 def show(metrics: Mapping[str, float], step: int) -> list[str]:
-    """A run's state, most important first: without epsilon where nothing has one, and with the samples trained on for
-    each agent step."""
+    """State of a run in words, most important first; without epsilon if the policy has none."""
 
     def number(name: str, form: str) -> str:
         value = metrics.get(name, math.nan)
@@ -121,11 +120,12 @@ class RunProgress(Callback):
             print(sentence, flush=True)
 
     def _state(self, metrics: Mapping[str, float], step: int, seconds: float) -> tuple[float, list[str]]:
-        """The share of the run that is done, and its time left and state, most important first. What earlier runs tell
-        comes before the limits, which a run that is solved does not meet.
+        """Share of the run that is done, and the time left and the state in words, most important first.
+
+        The time left comes from earlier runs if there are any, else from the limits, which a solved run does not meet.
 
         Args:
-            seconds: of training and evaluations.
+            seconds: seconds of training and evaluations.
         """
         state = show(metrics, step)
         if usual := self._earlier.left(metrics.get("episode/return_mean_100", math.nan)):
@@ -160,7 +160,7 @@ class RichProgress(RunProgress):
 
 
 class NotebookProgress(RunProgress):
-    """A bar with the current state of the run below the cell of a notebook, drawn anew at each report."""
+    """A bar with the current state of the run below the cell of a notebook, redrawn at each report."""
 
     def __init__(self, run: RunConfig, label: str, earlier: EarlierRuns):
         from IPython.display import display
@@ -204,7 +204,7 @@ def make_progress(run: RunConfig, label: str, earlier: Callable[[], EarlierRuns]
     """The progress of ``tracking.progress``; ``auto``: a bar in a terminal or a notebook, else ``plain``.
 
     Args:
-        earlier: finds earlier runs of this configuration here, if they are to be told of.
+        earlier: function that finds earlier runs of this configuration on this machine.
     """
     kind = run.tracking.progress
     if kind == "auto":

@@ -26,28 +26,28 @@ from dqnspeed.tracking.run_folder import (
 )
 from dqnspeed.tracking.trackers import hyperparameters
 
-NEWEST = 50  # runs that are looked at
-QUARTILES_FROM = 4  # as many solved runs; of fewer the whole range is told
+MAX_RUNS = 50  # newest runs that are read
+QUARTILES_FROM = 4  # solved runs from which on quartiles are shown; below, the whole range
 SAME_MACHINE = ("cpu", "cores", "device", "gpu")
-LIMITS = ("max_minutes", "max_steps")  # what ends a run that had all its time
+LIMITS = ("max_minutes", "max_steps")  # reasons that end a run without a solution
 
-Mean = tuple[float, float]  # the best mean return so far, and the seconds of the run at which it was reached
+Mean = tuple[float, float]  # best mean return so far, and the seconds at which it was reached
 
 
 @dataclass(frozen=True)
 class EarlierRuns:
-    """What became of earlier runs.
+    """Earlier runs of a configuration.
 
     Attributes:
-        solved: of each solved run its means, rising, of which the last is the bound.
-        runs: all of them, those that met a limit too.
+        solved: for each solved run its rising mean returns; the last one is the bound.
+        runs: number of runs, with those that met a limit.
     """
 
     solved: tuple[tuple[Mean, ...], ...] = ()
     runs: int = 0
 
     def sentence(self) -> str:
-        """How long they took; empty if none was solved."""
+        """Sentence on the time to solve; empty if no run was solved."""
         if not self.solved:
             return ""
         took = _range([means[-1][1] for means in self.solved])
@@ -56,12 +56,14 @@ class EarlierRuns:
 
     @property
     def is_usual(self) -> bool:
-        """Whether at least half of them were solved, so that one more can be expected to be."""
+        """Whether at least half of the runs were solved."""
         return bool(self.solved) and 2 * len(self.solved) >= self.runs
 
     def left(self, mean: float) -> tuple[str, float] | None:
-        """How long a run with this ``mean`` return usually has left, in words, and the median of it, seconds; ``None``
-        if fewer than half of them were solved."""
+        """Time left of a run with this ``mean`` return, in words, and its median in seconds.
+
+        ``None`` if fewer than half of the runs were solved.
+        """
         if not self.is_usual:
             return None
         mean = -math.inf if math.isnan(mean) else mean
@@ -74,16 +76,19 @@ class EarlierRuns:
 def earlier_runs(
     config: Mapping[str, Any], machine: Mapping[str, Any], places: Iterable[str] = RUNS, but: Path | None = None
 ) -> EarlierRuns:
-    """The newest runs below ``places`` that had this configuration on this machine to themselves, whatever their seed
-    and what they recorded, and came to an end; those that cannot be read are passed over.
+    """Find the newest comparable runs below ``places``.
+
+    Comparable runs ended by themselves, had this machine to themselves, and differ in nothing but their seed and what
+    they recorded. Runs that cannot be read are skipped.
 
     Args:
-        config: a configuration as plain data; ``machine``: as :func:`dqnspeed.system.machine.describe` has it.
-        but: the folder of this run, which may be one that is resumed.
+        config: options as plain data.
+        machine: result of :func:`dqnspeed.system.machine.describe`.
+        but: folder of the present run, which is left out.
     """
     wanted, solved, runs = _compared(config), [], 0
     others = (folder for folder in _newest(places) if but is None or folder.resolve() != but.resolve())
-    for folder in itertools.islice(others, NEWEST):
+    for folder in itertools.islice(others, MAX_RUNS):
         with contextlib.suppress(DamagedError, OSError, ValueError, AttributeError, KeyError, TypeError):
             summary = read_summary(folder)
             ended = summary["solved"] or summary["stopped_by"] in LIMITS
@@ -105,7 +110,7 @@ def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _newest(places: Iterable[str]) -> list[Path]:
-    """The folders of runs that have ended, the newest first."""
+    """Folders of runs that have ended, the newest first."""
     ended = dict[Path, float]()
     for folder in holding(map(Path, places), SUMMARY):
         with contextlib.suppress(OSError):
@@ -114,7 +119,7 @@ def _newest(places: Iterable[str]) -> list[Path]:
 
 
 def _means(folder: Path, bound: float) -> Iterator[Mean]:
-    """The means below ``bound`` that were the best so far."""
+    """Mean returns below ``bound`` that were the best so far."""
     best = -math.inf
     for row in read_metrics(folder)[0]:
         mean = row.get("episode/return_mean_100", math.nan)
@@ -124,7 +129,7 @@ def _means(folder: Path, bound: float) -> Iterator[Mean]:
 
 
 def _range(seconds: list[float]) -> str:
-    """The middle half of them in words, or all of them if they are few."""
+    """Range of the middle half in words; of all values if there are few."""
     ends = np.percentile(seconds, (25, 75) if len(seconds) >= QUARTILES_FROM else (0, 100))
     scale, unit = (60, "min") if ends[1] >= 900 else (1, "s")
     if not round(ends[1]):

@@ -67,5 +67,5 @@ def make_trackers(config: TrackingConfig) -> list[Callback]:
 
 
 def hyperparameters(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options without those of recording, for services that compare runs."""
+    """Options that change what is learnt, for services that compare runs."""
     return {group: values for group, values in options.items() if group not in RECORDING_GROUPS}

@@ -27,7 +27,7 @@ from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, registe
 log = logging.getLogger(__name__)
 
 ANSWER_S = 4.0  # time limit for W&B's server to answer, and then to start a run
-FINISH_S = 60.0  # the most that the end of a run waits until all is sent; what is missing `wandb sync` sends
+FINISH_S = 60.0  # longest wait at the end of a run for uploads; `wandb sync` sends the rest
 STEP, SECONDS = "agent_step", "time/training_s"  # what metrics are drawn against
 OF_THE_CLOCK = ("perf/", "time/")  # metrics that are drawn against SECONDS
 HIGHEST = ("episode/return_mean_100", "eval/return_mean")  # metrics of whose values a run's summary has the highest
@@ -182,13 +182,13 @@ class WandB(Callback):
 
 
 def _patience(wandb: Any) -> dict[str, float]:
-    """How long the end of a run waits for a server that was lost, where this version of W&B can be told."""
+    """Setting of W&B that limits the wait for a lost server at the end of a run, if this version has one."""
     name = "finish_timeout"
     return {name: FINISH_S} if name in getattr(wandb.Settings, "model_fields", {}) else {}
 
 
 def _new_id(folder: Path, wanted: str) -> str:
-    """``wanted``, with a number if a segment has it, which was killed before its first checkpoint."""
+    """``wanted``, with a number appended if an earlier segment of the run used the id."""
     known = wandb_ids(folder)
     others = (f"{wanted}-{number}" for number in itertools.count(2))
     return next(one for one in itertools.chain([wanted], others) if one not in known)

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to resume; when they are written, and which one a run goes on from."""
+"""Checkpoints: when they are written, and which one a run resumes from."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Checkpoints:
         self._schedule_next()
 
     def is_best(self, mean: float, provisional: bool = False) -> bool:
-        """Whether ``mean`` return is the best so far and ``best`` is to be saved.
+        """Whether ``mean`` return is the best so far, so that ``best`` should be saved.
 
         Args:
-            provisional: it is the mean of fewer games than ``stop.window``: it never replaces a ``best`` of a full
-                window, and the first of those always replaces it.
+            provisional: whether ``mean`` is of fewer games than ``stop.window``. A provisional mean never replaces a
+                ``best`` of a full window; the first mean of a full window always replaces a provisional one.
         """
         better = mean > self._best if provisional == self._provisional else self._provisional
         return self._config.best and better and math.isfinite(mean)
@@ -84,7 +84,7 @@ class Checkpoints:
         return self._save("final", state)
 
     def not_written(self) -> list[str]:
-        """The missing ones at the end, and why."""
+        """Names of checkpoints that are missing at the end, with the reasons."""
         return [f"{CHECKPOINTS}/{name}{SUFFIX} ({why})" for name, why in self._refused.items() if name != "step"]
 
     def state_dict(self) -> State:
@@ -97,7 +97,7 @@ class Checkpoints:
         self._take_best()
 
     def _take_best(self) -> None:
-        """Let a ``best`` of this run stand that is better than what is known, as it was saved after the checkpoint."""
+        """Keep the mean of a ``best`` file that was saved after the checkpoint and is better."""
         with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
             found = facts_of(self._folder / f"best{SUFFIX}")["best"]
             mean, provisional = float(found["mean"]), bool(found["provisional"])
@@ -216,7 +216,7 @@ def candidates(folder: Path) -> list[Path]:
 
 
 def _agent_steps(path: Path) -> tuple[float, bool]:
-    """Those of a file, and whether it is ``final``; where that cannot be read it is taken for the newest."""
+    """Agent steps of a checkpoint, and whether it is ``final``; a file that cannot be read counts as the newest."""
     final = path.stem == "final"
     with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
         if not final:

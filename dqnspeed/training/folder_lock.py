@@ -58,7 +58,7 @@ def wait_until_free(folder: Path, gives_up: Callable[[], bool]) -> None:
                 return
         except ConfigError as error:
             if not isinstance(error.__cause__, BlockingIOError):
-                return  # what is wrong is told where the run is to go on
+                return  # resuming the run will report the error
         time.sleep(0.5)
 
 

@@ -62,7 +62,7 @@ def train(request: RunRequest) -> dict[str, Any]:
             summary = run.close(error)
         run.callbacks.check()
     if signals.received is not None:
-        summary["signal"] = signals.received.name  # may have come after the run had ended by itself
+        summary["signal"] = signals.received.name  # may have come after the end of the run
     return summary
 
 

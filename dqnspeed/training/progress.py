@@ -26,28 +26,26 @@ class Progress:
     """Counters, clocks and returns of a run."""
 
     def __init__(self, run: RunConfig, benchmark: bool = True, begun_again: bool = False):
-        self.benchmark = benchmark  # whether it had the machine for itself, so that its times can be compared
-        self.begun_again = begun_again  # from its first step, since it was killed before its first checkpoint
+        self.benchmark = benchmark  # whether the run has the machine for itself
+        self.begun_again = begun_again  # whether it restarted after a kill before its first checkpoint
         self.clock, self.timer = Clock(), Timer(("sampling", "updating"))
         self.eval_clock = Clock()  # runs during evaluations, while ``clock`` stands still
-        # How updates really ran, how actions were chosen, and where experience was held.
+        # Kind of updates, kind of acting, and device of experience, for the summary.
         self.execution, self.acting, self.replay_device = "", "", ""
         self.returns = Returns(run.stop.window)
         self.startup = dict[str, float]()  # seconds before the first step, by part
         self.busy: str | None = None  # why other load on this machine slows the run down
         self.agent_steps = 0
-        self.lost_actors = 0  # that were replaced
+        self.lost_actors = 0  # actors that were replaced
         self.time_to_solve_s: float | None = None
         self.time_to_solve_avg_s: float | None = None
         self._reward_bound = run.stop.reward_bound
         self._bound = math.inf if run.stop.reward_bound is None else run.stop.reward_bound
         self.resumed_at: list[int] = []  # agent steps
-        self.lost_s, self.time_is_lower_bound = (
-            0.0,
-            False,
-        )  # of training that was lost by kills, as far as known
-        # The ends of the first and of the newest updates of this segment of the run. Between two such moments lie the
-        # steps that their updates are due for, so that ratios and speeds are of one interval.
+        self.lost_s = 0.0  # seconds of training that kills lost
+        self.time_is_lower_bound = False  # more may be lost
+        # The ends of the first and of the newest round of updates of this segment of the run. Steps and updates between
+        # two ends belong together, so that ratios and speeds are of one interval.
         self._first_learnt: Moment | None = None
         self._last_learnt: Moment | None = None
         self._epsilon = 1.0
@@ -58,12 +56,13 @@ class Progress:
         self._segment_start = START
 
     def start(self) -> None:
-        """The first environment step begins."""
+        """Start the clock at the first environment step."""
         startup.switch("actors")
         self.startup = dict(startup.seconds)
         self.clock.start()
 
     def add(self, collected: Collected) -> None:
+        """Count new steps and lost actors."""
         self.agent_steps += collected.agent_steps
         for how in collected.lost:
             log.warning("%s\nIt is replaced, and the run goes on.", how)
@@ -71,10 +70,10 @@ class Progress:
         self._epsilon = collected.epsilon
 
     def new_episodes(self, collected: Collected) -> Iterator[tuple[int, Episode]]:
-        """Number the games that ended, from 1, and count the games whose turn it is.
+        """Yield the episodes that ended, with their numbers from 1, and count the episodes whose turn it is.
 
-        ``time_to_solve_avg_s`` is when the exponential mean first reached the bound: the stop rule of the book's
-        programs (PTAN). It starts at the first game, so one good game may be enough; here it does not end the run.
+        ``time_to_solve_avg_s`` is the time at which the exponential mean first reached the bound. It ends a run of the
+        book's programs (PTAN). One good first game may be enough, so the exponential mean does not end a run here.
         """
         for event in collected.episodes:
             if isinstance(event, NewGames):
@@ -94,12 +93,12 @@ class Progress:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """An evaluation is played inside."""
+        """Context of an evaluation, in which the training clock stands still."""
         with self.clock.stopped(), self.eval_clock.running():
             yield
 
     def learnt(self, updates: int, samples: int) -> None:
-        """All updates that were due have been done; ``samples``: used by them since the start or the resume."""
+        """Record the end of a round of updates; ``samples`` were used since the start or the resume."""
         self._last_learnt = Moment(self.clock.now(), self.agent_steps, updates, samples)
         self._first_learnt = self._first_learnt or self._last_learnt
 
@@ -113,11 +112,11 @@ class Progress:
         self.time_to_solve_s = self.clock.now()
 
     def report_is_due(self) -> bool:
-        """By wall clock, also while the training clock stands still for evaluations."""
+        """Whether a report is due, by wall clock, which also runs during evaluations."""
         return time.monotonic() >= self._next_report
 
     def metrics(self, stats: Mapping[str, float], updates: int) -> dict[str, float]:
-        """The metrics of a report; those without a value are NaN."""
+        """Metrics of a report; NaN where there is no value."""
         self._next_report = time.monotonic() + self._every
         if math.isfinite(stats["train/loss"]):
             self._loss.add(stats["train/loss"])
@@ -132,8 +131,10 @@ class Progress:
         }
 
     def speed_while_learning(self, updates: int) -> dict[str, float]:
-        """``perf/*`` between this segment's first updates and its last; since its first step if it had none or no
-        more."""
+        """``perf/*`` metrics between the first and the last round of updates of this segment.
+
+        With fewer than two rounds they are since the first step of the segment.
+        """
         first, last = self._first_learnt, self._last_learnt or self._now(updates)
         since = self._segment_start if first is None or first == last else first
         return rates(since, last, self._frame_skip)
@@ -182,10 +183,11 @@ class Progress:
         """Count the time lost after the checkpoint that a run resumes from.
 
         Args:
-            logged: seconds of training at the last report, ``None`` if unknown; ``evaluated``: in evaluations.
+            logged: seconds of training at the last report, ``None`` if unknown.
+            evaluated: seconds of evaluations at the last report.
 
         Returns:
-            Whether there was any.
+            Whether any time was lost.
         """
         self.time_is_lower_bound |= logged is None
         lost_evaluating = evaluated - self.eval_clock.now()

@@ -24,7 +24,7 @@ class RunRequest:
         group: name of the sweep that the run belongs to.
         overrides: command line of the run.
         resume: continue the run in ``folder`` from its newest checkpoint.
-        restart_if_no_checkpoint: start a run anew that is to be resumed and left no checkpoint, however long it lasted.
+        restart_if_no_checkpoint: restart a run that left no checkpoint to resume from, however long it lasted.
         benchmark: whether the run has the machine for itself, so that its times can be compared.
         callbacks: called beside the trackers of ``tracking``.
         on_locked: called once the folder is locked, before anything in the folder is changed.

@@ -252,7 +252,7 @@ class Run:
                 self._save_if_best(evaluator.mean)
 
     def report(self) -> None:
-        """Send metrics to the callbacks; those of an evaluation once."""
+        """Send metrics to the callbacks; metrics of an evaluation once."""
         progress, returns = self.progress, self.progress.returns
         progress.warn_busy(self.threads.adapt())
         callbacks = {"callbacks": sum(self.callbacks.seconds.values())}

@@ -16,25 +16,31 @@ from dqnspeed.training.progress import Progress
 
 @dataclass(frozen=True)
 class LearningStart:
-    """Where a schedule counts from: agent ``steps`` and ``updates``."""
+    """Agent steps and updates at which learning starts, or starts again after a resume."""
 
     steps: int
     updates: int
 
 
 class UpdateSchedule(Protocol):
+    """Decides when updates are due, and how far the actors may be ahead."""
+
     def due(self, agent_steps: int, updates: int) -> int:
         """Updates to do now, given the agent steps collected and the updates done."""
 
     def limit(self, updates: int) -> float:
-        """Agent steps that actors may have collected after so many updates."""
+        """Agent steps that the actors may have collected after ``updates`` updates."""
 
 
 class RatioSchedule:
-    """One update per ``steps_per_update`` agent steps, from ``start`` on; actors may be ``ahead`` by some steps."""
+    """One update per ``steps_per_update`` agent steps from ``start`` on.
 
-    def __init__(self, steps_per_update: float, start: LearningStart, ahead: float = 0):
-        self._steps_per_update, self._start, self._ahead = steps_per_update, start, ahead
+    Args:
+        lookahead: agent steps that the actors may be ahead of the learner.
+    """
+
+    def __init__(self, steps_per_update: float, start: LearningStart, lookahead: float = 0):
+        self._steps_per_update, self._start, self._lookahead = steps_per_update, start, lookahead
 
     def due(self, agent_steps: int, updates: int) -> int:
         collected = agent_steps - self._start.steps
@@ -44,11 +50,11 @@ class RatioSchedule:
         return max(due, 0)
 
     def limit(self, updates: int) -> float:
-        return self._start.steps + self._ahead + (updates - self._start.updates) * self._steps_per_update
+        return self._start.steps + self._lookahead + (updates - self._start.updates) * self._steps_per_update
 
 
 class FreeSchedule:
-    """One update after another from ``start`` on, whatever the rate of steps."""
+    """Updates as fast as possible from ``start`` on."""
 
     def __init__(self, start: LearningStart):
         self._start = start
@@ -61,10 +67,10 @@ class FreeSchedule:
 
 
 class BufferSchedule:
-    """As many updates as the buffer has batches; actors are ahead by at most ``buffer.capacity``.
+    """One update for every batch in the buffer; the actors are ahead by at most ``buffer.capacity`` steps.
 
     Args:
-        agent_steps: collected so far, including those waiting in the memory.
+        agent_steps: agent steps so far, with those that wait in the buffer.
     """
 
     def __init__(self, buffer: OrderedBuffer, batch_size: int, agent_steps: int):
@@ -79,19 +85,19 @@ class BufferSchedule:
 
 
 def make_schedule(run: RunConfig, buffer: Buffer, start: LearningStart, agent_steps: int = 0) -> UpdateSchedule:
-    """The schedule of ``algo`` and ``parallelism.samples_per_step``, after ``agent_steps`` of a resumed run."""
+    """Make the update schedule of a run, or of the rest of a run that is resumed after ``agent_steps``."""
     if not run.has_replay:
         return BufferSchedule(cast("OrderedBuffer", buffer), run.algo.batch_size, agent_steps)
     if run.samples_per_step is None:
         return FreeSchedule(start)
     steps_per_update = run.algo.batch_size / run.samples_per_step
     return RatioSchedule(
-        steps_per_update, start, ahead=max(2 * steps_per_update, run.parallelism.steps_ahead * run.total_envs)
+        steps_per_update, start, lookahead=max(2 * steps_per_update, run.parallelism.steps_ahead * run.total_envs)
     )
 
 
 def schedule_sentence(run: RunConfig) -> str:
-    """A sentence on the schedules of a run: how often it updates, and what is annealed over how long."""
+    """Sentence for the terminal: how often a run updates, and what is annealed over how long."""
     per_step, parts = run.updates_per_step, list[str]()
     if per_step is None:
         parts.append(f"updates of {run.algo.batch_size} as fast as they go")
@@ -109,7 +115,7 @@ def schedule_sentence(run: RunConfig) -> str:
 
 
 class StopRule:
-    """Ends a run: solved, out of steps, out of time, ended by a callback, or by a signal."""
+    """Conditions that end a run: solved, out of steps, out of time, a callback or a signal."""
 
     def __init__(self, stop: StopConfig, signals: StopSignals):
         self._bound = math.inf if stop.reward_bound is None else stop.reward_bound
@@ -131,10 +137,10 @@ class StopRule:
         return progress.wall_time_s >= self._max_seconds
 
     def holds(self, progress: Progress, eval_mean: float | None = None) -> bool:
-        """Whether the run is over; ``reason`` then says why.
+        """Whether the run is over; ``reason`` is set to the condition.
 
         Args:
-            eval_mean: mean return of the last evaluation, which replaces training's with ``stop.on=eval``.
+            eval_mean: mean return of the last evaluation, used instead of the training mean if ``stop.on=eval``.
         """
         if self._signals.received is not None:
             self.reason = self._signals.received.name

@@ -53,7 +53,7 @@ def summarize(
 ) -> dict[str, Any]:
     """The contents of ``summary.json``.
 
-    Speeds and the samples per step exclude the warm-up; those of a resumed run are of its last segment.
+    Speeds and the samples per step exclude the warm-up; of a resumed run only its last segment counts.
     """
     speed = progress.speed_while_learning(updates)
     mean = progress.returns.mean

@@ -1,4 +1,4 @@
-"""How updates are done that are due: one after another, or as a graph that is launched as a whole."""
+"""Execution of updates: one operation after another, or as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.graph import Capture, CaptureError, Capturing, Launch, Pace, prepared, refusals_of
 from dqnspeed.tracking.metrics import Timer
 
-PREPARED = 3  # updates that are done before the first capture: they choose kernels and make the optimizer's state
+PREPARED = 3  # eager updates before the first capture, which choose kernels and make the optimizer's state
 
 
 class Updates(Protocol):
     """The interface that the training loop uses."""
 
-    how: str  # they are executed, for the summary
-    samples: int  # transitions that they used so far
+    how: str  # kind of execution, for the summary
+    samples: int  # transitions trained on so far
 
     def do(self, count: int) -> None:
         """Do the next ``count`` updates."""
@@ -42,18 +42,17 @@ class PlainUpdates:
                 batch = self._buffer.sample(self._batch_size)
             with self._timer("updating"):
                 self._learner.update(batch)
-            if self._learner.updates > before:  # it may leave a batch out
+            if self._learner.updates > before:  # a learner may skip a batch
                 self.samples += self._buffer.samples_in_batch(self._batch_size)
 
 
 class GraphedUpdates:
-    """Drawing a batch, the update and what settles after it, captured once with and once without what settles.
+    """Updates as CUDA graphs: drawing a batch, the update, and the target network's copy where it is due.
 
     Args:
-        capture_graph: makes the graph; ``compiled``: of what the compiler has joined.
-        in_rounds: all updates that are due are launched before this process waits, so that it can send off the games
-            that step beside them; else no more than two launches, as actors in other processes take those that are
-            counted for done.
+        capture_graph: captures a graph; ``compiled``: whether torch.compile has joined operations.
+        in_rounds: launch all updates that are due before this process waits, so that environments can step meanwhile.
+            Otherwise at most two launches are pending, since actors in other processes count launched updates as done.
     """
 
     def __init__(

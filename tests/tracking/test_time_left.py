@@ -1,4 +1,4 @@
-"""What earlier runs tell of how long a run takes."""
+"""Time left, estimated from earlier runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import TOY
 
-from dqnspeed.tracking.time_left import NEWEST, EarlierRuns, earlier_runs
+from dqnspeed.tracking.time_left import MAX_RUNS, EarlierRuns, earlier_runs
 
 CONFIG = {"algo": {"name": "ppo"}, "stop": {"max_minutes": 30}, "seed": 1, "tracking": {"name": "local"}}
 MACHINE = {"cpu": "fast", "cores": 2, "device": "cpu", "gpu": None, "memory_gib": 8}
@@ -94,11 +94,11 @@ def test_a_damaged_run_is_passed_over(name: str, tmp_path: Path) -> None:
 
 
 def test_the_newest_runs_are_looked_at(tmp_path: Path) -> None:
-    for number in range(NEWEST + 2):
+    for number in range(MAX_RUNS + 2):
         write(tmp_path / str(number), 100.0 + number, {})
         os.utime(tmp_path / str(number) / "summary.json", (number, number))
     runs = found(tmp_path)
-    assert runs.runs == NEWEST and min(means[-1][1] for means in runs.solved) == 102
+    assert runs.runs == MAX_RUNS and min(means[-1][1] for means in runs.solved) == 102
 
 
 def test_a_run_tells_what_others_like_it_took(

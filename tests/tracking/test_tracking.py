@@ -1,4 +1,4 @@
-"""What people see of a run: its name, its first and last lines, its progress."""
+"""Name of a run, its first and last lines, and its progress in the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Weights & Biases is told, read back from its own files."""
+"""Weights & Biases, read back from its own files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WANDB_BLOCK = 32768  # bytes of its files, each written in such blocks as LevelD
 
 
 def records(path: Path) -> dict[str, list[Any]]:
-    """What a ``.wandb`` file holds so far, by kind: protocol buffers in the log format of LevelDB."""
+    """Records of a ``.wandb`` file by kind: protocol buffers in the log format of LevelDB."""
     from wandb.proto import wandb_internal_pb2
 
     found = defaultdict[str, list[Any]](list)

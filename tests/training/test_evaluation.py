@@ -20,14 +20,14 @@ from dqnspeed.envs import VectorEnv, describe, make_vector_env
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import Clock
 from dqnspeed.training.evaluation import Evaluator, copies, distinct, evaluation_metrics, play_games, with_starts
+from dqnspeed.training.progress import Progress
 from dqnspeed.training.schedule import StopRule
-from dqnspeed.training.summary import Progress
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["serial", "overlap", "process parallelism.samples_per_step=16"])
 def test_evaluations_reach_the_metrics_and_the_summary(kind: str, tmp_path: Path) -> None:
-    # A report tells of the newest evaluation; reports that come this often tell of each.
+    # A report has the metrics of the newest evaluation; reports this frequent have the metrics of each.
     often = ["eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000", "tracking.report_every_s=0.0001"]
     run = make_toy(*f"parallelism={kind}".split(), *often)
     summary = train_in(tmp_path, run)

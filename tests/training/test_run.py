@@ -1,4 +1,4 @@
-"""Where a run's experience goes."""
+"""Device of a run's experience."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from dqnspeed.actors import Collected, NewGames
 from dqnspeed.envs import Episode
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking.metrics import Moment, Returns, Speed
+from dqnspeed.training.progress import Progress
 from dqnspeed.training.schedule import (
     FreeSchedule,
     LearningStart,
@@ -22,7 +23,7 @@ from dqnspeed.training.schedule import (
     make_schedule,
     schedule_sentence,
 )
-from dqnspeed.training.summary import Progress, summarize
+from dqnspeed.training.summary import summarize
 
 
 @given(st.integers(1, 9), st.integers(1, 50), st.integers(1, 300))
