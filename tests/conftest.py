@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -143,6 +143,11 @@ def _composed(*options: str) -> DictConfig:
 def train_in(folder: Path, config: RunConfig, options: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """Train in ``folder`` and return the summary; ``more`` are fields of a :class:`RunRequest`."""
     return train(RunRequest(config, describe(config), folder, options or {}, **more))
+
+
+def mostly_integration(cases: Iterable[Any], *kept: Any) -> list[Any]:
+    """Test parameters: ``kept`` for ``make test``, and the other ``cases`` for ``make integration``."""
+    return [case if case in kept else pytest.param(case, marks=pytest.mark.integration) for case in cases]
 
 
 @dataclasses.dataclass

@@ -485,8 +485,13 @@ def test_a_run_that_breaks_raises_and_says_how(tmp_path: Path) -> None:
     [
         ("if __name__ == '__main__': ", "process", None),
         ("", "process", "and would train again; call dqnspeed.train under if __name__ == '__main__':."),
-        ("", "overlap", "and would train again; call dqnspeed.train under if __name__ == '__main__':."),
-        ("", "serial", None),
+        pytest.param(
+            "",
+            "overlap",
+            "and would train again; call dqnspeed.train under if __name__ == '__main__':.",
+            marks=pytest.mark.integration,
+        ),
+        pytest.param("", "serial", None, marks=pytest.mark.integration),
         ("if __name__ == '__main__': ", "process", "which standard input cannot give them; save it as a file."),
     ],
 )

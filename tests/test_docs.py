@@ -213,7 +213,7 @@ def main():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_site_is_built_and_asks_nothing_of_other_hosts(tmp_path: Path) -> None:
     if any(importlib.util.find_spec(name) is None for name in ("material", "mkdocstrings_handlers", "latex2mathml")):
         pytest.skip("needs what pip install 'dqnspeed[docs]' brings")

@@ -21,6 +21,9 @@ TOUR = Path(dqnspeed.__file__).parents[1] / "examples" / "tour.ipynb"
 pytestmark = pytest.mark.slow
 
 
+pytestmark = pytest.mark.integration
+
+
 @pytest.fixture(autouse=True)
 def kernels_find_the_toys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment().items():

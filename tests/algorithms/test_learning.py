@@ -26,7 +26,7 @@ CATCH = ["env.id=toy_envs:Catch-v0", "wrappers=none", "model=board", "model.hidd
          "stop.window=50", "stop.max_steps=40000"]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ball_is_caught(kind: str, tmp_path: Path) -> None:
     """Three times of four, where random moves catch it once in five; three seeds need 1,300 to 5,000 steps."""

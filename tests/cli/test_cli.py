@@ -92,6 +92,7 @@ def test_no_two_are_given_the_same_new_folder(tmp_path: Path) -> None:
     assert {tmp_path / "deep" / name for name in ("it", "it_2", "it_40")} <= set(made)
 
 
+@pytest.mark.integration
 def test_modules_of_the_working_folder_are_found_by_the_installed_commands(tmp_path: Path) -> None:
     shutil.copy(TESTS / "toy_envs.py", tmp_path / "of_my_own.py")
     script = tmp_path / "bin" / "dqnspeed-train"  # as pip writes it
@@ -114,6 +115,7 @@ def test_every_command_prints_its_version(
     assert re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", capsys.readouterr().out)
 
 
+@pytest.mark.integration  # Python compiles every module anew
 @pytest.mark.parametrize("values", ["range(0,2)", "choice(0,1)"])
 def test_functions_that_hydra_cannot_read_without_asserts_are_one_sentence(values: str, tmp_path: Path) -> None:
     result = subprocess.run(
@@ -124,6 +126,7 @@ def test_functions_that_hydra_cannot_read_without_asserts_are_one_sentence(value
     assert re.fullmatch(r"dqnspeed: PYTHONOPTIMIZE: Hydra cannot read functions .*; unset it\.\n", result.stderr)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", [["parallelism=overlap", "wrappers.stack=2"], ["algo=ppo", "num_envs=2"]])
 def test_a_run_whose_warnings_are_errors_ends_well(kind: list[str], tmp_path: Path) -> None:
     learner = [option for option in FEW if "ppo" not in kind[0] or not option.startswith("replay.")]
@@ -140,9 +143,9 @@ def test_a_run_whose_warnings_are_errors_ends_well(kind: list[str], tmp_path: Pa
     ("line", "code"),
     [
         ("--help", 1),
-        ("options algo", 1),
-        ("train --cfg=job", 1),
-        ("train sweep.dry_run=true", 1),
+        pytest.param("options algo", 1, marks=pytest.mark.integration),
+        pytest.param("train --cfg=job", 1, marks=pytest.mark.integration),
+        pytest.param("train sweep.dry_run=true", 1, marks=pytest.mark.integration),
         (" ".join(["train", *FEW, "hydra.run.dir=run"]), 0),  # whose files are whole
     ],
 )

@@ -20,6 +20,8 @@ from forked import Forked
 from dqnspeed.cli.ray_jobs import check_launcher
 from dqnspeed.config.options import ConfigError
 
+pytestmark = pytest.mark.integration
+
 SWEEP = [
     "-m", "env=cartpole", "env.reward_bound=null", "wrappers=none", "model=mlp", "model.hidden=[16]",
     "algo.learning_starts=40", "replay.buffer_size=2000", "tracking=local", "tracking.progress=off",

@@ -19,7 +19,7 @@ import forked
 import hydra
 import numpy as np
 import pytest
-from conftest import TOY, environment, make_run, make_toy, train_in, untimed
+from conftest import TOY, environment, make_run, make_toy, mostly_integration, train_in, untimed
 from forked import Forked
 from omegaconf import OmegaConf
 
@@ -74,39 +74,36 @@ def episodes(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        [*SMALL_ATARI, "num_envs=2", "algo.batch_size=16"],
-        [*SMALL_ATARI, "env.id=ALE/Pong-v5", "env.sticky_actions=null", "num_envs=8"],
-        [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16"],
-        [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2"],
-        [*SMALL_ATARI, "wrappers=emulator", "wrappers.spares=1", "num_envs=2", "env.max_episode_frames=300"],
-        [*SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",
-         "env.max_episode_frames=300"],
-        [*TOY, "env.id=CartPole-v1", "num_envs=2"],
-        *(
-            ["env.id=CartPole-v1", *FAMILY, f"algo={name}", *more]
-            for name, more in (
-                ("a2c", ["num_envs=5", "algo.num_steps=3"]),
-                ("ppo", ["num_envs=3", "algo.num_steps=20", "algo.batch_size=16", "algo.adaptive_kl_target=0.01"]),
-                ("pqn", ["num_envs=3", "algo.num_steps=20", "algo.batch_size=16", "exploration.decay_steps=60"]),
-                ("munchausen", REPLAYED),
-                ("iqn", REPLAYED),
-                ("c51", REPLAYED),
-                ("rainbow", REPLAYED),
-                ("sac_discrete", REPLAYED),
-            )
-        ),
-        [*FAMILY, "env=frozen_lake", "algo=q_learning", "eval.every_steps=40"],
+SMALL_PPO = ["num_envs=3", "algo.num_steps=20", "algo.batch_size=16"]
+RESUMED = {
+    "serial": [*SMALL_ATARI, "num_envs=2", "algo.batch_size=16"],
+    "sticky actions by the id": [*SMALL_ATARI, "env.id=ALE/Pong-v5", "env.sticky_actions=null", "num_envs=8"],
+    "overlap": [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16"],
+    "emulator": [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2"],
+    "emulator with a reset pool": [
+        *SMALL_ATARI, "wrappers=emulator", "wrappers.spares=1", "num_envs=2", "env.max_episode_frames=300"
     ],
-    ids=["serial", "sticky actions by the id", "overlap", "emulator", "emulator with starts ahead",
-         "tweaked with evaluations", "an environment without states of its own",
-         "a2c", "ppo", "pqn", "munchausen", "iqn", "c51", "rainbow", "sac_discrete", "q_learning"],
-)  # fmt: skip
-def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: list[str], tmp_path: Path) -> None:
+    "tweaked with evaluations": [
+        *SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",
+        "env.max_episode_frames=300",
+    ],
+    "an environment without states of its own": [*TOY, "env.id=CartPole-v1", "num_envs=2"],
+    "a2c": ["env.id=CartPole-v1", *FAMILY, "algo=a2c", "num_envs=5", "algo.num_steps=3"],
+    "ppo": ["env.id=CartPole-v1", *FAMILY, "algo=ppo", *SMALL_PPO, "algo.adaptive_kl_target=0.01"],
+    "pqn": ["env.id=CartPole-v1", *FAMILY, "algo=pqn", *SMALL_PPO, "exploration.decay_steps=60"],
+    **{
+        name: ["env.id=CartPole-v1", *FAMILY, f"algo={name}", *REPLAYED]
+        for name in ("munchausen", "iqn", "c51", "rainbow", "sac_discrete")
+    },
+    "q_learning": [*FAMILY, "env=frozen_lake", "algo=q_learning", "eval.every_steps=40"],
+}  # fmt: skip
+KEPT = ("serial", "emulator with a reset pool", "overlap", "ppo", "rainbow", "q_learning")
+
+
+@pytest.mark.parametrize("kind", mostly_integration(RESUMED, *KEPT))
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(kind: str, tmp_path: Path) -> None:
     def run(steps: int) -> RunConfig:
-        return make_run(*kind, "checkpoint.replay=true", f"stop.max_steps={steps}")
+        return make_run(*RESUMED[kind], "checkpoint.replay=true", f"stop.max_steps={steps}")
 
     (tmp_path / "whole").mkdir()
     (tmp_path / "parts").mkdir()
@@ -416,7 +413,7 @@ def go_on(tmp_path: Path, max_steps: int) -> State:
     return load(tmp_path / "run" / "checkpoints" / "final.safetensors")
 
 
-@pytest.mark.parametrize("kind", EVERY_KIND)
+@pytest.mark.parametrize("kind", mostly_integration(EVERY_KIND, "serial", "process", "ppo, overlap"))
 def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     toy = [*TOY, *EVERY_KIND[kind], "num_envs=2", "checkpoint.every_minutes=0.005", "checkpoint.replay=true",
@@ -454,7 +451,7 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
     assert 0 <= summary["agent_steps"] - played <= 7 * lanes * (len(summary["resumed_at"]) + 1)
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_run_on_the_emulator_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     kind = [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2", "checkpoint.replay=true",
             "env.mode=8", "env.difficulty=1"]  # fmt: skip

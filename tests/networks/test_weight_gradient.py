@@ -88,7 +88,7 @@ LEARNERS = {  # the loss and gradients of the first are one graph, and of the se
 
 
 @pytest.mark.usefixtures("computed")
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("options", LEARNERS.values(), ids=LEARNERS)
 def test_compiled_learners_use_them_and_learn_as_without_them(
     options: list[str], monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,17 @@ from typing import Any
 
 import forked
 import pytest
-from conftest import TOY, command, environment, make_run, make_toy, shared_memory_of, train_in, untimed
+from conftest import (
+    TOY,
+    command,
+    environment,
+    make_run,
+    make_toy,
+    mostly_integration,
+    shared_memory_of,
+    train_in,
+    untimed,
+)
 from forked import Forked
 
 from dqnspeed import envs
@@ -136,7 +146,10 @@ FEWER = ["num_envs=8", "algo.batch_size=32", "algo.steps_per_update=4"]
 SOONER = {"speedrun_dqn": FEWER, "speedrun_q": FEWER}  # whose first update would need transitions of many environments
 
 
-@pytest.mark.parametrize("rung", RUNGS)
+ONE_OF_EACH = ("baseline", "tweaked_process", "a3c", "ppo", "pqn", "q_learning", "speedrun", "speedrun_q")
+
+
+@pytest.mark.parametrize("rung", mostly_integration(RUNGS, *ONE_OF_EACH))
 def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> None:
     run = make_run(
         f"experiment={rung}", "algo.learning_starts=120", "stop.max_steps=160", "stop.max_minutes=2",
@@ -455,8 +468,10 @@ def test_what_is_not_finite_is_null_in_a_summary(tmp_path: Path) -> None:
     assert finite({"a": [1.5, float("nan")], "b": (float("-inf"), "nan")}) == {"a": [1.5, None], "b": [None, "nan"]}
 
 
-@pytest.mark.parametrize("parallelism", ["serial", "overlap", "process"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "parallelism"),
+    [(signal.SIGINT, "serial"), (signal.SIGTERM, "overlap"), (signal.SIGINT, "process")],
+)
 def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, tmp_path: Path) -> None:
     # A large batch, so that the signal mostly falls into an update; and in a run of its own process every tracker.
     trackers = ["tracking=default", "tracking.progress=off"] if parallelism == "serial" else []
@@ -486,7 +501,7 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
     assert [path for path in shared if path.exists()] == []
 
 
-@pytest.mark.parametrize("parallelism", ["overlap", "process"])
+@pytest.mark.parametrize("parallelism", mostly_integration(["overlap", "process"], "process"))
 def test_children_do_not_outlive_a_learner_that_was_killed(parallelism: str, tmp_path: Path) -> None:
     run = subprocess.Popen(
         command(*TOY, f"parallelism={parallelism}", "num_envs=1", "hydra.run.dir=run"),
@@ -565,6 +580,7 @@ def test_a_run_never_writes_into_another_runs_folder(
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.integration
 def test_the_wheel_carries_its_configuration_to_any_folder(tmp_path: Path) -> None:
     wheel_dir, site = tmp_path / "wheel", tmp_path / "site"
     subprocess.run(
