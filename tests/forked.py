@@ -26,7 +26,7 @@ import torch
 
 IMPORTED = "torch torch._dynamo ale_py cv2 gymnasium hydra omegaconf PIL psutil rich safetensors warp".split()
 
-PACKAGES = "actors algorithms envs execution exploration memory networks runs system tracking cli".split()
+PACKAGES = "actors algorithms envs execution exploration buffers networks training system tracking cli".split()
 FOLDER = Path(str(importlib.util.find_spec("dqnspeed").origin)).parent  # type: ignore[union-attr]
 OURS = [
     f"dqnspeed.{package}.{module.name}"

@@ -196,11 +196,8 @@ def without_emulator(run: RunConfig) -> Iterator[str]:
 
 def _report_silence(run: RunConfig, line: str) -> None:
     limit = run.parallelism.timeout_s
-    print(
-        f"dqnspeed: env.id={run.env.id}: has not answered for {limit:g} s ({line}); Ctrl-C ends the wait.",
-        file=sys.stderr,
-        flush=True,
-    )
+    sentence = f"env.id={run.env.id}: has not answered for {limit:g} s ({line}); Ctrl-C ends the wait."
+    print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
 
 def check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]], at_a_time: int = 1) -> list[tuple[RunConfig, EnvSpec]]:
