@@ -189,8 +189,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import add_folder, register
-from dqnspeed.buffers.base import Replay
-from dqnspeed.buffers.uniform import Uniform, UniformReplay
+from dqnspeed.buffers import Replay, UniformSampler
 from dqnspeed.networks.convolutional import Convolutional
 """
 MINE = """
@@ -199,8 +198,8 @@ MINE = """
 class Mine(Replay):
     extra: int = option("one more number", ge=1, default=3)
 
-    def make(self, arguments):
-        return UniformReplay(arguments)
+    def make(self, storage, seed):
+        return UniformSampler(storage, seed)
 """
 
 
@@ -214,7 +213,7 @@ def test_a_module_of_the_working_folder_is_a_plugin_if_it_is_named(tmp_path: Pat
     done = call(str(script), *FEW, *given, cwd=tmp_path, plugins="my_options", forks=False)
     assert done.returncode == 0 and "dqnspeed:" not in done.stderr, done.stderr
     replay = json.loads((tmp_path / "run" / "config.json").read_text())["replay"]
-    assert replay == {"name": "mine", "capacity": 100_000, "device": "auto", "extra": 3}
+    assert replay == {"name": "mine", "buffer_size": 100_000, "device": "auto", "extra": 3}
 
 
 @pytest.mark.slow
@@ -262,14 +261,14 @@ def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text(HEAD + text)
     folder = tmp_path / "shadow_conf" / "replay"
     folder.mkdir(parents=True)
-    (folder / "uniform.yaml").write_text("name: uniform\ncapacity: 1\n")
+    (folder / "uniform.yaml").write_text("name: uniform\nbuffer_size: 1\n")
     config, told = composed(cwd=tmp_path, plugins=",".join([*files, "missing"]))
     assert (config.replay.buffer_size, config.model.name) == (100_000, "mlp")
     patterns = [
         r"plugin second: replay=mine: is registered twice, by first\.Mine and second\.Mine\.",
         r"plugin plain: replay=plain: plain\.Mine must be a dataclass itself, under register\(\)\.",
         r"plugin bare: replay=bare: bare\.Mine\.extra must be made by option\(\.\.\.\)\.",
-        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.memory\.base\.Replay\.",
+        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.buffers\.sampler\.Replay\.",
         r"plugin halfway: could not be imported \(RuntimeError: halfway\); its options are missing\.",
         r"plugin hides: replay=hides: hides\.Mine\.check hides what its base has; rename it\.",
         r"plugin nowhere: add_folder: .*no_such_folder is no folder\.",
@@ -367,7 +366,7 @@ class Cousin(ScalarQ):
     chosen = ["env=pong", "exploration=noisier", "replay=heir", "wrappers=own", "model=own", "algo=cousin"]
     config, _ = composed(*chosen, cwd=tmp_path, plugins="my_options", forks=True)
     assert (config.exploration.start, config.exploration.sigma0) == (0.0, 2.0)  # noisy's, and its own
-    assert config.replay == {"name": "heir", "capacity": 100_000, "device": "auto", "extra": 3}
+    assert config.replay == {"name": "heir", "buffer_size": 100_000, "device": "auto", "extra": 3}
     assert (config.wrappers.name, config.wrappers.resize, config.model.name) == ("own", 84, "own")
     assert config.model.conv == [[32, 8, 4], [64, 4, 2], [64, 3, 1]]
     numbers = OmegaConf.to_container(config.algo)
@@ -390,7 +389,7 @@ class Cousin(ScalarQ):
 def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path: Path) -> None:
     bases = {
         "parallelism": "dqnspeed.actors.base.Parallelism",
-        "replay": "dqnspeed.buffers.base.Replay",
+        "replay": "dqnspeed.buffers.sampler.Replay",
         "optimizer": "dqnspeed.execution.optimizers.Optimizer",
         "model": "dqnspeed.networks.base.Model",
         "tracking": "dqnspeed.tracking.base.Tracking",
@@ -492,7 +491,7 @@ def test_a_recent_replay_draws_the_newer_half_more_often(example: ModuleType) ->
     for number in range(400):
         frame = np.full((1, *spec.frame_shape), number, spec.frame_dtype)
         no, yes = np.zeros(1, bool), np.ones(1, bool)
-        buffer.append(Rows(frame, np.zeros(1, int), np.array([number], np.float32), no, no, no, yes))
+        buffer.storage.append(Rows(frame, np.zeros(1, int), np.array([number], np.float32), no, no, no, yes))
     drawn = buffer.sample(4000).rewards.numpy()
     assert 0.72 < (drawn >= 200).mean() < 0.78  # 1 - 0.5 ** 2
     assert buffer.sample(32).actions.shape == (32,)

@@ -143,7 +143,7 @@ class Acting:
             learner.warm_up(self.buffer.blank(run.algo.batch_size))
         if state:
             seeding.load_state_dict(state["random"])
-        progress.replay_device = str(self.buffer.device)
+        progress.replay_device = str(self.buffer.storage.device)
         progress.acting = self.actors.how
         progress.warn_busy(learning.threads.warning())
         self.schedule: UpdateSchedule = make_schedule(run, self.buffer, learning.start, progress.agent_steps)
