@@ -188,8 +188,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import add_folder, register
-from dqnspeed.buffers.base import Replay
-from dqnspeed.buffers.uniform import Uniform, UniformReplay
+from dqnspeed.buffers import Replay, UniformSampler
 from dqnspeed.networks.convolutional import Convolutional
 """
 MINE = """
@@ -198,8 +197,8 @@ MINE = """
 class Mine(Replay):
     extra: int = option("one more number", ge=1, default=3)
 
-    def make(self, arguments):
-        return UniformReplay(arguments)
+    def make(self, storage, seed):
+        return UniformSampler(storage, seed)
 """
 
 
@@ -268,7 +267,7 @@ def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
         r"plugin second: replay=mine: is registered twice, by first\.Mine and second\.Mine\.",
         r"plugin plain: replay=plain: plain\.Mine must be a dataclass itself, under register\(\)\.",
         r"plugin bare: replay=bare: bare\.Mine\.extra must be made by option\(\.\.\.\)\.",
-        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.buffers\.base\.Replay\.",
+        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.buffers\.sampler\.Replay\.",
         r"plugin halfway: could not be imported \(RuntimeError: halfway\); its options are missing\.",
         r"plugin hides: replay=hides: hides\.Mine\.check hides what its base has; rename it\.",
         r"plugin nowhere: add_folder: .*no_such_folder is no folder\.",
@@ -389,7 +388,7 @@ class Cousin(ScalarQ):
 def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path: Path) -> None:
     bases = {
         "parallelism": "dqnspeed.actors.base.Parallelism",
-        "replay": "dqnspeed.buffers.base.Replay",
+        "replay": "dqnspeed.buffers.sampler.Replay",
         "optimizer": "dqnspeed.execution.optimizers.Optimizer",
         "model": "dqnspeed.networks.base.Model",
         "wrappers": "dqnspeed.envs.base.Wrappers",
@@ -490,7 +489,7 @@ def test_a_recent_replay_draws_the_newer_half_more_often(example: ModuleType) ->
     for number in range(400):
         frame = np.full((1, *spec.frame_shape), number, spec.frame_dtype)
         no, yes = np.zeros(1, bool), np.ones(1, bool)
-        buffer.append(Rows(frame, np.zeros(1, int), np.array([number], np.float32), no, no, no, yes))
+        buffer.storage.append(Rows(frame, np.zeros(1, int), np.array([number], np.float32), no, no, no, yes))
     drawn = buffer.sample(4000).rewards.numpy()
     assert 0.72 < (drawn >= 200).mean() < 0.78  # 1 - 0.5 ** 2
     assert buffer.sample(32).actions.shape == (32,)

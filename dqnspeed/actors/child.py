@@ -16,7 +16,7 @@ import torch
 from dqnspeed.actors.loop import Job, Orders, Paused, Ready, complaint, work
 from dqnspeed.actors.weights import HostWeights
 from dqnspeed.algorithms import make_network
-from dqnspeed.buffers import Rings, Rows, SharedBuffers
+from dqnspeed.buffers import RingBuffer, Rows, SharedStorage
 from dqnspeed.envs import Episode
 from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.execution.precision import set_precision
@@ -68,7 +68,7 @@ class ActorJob(Job):
 
     weights: Network | HostWeights  # the learner's own, which is shared, or a copy
     device: torch.device
-    buffers: SharedBuffers | None  # the learner's memory with transport=shared_memory
+    buffers: SharedStorage | None  # the learner's memory with transport=shared_memory
     controls: Controls
     dump_path: str
 
@@ -124,8 +124,8 @@ class PipeChannel:
         self._own = self._slots[job.index]
         self._network = network
         self._copy = job.weights if isinstance(job.weights, HostWeights) else None
-        self._rings = None if job.buffers is None else Rings(job.buffers)
-        self._rows = 0 if self._rings is None else self._rings.own_rows(self._lane)
+        self._rings = None if job.buffers is None else RingBuffer(job.buffers)
+        self._rows = 0 if self._rings is None else int(self._rings.written[self._lane])
         # Of an actor that this one is in the place of.
         self._acting, self._stepping = self._own["seconds"].tolist()
 

@@ -84,8 +84,8 @@ class LocalActor:
         epsilon = self._epsilon_at(self._agent_steps)
         rows, episodes = self._groups[group].finish()
         lane = group * len(rows.actions)
-        self._buffer.append(rows, lane)
-        episodes = [replace(e, env=lane + e.env, end_row=self._buffer.rows(lane + e.env)) for e in episodes]
+        self._buffer.storage.append(rows, lane)
+        episodes = [replace(e, env=lane + e.env, end_row=self._buffer.storage.rows(lane + e.env)) for e in episodes]
         steps = int(rows.transition.sum())
         self._agent_steps += steps
         return Collected(steps, [*episodes], epsilon)
@@ -125,7 +125,7 @@ class AlternatingActor(LocalActor):
     def collect(self, limit: float, wait: bool) -> Collected:
         """Act for one group while the other steps, and store the rows of that one."""
         lanes = (0, self._groups[0].num_envs)
-        rows, allowed = [self._buffer.rows(lane) for lane in lanes], self._buffer.rows_allowed()
+        rows, allowed = [self._buffer.storage.rows(lane) for lane in lanes], self._buffer.rows_allowed()
         stepping = self._stepping
         if stepping is None:
             stepping = int(rows[0] > rows[1])
@@ -170,11 +170,11 @@ class Serial(Parallelism):
                         segment,
                         count,
                         timer,
-                        buffer.device,
+                        buffer.storage.device,
                     )
                 )
                 if not groups[i].games_restored:
-                    buffer.cut(i * share.num_envs, share.num_envs)
+                    buffer.truncate_open_episodes(i * share.num_envs, share.num_envs)
         except BaseException:
             for group in groups:
                 group.close()

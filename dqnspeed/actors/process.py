@@ -21,7 +21,7 @@ from dqnspeed.actors.child import ActorJob, Controls, Failure, run_actor
 from dqnspeed.actors.remote import LostError, RemoteActors
 from dqnspeed.actors.stepper import Collected
 from dqnspeed.actors.weights import HostWeights, Publisher
-from dqnspeed.buffers import SharedBuffers
+from dqnspeed.buffers import SharedStorage
 from dqnspeed.buffers.storage import sharing
 from dqnspeed.config.registry import register
 from dqnspeed.networks.base import Network
@@ -48,8 +48,8 @@ class ProcessActors(RemoteActors):
         self._controls = Controls(self._context, self._count)
         for actor, saved in self._states.items():
             self._controls.slots["agent_steps"][int(actor)] = saved["agent_steps"]
-        buffers = arguments.buffer.buffers
-        self._shared = buffers if isinstance(buffers, SharedBuffers) else None
+        host = arguments.buffer.storage.host
+        self._shared = host if isinstance(host, SharedStorage) else None
         self._weights: Network | HostWeights = arguments.network
         self._publisher: Publisher | None = None
         try:

@@ -79,7 +79,7 @@ class RayActors(RemoteActors):
         """What an actor is asked now, and may do."""
         lane, own_steps = index * self._num_envs, self._own_steps[index]
         rows = float(self._buffer.rows_allowed()[lane])
-        room = max(0.0, (rows - self._buffer.rows(lane)) * self._num_envs)
+        room = max(0.0, (rows - self._buffer.storage.rows(lane)) * self._num_envs)
         # What it could not use would be missing to the others; final frames take of its rows, too.
         self._granted[index] = min(self._granted[index], own_steps + room)
         most, left = min(AHEAD * self._batch, room), self._allowed - sum(self._granted)
@@ -134,7 +134,7 @@ class RayActors(RemoteActors):
 
     def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> RayLink:
         self._granted[index], self._start_of[index] = self._own_steps[index], self._lost
-        rows = self._buffer.rows(index * self._num_envs)
+        rows = self._buffer.storage.rows(index * self._num_envs)
         made = self._arguments
         job = RayJob(made.run, made.spec, index, state, segment, self._own_steps[index], rows)
         with self._in_reach():

@@ -215,9 +215,9 @@ class RemoteActors:
         lane = index * self._num_envs
         if isinstance(message, tuple):
             env, rows = message
-            self._buffer.append(rows, lane=lane + env)
+            self._buffer.storage.append(rows, lane + env)
         elif isinstance(message, Episode):
-            end_row = message.end_row or self._buffer.rows(message.env)
+            end_row = message.end_row or self._buffer.storage.rows(message.env)
             collected.episodes.append(replace(message, end_row=end_row))
         elif isinstance(message, Ready):
             self._ready[index] = time.monotonic()
@@ -225,7 +225,7 @@ class RemoteActors:
             if not message.games_restored:
                 collected.episodes.append(NewGames(range(lane, lane + self._num_envs)))
                 if self._begun is None:  # else they were cut when it was lost
-                    self._buffer.cut(lane, self._num_envs)
+                    self._buffer.truncate_open_episodes(lane, self._num_envs)
         elif isinstance(message, Paused) and message.number == self._pauses:
             self._states[str(index)] = message.state
 
@@ -242,8 +242,8 @@ class RemoteActors:
             self._last_ready = time.monotonic()
         self._states.pop(str(index), None)
         lane = index * self._num_envs
-        self._buffer.writer_gone(lane)
-        self._buffer.cut(lane, self._num_envs)
+        self._buffer.storage.writer_gone(lane)
+        self._buffer.truncate_open_episodes(lane, self._num_envs)
         self._lost += 1
         collected.lost.append(how)
         collected.episodes.append(NewGames(range(lane, lane + self._num_envs), begun=False))

@@ -1,4 +1,4 @@
-"""What algorithms learn from: a replay, a stream of pieces in their order, or whole rollouts."""
+"""Sources of an algorithm's data: a replay, a stream of pieces in their order, or whole rollouts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ from typing import ClassVar
 import torch
 
 from dqnspeed.algorithms.base import Algorithm
-from dqnspeed.buffers import Buffer, LocalBuffers, RolloutBuffer, SharedBuffers, TransitionQueue, ring_layout
-from dqnspeed.buffers.base import Replay, ReplayArguments
+from dqnspeed.buffers import (
+    Buffer,
+    DeviceStorage,
+    HostStorage,
+    Replay,
+    ReplayBuffer,
+    RolloutBuffer,
+    SharedStorage,
+    TransitionQueue,
+    ring_layout,
+)
 from dqnspeed.buffers.storage import Layout
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 
-STAGED = 2**24  # bytes of frames on their way to the learner; few enough for the /dev/shm of a container
-LEAST_STAGED = 32  # rows of each environment
-SLACK = 32  # rows of rings that are learnt from in order, beside what may wait
-LONG_GAME = 8000  # rows of the rings of a filmed on-policy run, so that videos show whole games
+STAGING_BYTES = 2**24  # of frames on their way to the learner; few enough for the /dev/shm of a container
+MIN_STAGING_ROWS = 32  # of each environment
+SPARE_ROWS = 32  # of rings that are learnt from in order, beside the rows that may wait
+FILMED_ROWS = 8000  # of the rings of a filmed on-policy run, so that videos show whole games
 
 
 @dataclass(frozen=True)
@@ -49,16 +58,14 @@ class FromReplay(Algorithm):
         frames = None
         if device is not None or run.shares_replay:  # the learner holds them, and takes in what actors wrote
             size = run.total_envs * math.prod(spec.frame_shape) * spec.frame_dtype.itemsize
-            frames = min(_rows(run), max(LEAST_STAGED, STAGED // size))
-        return ring_layout(run.total_envs, _rows(run), spec.frame_shape, spec.frame_dtype, frames=frames)
+            frames = min(_rows(run), max(MIN_STAGING_ROWS, STAGING_BYTES // size))
+        return ring_layout(run.total_envs, _rows(run), spec.frame_shape, spec.frame_dtype, num_frames=frames)
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
-        buffers = _buffers(self.arrays(run, spec, device), run)
-        return typed(run.replay, Replay).make(
-            ReplayArguments(
-                buffers, run.wrappers.stack, self.n_step, self.gamma, run.seed, device, run.execution.compile
-            )
-        )
+        host, stack = _host_storage(self.arrays(run, spec, device), run), run.wrappers.stack
+        storage = DeviceStorage(host, stack, self.n_step, device, copies=run.shares_replay)
+        sampler = typed(run.replay, Replay).make(storage, run.seed)
+        return ReplayBuffer(storage, sampler, self.gamma, run.execution.compile)
 
     def least_start(self, run: RunConfig) -> int:
         """Agent steps after which every lane holds a stack and an n-step window; before it nothing can be learnt."""
@@ -93,7 +100,7 @@ class FromStream(Algorithm):
         return 0
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        return _ordered_layout(run, spec, self._ahead(run) + run.total_envs * self.piece)
+        return _ordered_layout(run, spec, self._max_waiting(run) + run.total_envs * self.piece)
 
     def size(self, run: RunConfig) -> tuple[str, int, str]:
         if self.batch_size > run.total_envs:
@@ -101,10 +108,11 @@ class FromStream(Algorithm):
         return "num_envs", run.num_envs, "environments"
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
-        buffers = _buffers(self.layout(run, spec), run)
-        return TransitionQueue(buffers, run.wrappers.stack, self.piece, self.gamma, self._ahead(run), device)
+        host = _host_storage(self.layout(run, spec), run)
+        storage = DeviceStorage(host, run.wrappers.stack, self.piece, device)
+        return TransitionQueue(storage, self.gamma, self._max_waiting(run))
 
-    def _ahead(self, run: RunConfig) -> int:
+    def _max_waiting(self, run: RunConfig) -> int:
         """Transitions that may wait for the learner, a batch of them to be taken next."""
         return self.batch_size * (1 + self.queue) + 2 * run.total_envs
 
@@ -140,10 +148,10 @@ class OnceFromRollouts(Algorithm):
         return "num_envs", run.num_envs, "environments"
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
+        storage = DeviceStorage(_host_storage(self.layout(run, spec), run), run.wrappers.stack, device=device)
         return RolloutBuffer(
-            _buffers(self.layout(run, spec), run), run.wrappers.stack, self.num_steps, self.num_epochs, self.gamma,
-            self.lam, run.seed, device, run.execution.compile,
-        )  # fmt: skip
+            storage, self.num_steps, self.num_epochs, self.gamma, self.lam, run.seed, run.execution.compile
+        )
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
@@ -171,18 +179,18 @@ class FromRollouts(OnceFromRollouts):
 
 
 def _rows(run: RunConfig) -> int:
-    """Rows of each lane of a replay."""
+    """Rows of each environment in a replay."""
     return -(-run.replay.buffer_size // run.total_envs)
 
 
-def _buffers(layout: Layout, run: RunConfig) -> LocalBuffers | SharedBuffers:
-    return SharedBuffers(layout, run.parallelism.num_actors) if run.shares_replay else LocalBuffers(layout)
+def _host_storage(layout: Layout, run: RunConfig) -> HostStorage | SharedStorage:
+    return SharedStorage(layout, run.parallelism.num_actors) if run.shares_replay else HostStorage(layout)
 
 
 def _ordered_layout(run: RunConfig, spec: EnvSpec, waiting: int) -> Layout:
     """Rings with room for ``waiting`` transitions and what policies knew; for whole games where they are filmed."""
     # One actor alone may have brought all that waits, and every other of its rows may be a final frame.
-    rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + SLACK
+    rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + SPARE_ROWS
     if run.tracking.video_every:
-        rows = max(rows, LONG_GAME)
+        rows = max(rows, FILMED_ROWS)
     return ring_layout(run.total_envs, rows, spec.frame_shape, spec.frame_dtype, acting=True)

@@ -107,7 +107,7 @@ class PPOLearner(PolicyLearner):
     def attach(self, buffer: Any) -> None:
         super().attach(buffer)
         if self._corrects:
-            buffer.judge = self.judge
+            buffer.evaluate_actions = self.judge
 
     def step(self, batch: RolloutBatch) -> Loss | None:
         if batch.rollout == self._left:

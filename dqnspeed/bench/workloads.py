@@ -130,7 +130,7 @@ def write(work: Work, counter: Counter) -> None:
         rows = _rows(work)
         for count in _forever():
             for _ in range(20):
-                buffer.append(rows)
+                buffer.storage.append(rows)
             counter.event({TRANSITIONS: 20 * count * run.num_envs, BYTES: 20 * count * rows.frames.nbytes})
 
 
@@ -173,7 +173,7 @@ def update(work: Work, counter: Counter) -> None:
     with contextlib.closing(make_buffer(run, work.spec, device=buffer_device(run, work.spec))) as buffer:
         batch = _filled(work, buffer)
         flop, learner = _flop_of_update(work, batch), make_learner(run, work.spec, device)
-        learner.begin(buffer.recent_frames(run.model.background_frames))
+        learner.begin(buffer.storage.recent_frames(run.model.background_frames))
         learner.warm_up(batch)
         learner.attach(buffer)
         updates = make_updates(run, learner, buffer, Timer(("sampling", "updating")))
@@ -258,7 +258,7 @@ def _filled(work: Work, buffer: Buffer) -> Batch:
     """A batch of a replay that this fills with a few thousand transitions."""
     rows = _rows(work)
     for _ in range(0, min(STORED, work.run.replay.buffer_size // 2), work.run.num_envs):
-        buffer.append(rows)
+        buffer.storage.append(rows)
     batch = buffer.sample(work.size)
     assert isinstance(batch, Batch)
     return batch

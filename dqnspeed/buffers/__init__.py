@@ -1,25 +1,34 @@
-"""Memories: how experience is stored and sampled."""
+"""Buffers: how experience is stored and sampled."""
 
-from dqnspeed.buffers.base import Buffer, OrderedBuffer
+from dqnspeed.buffers.base import Buffer, DeviceBuffer
+from dqnspeed.buffers.device_storage import DeviceStorage
 from dqnspeed.buffers.n_step import Batch
-from dqnspeed.buffers.ring_buffer import Rings, Rows, ring_layout
-from dqnspeed.buffers.rollout import RolloutBatch, RolloutBuffer, lambda_returns
-from dqnspeed.buffers.storage import LocalBuffers, SharedBuffers
+from dqnspeed.buffers.ordered import OrderedBuffer
+from dqnspeed.buffers.replay import ReplayBuffer
+from dqnspeed.buffers.ring_buffer import RingBuffer, Rows, ring_layout
+from dqnspeed.buffers.rollout import RolloutBatch, RolloutBuffer
+from dqnspeed.buffers.sampler import Replay, Sampler, Window
+from dqnspeed.buffers.storage import HostStorage, SharedStorage
 from dqnspeed.buffers.transition_queue import TransitionQueue
-from dqnspeed.buffers.uniform import UniformReplay
+from dqnspeed.buffers.uniform import UniformSampler
 
 __all__ = [
     "Batch",
     "Buffer",
-    "LocalBuffers",
+    "DeviceBuffer",
+    "DeviceStorage",
+    "HostStorage",
     "OrderedBuffer",
-    "Rings",
+    "Replay",
+    "ReplayBuffer",
+    "RingBuffer",
     "RolloutBatch",
     "RolloutBuffer",
     "Rows",
-    "SharedBuffers",
+    "Sampler",
+    "SharedStorage",
     "TransitionQueue",
-    "UniformReplay",
-    "lambda_returns",
+    "UniformSampler",
+    "Window",
     "ring_layout",
 ]

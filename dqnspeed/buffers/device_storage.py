@@ -1,4 +1,4 @@
-"""Rings as the learner reads them: arrays on the host, or tensors on its device."""
+"""Rows of experience where the learner wants them: NumPy's arrays on the host, or tensors on a device."""
 
 from __future__ import annotations
 
@@ -10,249 +10,259 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.buffers.gather import stack_places, take_stacks
-from dqnspeed.buffers.ring_buffer import Rings, Rows, each
-from dqnspeed.buffers.storage import LocalBuffers, SharedBuffers
-from dqnspeed.envs import AnyArray
-from dqnspeed.execution.arrays import Array, Arrays, host
+from dqnspeed.buffers.ring_buffer import RingBuffer, Rows, row_ranges
+from dqnspeed.buffers.sampler import Sampler, Window
+from dqnspeed.buffers.storage import HostStorage, SharedStorage
+from dqnspeed.execution.arrays import Array, Arrays, host, put
 from dqnspeed.execution.transfer import ToDevice
 
-CHUNK = 4096  # frames of a checkpoint that cross at once
-PARCEL = 2**20  # bytes of frames that are sent at once, if the learner does not ask for what there is
+FRAMES_PER_COPY = 4096  # of a checkpoint; a device may have no room for all frames twice
+BYTES_PER_COPY = 2**20  # of new frames, unless the learner asks for the rows earlier
 
 
-class HeldRings(Rings):
-    """Rings that are held where the learner wants them.
+class DeviceStorage(RingBuffer):
+    """Rings of rows as the learner reads them.
 
-    On the host they are the very arrays that actors write, if those have room for all frames. Else they are copies,
-    which rows join in batches as they come (:meth:`receive`): each frame crosses once. Actors may then write as many
-    rows ahead as the arrays have frames; what is held changes only when the learner says so.
+    On the host the learner reads the arrays that actors write, if these have room for all frames. Otherwise it reads
+    copies, which take in new rows many at a time (:meth:`receive`): each frame crosses once. Actors may then write as
+    many rows ahead as the arrays have frames.
 
-    Frames that this process appends as tensors, where they are held, are copied into their places at once: nothing is
+    Frames that this process appends as tensors, on the device of the copies, go into their places at once: nothing is
     drawn between that and the next :meth:`receive`.
 
     Args:
-        device: of tensors that hold them; ``None``: NumPy's arrays on the host.
-        apart: hold copies, also where these arrays have room for all: others write while they are read.
+        host: arrays that actors write.
+        stack: frames of an observation.
+        n_step: rows after a row that must be known before it is drawn.
+        device: of tensors; ``None``: NumPy's arrays on the host.
+        copies: read copies in any case, as others write while the learner reads.
+
+    Attributes:
+        device: the device of the rows, for the summary; of NumPy's arrays it is the CPU.
+        arrays: makes arrays there.
+        held: flat columns there.
+        received: rows of each environment that the learner may read, ``(num_envs,) int64``.
+        window: rows that ``sampler`` may draw.
+        sampler: chooses rows of a replay; kept up to date with the rows.
     """
 
     def __init__(
         self,
-        buffers: LocalBuffers | SharedBuffers,
+        host: HostStorage | SharedStorage,
         stack: int,
+        n_step: int = 1,
         device: torch.device | None = None,
-        apart: bool = False,
+        copies: bool = False,
     ):
-        super().__init__(buffers)
-        self.stack, self.arrays = stack, Arrays(device)
+        super().__init__(host)
+        self.stack, self.n_step, self.arrays = stack, n_step, Arrays(device)
         self.device = device or torch.device("cpu")
-        self._staged: int = self._columns["frames"].shape[1]
-        self._placed = False  # rows that are not received yet have their frames where they are held
-        self._copies = apart or self.device.type != "cpu" or self._staged < self._rows
-        self._received = np.array(self._written)
-        self._oldest = np.zeros_like(self._written)  # first row of each lane that was restored
+        self.sampler: Sampler | None = None
+        self.received = np.array(self.written)
+        self.window = Window(np.zeros_like(self.received), np.zeros_like(self.received))
+        self._oldest = np.zeros_like(self.received)  # first row of each environment that was restored
+        frames = self.columns["frames"]
+        self._frame_rows: int = frames.shape[1]  # rows whose frames the arrays of actors hold
+        self._copies = copies or self.device.type != "cpu" or self._frame_rows < self.num_rows
+        self._placed = False  # frames of rows that are not received yet are in their places already
+        self._rows_per_copy = max(1, min(self._frame_rows // 2, BYTES_PER_COPY * self._frame_rows // frames.nbytes))
         self._to_device = ToDevice(self.device, pin_memory=True, beside=True)
-        lanes, frames = len(self._written), self._columns["frames"]
-        self._together = max(1, min(self._staged // 2, PARCEL * self._staged // frames.nbytes))  # rows of every lane
-        self._held = dict[str, Array]()
-        for name, flat in self._flat.items():
-            if self._copies:
-                self._held[name] = self.arrays.zeros((lanes * self._rows, *flat.shape[1:]), flat.dtype)
-            else:
-                self._held[name] = self.arrays.own(flat)
+        self.held: dict[str, Array] = {
+            name: self.arrays.zeros((self.num_envs * self.num_rows, *flat.shape[1:]), flat.dtype)
+            if self._copies
+            else self.arrays.own(flat)
+            for name, flat in self.flat.items()
+        }
 
-    def append(self, rows: Rows, lane: int = 0) -> None:
+    # written
+
+    def append(self, rows: Rows, env_index: int = 0) -> None:
         placed = self._is_here(rows.frames)
-        if self._copies and (placed != self._placed or self._written[lane] - self._received[lane] >= self._together):
+        waiting = self.written[env_index] - self.received[env_index]
+        if self._copies and (placed != self._placed or waiting >= self._rows_per_copy):
             self.receive()
         self._placed = placed
-        super().append(rows, lane)
-
-    def sample(self, batch_size: int) -> Any:
-        """The next batch."""
-        raise NotImplementedError
-
-    def samples_in_batch(self, batch_size: int) -> int:
-        """Transitions in the batch that was drawn last, without padding."""
-        return batch_size
+        super().append(rows, env_index)
 
     def receive(self) -> None:
-        """Take in the rows that came since the last call; nothing waits for the device."""
-        now = self.cursors()
-        if (now == self._received).all():
+        """Take in the rows that were written since the last call, without a wait for the device."""
+        received = self.cursors()
+        if (received == self.received).all():
             return
-        before, self._received = self._received, now
-        if news := self._news(before):
-            self._take_in(self._sent(news))
+        before, self.received = self.received, received
+        news = self._new_rows(before) if self._copies else {}
+        if self.sampler is not None:
+            drawable, self.window = self.window, self._readable(self.window)
+            news.update(self.sampler.update(drawable, self.window))
+        if news:
+            arrays = self.send(news)
+            for name in self.held.keys() & arrays.keys():
+                put(self.held[name], arrays["at"], arrays[name])
+            if self.sampler is not None:
+                self.sampler.store(arrays)
 
     def rows_allowed(self) -> np.ndarray:
-        """As many rows as there is room for until they are received; no lane needs to wait for the others."""
-        if not self._copies or not isinstance(self.buffers, SharedBuffers):  # who writes here alone receives first
-            return np.full(len(self._written), np.inf)
-        if (self.cursors() - self._received).max() > self._staged // 4:
+        """Row number of each environment at which its actor must wait, ``(num_envs,) float``."""
+        if not self._copies or not isinstance(self.host, SharedStorage):  # a writer in this process receives first
+            return np.full(self.num_envs, np.inf)
+        if (self.cursors() - self.received).max() > self._frame_rows // 4:
             self.receive()
-        return self._received + float(self._staged)
+        return self.received + float(self._frame_rows)
 
-    def recent_frames(self, count: int) -> np.ndarray:
-        """Up to ``count`` frames ``(K, C, ...)`` spread evenly over what is stored."""
-        self.receive()
-        written = np.minimum(self._received, self._rows)
-        rows = np.concatenate([lane * self._rows + np.arange(held) for lane, held in enumerate(written)])
-        return self._frames_at(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)])
+    def truncate_open_episodes(self, env_index: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Truncate the episodes that the environments ``env_index .. env_index + count - 1`` are in the middle of.
 
-    def frames_of(self, lane: int, begin: int, end: int) -> np.ndarray:
-        """The frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of ``lane``, as far as they are still stored."""
-        self.receive()
-        oldest = max(int(self._oldest[lane]), int(self._received[lane]) - self._rows)
-        return self._frames_at(self._index(lane, np.arange(max(begin, oldest), end)))
-
-    def cut(self, lane: int, count: int) -> list[tuple[int, int]]:
-        """Close the episodes that lanes ``lane .. lane + count - 1`` are in the middle of, which will not be continued.
-
-        The newest row of each lane becomes its episode's last frame, and the episode counts as truncated there.
+        The newest row of each environment becomes the last frame of its episode.
 
         Returns:
-            Lanes and rows that were transitions and are none any more.
+            Environments and numbers of rows that were transitions before.
         """
         self.receive()
-        unmade, changed = list[tuple[int, int]](), list[int]()
-        for i in range(lane, lane + count):
-            written = int(self._written[i])
-            if not written:
-                continue
-            last, before = (int(self._index(i, written - k)) for k in (1, 2))
-            if self._flat["transition"][last]:
-                unmade.append((i, written - 1))
+        flat, env = self.flat, np.arange(env_index, env_index + count)
+        env = env[self.written[env] > 0]
+        written = self.written[env]
+        last, previous = self.index(env, written - 1), self.index(env, written - 2)
+        dropped = flat["transition"][last]
+        for name in ("transition", "terminated", "truncated"):
+            flat[name][last] = False
+        is_open = flat["transition"][previous] & ~flat["terminated"][previous]
+        flat["truncated"][previous[is_open & (written > 1) & (flat["age"][last] > 0)]] = True
+        if self._copies and len(env):
+            changed = np.concatenate([last, previous])
             for name in ("transition", "terminated", "truncated"):
-                self._flat[name][last] = False
-            ended = self._flat["terminated"][before] or not self._flat["transition"][before]
-            if written > 1 and self._flat["age"][last] and not ended:
-                self._flat["truncated"][before] = True
-            changed += [last, before]
-        if self._copies and changed:
-            at = np.array(changed)
-            for name in ("transition", "terminated", "truncated"):
-                self._held[name][self.arrays.own(at)] = self.arrays.own(self._flat[name][at])
-        return unmade
+                put(self.held[name], self.arrays.own(changed), self.arrays.own(flat[name][changed]))
+        return env[dropped], written[dropped] - 1
 
-    def writer_gone(self, lane: int) -> None:
-        """Called when the process that wrote ``lane`` and others is dead: it may have held their lock."""
-        if self._locks:
-            lock = self._lock_of(lane)
-            lock.acquire(block=False)
-            own = self._by_writer(self._written)[lane * len(self._locks) // len(self._written)]
-            own[:] = own.min()  # they share a cursor, and it may have been killed between two of them
-            lock.release()
+    def close(self) -> None:
+        self.held, self.sampler = {}, None
+        super().close()
+
+    # read
+
+    def send(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, Array]:
+        """Move arrays to the device of the rows, in one copy."""
+        return arrays if self.arrays.device is None else self._to_device(arrays)
+
+    def stack_index(self, env: Array, row: Array) -> Array:
+        """Indices ``(B, stack) int64`` of the frames of observations, oldest first.
+
+        Frames before the start of an episode are replaced by its first frame.
+        """
+        age = self.arrays.take(self.held["age"], self.index(env, row))[:, None]
+        back = self.arrays.xp.minimum(self.arrays.arange(self.stack - 1, -1, -1), age)
+        return self.index(env[:, None], row[:, None] - back)
+
+    def observations(self, stack_index: Array) -> Tensor:
+        """Observations ``(B, stack * C, ...)`` by the result of :meth:`stack_index`."""
+        frames, count = self.held["frames"], len(stack_index)
+        found = self.arrays.take(frames, stack_index.reshape(-1))
+        return self.arrays.tensor(found.reshape(count, self.stack * frames.shape[1], *frames.shape[2:]))
+
+    def recent_frames(self, count: int) -> np.ndarray:
+        """Up to ``count`` frames ``(K, C, ...)`` spread evenly over all that are stored."""
+        self.receive()
+        stored = np.minimum(self.received, self.num_rows)
+        index = np.concatenate([env * self.num_rows + np.arange(rows) for env, rows in enumerate(stored)])
+        return self._frames_at(index[np.linspace(0, len(index) - 1, min(count, len(index))).astype(np.int64)])
+
+    def frames_of(self, env_index: int, begin: int, end: int) -> np.ndarray:
+        """Frames ``(K, C, ...)`` of the rows ``begin .. end - 1`` of an environment, but of overwritten rows."""
+        self.receive()
+        oldest = max(int(self._oldest[env_index]), int(self.received[env_index]) - self.num_rows)
+        row = np.arange(max(begin, oldest), end)
+        return self._frames_at(self.index(np.full_like(row, env_index), row))
+
+    def count_transitions(self, begin: np.ndarray, end: np.ndarray) -> int:
+        """Number of transitions in the rows ``begin[env] .. end[env] - 1`` of all environments."""
+        return int(self.flat["transition"][self.index(*row_ranges(begin, end))].sum())
+
+    # saved
 
     def state_dict(self) -> dict[str, Any]:
         """All stored rows."""
         self.receive()
-        held = min(int(self._received.max(initial=0)), self._rows)
-        columns = {name: column[:, :held] for name, column in self._columns.items() if name != "frames"}
-        columns["frames"] = self._frames_held(held)
-        return {"columns": columns, "written": self._received.copy(), "oldest": self._oldest.copy(), "rows": self._rows}
+        stored = min(int(self.received.max(initial=0)), self.num_rows)
+        columns = {name: column[:, :stored] for name, column in self.columns.items() if name != "frames"}
+        columns["frames"] = self._first_frames(stored)
+        written, oldest = self.received.copy(), self._oldest.copy()
+        return {"columns": columns, "written": written, "oldest": oldest, "num_rows": self.num_rows}
 
-    def resume_empty(self, updates: int) -> None:
-        """Nothing here depends on how often the learner has learnt."""
+    def state_dict_from(self, begin: np.ndarray) -> dict[str, Any]:
+        """Rows from ``begin[env]`` on and the frames of their stacks, in rings that are as short as possible."""
+        self.receive()
+        written = self.received.copy()
+        needed = written - begin + self.stack + 1  # with the previous row, which truncate_open_episodes reads
+        num_rows = min(int(needed.max(initial=1)), self.num_rows)
+        env, row = row_ranges(np.maximum(0, written - num_rows), written)
+        index, columns = self.index(env, row), {}
+        for name, column in self.columns.items():
+            columns[name] = np.zeros((self.num_envs, num_rows, *column.shape[2:]), column.dtype)
+            columns[name][env, row % num_rows] = self._frames_at(index) if name == "frames" else self.flat[name][index]
+        return {"columns": columns, "written": written, "oldest": np.zeros_like(written), "num_rows": num_rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a :meth:`state_dict`, also of longer or shorter rings, and of another device."""
-        self._written[:] = self._received = np.array(state["written"])
-        before = state["rows"]
-        self._oldest[:] = np.maximum(state.get("oldest", 0), self._written - before)
-        frames = self._frames()
-        for lane, written in enumerate(self._written):
-            rows = np.arange(max(0, written - min(before, self._rows)), written)
-            here, there = rows % self._rows, rows % before
-            for name, stored in state["columns"].items():
-                if name == "frames":
-                    for part in range(0, len(here), CHUNK):  # a device may have no room for all of them twice
-                        to, of = here[part : part + CHUNK], there[part : part + CHUNK]
-                        frames[lane, self.arrays.own(to)] = self.arrays.own(stored[lane, of])
-                else:
-                    self._columns[name][lane, here] = stored[lane, there]
-        if self._copies:
-            for name in self._held:
+        """Load a state, also of longer or shorter rings, and of another device."""
+        self.written[:] = self.received = np.array(state["written"])
+        saved_rows = state["num_rows"]
+        self._oldest[:] = np.maximum(state["oldest"], self.written - saved_rows)
+        frames = self._ring_frames()
+        for env, written in enumerate(self.written):
+            row = np.arange(max(0, written - min(saved_rows, self.num_rows)), written)
+            here, there = row % self.num_rows, row % saved_rows
+            for name, saved in state["columns"].items():
                 if name != "frames":
-                    self._held[name][:] = self.arrays.own(self._flat[name])
+                    self.columns[name][env, here] = saved[env, there]
+            for part in range(0, len(row), FRAMES_PER_COPY):
+                to, of = here[part : part + FRAMES_PER_COPY], there[part : part + FRAMES_PER_COPY]
+                put(frames, (env, self.arrays.own(to)), self.arrays.own(state["columns"]["frames"][env, of]))
+        if self._copies:
+            for name in self.held.keys() - {"frames"}:
+                put(self.held[name], slice(None), self.arrays.own(self.flat[name]))
+        first = np.maximum(0, self.written - self.num_rows)
+        self.window = self._readable(Window(first, first))
 
-    def close(self) -> None:
-        self._held = {}
-        super().close()
-
-    def _is_here(self, frames: AnyArray) -> bool:
-        """Whether they are a tensor where copies are held, and no other process writes."""
-        held, shared = self._held["frames"], isinstance(self.buffers, SharedBuffers)
+    def _is_here(self, frames: Array) -> bool:
+        """Whether frames can be put into their places at once: on the device of copies that no other process writes."""
+        held, shared = self.held["frames"], isinstance(self.host, SharedStorage)
         both = isinstance(frames, Tensor) and isinstance(held, Tensor)
         return self._copies and both and frames.device == held.device and not shared
 
-    def _write_frames(self, frames: AnyArray, lanes: slice, row: int) -> None:
+    def _write_frames(self, frames: Array, envs: slice, row: int) -> None:
         if self._placed:
-            self._frames()[lanes, row % self._rows] = frames
+            put(self._ring_frames(), (envs, row % self.num_rows), frames)
         else:
-            super()._write_frames(frames, lanes, row)
+            super()._write_frames(frames, envs, row)
 
-    def _news(self, before: np.ndarray) -> dict[str, np.ndarray]:
-        """What is to be stored where rings are held, by name, of the rows that were received since ``before``."""
-        names = [name for name in self._held if not (name == "frames" and self._placed)]
-        if not self._copies:
-            return {}
-        lane, row = each(before, self._received)
-        staged, at = lane * self._staged + row % self._staged, self._index(lane, row)
-        news = {name: self._flat[name][staged if name == "frames" else at] for name in names}
-        return {**news, "at": at}
+    def _new_rows(self, before: np.ndarray) -> dict[str, np.ndarray]:
+        """Columns of the rows that were received since ``before``, and their index."""
+        env, row = row_ranges(before, self.received)
+        index = self.index(env, row)
+        news = {name: flat[index] for name, flat in self.flat.items() if name != "frames"}
+        if not self._placed:
+            news["frames"] = self.flat["frames"][env * self._frame_rows + row % self._frame_rows]
+        return {**news, "at": index}
 
-    def _sent(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, Array]:
-        """The same where rings are held."""
-        return arrays if self.arrays.device is None else self._to_device(arrays)
+    def _readable(self, before: Window) -> Window:
+        """Rows whose stacks and next ``n_step`` rows are stored, given the window ``before``."""
+        oldest = np.maximum(self.received - self.num_rows, self._oldest)
+        oldest = np.where(oldest > 0, oldest + self.stack - 1, 0)  # the rows before a ring's oldest frame are gone
+        begin = np.maximum(before.begin, oldest) if (oldest > before.begin).any() else before.begin
+        return Window(begin, np.maximum(before.end, self.received - self.n_step))
 
-    def _take_in(self, there: Mapping[str, Array]) -> None:
-        """Store what :meth:`_news` gave, now on the device."""
-        for name in self._held.keys() & there.keys():
-            self._held[name][there["at"]] = there[name]
+    def _ring_frames(self) -> Array:
+        """Frames ``(num_envs, num_rows, C, ...)``."""
+        frames = self.held["frames"]
+        return frames.reshape(self.num_envs, self.num_rows, *frames.shape[1:])
 
-    def _frames(self) -> Array:
-        """``(lanes, rows, C, ...)``."""
-        frames = self._held["frames"]
-        return frames.reshape(len(self._written), self._rows, *frames.shape[1:])
-
-    def _frames_held(self, count: int) -> np.ndarray:
-        """The first ``count`` frames of each lane, ``(lanes, count, C, ...)``."""
-        frames = self._frames()
-        if self.arrays.device is None:
-            held: np.ndarray = frames[:, :count]
-            return held
-        held = np.empty((len(frames), count, *frames.shape[2:]), self._flat["frames"].dtype)
-        for lane, row in itertools.product(range(len(frames)), range(0, count, CHUNK)):
-            held[lane, row : row + CHUNK] = host(frames[lane, row : min(row + CHUNK, count)])
-        return held
+    def _first_frames(self, count: int) -> np.ndarray:
+        """The first ``count`` frames in the ring of each environment, ``(num_envs, count, C, ...)``."""
+        frames = self._ring_frames()
+        if isinstance(frames, np.ndarray):
+            return frames[:, :count]
+        found = np.empty((len(frames), count, *frames.shape[2:]), self.flat["frames"].dtype)
+        for env, row in itertools.product(range(len(frames)), range(0, count, FRAMES_PER_COPY)):
+            found[env, row : row + FRAMES_PER_COPY] = host(frames[env, row : min(row + FRAMES_PER_COPY, count)])
+        return found
 
     def _frames_at(self, index: np.ndarray) -> np.ndarray:
-        return host(self.arrays.take(self._held["frames"], self.arrays.own(index)))
-
-    def _unlearnt(self, begin: np.ndarray) -> dict[str, Any]:
-        """What :meth:`state_dict` gives, in the shortest rings that suffice to continue from the rows ``begin``."""
-        self.receive()
-        written = self._received.copy()
-        needed = written - begin + self.stack + 1  # with the frames of a stack, and the rows that :meth:`cut` reads
-        rows = min(int(needed.max(initial=1)), self._rows)
-        kept = [np.arange(max(0, end - rows), end) for end in written]
-        columns = {}
-        for name, column in self._columns.items():
-            columns[name] = np.zeros((len(column), rows, *column.shape[2:]), column.dtype)
-            for lane, lasting in enumerate(kept):
-                at = self._index(lane, lasting)
-                columns[name][lane, lasting % rows] = (
-                    self._frames_at(at) if name == "frames" else self._flat[name][at]
-                )  # fmt: skip
-        return {"columns": columns, "written": written, "rows": rows}
-
-    def _transitions(self, begin: np.ndarray, end: np.ndarray) -> int:
-        """Transitions in the rows ``begin[lane] .. end[lane] - 1`` of all lanes."""
-        return int(self._flat["transition"][self._index(*each(begin, end))].sum())
-
-    def _stacks_at(self, places: Array) -> Tensor:
-        return self.arrays.tensor(take_stacks(self.arrays, self._held["frames"], places))
-
-    def _stack_places(self, lane: Array, row: Array) -> Array:
-        return stack_places(self.arrays, self._held["age"], lane, row, self.stack, self._rows)
+        return host(self.arrays.take(self.held["frames"], self.arrays.own(index)))

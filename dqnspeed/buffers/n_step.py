@@ -1,4 +1,4 @@
-"""Transitions of up to n steps (Sutton and Barto, section 7.1), read from rings."""
+"""Transitions of up to n steps (Sutton and Barto, section 7.1), read from a storage."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from dqnspeed.buffers.device_storage import HeldRings
-from dqnspeed.buffers.gather import sum_rewards, windows
-from dqnspeed.buffers.storage import LocalBuffers, SharedBuffers
+from dqnspeed.buffers.device_storage import DeviceStorage
 from dqnspeed.execution.arrays import Array
 
 
@@ -30,58 +27,67 @@ class Batch:
     reprioritize: Callable[[Tensor], None] | None = None  # takes the absolute TD errors or losses (B,) float32
 
     def arrays(self) -> dict[str, Tensor]:
-        """The tensors for a loss, by name; ``weights`` only if there are any."""
+        """Tensors for a loss, by name; ``weights`` only if there are any."""
         names = ["observations", "actions", "rewards", "next_observations", "discounts"]
         if self.weights is not None:
             names.append("weights")
         return {name: getattr(self, name) for name in names}
 
 
-class NStepRings(HeldRings):
-    """Rings whose rows are read as n-step transitions, which stop at an episode's end.
+class NStepTransitions:
+    """Rows of a storage as transitions of ``storage.n_step`` steps, which stop at an episode's end.
 
     Args:
-        n_step: number of rewards summed; ``gamma``: their discount.
-        apart: as of :class:`~dqnspeed.buffers.device_storage.HeldRings`.
+        gamma: discount of a step.
     """
 
-    def __init__(
-        self,
-        buffers: LocalBuffers | SharedBuffers,
-        stack: int,
-        n_step: int,
-        gamma: float,
-        device: torch.device | None = None,
-        apart: bool = False,
-    ):
-        super().__init__(buffers, stack, device, apart)
-        self.n_step = n_step
-        self._gammas = self.arrays.own((gamma ** np.arange(n_step + 1)).astype(np.float32))
+    def __init__(self, storage: DeviceStorage, gamma: float):
+        self._storage = storage
+        self._gammas = storage.arrays.own((gamma ** np.arange(storage.n_step + 1)).astype(np.float32))
+
+    def batch(self, env: Array, row: Array) -> Batch:
+        """Batch of the transitions that start at the rows ``row`` of environments ``env``, ``(B,) int64``."""
+        return Batch(*self.tensors(env, row))
 
     def blank(self, batch_size: int) -> Batch:
-        """A batch of the shapes and dtypes of all others; its values are meaningless."""
-        nowhere = 0 * self.arrays.arange(batch_size)
-        return self._gather(nowhere, nowhere)
+        """Batch with the shapes and dtypes of all others; its values are meaningless."""
+        nowhere = 0 * self._storage.arrays.arange(batch_size)
+        return self.batch(nowhere, nowhere)
 
-    def _gather(self, lane: Array, row: Array) -> Batch:
-        """The batch that starts at the rows ``row`` ``(B,) int64`` of lanes ``(B,) int64``."""
-        return self._batch(*self._gather_arrays(lane, row))
+    def tensors(self, env: Array, row: Array) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+        """Tensors of :meth:`batch`, in the order of :class:`Batch`."""
+        storage, xp = self._storage, self._storage.arrays.xp
+        take, tensor, held = storage.arrays.take, storage.arrays.tensor, storage.held
+        window = storage.index(env[:, None], row[:, None] + storage.arrays.arange(storage.n_step))
+        rewards, discounts, steps = self._sum_rewards(window)
+        start = window[:, 0]
+        actions = xp.asarray(take(held["actions"], start), dtype=xp.int64)
+        versions = tensor(take(held["versions"], start)) if "versions" in held else None
+        both = storage.stack_index(xp.concatenate([env, env]), xp.concatenate([row, row + steps]))
+        stacks, size = storage.observations(both), len(actions)
+        return stacks[:size], tensor(actions), tensor(rewards), stacks[size:], tensor(discounts), versions
 
-    def _gather_arrays(self, lane: Array, row: Array) -> tuple[Any, ...]:
-        """The arrays of a batch, in its order."""
-        arrays, xp, held = self.arrays, self.arrays.xp, self._held
-        steps = windows(arrays, lane, row, self.n_step, self._rows)
-        start = steps[:, 0]
-        rewards, discounts, count = sum_rewards(arrays, held, steps, self._gammas)
-        both = xp.concatenate([lane, lane]), xp.concatenate([row, row + count])
-        actions = xp.asarray(arrays.take(held["actions"], start), dtype=xp.int64)
-        versions = arrays.take(held["versions"], start) if "versions" in held else None
-        stacks, size = self._stacks_at(self._stack_places(*both)), len(actions)
-        return stacks[:size], actions, rewards, stacks[size:], discounts, versions
+    def _sum_rewards(self, window: Array) -> tuple[Array, Array, Array | int]:
+        """Returns of up to n steps.
 
-    def _batch(
-        self, observations: Tensor, actions: Array, rewards: Array, following: Tensor, discounts: Array, versions: Array
-    ) -> Batch:
-        tensor = self.arrays.tensor
-        versions = None if versions is None else tensor(versions)
-        return Batch(observations, tensor(actions), tensor(rewards), following, tensor(discounts), versions)
+        Args:
+            window: indices ``(B, n)`` of the rows of n steps.
+
+        Returns:
+            Discounted sums of rewards and discounts of the next observations, 0 after termination, ``(B,) float32``;
+            number of steps to these observations, ``(B,) int64`` or one number for all.
+        """
+        arrays, held, flat = self._storage.arrays, self._storage.held, window.reshape(-1)
+        rewards = arrays.take(held["rewards"], flat).reshape(window.shape)
+        terminated = arrays.take(held["terminated"], flat).reshape(window.shape)
+        if window.shape[1] == 1:
+            return rewards[:, 0], self._gammas[1] * ~terminated[:, 0], 1
+        ended = terminated | arrays.take(held["truncated"], flat).reshape(window.shape)
+        running = ended.cumsum(1) <= ended  # no earlier step was the last
+        rewards = running * self._gammas[:-1] * rewards
+        total = rewards[:, 0]
+        for k in range(1, window.shape[1]):  # in one order everywhere: a device's own sums have another
+            total = total + rewards[:, k]
+        steps = running.sum(1)
+        terminates: Any = (terminated & running).any(1)
+        return total, arrays.take(self._gammas, steps) * ~terminates, steps

@@ -1,10 +1,10 @@
-"""A sum tree: numbers that can be updated, and a search in their running sum."""
+"""Sum tree: numbers that can be updated, and a search in their running sum."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dqnspeed.execution.arrays import Array, Arrays
+from dqnspeed.execution.arrays import Array, Arrays, put
 
 BRANCHES = 64  # numbers in a block
 
@@ -12,8 +12,11 @@ BRANCHES = 64  # numbers in a block
 class SumTree:
     """Numbers >= 0 and, level by level, the sums of their blocks, in float64.
 
-    Every operation takes many numbers at once, and nothing waits for a device. A sum depends only on the numbers
-    below it, so trees of the same numbers are equal bit for bit, whatever the order of updates.
+    Every operation takes many numbers, and nothing waits for a device. A sum depends only on the numbers below it, so
+    trees of the same numbers are equal bit for bit, whatever the order of updates.
+
+    Attributes:
+        values: the numbers, read only.
     """
 
     def __init__(self, size: int, arrays: Arrays):
@@ -24,28 +27,28 @@ class SumTree:
             count = -(-count // BRANCHES)
             self._blocks.append(arrays.zeros((count, BRANCHES), np.dtype(np.float64)))
         self._total = arrays.zeros((1,), np.dtype(np.float64))
-        self.values = self._blocks[0].reshape(-1)[:size]  # read only; written by :meth:`update`
+        self.values = self._blocks[0].reshape(-1)[:size]
 
     @property
     def total(self) -> Array:
-        """``() float64``, the sum of all numbers."""
+        """Sum of all numbers, ``() float64``."""
         return self._total[0]
 
     def update(self, index: Array, values: Array) -> None:
         """Set the numbers at ``index`` ``(K,)``; an index that is given twice must come with the same value."""
-        self.values[index] = values
+        put(self.values, index, values)
         for blocks, above in zip(self._blocks, [*self._blocks[1:], self._total], strict=True):
             sums = above.reshape(-1)
             if len(blocks) <= len(index):
-                sums[: len(blocks)] = _sums(blocks)
+                put(sums, slice(len(blocks)), _sums(blocks))
             else:
                 index = index // BRANCHES
-                sums[index] = _sums(self.arrays.take(blocks, index))
+                put(sums, index, _sums(self.arrays.take(blocks, index)))
 
     def find(self, values: Array) -> Array:
-        """Where the running sum of the numbers first exceeds each of ``values`` ``(B,)``, which are below the total.
+        """Find the first number at which the running sum exceeds each of ``values`` ``(B,)``, all below the total.
 
-        Where rounding would lead to a 0, it is the largest number of its block instead.
+        A number that is 0, to which rounding would lead, is replaced by the largest number of its block.
         """
         arrays, xp, each = self.arrays, self.arrays.xp, self.arrays.arange(len(values))
         found = 0 * each

@@ -1,22 +1,47 @@
-"""NumPy's arrays on the host, or torch's tensors on a device, for code that is written once for both.
+"""One interface of NumPy's arrays on the host and torch's tensors on a device, for code that runs on both.
 
-Such code uses operators, indexing and the functions that both libraries have under one name (``xp.where``). On a CPU
-NumPy takes a fraction of torch's time for arrays as small as a batch's; a GPU has tensors alone, and what is computed
-with them can be captured as a graph.
+Such code uses operators, indexing, and functions that both libraries have under one name. For the small
+arrays of a batch, NumPy takes a fraction of torch's time on a CPU. A GPU has tensors alone, and their operations can be
+captured as a graph.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
-Array = Any  # np.ndarray or torch.Tensor
+Array = np.ndarray | Tensor
+
+
+class ArrayLibrary(Protocol):
+    """Functions that ``numpy`` and ``torch`` share."""
+
+    int64: Any
+    float32: Any
+    float64: Any
+
+    def asarray(self, array: Array | float, *, dtype: Any) -> Array: ...
+    def zeros_like(self, array: Array, /) -> Array: ...
+    def full_like(self, array: Array, value: float, /) -> Array: ...
+    def broadcast_to(self, array: Array, shape: tuple[int, ...], /) -> Array: ...
+    def concatenate(self, arrays: Sequence[Array], axis: int = 0, /) -> Array: ...
+    def stack(self, arrays: Sequence[Array], axis: int = 0, /) -> Array: ...
+    def where(self, condition: Array | bool, chosen: Array | float, other: Array | float, /) -> Array: ...
+    def minimum(self, one: Array, other: Array, /) -> Array: ...
+    def maximum(self, one: Array, other: Array, /) -> Array: ...
+    def clip(self, array: Array, least: float | None, most: float | None, /) -> Array: ...
+    def searchsorted(self, ascending: Array, values: Array, *, side: str) -> Array: ...
+    def abs(self, array: Array, /) -> Array: ...
+    def exp(self, array: Array, /) -> Array: ...
+    def isfinite(self, array: Array, /) -> Array: ...
 
 
 class Arrays:
-    """Where arrays are.
+    """Makes and converts arrays of one device.
 
     Args:
         device: of tensors; ``None``: NumPy's arrays on the host.
@@ -27,41 +52,49 @@ class Arrays:
 
     def __init__(self, device: torch.device | None):
         self.device = device
-        self.xp: Any = np if device is None else torch
+        self.xp = cast(ArrayLibrary, np if device is None else torch)
 
     def arange(self, *bounds: int) -> Array:
-        """``int64``."""
+        """Whole numbers, ``int64``."""
         return np.arange(*bounds) if self.device is None else torch.arange(*bounds, device=self.device)
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-        """On the host they take memory only once they are written."""
+        """Zeros; on the host the system allocates a page when it is first written."""
         if self.device is None or self.device.type == "cpu":
             return self.own(np.zeros(shape, dtype))
         return torch.zeros(shape, dtype=torch.from_numpy(np.empty(0, dtype)).dtype, device=self.device)
 
     def own(self, array: np.ndarray) -> Array:
-        """``array`` here: the same memory on a CPU, else a copy."""
+        """Move ``array`` to the device; on a CPU the result shares its memory."""
         return array if self.device is None else torch.from_numpy(array).to(self.device)
 
     def take(self, array: Array, index: Array) -> Array:
-        """The rows ``index`` ``(K,)`` of ``array``; faster than by brackets."""
-        return array.take(index, axis=0) if self.device is None else array.index_select(0, index)
+        """Select the rows ``index`` ``(K,)``; faster than brackets."""
+        rows: Any = array
+        found: Array = rows.take(index, axis=0) if self.device is None else rows.index_select(0, index)
+        return found
 
-    def tensor(self, array: Array) -> torch.Tensor:
-        """As a tensor, of the same memory."""
-        return torch.from_numpy(array) if self.device is None else array
+    def tensor(self, array: Array) -> Tensor:
+        """Convert to a tensor that shares the memory."""
+        known: Any = array
+        return torch.from_numpy(known) if self.device is None else known
 
-    def taken(self, tensor: torch.Tensor) -> Array:
-        """A tensor of anywhere as an array here."""
+    def taken(self, tensor: Tensor) -> Array:
+        """Convert a tensor of any device to an array of this one."""
         return tensor.detach().cpu().numpy() if self.device is None else tensor.detach().to(self.device)
 
 
 def host(array: Array) -> np.ndarray:
-    """As NumPy's: a tensor on the CPU shares its memory; one on a device is copied, which waits for it."""
-    found: np.ndarray = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
-    return found
+    """Convert to a NumPy array: a tensor on a CPU shares its memory; one on a GPU is copied, which waits for it."""
+    return array.detach().cpu().numpy() if isinstance(array, Tensor) else array
+
+
+def put(array: Array, index: Any, values: Array | float) -> None:
+    """Write ``values`` to ``array[index]``; both are arrays of one device."""
+    written: Any = array
+    written[index] = values
 
 
 def copied(array: Array) -> Array:
-    """A copy where it is."""
-    return array.clone() if isinstance(array, torch.Tensor) else np.array(array)
+    """Copy an array on its device."""
+    return array.clone() if isinstance(array, Tensor) else np.array(array)

@@ -1,8 +1,9 @@
-"""Random numbers that are computed from a counter, alike on every device."""
+"""Random numbers computed from a counter, equal on every device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,15 +17,15 @@ MULTIPLIERS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 class CounterGenerator:
     """SplitMix64 (Steele, Lea and Flood 2014, figure 15): a number is a hash of its place in the sequence.
 
-    The place is all that there is to save. It lives on the device, so that a captured graph moves it on, and draws go
-    on there where they stood, or on another device.
+    The place is the whole state. It is an array on the device, so that a captured graph moves it on. Draws can continue
+    on another device.
     """
 
     def __init__(self, seed: int | Sequence[int], arrays: Arrays):
         begin = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
         self._arrays = arrays
         self._place = arrays.own(np.array([_signed(begin)]))
-        # A tensor: of a number, the compiler makes an index of its own, which on a GPU has 32 bits.
+        # An array: the compiler would turn a number into an index, which on a GPU has 32 bits.
         self._step = arrays.own(np.array([_signed(GOLDEN)]))
 
     def state_dict(self) -> dict[str, int]:
@@ -33,18 +34,20 @@ class CounterGenerator:
     def load_state_dict(self, state: dict[str, int]) -> None:
         self._place[:] = int(state["place"])
 
-    def below(self, bound: int | Array, count: int) -> Array:
-        """``(count,) int64``, equally likely from 0 to below ``bound``, one integer of at most 2**31."""
+    # The two below give the arrays of one library, which the caller knows.
+
+    def below(self, bound: int | Array, count: int) -> Any:
+        """Integers ``(count,) int64``, equally likely from 0 to below ``bound``, which is at most 2**31."""
         drawn = self._draw(count)
         high, low = _shifted(drawn, 32), drawn & 0xFFFFFFFF
         return _shifted(high * bound + _shifted(low * bound, 32), 32)
 
-    def uniform(self, count: int) -> Array:
-        """``(count,) float64`` from 0 to below 1."""
+    def uniform(self, count: int) -> Any:
+        """Numbers ``(count,) float64`` from 0 to below 1."""
         return _shifted(self._draw(count), 11) * self._arrays.xp.asarray(2.0**-53, dtype=self._arrays.xp.float64)
 
     def _draw(self, count: int) -> Array:
-        """``(count,) int64``, 64 random bits each."""
+        """Draw 64 random bits each, ``(count,) int64``."""
         mixed = self._place + self._arrays.arange(1, count + 1) * self._step
         self._place += _signed(GOLDEN * count)
         for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
@@ -53,11 +56,11 @@ class CounterGenerator:
 
 
 def _signed(bits: int) -> int:
-    """The integer of 64 bits, in two's complement, that has the last ones of ``bits``."""
+    """Convert the last 64 bits to an integer in two's complement."""
     bits %= 1 << BITS
     return bits - (1 << BITS) if bits >> (BITS - 1) else bits
 
 
 def _shifted(bits: Array, places: int) -> Array:
-    """Shifted to the right with zeros coming in."""
+    """Shift to the right and fill with zeros."""
     return (bits >> places) & ((1 << (BITS - places)) - 1)

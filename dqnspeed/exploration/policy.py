@@ -17,7 +17,9 @@ from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
-Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of buffers.ring_buffer.ACTING
+Acted = tuple[
+    np.ndarray, dict[str, np.ndarray]
+]  # actions (N,) int64, and columns of buffers.ring_buffer.POLICY_COLUMNS
 
 
 class Policy(Protocol):
@@ -45,7 +47,7 @@ class NetworkPolicy:
     there already are computed with as they are.
 
     Attributes:
-        columns: what :meth:`choose` knows beside the actions, by the names of ``buffers.ring_buffer.ACTING``.
+        columns: what :meth:`choose` knows beside the actions, by the names of ``buffers.ring_buffer.POLICY_COLUMNS``.
     """
 
     columns: tuple[str, ...] = ()

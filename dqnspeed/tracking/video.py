@@ -168,7 +168,7 @@ class EpisodeVideos:
             return ""
         while len(self._pending) >= PENDING:
             self._pending.popleft().exception()  # waiting games take memory
-        frames = list(buffer.frames_of(episode.env, episode.end_row - episode.length, episode.end_row))
+        frames = list(buffer.storage.frames_of(episode.env, episode.end_row - episode.length, episode.end_row))
         if not frames:
             return ""  # overwritten
         if episode.last_frame is not None:

@@ -138,7 +138,7 @@ class Run:
             seeding.load_state_dict(state["random"])
         self.schedule = make_schedule(config, self.buffer, self.learning_start, self.agent_steps)
         self.update = make_updates(config, self.learner, self.buffer, progress.timer)
-        progress.replay_device = str(self.buffer.device)
+        progress.replay_device = str(self.buffer.storage.device)
         progress.acting, progress.execution = self.actors.how, self.update.how
         progress.warn_busy(self.threads.warning())
 
@@ -217,7 +217,7 @@ class Run:
         learner, progress = self.learner, self.progress
         if not learner.started:
             if progress.agent_steps >= self.learning_start.steps:
-                learner.begin(self.buffer.recent_frames(self.config.model.background_frames))
+                learner.begin(self.buffer.storage.recent_frames(self.config.model.background_frames))
             self.buffer.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
         self.update.do(due)

@@ -74,7 +74,9 @@ class Started:
 
     def collect(self, steps: int) -> None:
         deadline = time.monotonic() + 60
-        while self.agent_steps < steps or self.replay._written.sum() < steps:  # what was counted may still be in a pipe
+        while (
+            self.agent_steps < steps or self.replay.storage.written.sum() < steps
+        ):  # what was counted may still be in a pipe
             self.actors.dispatch()
             collected = self.actors.collect(self.limit, wait=True)
             self.agent_steps += collected.agent_steps
@@ -109,7 +111,7 @@ def assert_contract(started: Started) -> None:
     """Frames say (seed, episode, step), so every sampled transition can be checked on its own."""
     run, lanes = started.run, started.run.total_envs
     started.collect(150)
-    while started.replay._written.min() < 40 or len({game.env for game in started.episodes}) < lanes:
+    while started.replay.storage.written.min() < 40 or len({game.env for game in started.episodes}) < lanes:
         started.collect(started.agent_steps + 1)  # an actor may be slow to begin
     batch = started.replay.sample(400)
     if batch.reprioritize is not None:
@@ -219,12 +221,12 @@ def assert_newest_weights(started: Started) -> None:
             started.learner.network.version.add_(1)
             float(started.learner.network.q[-1].bias[action])  # type: ignore[index, union-attr]  # waits for a GPU
         started.collect(started.agent_steps + 100)  # what was under way before the change
-        begin = started.replay._written.copy()
+        begin = started.replay.storage.written.copy()
         started.collect(started.agent_steps + 100)
-        while not (started.replay._written > begin).all():
+        while not (started.replay.storage.written > begin).all():
             started.collect(started.agent_steps + 1)
-        end = started.replay._written.copy()
-        for lane, actions in enumerate(started.replay._columns["actions"]):
+        end = started.replay.storage.written.copy()
+        for lane, actions in enumerate(started.replay.storage.columns["actions"]):
             np.testing.assert_array_equal(actions[begin[lane] : end[lane]], action)
         with torch.no_grad():
             started.learner.network.q[-1].bias[action] -= 1000  # type: ignore[index, union-attr]
@@ -278,13 +280,13 @@ ON_POLICY = {
 def test_what_the_policy_knew_is_kept_with_the_step_it_was_for(kind: str) -> None:
     run = make_toy(*ON_POLICY[kind], "num_envs=2", "algo.batch_size=16", "exploration.start=0.5")
     with Started(run) as started:
-        network, columns = started.learner.network, started.replay._columns
+        network, columns = started.learner.network, started.replay.storage.columns
         begin = np.zeros(run.total_envs, int)
         for version, later in ((0, 5), (5, 9)):
             started.limit = started.agent_steps + 50
             started.collect(started.agent_steps + 40)
             started.agent_steps += started.actors.pause().agent_steps
-            end = started.replay._written.copy()
+            end = started.replay.storage.written.copy()
             for lane in range(run.total_envs):
                 rows = {name: column[lane, begin[lane] : end[lane]] for name, column in columns.items()}
                 assert len(set(rows["frames"][:, 0])) <= 1  # of one environment
@@ -316,7 +318,7 @@ def test_a_rollout_is_bootstrapped_from_what_nobody_has_acted_on_yet(kind: str, 
         for learnt in range(4):
             while not (due := buffer.due(10)):
                 started.actors.collect(math.inf, wait=True)
-            assert buffer.cursors().tolist() == [steps * (learnt + 1)] * 4
+            assert buffer.storage.cursors().tolist() == [steps * (learnt + 1)] * 4
             with torch.no_grad():  # as the last update of a rollout would
                 next(iter(started.learner.network.parameters())).add_(0.1)
             assert buffer.bootstrap is not None
@@ -325,7 +327,7 @@ def test_a_rollout_is_bootstrapped_from_what_nobody_has_acted_on_yet(kind: str, 
                 buffer.sample(10)
             for _ in range(4):
                 started.actors.collect(math.inf, wait=True)  # with the same weights
-            first = buffer._columns["values"][:, steps * (learnt + 1)]
+            first = buffer.storage.columns["values"][:, steps * (learnt + 1)]
             np.testing.assert_allclose(bootstrap, first, rtol=1e-4, atol=1e-5)
 
 
@@ -337,7 +339,7 @@ def test_the_halves_of_an_overlap_take_turns_over_pauses_and_resumes() -> None:
             for _ in range(2):  # and the step that a pause waits for: one group moves twice
                 started.actors.collect(math.inf, wait=True)
             started.actors.pause()
-            assert started.replay.rows(0) - started.replay.rows(1) in (0, 1)
+            assert started.replay.storage.rows(0) - started.replay.storage.rows(1) in (0, 1)
             state = {"actors": started.actors.state_dict(), "replay": started.replay.state_dict()}
 
 
@@ -351,9 +353,9 @@ def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
     ):
         with Started(make_toy(*kind)) as started:
             started.collect(60)
-            stored.append(started.replay.frames_of(0, 0, 60))
-            actions = started.replay._flat["actions"][:59].copy()
-            transition = started.replay._flat["transition"][:59].copy()
+            stored.append(started.replay.storage.frames_of(0, 0, 60))
+            actions = started.replay.storage.flat["actions"][:59].copy()
+            transition = started.replay.storage.flat["transition"][:59].copy()
             stored.append(np.where(transition, actions, -1))
     for other in (stored[2:4], stored[4:6]):
         np.testing.assert_array_equal(other[0], stored[0])
@@ -446,9 +448,9 @@ def test_the_global_generators_of_child_processes_follow_the_seed_and_differ(kin
     for segment in (0, 0, 1):
         with Started(run, segment=segment) as started:
             lanes = range(run.total_envs)
-            while min(map(started.replay.rows, lanes)) < 5:
+            while min(map(started.replay.storage.rows, lanes)) < 5:
                 started.collect(started.agent_steps + 1)
-            seen.append([np.array(list(started.replay.frames_of(lane, 0, 5))) for lane in lanes])
+            seen.append([np.array(list(started.replay.storage.frames_of(lane, 0, 5))) for lane in lanes])
     first, again, resumed = seen
     np.testing.assert_array_equal(first, again)
     draws = [float(frame[1]) for lanes in (first, resumed) for frames in lanes for frame in frames]
@@ -584,10 +586,10 @@ def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
             assert time.monotonic() < deadline
         assert events == [NewGames(range(2, 4), begun=False), NewGames(range(2, 4))]
         assert said == ["actor 1 was killed by SIGKILL."] and links[1] is not lost
-        before = started.replay.rows(lane)
-        while started.replay.rows(lane) < before + 20:
+        before = started.replay.storage.rows(lane)
+        while started.replay.storage.rows(lane) < before + 20:
             started.actors.collect(math.inf, wait=True)
-        frames = started.replay.frames_of(lane, 0, started.replay.rows(lane))
+        frames = started.replay.storage.frames_of(lane, 0, started.replay.storage.rows(lane))
         assert len({tuple(seed) for seed in frames[:, :1]}) == 2  # the games of both, with seeds of their own
         batch = started.replay.sample(2000)
         np.testing.assert_array_equal(batch.observations[:, :2], batch.next_observations[:, :2])

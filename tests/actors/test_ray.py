@@ -161,8 +161,8 @@ class TestOneSetOfActors:
             said += started.actors.collect(math.inf, wait=True).lost
             assert time.monotonic() < deadline
         assert said[0].startswith("actor 1 was lost (") and "\n" not in said[0]
-        before = started.replay.rows(2)
-        while started.replay.rows(2) < before + 20:
+        before = started.replay.storage.rows(2)
+        while started.replay.storage.rows(2) < before + 20:
             started.actors.collect(math.inf, wait=True)
         batch = started.replay.sample(2000)
         np.testing.assert_array_equal(batch.observations[:, :2], batch.next_observations[:, :2])

@@ -17,7 +17,7 @@ from dqnspeed.algorithms import make_network
 from dqnspeed.algorithms.c51 import C51, project
 from dqnspeed.algorithms.rainbow import Rainbow
 from dqnspeed.buffers import Batch
-from dqnspeed.buffers.prioritized import Prioritized
+from dqnspeed.buffers.prioritized import PrioritizedReplay
 from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError
 from dqnspeed.exploration.noisy import Noisy, NoisyLinear
@@ -144,7 +144,7 @@ def test_rainbow_has_the_numbers_of_its_paper() -> None:
     """Hessel et al. 2018, table 1; a step is four frames."""
     run = make_run("algo=rainbow")
     assert isinstance(run.algo, Rainbow) and isinstance(run.exploration, Noisy)
-    assert isinstance(run.replay, Prioritized)
+    assert isinstance(run.replay, PrioritizedReplay)
     assert (run.algo.learning_starts, run.algo.steps_per_update, run.algo.batch_size) == (80_000 // 4, 4, 32)
     assert run.algo.target_update_every * run.algo.steps_per_update == 32_000 // 4
     assert (run.algo.n_step, run.algo.gamma, run.algo.double, run.model.dueling) == (3, 0.99, True, True)

@@ -19,11 +19,7 @@ from dqnspeed.actors.local import OverlapActor, SerialActor
 from dqnspeed.actors.stepper import EnvStepper
 from dqnspeed.algorithms import make_buffer, make_learner, make_policy
 from dqnspeed.algorithms.learner import GradientLearner
-from dqnspeed.buffers import Rows
-from dqnspeed.buffers.base import ReplayArguments
-from dqnspeed.buffers.ring_buffer import ring_layout
-from dqnspeed.buffers.storage import LocalBuffers
-from dqnspeed.buffers.uniform import UniformReplay
+from dqnspeed.buffers import DeviceStorage, HostStorage, ReplayBuffer, Rows, UniformSampler, ring_layout
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, describe, make_vector_env
 from dqnspeed.execution.arrays import host
@@ -96,7 +92,7 @@ def play(run: RunConfig, spec: EnvSpec, buffer: Any, steps: int, seed: int = 0) 
     rng, lanes = np.random.default_rng(seed), run.total_envs
     for step in range(steps):
         last = np.full(lanes, step % 8 == 7)
-        buffer.append(
+        buffer.storage.append(
             Rows(
                 frames=rng.normal(size=(lanes, *spec.frame_shape)).astype(spec.frame_dtype),
                 actions=rng.integers(spec.num_actions, size=lanes),
@@ -164,7 +160,8 @@ def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
         assert one == pytest.approx(other, rel=1e-3, abs=1e-5, nan_ok=True)
     for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-    assert same._random.state_dict() == buffer._random.state_dict()  # and the next draws are too
+    one, other = (saved.get("sampler", saved)["random"] for saved in (same.state_dict(), buffer.state_dict()))
+    assert one == other  # and the next draws are too
 
 
 @pytest.mark.slow
@@ -432,8 +429,9 @@ def test_frames_cross_once_to_a_memory_where_actions_are_chosen(name: str, form:
         elif kept_on:
             acting = StackedPolicy(policy, spec, 4, ToDevice(where, pin_memory=True))
         stepper = EnvStepper(make_vector_env(replace(run, num_envs=4)), acting, [0, 1, 2, 3], kept_on=kept_on)
-        staged = LocalBuffers(ring_layout(4, 60, spec.frame_shape, spec.frame_dtype, name == "ppo", frames=3))
-        buffer = UniformReplay(ReplayArguments(staged, 3, 1, 0.99, device=where))
+        staged = HostStorage(ring_layout(4, 60, spec.frame_shape, spec.frame_dtype, name == "ppo", num_frames=3))
+        storage = DeviceStorage(staged, 3, device=where)
+        buffer = ReplayBuffer(storage, UniformSampler(storage, 0), 0.99)
         actors = SerialActor([stepper], buffer, lambda steps: 0.5, DeviceTimer(where, "acting"))
         for _ in range(80):
             actors.collect(math.inf, wait=True)

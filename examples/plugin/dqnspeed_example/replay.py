@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dqnspeed.buffers import Buffer
-from dqnspeed.buffers.base import ReplayArguments
-from dqnspeed.buffers.uniform import Uniform, UniformReplay
+from dqnspeed.buffers import DeviceStorage, Replay, Sampler, UniformSampler
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.execution.arrays import Array
@@ -14,23 +12,23 @@ from dqnspeed.execution.arrays import Array
 
 @register("replay", "recent")
 @dataclass(frozen=True)
-class Recent(Uniform):
+class Recent(Replay):
     """The newest of a few transitions that are drawn uniformly."""
 
     draws: int = option("transitions of which the newest is taken, 1: uniform replay", ge=1, le=100, default=2)
 
-    def make(self, arguments: ReplayArguments) -> Buffer:
-        return RecentReplay(self.draws, arguments)
+    def make(self, storage: DeviceStorage, seed: int) -> Sampler:
+        return RecentSampler(storage, seed, self.draws)
 
 
-class RecentReplay(UniformReplay):
-    def __init__(self, draws: int, arguments: ReplayArguments):
-        super().__init__(arguments)
-        self._draws = draws
+class RecentSampler(UniformSampler):
+    def __init__(self, storage: DeviceStorage, seed: int, draws: int):
+        super().__init__(storage, seed)
+        self.draws = draws
 
-    def draw(self, count: int) -> tuple[Array, Array]:
-        """Lanes and absolute row numbers of ``count`` transitions."""
-        lane, row = super().draw(count * self._draws)
-        age = self.newest[lane] - row
-        chosen = self.arrays.arange(count) + count * age.reshape(self._draws, count).argmin(0)
-        return lane[chosen], row[chosen]
+    def draw(self, count: int) -> tuple[Array, Array, None]:
+        """Draw ``count`` transitions, as environments and row numbers; they have no weights."""
+        env, row, _ = super().draw(count * self.draws)
+        age = (self.newest[env] - row).reshape(self.draws, count)
+        chosen = self.storage.arrays.arange(count) + count * age.argmin(0)
+        return env[chosen], row[chosen], None

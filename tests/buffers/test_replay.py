@@ -1,0 +1,221 @@
+"""Replay with uniform sampling, wherever its rows are stored, against naive references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_run
+from event_streams import (
+    GAMMA,
+    Event,
+    append,
+    as_arrays_or_tensors,
+    assert_equal,
+    event_streams,
+    fill,
+    keys,
+    naive_of_all,
+    one_episode,
+    short_episodes,
+    storage_of,
+    uniform,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dqnspeed.buffers import HostStorage, Replay, ReplayBuffer, SharedStorage
+from dqnspeed.buffers.n_step import NStepTransitions
+from dqnspeed.config.schema import typed
+from dqnspeed.execution.arrays import host
+
+# The storage of rows: arrays that are written, or copies that are filled through arrays which are shorter, or as long
+# but written by others.
+WAYS = {
+    "view": (HostStorage, None, None),
+    "staged": (HostStorage, 3, None),
+    "shared": (SharedStorage, 3, None),
+    "shared, whole": (SharedStorage, None, None),
+    "tensors": (HostStorage, None, "cpu"),  # the code of a GPU, on a CPU
+    "tensors, staged": (HostStorage, 3, "cpu"),
+    "tensors, shared": (SharedStorage, 3, "cpu"),
+    "cuda": (HostStorage, 3, "cuda"),
+}
+every_way = pytest.mark.parametrize(
+    "way", [pytest.param(way, id=name, marks=[pytest.mark.cuda] * (way[2] == "cuda")) for name, way in WAYS.items()]
+)
+# The form of rows; tensors are on the device of the storage.
+FORMS = {"arrays": (False,), "tensors": (True,), "in turns": (False, True, True)}
+every_form = pytest.mark.parametrize("form", FORMS)
+
+
+def make(way: Any, num_envs: int, num_rows: int, stack: int, n_step: int) -> ReplayBuffer:
+    kind, num_frames, device = way
+    where = device and torch.device(device)
+    return uniform(storage_of(num_envs, num_rows, stack, n_step, kind, where, num_frames=num_frames))
+
+
+def form_of(way: Any, form: str, step: int) -> str | None:
+    """Device of the tensors of a step's rows, or ``None``."""
+    return (way[2] or "cpu") if FORMS[form][step % len(FORMS[form])] else None
+
+
+def reference(
+    streams: list[list[Event]], env: np.ndarray, row: np.ndarray, stack: int, n_step: int
+) -> dict[str, np.ndarray]:
+    """Batch that starts at ``row``, by NumPy, with an operation for each step and frame."""
+
+    def column(name: str, env: np.ndarray, row: np.ndarray, dtype: Any) -> np.ndarray:
+        return np.array([[getattr(e, name) for e in events] for events in streams], dtype)[env, row]
+
+    def stacks(row: np.ndarray) -> np.ndarray:
+        frames = []
+        for _ in range(stack):
+            frames.append(column("number", env, row, np.uint8))
+            row = row - ~column("first", env, row, bool)
+        return np.repeat(np.stack(frames[::-1], axis=1), 2, axis=1)[..., None].repeat(3, axis=2)
+
+    gammas = (GAMMA ** np.arange(n_step + 1)).astype(np.float32)
+    rewards = column("reward", env, row, np.float32)
+    terminated = column("terminated", env, row, bool)
+    running, steps = ~(terminated | column("truncated", env, row, bool)), np.ones(len(row), np.int64)
+    for k in range(1, n_step):
+        rewards = rewards + running * gammas[k] * column("reward", env, row + k, np.float32)
+        terminated = terminated | (running & column("terminated", env, row + k, bool))
+        steps += running
+        running = running & ~(column("terminated", env, row + k, bool) | column("truncated", env, row + k, bool))
+    return {
+        "observations": stacks(row),
+        "actions": column("action", env, row, np.int64),
+        "rewards": rewards,
+        "next_observations": stacks(row + steps),
+        "discounts": gammas[steps] * ~terminated,
+    }
+
+
+@pytest.mark.slow
+@every_form
+@every_way
+@settings(max_examples=20, deadline=None)
+@given(event_streams(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5), st.data())
+def test_batches_equal_numpy_to_the_last_bit(
+    way: Any, form: str, streams: list[list[Event]], num_rows: int, stack: int, n_step: int, data: st.DataObject
+) -> None:
+    """Over the ends of episodes, truncation and the end of the rings, as rows come one by one or many at a time."""
+    replay = make(way, len(streams), num_rows, stack, n_step)
+    storage = replay.storage
+    received_at = data.draw(st.sets(st.integers(0, len(streams[0]) - 1)))
+    for i, events in enumerate(zip(*streams, strict=True)):
+        append(replay, events, tensors=form_of(way, form, i))
+        if i in received_at or isinstance(storage.host, SharedStorage):  # other processes wait for the learner
+            storage.receive()
+    storage.receive()
+    if not replay.sampler.is_empty():
+        env, row, _ = replay.sampler.draw(64)
+        batch = NStepTransitions(storage, GAMMA).batch(env, row)
+        for name, expected in reference(streams, host(env), host(row), stack, n_step).items():
+            found = getattr(batch, name).cpu().numpy()
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected, name)
+    replay.close()
+
+
+@pytest.mark.slow
+@as_arrays_or_tensors
+@settings(max_examples=150, deadline=None)
+@given(event_streams(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5))
+def test_samples_are_exactly_the_transitions_of_the_reference(
+    tensors: str | None, streams: list[list[Event]], num_rows: int, stack: int, n_step: int
+) -> None:
+    replay = fill(uniform(storage_of(len(streams), num_rows, stack, n_step)), streams, tensors)
+    expected = naive_of_all(streams, num_rows, stack, n_step)
+    if not expected:
+        with pytest.raises(LookupError, match="no complete transition yet"):
+            replay.sample(8)
+        return
+    batch = replay.sample(1500)
+    assert batch.observations.shape == (1500, stack * 2, 3) and batch.observations.dtype == torch.uint8
+    drawn = keys(batch)
+    np.testing.assert_allclose(batch.rewards, [expected[key] for key in drawn], rtol=1e-6, atol=1e-4)
+    assert len(set(drawn)) > 0.9 * len(expected)  # 1500 draws over at most 120 transitions miss hardly any
+
+
+def test_every_transition_is_drawn_equally_often() -> None:
+    stream = [Event(i + 1, 0, 0.0, i % 5 == 3, False, i % 5 == 0, i % 5 != 4) for i in range(50)]
+    drawn = fill(uniform(storage_of(1, 100)), [stream]).sample(80_000).observations[:, 0, 0].numpy()
+    counts = np.bincount(drawn)[[e.number for e in stream[:-1] if e.transition]]
+    assert counts.min() > 0.9 * 80_000 / len(counts) and counts.max() < 1.1 * 80_000 / len(counts)
+
+
+def test_environments_written_at_different_speeds_stay_apart() -> None:
+    """As with several actors: each writes its own environments, and draws are weighted by their rows."""
+    replay = uniform(storage_of(2, 50))
+    for i in range(30):
+        for env_index in (0, 1) if i % 3 == 0 else (0,):
+            append(replay, [Event(100 * env_index + i, first=i == 0)], env_index)
+    assert [replay.storage.rows(0), replay.storage.rows(1)] == [30, 10]
+    batch = replay.sample(4000)
+    of_second = batch.observations[:, 0, 0] >= 100
+    np.testing.assert_array_equal(of_second, batch.next_observations[:, 0, 0] >= 100)
+    assert 0.18 < of_second.float().mean() < 0.30  # 9 of 38
+
+
+@every_form
+@every_way
+def test_every_way_draws_the_same_and_continues_from_a_state_of_another(way: Any, form: str) -> None:
+    stream = short_episodes(60)
+    usual, other = make(WAYS["view"], 1, 40, 3, 2), make(way, 1, 40, 3, 2)
+    for stage in range(3):
+        for i, event in enumerate(stream[20 * stage : 20 * (stage + 1)]):
+            append(usual, [event])
+            append(other, [event], tensors=form_of(way, form, i))
+            other.storage.receive()
+        for _ in range(2):
+            assert_equal(usual.sample(16), other.sample(16))
+        np.testing.assert_array_equal(usual.storage.frames_of(0, 0, 60), other.storage.frames_of(0, 0, 60))
+        np.testing.assert_array_equal(usual.storage.recent_frames(7), other.storage.recent_frames(7))
+        usual, other = (resumed(a, make(b, 1, 40, 3, 2)) for a, b in ((other, WAYS["view"]), (usual, way)))
+    usual.close()
+    other.close()
+
+
+def resumed(before: ReplayBuffer, after: ReplayBuffer) -> ReplayBuffer:
+    after.load_state_dict(before.state_dict())
+    before.close()
+    return after
+
+
+@every_form
+@every_way
+def test_truncation_of_open_episodes_reaches_the_drawn_rows(way: Any, form: str) -> None:
+    stream = [Event(i + 1, 0, 1.0, first=i == 0) for i in range(10)]
+    replay = make(way, 1, 40, 2, 3)
+    for play in range(2):
+        for i, event in enumerate(stream):
+            append(replay, [event], tensors=form_of(way, form, i))
+            replay.storage.receive()
+        if not play:
+            replay.truncate_open_episodes(0, 1)
+    batch = replay.sample(400)
+    numbers = batch.observations[:, -1, 0].cpu().numpy().astype(int)
+    np.testing.assert_array_equal(
+        batch.next_observations[:, -1, 0].cpu(), np.where(numbers > 7, 10, numbers + 3)
+    )  # no step leads over the gap
+    replay.close()
+
+
+@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
+def test_in_longer_rings_rows_that_were_not_restored_are_never_drawn(replay: str) -> None:
+    """Also in a copy of a copy: frames of the rows before are blank, and would stand in stacks."""
+    option = typed(make_run(f"replay={replay}").replay, Replay)
+    storages = [storage_of(1, num_rows, 3) for num_rows in (10, 50, 60)]
+    replays = short, longer, longest = [ReplayBuffer(own, option.make(own, 0), GAMMA) for own in storages]
+    fill(short, [one_episode(30)])
+    longer.load_state_dict(short.state_dict())
+    longest.load_state_dict(longer.state_dict())
+    for buffer in replays:
+        observations = buffer.sample(2000).observations[:, ::2, 0].numpy()
+        assert set(observations[:, -1].tolist()) == set(range(23, 30))  # rows 21 to 30 are stored, and 30 has no next
+        np.testing.assert_array_equal(np.diff(observations.astype(int)), 1)

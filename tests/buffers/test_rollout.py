@@ -1,0 +1,152 @@
+"""Rollouts against naive references that keep whole episodes in lists."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_toy
+from event_streams import GAMMA, Event, append, as_arrays_or_tensors, event_streams, storage_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_returns import LAM, forward_view
+
+from dqnspeed.algorithms import make_buffer
+from dqnspeed.buffers import DeviceStorage, HostStorage, RolloutBatch, RolloutBuffer, Rows, ring_layout
+from dqnspeed.buffers.rollout import EvaluateActions
+from dqnspeed.envs import describe
+
+
+@as_arrays_or_tensors
+@settings(max_examples=40, deadline=None)
+@given(event_streams(), st.integers(2, 9), st.integers(1, 3), st.integers(1, 3), st.integers(1, 20), st.booleans())
+def test_every_epoch_of_a_rollout_gives_each_of_its_transitions_once(
+    tensors: str | None, streams: list[list[Event]], steps: int, epochs: int, stack: int, batch_size: int, asked: bool
+) -> None:
+    """Bootstrapped from the next row, or from values that are ``asked`` for before there is one."""
+    # With room for a few frames alone where these come as tensors, which are stored elsewhere.
+    device, num_frames = (torch.device(tensors), 3) if tensors else (None, None)
+    storage = storage_of(len(streams), steps + stack + 3, stack, device=device, acting=True, num_frames=num_frames)
+    rollouts = RolloutBuffer(storage, steps, epochs, GAMMA, LAM)
+    batch_size, begin = min(batch_size, len(streams) * steps), 0
+    if asked:
+        rollouts.bootstrap = lambda: storage.cursors().astype(np.float32)
+    for row, events in enumerate(zip(*streams, strict=True)):
+        values, log_probs = np.full(len(streams), row), -np.array([e.number for e in events])
+        append(rollouts, events, tensors=tensors, values=values, log_probs=log_probs)
+        due = rollouts.due(batch_size)
+        end = begin + steps
+        complete = row == (end - 1 if asked else end)
+        inside = (
+            [(env, r) for env in range(len(streams)) for r in range(begin, end) if streams[env][r].transition]
+            if complete
+            else []
+        )
+        assert due == epochs * -(-len(inside) // batch_size)
+        if not due:
+            begin = end if complete else begin
+            continue
+        batches, sizes = list[RolloutBatch](), list[int]()
+        for _ in range(due):
+            batches.append(rollouts.sample(batch_size))
+            sizes.append(rollouts.samples_in_batch(batch_size))
+        numbers = {streams[env][r].number: (env, r) for env, r in inside}
+        for batch, size in zip(batches, sizes, strict=True):
+            assert len(batch.actions) == batch_size
+            count = int((batch.weights > 0).sum())
+            assert count == size
+            assert batch.weights[:count].numpy() == pytest.approx(1 / count) and not batch.weights[count:].any()
+            for i, number in enumerate(batch.observations[:, -1, 0].tolist()):
+                env, r = numbers[number]
+                assert batch.log_probs[i] == -number and batch.values[i] == r
+                expected = forward_view(streams[env], range(len(streams[env]) + 1), r, end)
+                assert batch.returns[i] == pytest.approx(expected, rel=1e-4, abs=1e-3)
+        per_epoch = due // epochs
+        for epoch in range(epochs):
+            drawn = [b.log_probs[b.weights > 0].tolist() for b in batches[epoch * per_epoch : (epoch + 1) * per_epoch]]
+            assert sorted(at for batch in drawn for at in batch) == sorted(-number for number in numbers)
+            assert max(map(len, drawn)) - min(map(len, drawn)) <= 1
+        first = batches[:per_epoch]
+        returns, values = (
+            torch.cat([getattr(b, name)[b.weights > 0] for b in first]).double().numpy()
+            for name in ("returns", "values")
+        )
+        if returns.std() > 0.01 * abs(returns).max():
+            expected = 1 - np.var(returns - values) / np.var(returns)
+            assert rollouts.explained_variance == pytest.approx(expected, rel=1e-3, abs=1e-3)
+        elif len(inside) == 1:
+            assert math.isnan(rollouts.explained_variance)
+        begin = end
+        assert not rollouts.due(batch_size)
+
+
+def by_first_number(observations: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+    """Values and log-probabilities that are easy to tell."""
+    return torch.stack([observations[:, 0], -observations[:, 1].abs() - actions.to(observations.device)])
+
+
+@pytest.mark.parametrize("evaluate_actions", [None, by_first_number])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_a_rollout_that_is_stored_on_a_device_gives_the_same_batches(
+    device: str, evaluate_actions: EvaluateActions | None
+) -> None:
+    run = make_toy("algo=ppo", "num_envs=2", "algo.num_steps=8", "algo.batch_size=4", "algo.epochs=3")
+    rng, spec = np.random.default_rng(0), describe(run)
+    here, there = make_buffer(run, spec), make_buffer(run, spec, device=torch.device(device))
+    assert isinstance(here, RolloutBuffer) and isinstance(there, RolloutBuffer)
+    here.evaluate_actions = there.evaluate_actions = evaluate_actions
+    for step in range(18):
+        ends = np.array([step % 5 == 4, False])
+        rows = Rows(
+            frames=rng.normal(size=(2, 3)).astype(np.float32), actions=rng.integers(3, size=2),
+            rewards=rng.normal(size=2).astype(np.float32), terminated=ends, truncated=np.zeros(2, bool),
+            first=np.array([step % 5 == 0, step == 0]), transition=np.ones(2, bool),
+            acting={"log_probs": rng.normal(size=2), "values": rng.normal(size=2), "versions": np.full(2, step)},
+        )  # fmt: skip
+        for buffer in (here, there):
+            buffer.storage.append(rows)
+    assert here.due(4) == there.due(4) == 12
+    for _ in range(24):
+        ours, theirs = here.sample(4), there.sample(4)
+        assert ours.rollout == theirs.rollout
+        for name in RolloutBatch.__slots__[:-1]:  # type: ignore[attr-defined]
+            assert getattr(theirs, name).device.type == device
+            # But for the exponential of V-trace, which libraries round differently, they are equal to the last bit.
+            near = {"rtol": 1e-5, "atol": 1e-5} if evaluate_actions else {"rtol": 0}
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name).cpu(), **near)
+    blank = there.blank(4)
+    assert [getattr(blank, n).shape for n in ("observations", "returns")] == [(4, 3), (4,)]
+
+
+@as_arrays_or_tensors
+def test_actions_are_evaluated_with_the_stack_and_the_action_of_every_row(tensors: str | None) -> None:
+    """In environments whose games end at different rows, round the ring."""
+    num_envs, steps = 3, 5
+    layout = ring_layout(num_envs, 4 * steps + 9, (1,), np.dtype(np.float32), acting=True)
+    storage = DeviceStorage(HostStorage(layout), 2, device=tensors and torch.device(tensors))
+    rollouts = RolloutBuffer(storage, steps, 1, GAMMA, LAM)
+    shown = list[tuple[list[float], list[int]]]()
+
+    def evaluate_actions(observations: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        shown.append((observations[:, 1].tolist(), actions.tolist()))
+        return torch.stack([observations[:, 1], actions.float()])
+
+    rollouts.evaluate_actions = evaluate_actions
+    env, learnt = np.arange(num_envs), 0
+    for step in range(80):
+        first, last = (step % 7 == env) | (step == 0), (step % 7 == (env - 1) % 7) & (step > 0)
+        terminated = (step % 7 == (env - 2) % 7) & (step > 1)
+        frames, ones = (1000 * env + step)[:, None].astype(np.float32), np.ones(num_envs, np.float32)
+        rollouts.storage.append(Rows(frames, (env + step) % 4, ones, terminated, ~ones.astype(bool), first, ~last))
+        if due := rollouts.due(3):
+            rows = steps * learnt + np.arange(steps + 1)
+            for _ in range(due):
+                batch = rollouts.sample(3)
+                assert torch.equal(batch.values, batch.observations[:, 1])
+            learnt += 1
+            expected = [((1000 * i + rows).tolist(), ((i + rows) % 4).tolist()) for i in env]
+            assert shown == expected
+            shown.clear()
+    assert learnt == 15

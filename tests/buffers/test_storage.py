@@ -1,0 +1,124 @@
+"""Memory of buffers: shared with processes, checked before it is allocated, and estimated."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_run
+from event_streams import assert_equal, fill, short_episodes, storage_of, uniform
+
+from dqnspeed.algorithms import algorithm_of, check_fits, make_network
+from dqnspeed.buffers import SharedStorage, ring_layout
+from dqnspeed.buffers.storage import layout_bytes
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import describe
+from dqnspeed.system import machine
+
+
+def test_shared_memory_gives_the_same_samples_and_is_gone_after_close() -> None:
+    private, shared = uniform(storage_of(1, 40, 2, 3)), uniform(storage_of(1, 40, 2, 3, SharedStorage))
+    for buffer in (private, shared):
+        fill(buffer, [short_episodes(30)])
+    assert_equal(private.sample(64), shared.sample(64))
+    mapped = shared_files()
+    shared.close()
+    assert len(mapped) == 8 or sys.platform != "linux"
+    assert not mapped & shared_files()
+
+
+def shared_files() -> set[str]:
+    """Files of shared memory that torch has mapped in this process."""
+    maps = Path("/proc/self/maps")
+    return {line for line in maps.read_text().splitlines() if "/torch_" in line} if maps.exists() else set()
+
+
+def test_shared_memory_that_cannot_be_had_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(tensor: torch.Tensor) -> None:
+        raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)")
+
+    monkeypatch.setattr(torch.Tensor, "share_memory_", full)
+    with pytest.raises(
+        ConfigError, match=r"transport=shared_memory: 100 bytes of .* could not be had \(.*No space left"
+    ):
+        SharedStorage({"frames": ((10, 10), np.dtype(np.uint8))})
+
+
+def test_a_million_transitions_stay_under_7_5_gb() -> None:
+    layout = ring_layout(1, 1_000_000, (1, 84, 84), np.dtype(np.uint8))
+    assert layout_bytes(layout) < 7.5e9
+
+
+def test_frames_on_their_way_take_little_beside_stored_frames() -> None:
+    """Docker's containers have 64 MB of shared memory unless they ask for more."""
+    run = make_run("parallelism=process", "num_envs=8", "replay.buffer_size=1000000")
+    algorithm, spec = algorithm_of(run), describe(run)
+    assert layout_bytes(algorithm.arrays(run, spec, None)) < 2**25
+    assert layout_bytes(algorithm.layout(run, spec)) > 7e9
+
+
+FREE = 2**26  # the /dev/shm of one of Docker's containers
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        "",
+        "num_envs=3",
+        "parallelism=process num_envs=200",  # each of which writes some frames ahead, whatever the size of the replay
+        "parallelism=process num_envs=3 algo=ppo algo.num_steps=1000",
+    ],
+)
+def test_a_buffer_that_is_too_large_is_refused_with_the_size_that_fits(
+    overrides: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(*overrides.split())
+    spec, (option, _, unit) = describe(run), algorithm_of(run).size(run)
+    shared = "parallelism=process" in overrides and Path("/dev/shm").is_dir()
+    monkeypatch.setattr(machine, "available_memory", lambda: 2**60 if shared else FREE)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=FREE))
+
+    def sized(size: int) -> RunConfig:
+        if option == "num_envs":
+            return replace(run, num_envs=size)
+        return replace(run, replay=replace(run.replay, buffer_size=size))
+
+    with pytest.raises(ConfigError, match=rf"at most \d+ {unit} would fit") as refused:
+        check_fits(sized(10**9), spec, None)
+    fits = int(str(refused.value).split("at most ")[1].split(" ")[0])
+    check_fits(sized(fits), spec, None)
+    with pytest.raises(ConfigError):
+        check_fits(sized(fits + run.total_envs), spec, None)
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")
+@pytest.mark.parametrize("transport", ["shared_memory", "queue"])
+def test_shared_memory_must_hold_the_weights_too_for_each_job_at_a_time(
+    transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run("experiment=tweaked_process", f"parallelism.transport={transport}")
+    spec, device = describe(run), None
+    arrays = layout_bytes(algorithm_of(run).arrays(run, spec, device)) if run.shares_replay else 0
+    weights = make_network(run, spec).num_bytes
+    assert 6_000_000 < weights < 7_000_000
+    free = (arrays + weights) / 0.9
+
+    def check(free: float, jobs: int = 1) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+        check_fits(run, spec, device, jobs)
+
+    check(1.01 * free)
+    check(3.03 * free, jobs=3)
+    with pytest.raises(ConfigError, match=r"of shared memory \(/dev/shm\) and .* can be had.* with --shm-size\.$"):
+        check(0.99 * free)
+    with pytest.raises(ConfigError, match=r"and .* can be had for each of 3 jobs at a time.* with --shm-size\.$"):
+        check(2.97 * free, jobs=3)
+    with pytest.raises(ConfigError, match=r"=\d+: needs \d+\.\d MB of shared .* and 3\.6 MB can be had\. A container"):
+        check(4_000_000)  # where no size of the buffers would do
