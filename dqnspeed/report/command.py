@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,46 +16,40 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.report import pictures
 from dqnspeed.report.contents import Report
-from dqnspeed.report.page import page
-from dqnspeed.report.progress import Progress, progress_of
+from dqnspeed.report.page import render_page
+from dqnspeed.report.progress import progress_of
 from dqnspeed.report.rungs import baseline_of, rungs_of
 from dqnspeed.report.runs import Run, read_run, runs_below
 from dqnspeed.report.study import search_figures
-from dqnspeed.report.watch import EVERY_S, served
+from dqnspeed.report.watch import REFRESH_S, serve_page
 from dqnspeed.system import atomic
+from dqnspeed.tracking import run_folder
 from dqnspeed.tracking.results import in_order
-from dqnspeed.tracking.run_folder import (
-    METRICS,
-    SWEEP,
-    DamagedError,
-    looking_into,
-    newest_run,
-    sweep_above,
-    why_not_made,
-)
+from dqnspeed.tracking.run_folder import METRICS, SWEEP, DamagedError
 
 PAGE, MARKDOWN, PICTURES = "report.html", "report.md", "report"
-NEEDS = "pip install 'dqnspeed[report]' brings it."
+INSTALL = "pip install 'dqnspeed[report]' installs it."
 
 
 @dataclass(frozen=True)
 class ReportConfig:
-    out: str | None = option("the folder to write into, by default the first FOLDER", default=None)
-    title: str | None = option("the title, by default the game and what was compared", default=None)
-    baseline: str | None = option("the rung that changes are measured against, by default baseline", default=None)
-    group_by: str | None = option("the option whose values are compared, such as algo, in place of rungs", default=None)
-    watch: bool = option("show the page on this machine, drawn anew until the runs have ended", default=False)
+    out: str | None = option("folder to write into, by default the first FOLDER", default=None)
+    title: str | None = option("title of the report, by default the game and what is compared", default=None)
+    baseline: str | None = option("rung that the others are compared with, by default baseline", default=None)
+    group_by: str | None = option("option whose values are compared instead of rungs, such as algo", default=None)
+    watch: bool = option("show the page on this machine, and update it until the runs have ended", default=False)
 
 
 def _is_folder(argument: str) -> bool:
-    """Whether an argument is a folder; that of a sweep's job may be named ``num_envs=2``."""
-    return not argument.partition("=")[0].isidentifier() or "=" not in argument or Path(argument).exists()
+    """Whether an argument is a folder; the folder of a sweep's job may be named ``num_envs=2``."""
+    key, equals, _ = argument.partition("=")
+    return not equals or not key.isidentifier() or Path(argument).exists()
 
 
 COMMAND_LINE = CommandLine(
     "python -m dqnspeed.report [FOLDER...] [KEY=VALUE...]",
-    f"A report of the runs in FOLDER..., by default of the newest run or sweep: a table here, and in the first folder\n"
-    f"{PAGE}, {MARKDOWN} and pictures.",
+    f"Report the runs in FOLDER..., by default the newest run or sweep: print a table, and write\n"
+    f"{PAGE}, {MARKDOWN} and pictures into the first folder.",
     ReportConfig,
     others="folders of runs and sweeps",
     is_other=_is_folder,
@@ -65,157 +60,150 @@ COMMAND_LINE = CommandLine(
 class Problems:
     """Sentences on what could not be read or written; each is printed once."""
 
-    said: list[str] = field(default_factory=list)
-    noted: set[str] = field(default_factory=set)
+    sentences: list[str] = field(default_factory=list)
+    printed: set[str] = field(default_factory=set)
 
-    def note(self, sentence: str) -> None:
-        """Say what is no problem."""
-        if sentence not in self.noted:
-            self.noted.add(sentence)
+    def print(self, sentence: str) -> None:
+        """Print ``sentence``, which is no problem."""
+        if sentence not in self.printed:
+            self.printed.add(sentence)
             print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
     def add(self, sentence: str) -> None:
-        if sentence not in self.said:
-            self.said.append(sentence)
-            self.note(sentence)
+        if sentence not in self.sentences:
+            self.sentences.append(sentence)
+        self.print(sentence)
+
+    @contextlib.contextmanager
+    def of_writing(self, path: Path) -> Iterator[None]:
+        """Add a sentence if ``path`` cannot be written in the block."""
+        try:
+            yield
+        except OSError as error:
+            self.add(f"{path}: cannot be written ({error.strerror}). Name another folder with out=FOLDER.")
 
 
 def _main() -> None:
-    options, others = COMMAND_LINE.read(sys.argv[1:])
-    folders = [Path(other) for other in others]
+    options, arguments = COMMAND_LINE.read(sys.argv[1:])
+    folders, problems = [Path(argument) for argument in arguments], Problems()
+    if options.watch and not _has_plotly():
+        raise ConfigError(f"watch=true: needs plotly. {INSTALL}")
     if not folders:
-        newest = newest_run("run")
-        folders = [sweep_above(newest) or newest]
-        print(f"dqnspeed: reports the newest, {folders[0]}", file=sys.stderr, flush=True)
-    problems = Problems()
-    for folder in folders:
-        with looking_into(folder):
-            if not folder.is_dir():
-                problems.add(f"{folder}: there is no such folder.")
-            elif not _holds_runs(folder, options):
-                problems.add(f"{folder}: holds no run (no {METRICS}).")
-    found = [folder for folder in folders if _holds_runs(folder, options)]
-    if options.watch and not _plots():
-        raise ConfigError(f"watch=true: needs plotly; {NEEDS}")
-    lasting = len(problems.said)
-    report, progress = _report(options, found, problems)
-    watched = options.watch and not progress.done
-    if not (report or watched or problems.said):
-        problems.add(f"{found[0]}: holds no run (no {METRICS}).")
-    if report or watched:
-        out = _made(Path(options.out)) if options.out else found[0]
-        if watched:
-            report = _watched(options, found, out, problems, lasting) or report
-        if report:
-            _finish(options, report, out, problems)
-    if problems.said:
+        newest = run_folder.newest_run("run")
+        folders = [run_folder.sweep_above(newest) or newest]
+        problems.print(f"reports the newest, {folders[0]}")
+    usable = [folder for folder in folders if _is_usable(folder, options.watch, problems)]
+    num_lasting = len(problems.sentences)
+    report = read_report(options, usable, problems)
+    is_watched = options.watch and not report.progress.is_done
+    if report.rungs or is_watched:
+        out = _make_folder(Path(options.out)) if options.out else usable[0]
+        report = _watch(options, usable, out, problems, num_lasting) if is_watched else report
+        if report.rungs:
+            _write_files(report, out, problems)
+    if not report.rungs and not problems.sentences:
+        problems.add(f"{usable[0]}: holds no run (no {METRICS}).")
+    if problems.sentences:
         sys.exit(1)
 
 
-def _holds_runs(folder: Path, options: ReportConfig) -> bool:
-    """Whether there are runs, or, to be watched, are to come."""
-    return bool(folder.is_dir() and (runs_below([folder]) or (options.watch and (folder / SWEEP).exists())))
+def _is_usable(folder: Path, watch: bool, problems: Problems) -> bool:
+    """Whether ``folder`` holds runs, or a sweep to be watched whose runs are still to come."""
+    with run_folder.looking_into(folder):
+        usable = bool(runs_below([folder])) or (watch and (folder / SWEEP).exists())
+        if not folder.is_dir():
+            problems.add(f"{folder}: there is no such folder.")
+        elif not usable:
+            problems.add(f"{folder}: holds no run (no {METRICS}).")
+    return usable
 
 
-def _made(out: Path) -> Path:
+def _make_folder(out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"out={out}: cannot be made ({why_not_made(out, error)}).") from error
+        raise ConfigError(f"out={out}: cannot be made ({run_folder.why_not_made(out, error)}).") from error
     return out
 
 
-def _report(options: ReportConfig, folders: Sequence[Path], problems: Problems) -> tuple[Report | None, Progress]:
-    """What can be told of the runs below ``folders``, and how far they are; ``None`` if none can be read."""
+def read_report(options: ReportConfig, folders: Sequence[Path], problems: Problems) -> Report:
+    """The report on the runs below ``folders``; without rungs if no run can be read."""
     runs = list[Run]()
     for folder in sorted(runs_below(folders), key=in_order):
         try:
             runs.append(read_run(folder))
         except (DamagedError, ConfigError) as error:
             problems.add(str(error))
-            continue
-        for damage in runs[-1].damages:
-            problems.add(damage)
+        else:
+            for damage in runs[-1].damages:
+                problems.add(damage)
     progress = progress_of(folders, runs)
     if not runs:
-        return None, progress
+        return Report([], None, options.title, progress, problems.sentences)
+    rungs, baseline = rungs_of(runs, options.group_by), None
     try:
-        rungs = rungs_of(runs, options.group_by, options.baseline)
+        baseline = baseline_of(rungs, options.baseline)
     except ConfigError as error:
         if not options.watch:
             raise
-        rungs = rungs_of(runs, options.group_by)
-        if progress.done:
+        if progress.is_done:
             problems.add(str(error))
         else:
-            problems.note(f"so far: {error}")
-    baseline = baseline_of(rungs, options.baseline)
-    search = list(search_figures(runs, problems.note, problems.add))
-    return Report(rungs, baseline, options.title, progress.sentence(), [*problems.said], search), progress
+            problems.print(f"so far: {error}")
+    search = list(search_figures(runs, problems.print, problems.add))
+    return Report(rungs, baseline, options.title, progress, [*problems.sentences], search)
 
 
-def _watched(
-    options: ReportConfig, folders: Sequence[Path], out: Path, problems: Problems, lasting: int
-) -> Report | None:
-    """Draw and show the page again and again until the runs have ended; the first ``lasting`` problems stay."""
-    with served(out / PAGE) as address:
-        print(f"dqnspeed: {address} shows the page; Ctrl-C ends it.", file=sys.stderr, flush=True)
+def _watch(options: ReportConfig, folders: Sequence[Path], out: Path, problems: Problems, num_lasting: int) -> Report:
+    """Serve the page and update it until the runs have ended; the first ``num_lasting`` problems are kept."""
+    with serve_page(out / PAGE) as address:
+        problems.print(f"{address} shows the page; Ctrl-C ends it.")
         while True:
-            del problems.said[lasting:]  # what was read while it was being written may be whole by now
-            report, progress = _report(options, folders, problems)
-            if report:
-                _write(out / PAGE, page(report, out), problems)
-            if progress.done:
-                time.sleep(EVERY_S)  # so that browsers have the last page
+            del problems.sentences[num_lasting:]  # a file that was being written may be complete by now
+            report = read_report(options, folders, problems)
+            if report.rungs:
+                _write(out / PAGE, render_page(report, out), problems)
+            if not report.progress.is_done:
+                print(f"dqnspeed: {report.progress.sentence()}", file=sys.stderr, flush=True)
+            time.sleep(REFRESH_S)  # also after the last page, which browsers must load
+            if report.progress.is_done:
                 return report
-            print(f"dqnspeed: {progress.sentence()}", file=sys.stderr, flush=True)
-            time.sleep(EVERY_S)
 
 
-def _finish(options: ReportConfig, report: Report, out: Path, problems: Problems) -> None:
+def _write_files(report: Report, out: Path, problems: Problems) -> None:
     """Write all files, and print the table."""
-    _write(out / MARKDOWN, report.markdown(_pictures(report, out, problems)), problems)
-    wrote = _plots() and _write(out / PAGE, page(report, out), problems)
+    _write(out / MARKDOWN, report.markdown(_write_pictures(report, out, problems)), problems)
+    has_page = _has_plotly() and _write(out / PAGE, render_page(report, out), problems)
     print(report.summary_table.markdown())
     if len(report.runs) > len(report.rungs):
         print(f"\n{report.run_table.markdown()}")
-    print("", *filter(None, [*report.headlines, report.progress, *report.warnings]), sep="\n")
-    missing = "" if _plots() else f"; {PAGE} needs plotly; {NEEDS}"
-    print(f"\n{out / (PAGE if wrote else MARKDOWN)}{missing}", flush=True)
+    missing = "" if _has_plotly() else f"; {PAGE} needs plotly. {INSTALL}"
+    print("", *report.sentences, f"\n{out / (PAGE if has_page else MARKDOWN)}{missing}", sep="\n", flush=True)
 
 
-def _pictures(report: Report, out: Path, problems: Problems) -> list[str]:
-    """Draw every figure; returns the files, as links from ``out`` go."""
+def _write_pictures(report: Report, out: Path, problems: Problems) -> dict[str, str]:
+    """Draw every figure if matplotlib is installed; returns links to the files by the names of figures."""
+    links, folder = dict[str, str](), out / PICTURES
     if importlib.util.find_spec("matplotlib") is None:
-        return []
-    drawn = list[str]()
-    try:
-        if (out / PICTURES).is_symlink():
+        return links
+    with problems.of_writing(folder):
+        if folder.is_symlink():
             raise OSError(errno.EINVAL, atomic.NO_FILE)
-        (out / PICTURES).mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
         for figure in report.figures:
-            name = f"{PICTURES}/{figure.name}.png"
-            pictures.draw(figure, out / name)
-            drawn.append(name)
-    except OSError as error:
-        problems.add(_not_written(out / PICTURES, error))
-    return drawn
+            pictures.write_png(figure, folder / f"{figure.name}.png")
+            links[figure.name] = f"{PICTURES}/{figure.name}.png"
+    return links
 
 
 def _write(path: Path, text: str, problems: Problems) -> bool:
-    try:
+    with problems.of_writing(path):
         atomic.write_text(path, text)
-    except OSError as error:
-        problems.add(_not_written(path, error))
-        return False
-    return True
+        return True
+    return False
 
 
-def _not_written(path: Path, error: OSError) -> str:
-    return f"{path}: cannot be written ({error.strerror}); out=FOLDER names another folder."
-
-
-def _plots() -> bool:
+def _has_plotly() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("plotly", "jinja2"))
 
 

@@ -3,7 +3,7 @@ const plots = JSON.parse(document.getElementById("data").textContent);
 const element = (plot) => document.getElementById(plot.name);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// The colours of light or dark, for whatever is no data.
+// Colours of everything but the data, for light or dark.
 function themed(plot) {
   const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") };
   return {
@@ -26,7 +26,7 @@ const draw = () => plots.forEach((plot) => Plotly.react(element(plot), plot.data
 for (const plot of plots) element(plot).classList.toggle("sideways", "height" in plot.layout);
 draw();
 
-// Light and dark: as the system has it, until the button says otherwise.
+// Light or dark: the system's choice, until the button is pressed.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const button = document.getElementById("theme");
 const isDark = () => (document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
@@ -43,7 +43,7 @@ button.addEventListener("click", () => {
 dark.addEventListener("change", paint);
 narrow.addEventListener("change", draw);
 
-// The rungs that are shown, in all plots at once.
+// One checkbox shows or hides a rung in all plots.
 const chosen = document.getElementById("rungs");
 if (chosen) {
   const boxes = [...chosen.querySelectorAll("input")];
@@ -63,7 +63,7 @@ if (chosen) {
   document.getElementById("none").addEventListener("click", all(false));
 }
 
-// Arrow keys hover: left and right along a series, up and down to another.
+// Arrow keys move the hover label: left and right along a series, up and down to another series.
 const said = document.getElementById("said");
 const words = (html) => new DOMParser().parseFromString(html.replaceAll("<br>", ", "), "text/html").body.textContent;
 for (const plot of plots) {

@@ -1,9 +1,9 @@
-"""How far a sweep has come."""
+"""Progress of sweeps: how many of their jobs have ended, and whether others are still running."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,81 +15,76 @@ from dqnspeed.report.runs import Run
 from dqnspeed.tracking.run_folder import SWEEP, holding, read_yaml
 from dqnspeed.training.folder_lock import is_locked
 
-SILENT_S = 600  # after which a run that has not ended, and locks no folder, is taken for killed
+MAX_SILENT_S = 600  # an unfinished run without a lock counts as killed if it has written nothing for so long
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Jobs of sweeps, and runs that are on their own.
+    """Number of jobs of sweeps and of single runs.
 
     Attributes:
-        open: runs that have begun and not ended.
-        going_on: whether one of these, or the sweep of one that is to come, is running still.
+        unfinished: runs that have begun and not ended.
+        is_running: whether one of these runs, or a sweep with jobs to come, is running.
     """
 
     jobs: int
     ended: int
-    open: int
-    going_on: bool
+    unfinished: int
+    is_running: bool
 
     @property
-    def done(self) -> bool:
-        """Whether nothing more is to be expected."""
-        return not self.going_on or self.ended >= self.jobs
+    def is_done(self) -> bool:
+        """Whether no more results can be expected."""
+        return not self.is_running or self.ended >= self.jobs
 
     def sentence(self) -> str:
-        """Empty if all has ended."""
+        """The progress in words; empty if all runs have ended."""
         if self.ended >= self.jobs:
             return ""
-        counts = {"killed": self.open, "not run": self.jobs - self.ended - self.open}
-        left = ", ".join(f"{count} {'was' if count == 1 else 'were'} {what}" for what, count in counts.items() if count)
-        state = "the others are running or to come" if self.going_on else left
-        return f"{self.ended} of {self.jobs} runs have ended; {state}."
+        counts = {"killed": self.unfinished, "not run": self.jobs - self.ended - self.unfinished}
+        lost = ", ".join(f"{count} {'was' if count == 1 else 'were'} {what}" for what, count in counts.items() if count)
+        others = "the others are running or to come" if self.is_running else lost
+        return f"{self.ended} of {self.jobs} runs have ended; {others}."
 
 
 def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
-    """The progress of the runs at and below ``folders``."""
-    sweeps = {sweep.resolve(): _jobs(sweep) for sweep in holding(folders, SWEEP)}
-    # A sweep may be in the folder of another.
-    above = [next((at for at in run.folder.resolve().parents if at in sweeps), None) for run in runs]
-    of = Counter(above)
-    whole = Counter(at for run, at in zip(runs, above, strict=True) if not run.running)
-    open_sweeps = {at for at, number in sweeps.items() if whole[at] < max(number, of[at])}
-    jobs = of[None] + sum(max(number, of[sweep]) for sweep, number in sweeps.items())
-    running = [run for run in runs if run.running]
-    # A sweep writes with each of its runs.
-    written = {at: (at / SWEEP).stat().st_mtime for at in open_sweeps}
-    for run, at in zip(runs, above, strict=True):
-        if at in written and run.span:
-            written[at] = max(written[at], run.span[1])
-    going_on = any(_is_alive(run.folder, run.span[1] if run.span else 0.0) for run in running)
-    going_on = going_on or any(_is_alive(at, last, _is_queued(at)) for at, last in written.items())
-    return Progress(jobs, len(runs) - len(running), len(running), going_on)
+    """The progress of ``runs``, which are all runs at and below ``folders``, and of their sweeps."""
+    sweeps: dict[Path | None, list[Run]] = {sweep.resolve(): [] for sweep in holding(folders, SWEEP)}
+    for run in runs:  # a sweep may be in the folder of another
+        sweep = next((parent for parent in run.folder.resolve().parents if parent in sweeps), None)
+        sweeps.setdefault(sweep, []).append(run)
+    unfinished = [run for run in runs if run.is_unfinished]
+    num_jobs, is_running = 0, any(_is_alive(run.folder, run.span[1]) for run in unfinished)
+    for folder, own_runs in sweeps.items():
+        num_planned, is_queued = _plan(folder) if folder else (0, False)
+        num_own_jobs = max(len(own_runs), num_planned)
+        num_jobs += num_own_jobs
+        if folder and sum(not run.is_unfinished for run in own_runs) < num_own_jobs and not is_running:
+            # A sweep writes whenever one of its runs does.
+            written = max([(folder / SWEEP).stat().st_mtime, *(run.span[1] for run in own_runs)])
+            is_running = _is_alive(folder, written, is_queued)
+    return Progress(num_jobs, len(runs) - len(unfinished), len(unfinished), is_running)
 
 
-def _is_alive(folder: Path, written: float, queued: bool = False) -> bool:
-    """Whether the run or sweep in ``folder`` is running, by its lock; else whether it has ``written`` lately.
+def _is_alive(folder: Path, written: float, is_queued: bool = False) -> bool:
+    """Whether the run or sweep in ``folder`` holds its lock; without a lock, whether it was ``written`` lately.
 
     Args:
-        queued: by a cluster, where nothing is locked before a job begins.
+        is_queued: the jobs wait for a cluster, so nothing is locked before a job begins.
     """
-    held = None if queued else is_locked(folder)
-    return time.time() - written < SILENT_S if held is None else held
+    held = None if is_queued else is_locked(folder)
+    return time.time() - written < MAX_SILENT_S if held is None else held
 
 
-def _is_queued(folder: Path) -> bool:
-    """Whether the jobs of the sweep in ``folder`` wait for Slurm, which does not need the process of the sweep."""
-    try:
-        return "Slurm" in str(OmegaConf.select(OmegaConf.create(read_yaml(folder / SWEEP)), "hydra.launcher._target_"))
-    except Exception:  # damaged
-        return False
+def _plan(folder: Path) -> tuple[int, bool]:
+    """Number of jobs of a sweep, zero if unknown, and whether they wait for Slurm.
 
-
-def _jobs(folder: Path) -> int:
-    """The number of jobs of the sweep in ``folder``; zero if that cannot be told."""
-    try:
-        trials = OmegaConf.select(OmegaConf.create(read_yaml(folder / SWEEP)), "hydra.sweeper.n_trials")
+    Slurm runs them even if the process of the sweep has ended.
+    """
+    num_jobs, is_queued = 0, False
+    with contextlib.suppress(Exception):  # damaged, or of another sweeper
+        config = OmegaConf.create(read_yaml(folder / SWEEP))
+        is_queued = "Slurm" in str(OmegaConf.select(config, "hydra.launcher._target_"))
         record = Record.read(folder)
-        return int(trials or (len(record.jobs) if record else 0))
-    except Exception:  # damaged, or of another sweeper
-        return 0
+        num_jobs = int(OmegaConf.select(config, "hydra.sweeper.n_trials") or (len(record.jobs) if record else 0))
+    return num_jobs, is_queued

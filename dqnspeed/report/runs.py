@@ -1,8 +1,9 @@
-"""The runs that are reported: their folders, and what is read of each."""
+"""A run as reports show it: its summary, metrics and episodes, read from its folder."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,27 +11,36 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.report.summaries import ENDED_WELL, EVALUATED, FAILED, MEAN, RUNNING, config_of, load
+from dqnspeed.tracking import run_folder
 from dqnspeed.tracking.metrics import WINDOW_S
-from dqnspeed.tracking.run_folder import (
-    CONFIG,
-    EVALUATING,
-    HYDRA_OVERRIDES,
-    METRICS,
-    SUMMARY,
-    VIDEOS,
-    Row,
-    holding,
-    holds_run,
-    read_episodes,
-    read_metrics,
-    read_overrides,
-)
+from dqnspeed.tracking.run_folder import DamagedError, Row
+
+TRAINING_MEAN, EVALUATION_MEAN = "episode/return_mean_100", "eval/return_mean"
+NUMBERS = "steps_per_second", "updates_per_second", "samples_per_step", "return_mean_100", "time_to_solve_s"
+# The types of the fields that a summary must have; the numbers are null if the run failed before it trained.
+REQUIRED_FIELDS: dict[str, Any] = {
+    "label": str,
+    "kind": list,
+    "seed": int,
+    "solved": bool,
+    "stopped_by": (str, type(None)),
+    **dict.fromkeys(NUMBERS, (int, float, type(None))),
+}
+# Values of ``stopped_by``.
+ENDED_WELL = "reward_bound", "max_steps", "max_minutes", "pruned"
+RUNNING = "still running or killed"
+FAILED = "error"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run, and sentences on what of it could not be read."""
+    """A run.
+
+    Attributes:
+        summary: of a run without ``summary.json``, its last report.
+        reports: the lines of ``metrics.jsonl``.
+        damages: sentences on what could not be read.
+    """
 
     folder: Path
     summary: Row
@@ -53,117 +63,118 @@ class Run:
         return bool(self.summary["solved"])
 
     @property
-    def running(self) -> bool:
-        """Whether it has not ended, as far as its folder says."""
+    def is_unfinished(self) -> bool:
+        """Whether the run is training or was killed."""
         return bool(self.summary["stopped_by"] == RUNNING)
 
     @property
     def ended_well(self) -> bool:
-        """Whether it was ended by its bound or a limit, not by an error or a signal."""
+        """Whether its bound or a limit ended the run, and not an error or a signal."""
         return self.summary["stopped_by"] in ENDED_WELL
 
     @property
-    def pruned(self) -> bool:
-        """Whether a search ended it as an unpromising one."""
+    def is_pruned(self) -> bool:
+        """Whether a search ended the run as unpromising."""
         return bool(self.summary["stopped_by"] == "pruned")
 
     @property
-    def gave_up(self) -> bool:
-        """Whether it would not have come further with more time."""
-        return not self.solved and (self.pruned or self.summary["stopped_by"] == FAILED)
+    def never_solves(self) -> bool:
+        """Whether more time would not have solved the game: the run failed or was pruned."""
+        return not self.solved and (self.is_pruned or self.summary["stopped_by"] == FAILED)
 
     @property
-    def shared(self) -> bool:
-        """Whether other work on the machine slowed it down."""
-        return self.summary.get("benchmark") is False
-
-    @property
-    def marks(self) -> list[str]:
-        """What a reader must know of it before its numbers."""
-        reason = self.summary["stopped_by"]
-        marks = ["pruned"] if self.pruned else []
-        if not self.ended_well:
-            marks = [f"failed: {self.error}" if reason == FAILED else f"not finished: {reason}"]
-        marks += ["began again"] if self.summary.get("begun_again") else []
-        marks += [f"resumed: at step {', '.join(f'{step:,}' for step in self.resumed_at)}"] if self.resumed_at else []
-        return [*marks, *(["shared machine"] if self.shared else [])]
-
-    @property
-    def resumed_at(self) -> list[int]:
-        """The agent steps at which it was gone on with; its speeds are those since the last of them."""
-        steps = self.summary.get("resumed_at")
-        return [step for step in steps if isinstance(step, int)] if isinstance(steps, list) else []
-
-    @property
-    def error(self) -> str:
-        return " ".join(str(self.summary.get("error") or FAILED).split())
+    def remarks(self) -> list[str]:
+        """Remarks on how the run ended, and on events that changed its speed or its times."""
+        reason, steps = self.summary["stopped_by"], self.summary.get("resumed_at")
+        error = " ".join(str(self.summary.get("error") or FAILED).split())
+        resumed = ", ".join(f"{step:,}" for step in steps if isinstance(step, int)) if isinstance(steps, list) else ""
+        applies = {
+            "pruned": self.is_pruned,
+            f"failed: {error}": reason == FAILED,
+            f"not finished: {reason}": reason != FAILED and not self.ended_well,
+            "began again": self.summary.get("begun_again"),
+            f"resumed: at step {resumed}": resumed,
+            "shared machine": self.summary.get("benchmark") is False,
+        }
+        return [remark for remark, true in applies.items() if true]
 
     @property
     def env(self) -> str:
+        """ID of the environment; empty if the run failed before it was known."""
         return str(self.value("env.id") or self.summary.get("env") or "")
 
     @property
     def bound(self) -> float | None:
-        """The mean return at which it is solved."""
+        """Mean return at which the game is solved."""
         bound = self.summary.get("reward_bound", self.value("stop.reward_bound"))
         return bound if isinstance(bound, (int, float)) else None
 
     @property
+    def task(self) -> tuple[str, float | None]:
+        """The environment and the bound; only runs with equal tasks are compared."""
+        return self.env, self.bound
+
+    @property
     def is_evaluated(self) -> bool:
-        """Whether evaluations say if it is solved, and not its training games."""
+        """Whether evaluations, and not training games, decide if the game is solved."""
         return bool(self.value("stop.on") == "eval")
 
     @property
-    def mean(self) -> float | None:
-        """The last mean return, of what says if it is solved."""
+    def mean_return(self) -> float | None:
+        """Last mean return, of the games that decide if the game is solved."""
         found: float | None = self.summary.get("eval_return_mean" if self.is_evaluated else "return_mean_100")
         return found
 
     @property
-    def games(self) -> int | None:
-        """The number of games that this mean is of, if they are fewer than are to: so few count by now."""
+    def num_games(self) -> int | None:
+        """Number of games in :attr:`mean_return` if they are fewer than ``stop.window``, else ``None``."""
         games, window = self.summary.get("return_mean_games"), self.value("stop.window")
-        fewer = isinstance(games, int) and isinstance(window, int) and 0 < games < window
-        return games if fewer and not self.is_evaluated else None
-
-    def means(self, against: str) -> list[tuple[float, float]]:
-        """The curve of that mean."""
-        return self.curve(EVALUATED if self.is_evaluated else MEAN, against)
+        is_partial = isinstance(games, int) and isinstance(window, int) and 0 < games < window
+        return games if is_partial and not self.is_evaluated else None
 
     @cached_property
     def seconds(self) -> float:
-        """Of training."""
+        """Seconds of training, without evaluations."""
         wall = self.summary.get("wall_time_s")
         last = self.reports[-1]["time"] if self.reports else 0.0
         return float(wall) - self.eval_seconds if wall else float(last)
 
     @cached_property
     def eval_seconds(self) -> float:
-        """Seconds in evaluations, during which the training clock stands still."""
-        last = self.reports[-1].get(EVALUATING) if self.reports else None
+        """Seconds of evaluations, which no time of training includes."""
+        last = self.reports[-1].get(run_folder.EVALUATING) if self.reports else None
         return float(self.summary.get("eval_time_s") or last or 0.0)
 
     @property
     def time_to_solve(self) -> tuple[float, bool]:
-        """Seconds until it was solved, or until it ended without being so; and which of the two."""
+        """Seconds of training until the game was solved and ``True``, or until the end of the run and ``False``."""
         solved_after = self.summary["time_to_solve_s"]
         return (float(solved_after), True) if self.solved and solved_after is not None else (self.seconds, False)
 
-    def curve(self, metric: str, against: str, learning: bool = False) -> list[tuple[float, float]]:
-        """``metric`` against ``step`` or ``time``, by the reports that have it.
+    def mean_returns(self, x: str) -> list[tuple[float, float]]:
+        """Curve of the mean return against ``x``, ``step`` or ``time``."""
+        return self.curve(EVALUATION_MEAN if self.is_evaluated else TRAINING_MEAN, x)
+
+    def curve(self, metric: str, x: str, skip_warm_up: bool = False) -> list[tuple[float, float]]:
+        """Curve of ``metric`` against ``x``, ``step`` or ``time``.
 
         Args:
-            learning: only those whose speeds are of no time before the first update, if there are any; none of a run
-                that has not come to an update.
+            skip_warm_up: leave out reports whose speeds include time before the first update; all reports of a run
+                without updates, and none if no other report is left.
         """
-        begun = next((report["time"] + WINDOW_S for report in self.reports if report.get("train/updates")), 0.0)
-        if learning and not any(report.get("train/updates") for report in self.reports):
+        updating = [report["time"] for report in self.reports if report.get("train/updates")]
+        if skip_warm_up and not updating:
             return []
-        later = [report for report in self.reports if learning and report["time"] >= begun] or self.reports
-        return [(float(report[against]), float(report[metric])) for report in later if metric in report]
+        reports = self.reports
+        if skip_warm_up:
+            reports = [report for report in reports if report["time"] >= updating[0] + WINDOW_S] or reports
+        return [(float(report[x]), float(report[metric])) for report in reports if metric in report]
 
     def value(self, key: str) -> Any:
-        """The option ``key`` (the name of a group's option), or what the summary has under it; ``None`` if neither."""
+        """The option ``key``, or the value of the summary with this name; ``None`` if there is neither.
+
+        The value of a group is the name of its option.
+        """
         for node in (self.config, self.summary):
             found: Any = node
             for part in key.split("."):
@@ -172,29 +183,31 @@ class Run:
                 return found.get("name", found.get("id", found)) if isinstance(found, dict) else found
         return None
 
-    @cached_property
+    @property
     def command(self) -> str:
         return shlex.join(["python", "-m", "dqnspeed.train", *self.overrides])
 
     @cached_property
-    def span(self) -> tuple[float, float] | None:
-        """When it was started and when it last wrote, in seconds since 1970, by the times of its files."""
-        files = [self.folder / name for name in (HYDRA_OVERRIDES, CONFIG, METRICS, SUMMARY)]
-        written = list[float]()
-        for file in files:
-            with contextlib.suppress(OSError):
-                written.append(file.stat().st_mtime)
-        return (min(min(written), max(written) - self.seconds - self.eval_seconds), max(written)) if written else None
+    def span(self) -> tuple[float, float]:
+        """Times of the start and of the last write, in seconds since 1970, by the run's files."""
+        files = [
+            self.folder / name
+            for name in (run_folder.HYDRA_OVERRIDES, run_folder.CONFIG, run_folder.METRICS, run_folder.SUMMARY)
+        ]
+        written = [file.stat().st_mtime for file in files if file.exists()] or [0.0]
+        return min(*written, max(written) - self.seconds - self.eval_seconds), max(written)
 
     @cached_property
     def best_video(self) -> Path | None:
-        """The film with the highest return: of a game that ``play`` recorded, else of a game of the training."""
-        films = [film for film in (self.folder / VIDEOS).glob("*_return_*.mp4") if _is_film(film, self.folder)]
-        return max(films, key=lambda film: (film.name.startswith("play_"), return_of(film)), default=None)
+        """The video with the highest return; videos of ``play`` come before videos of the training."""
+        videos = [
+            path for path in (self.folder / run_folder.VIDEOS).glob("*_return_*.mp4") if _is_own_mp4(path, self.folder)
+        ]
+        return max(videos, key=lambda path: (path.name.startswith("play_"), return_of(path)), default=None)
 
 
-def _is_film(path: Path, folder: Path) -> bool:
-    """Whether this is an MP4 file that lies below ``folder`` itself, not by a link."""
+def _is_own_mp4(path: Path, folder: Path) -> bool:
+    """Whether ``path`` is an MP4 file in ``folder``, and no link to a file elsewhere."""
     if path.is_symlink() or not path.is_file() or folder.resolve() not in path.resolve().parents:
         return False
     with contextlib.suppress(OSError), path.open("rb") as file:
@@ -202,30 +215,58 @@ def _is_film(path: Path, folder: Path) -> bool:
     return False
 
 
-def return_of(film: Path) -> float:
-    """The return of a recorded game, which its name ends with."""
+def return_of(video: Path) -> float:
+    """The return of a recorded game, with which its file name ends; minus infinity without one."""
     try:
-        return float(film.stem.rpartition("_")[2])
+        return float(video.stem.rpartition("_")[2])
     except ValueError:
-        return float("-inf")
+        return -math.inf
 
 
 def runs_below(folders: Iterable[Path]) -> list[Path]:
     """Folders of runs at or below ``folders``."""
-    return sorted(holding(folders, METRICS, SUMMARY))
+    return sorted(run_folder.holding(folders, run_folder.METRICS, run_folder.SUMMARY))
 
 
 def read_run(folder: Path) -> Run:
-    """All that is reported of the run in ``folder``.
+    """Read the run in ``folder``.
 
     Raises:
-        DamagedError: ``summary.json`` is damaged, or ``run.json`` of a run without one.
+        DamagedError: ``summary.json`` is damaged, or ``run.json`` of a run without a summary.
     """
-    summary = load(folder)
-    if summary.get("updates_per_second") == 0:  # it ended in its warm-up, whose speed is none of the training
-        summary = {**summary, "steps_per_second": None, "samples_per_step": None}
-    reports, lost = read_metrics(folder)
-    episodes, also_lost = read_episodes(folder)
-    begun = summary["stopped_by"] != FAILED or holds_run(folder)  # else it failed before it reported
-    damages = [damage for damage in (lost, also_lost) if damage and begun]
-    return Run(folder, summary, reports, episodes, config_of(folder), read_overrides(folder), damages)
+    reports, damage = run_folder.read_metrics(folder)
+    episodes, episode_damage = run_folder.read_episodes(folder)
+    summary = _read_summary(folder, reports)
+    if summary.get("updates_per_second") == 0:  # ended in the warm-up, which has another speed
+        summary |= {"steps_per_second": None, "samples_per_step": None}
+    has_reports = summary["stopped_by"] != FAILED or run_folder.holds_run(folder)
+    damages = [sentence for sentence in (damage, episode_damage) if sentence and has_reports]
+    return Run(
+        folder, summary, reports, episodes, run_folder.read_config(folder), run_folder.read_overrides(folder), damages
+    )
+
+
+def _read_summary(folder: Path, reports: list[Row]) -> Row:
+    """The summary of a run; of a run without one, ``run.json`` and its last report."""
+    name = run_folder.SUMMARY if (folder / run_folder.SUMMARY).exists() else run_folder.BEGUN
+    summary = run_folder.read_summary(folder, name)
+    if name == run_folder.BEGUN:
+        last = reports[-1] if reports else {}
+        updating = next((report["time"] for report in reports if report.get("train/updates")), math.inf)
+        warm = last if last and last["time"] >= updating + WINDOW_S else {}
+        evaluations = [report[EVALUATION_MEAN] for report in reports if EVALUATION_MEAN in report]
+        summary |= {
+            "solved": False,
+            "stopped_by": RUNNING,
+            **{key: warm.get(f"perf/{key}") for key in ("steps_per_second", "updates_per_second", "samples_per_step")},
+            "return_mean_100": last.get(TRAINING_MEAN),
+            "return_mean_games": int(last.get("episode/counted") or 0),
+            "eval_return_mean": evaluations[-1] if evaluations else None,
+            "time_to_solve_s": None,
+        }
+    elif summary.get("stopped_by") == FAILED and not {"label", "seed"} <= summary.keys():
+        raise DamagedError(f"{folder}: failed before it began ({str(summary.get('error')).rstrip('.')}).")
+    for key, kind in REQUIRED_FIELDS.items():
+        if key not in summary or not isinstance(summary[key], kind):
+            raise DamagedError(f"{folder / name}: is damaged ({key} is {summary.get(key, 'missing')}).")
+    return summary

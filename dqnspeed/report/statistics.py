@@ -1,7 +1,7 @@
-"""Statistics over seeds: means and medians with their intervals, and times of which some are only known to be longer.
+"""Statistics over seeds: means and medians with bootstrap intervals, also of times that are known only as lower bounds.
 
-Intervals are those between the 2.5th and the 97.5th percentile of a stratified bootstrap, as in Agarwal et al., "Deep
-Reinforcement Learning at the Edge of the Statistical Precipice" (2021), section 4: each stratum is resampled by itself.
+Intervals span the 2.5th to the 97.5th percentile of a stratified bootstrap, as in Agarwal et al., "Deep Reinforcement
+Learning at the Edge of the Statistical Precipice" (2021), section 4.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-RESAMPLES = 2000
-FEWEST = 5  # runs of a stratum for an interval; a bootstrap over fewer says more than they know
+NUM_RESAMPLES = 2000
+MIN_RUNS_FOR_INTERVAL = 5  # in each stratum; a bootstrap over fewer runs is too narrow
 PERCENTILES = 2.5, 97.5
-HALF = 0.5 + 1e-9, 0.5 - 1e-9  # a bit above and a bit below what products of shares come to
-# Of arrays (resamples, runs) or (resamples, runs, 2), one a stratum, one value a resample.
+ROUNDING = 1e-9  # of products of shares
+# Takes one array a stratum, (resamples, runs) or (resamples, runs, 2), and returns one value a resample.
 Statistic = Callable[..., np.ndarray]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its interval; without one where a stratum has fewer than :data:`FEWEST` runs. Infinite: longer than
-    was tried."""
+    """A value and its interval.
+
+    Attributes:
+        value: infinite if it is longer than the runs were trained.
+        low, high: ``None`` if a stratum has fewer than :data:`MIN_RUNS_FOR_INTERVAL` runs.
+    """
 
     value: float
     low: float | None = None
@@ -31,53 +35,60 @@ class Estimate:
 
 
 def estimate(statistic: Statistic, *strata: Sequence[float] | Sequence[tuple[float, bool]]) -> Estimate | None:
-    """``statistic`` of the ``strata`` with its interval, the same at every call; ``None`` if one of them is empty."""
+    """Compute ``statistic`` of the ``strata`` with its interval; ``None`` if a stratum is empty.
+
+    Equal arguments give equal intervals, and each stratum is resampled separately.
+    """
     arrays = [np.asarray(stratum, float) for stratum in strata]
     fewest = min(map(len, arrays))
     if not fewest:
         return None
     value = float(statistic(*(array[None] for array in arrays))[0])
-    if fewest < FEWEST:
+    if fewest < MIN_RUNS_FOR_INTERVAL:
         return Estimate(value)
     draw = np.random.default_rng(0).integers
-    resampled = statistic(*(array[draw(len(array), size=(RESAMPLES, len(array)))] for array in arrays))
-    low, high = np.percentile(resampled, PERCENTILES, method="nearest")  # interpolating fails at infinity
+    resampled = statistic(*(array[draw(len(array), size=(NUM_RESAMPLES, len(array)))] for array in arrays))
+    low, high = np.percentile(resampled, PERCENTILES, method="nearest")  # interpolation fails at infinity
     return Estimate(value, float(low), float(high))
 
 
 def median(values: np.ndarray) -> np.ndarray:
-    """The median of each resample."""
+    """Median of each row of ``values`` ``(resamples, runs)``."""
     return np.asarray(np.median(values, axis=1))
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """The mean without the lowest and the highest quarter, of each resample; of fewer than four values their mean."""
+    """Mean of each row of ``values`` ``(resamples, runs)`` without its lowest and highest quarter.
+
+    Fewer than four runs are all averaged.
+    """
     cut = values.shape[1] // 4
     return np.asarray(np.sort(values, axis=1)[:, cut : values.shape[1] - cut].mean(axis=1))
 
 
 def probability_of_improvement(values: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The share of pairs in which the one of ``values`` is higher than the other (ties count half): Mann and Whitney's
-    U over the number of pairs."""
+    """Share of pairs in which ``values`` has the higher number; ties count half.
+
+    This is the U of Mann and Whitney, divided by the number of pairs.
+    """
     difference = values[:, :, None] - others[:, None, :]
     return np.asarray(((difference > 0) + 0.5 * (difference == 0)).mean(axis=(1, 2)))
 
 
 def median_time(runs: np.ndarray) -> np.ndarray:
-    """Kaplan and Meier's median of times to solve; infinite where fewer than half would have solved.
+    """Median of the Kaplan-Meier estimate of times to solve; infinite if fewer than half of the runs solve the game.
 
-    Where just half have, it lies in the middle between this time and the next, if there is one, as for the median of an
-    even number of values.
+    If exactly half solve it, the median is the middle between this time and the next, if there is a next.
 
     Args:
-        runs: ``(resamples, runs, 2)``, the seconds of each run and whether it solved then (1) or was ended (0), after
-            which nobody knows when it would have.
+        runs: ``(resamples, runs, 2)``, the seconds of each run, and 1 if it solved the game then or 0 if it was
+            ended (censored) then.
     """
-    order = np.lexsort((-runs[..., 1], runs[..., 0]), axis=1)  # one that is ended as another solves was at risk
+    order = np.lexsort((-runs[..., 1], runs[..., 0]), axis=1)  # at equal times, ended runs were still at risk
     times, solved = (np.take_along_axis(runs[..., column], order, axis=1) for column in (0, 1))
     at_risk = np.arange(runs.shape[1], 0, -1)
     unsolved = np.cumprod(1 - solved / at_risk, axis=1)
     first, below = (
-        np.where(reached, times, math.inf).min(axis=1) for reached in (unsolved < HALF[0], unsolved < HALF[1])
+        np.where(unsolved < limit, times, math.inf).min(axis=1) for limit in (0.5 + ROUNDING, 0.5 - ROUNDING)
     )
     return np.asarray(np.where(np.isfinite(below), (first + below) / 2, first))

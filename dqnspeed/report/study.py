@@ -1,5 +1,4 @@
-"""The search that runs are jobs of, as figures: its history, its scores against what was chosen, and by Optuna how much
-each option mattered."""
+"""Figures of searches: the scores of the trials, scores against each option, and the importance of options."""
 
 from __future__ import annotations
 
@@ -25,20 +24,21 @@ UNITS = {RETURN: "mean return", TIME: "seconds to solve"}
 def search_figures(
     runs: Iterable[Run], note: Callable[[str], None], complain: Callable[[str], None]
 ) -> Iterator[Figure]:
-    """The figures of all searches that ``runs`` are jobs of.
+    """The figures of all searches whose jobs are among ``runs``.
 
     Args:
-        note: is called with a sentence if a library is not installed; ``complain``, if a study cannot be read.
+        note: called with a sentence if a library is not installed.
+        complain: called with a sentence if a study cannot be read.
     """
     folders = [folder for folder in dict.fromkeys(run.folder.parent for run in runs) if (folder / STUDY).exists()]
     if folders and importlib.util.find_spec("optuna") is None:
-        note("the plots of a search need Optuna; pip install 'dqnspeed[optuna]' brings it.")
+        note("The plots of a search need Optuna. pip install 'dqnspeed[optuna]' installs it.")
         return
     for number, folder in enumerate(folders, 1):
         try:
-            found = list(_figures(open_study(folder), note))
-        except Exception as error:  # a database that is damaged, or of another version
-            complain(f"{folder / STUDY}: cannot be read ({' '.join(str(error).split())[:200]}).")
+            found = list(_study_figures(open_study(folder), note))
+        except Exception as error:  # the database is damaged, or of another version
+            complain(f"{folder / STUDY}: cannot be read ({_short_text(error)}).")
             continue
         for figure in found:
             if len(folders) > 1:
@@ -47,64 +47,68 @@ def search_figures(
             yield figure
 
 
-def _by_parameter(
-    trials: Sequence[optuna.trial.FrozenTrial], values: Sequence[float], objective: str, names: list[str]
-) -> Iterator[Figure]:
-    """Scores of the trials against each parameter of which they tried several values."""
-    for key in dict.fromkeys(key for trial in trials for key in trial.params):
-        tried = [place for place, trial in enumerate(trials) if key in trial.params]
-        chosen = [trials[place].params[key] for place in tried]
-        if len({*map(str, chosen)}) < 2:
-            continue
-        are_numbers = all(isinstance(one, (int, float)) for one in chosen)
-        what, unit = UNITS[objective].capitalize(), UNITS[objective]
-        x = [float(one) for one in chosen] if are_numbers else [str(one) for one in chosen]
-        text = [names[place] for place in tried]
-        series = Series("a trial", "points", None, x, [values[place] for place in tried], text=text)
-        log_x = are_numbers and bool(getattr(trials[tried[0]].distributions[key], "log", False))
-        name = f"search_{objective}_by_{re.sub(r'[^a-z0-9]+', '_', key.lower())}"
-        yield Figure(name, f"{what} against {key}", key, unit, "Trials that came to their end.", [series], log_x=log_x)
-
-
-def _figures(study: optuna.Study, note: Callable[[str], None]) -> Iterator[Figure]:
-    """The history of each objective, and how much each option mattered for it, if Optuna can tell."""
+def _study_figures(study: optuna.Study, note: Callable[[str], None]) -> Iterator[Figure]:
+    """For each objective the scores of the trials, and the importance of each option if Optuna can estimate it."""
     import optuna
 
-    complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
-    numbers = [float(trial.number) for trial in complete]
-    for place, direction in enumerate(study.directions):
+    trials = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    for index, direction in enumerate(study.directions if trials else []):
         is_return = direction == optuna.study.StudyDirection.MAXIMIZE
-        objective, better, sign = (RETURN, max, -1) if is_return else (TIME, min, 1)
-        values = [float(trial.values[place]) for trial in complete]
+        objective, better = (RETURN, max) if is_return else (TIME, min)
+        scores = [float(trial.values[index]) for trial in trials]
+        yield _history(trials, scores, objective, list(itertools.accumulate(scores, better)))
+        yield from _scores_by_option(trials, scores, objective)
+        if len(set(scores)) == 1:
+            continue
 
-        def cost(trial: optuna.trial.FrozenTrial, place: int = place, sign: int = sign) -> float:
-            return sign * float(trial.values[place])
+        def cost(trial: optuna.trial.FrozenTrial, index: int = index, sign: int = -1 if is_return else 1) -> float:
+            return sign * float(trial.values[index])
 
-        if values:
-            best = list(itertools.accumulate(values, better))
-            names = [f"trial {number:.0f}" for number in numbers]
-            yield Figure(
-                f"search_{objective}", "The search", "trial", UNITS[objective],
-                "Trials that came to their end, and the best until then; those that were pruned or failed are marked "
-                f"in the table of the runs.{'' if is_return else ' Unsolved ones stand at twice their limit.'}",
-                [Series("the best so far", "mean", None, numbers, best, text="the best so far"),
-                 Series("a trial", "points", None, numbers, values, text=names)],
-            )  # fmt: skip
-            yield from _by_parameter(complete, values, objective, names)
-        if len(set(values)) > 1:
+        try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # it says that low targets are taken for good, as they are here
-                try:
-                    shares = optuna.importance.get_param_importances(study, target=cost)
-                except (
-                    Exception
-                ) as error:  # a library that it needs for this is missing, or no option is in every trial
-                    reason = " ".join(str(error).split())[:200]
-                    note(f"how much each option matters for the {UNITS[objective]} is not drawn: {reason}")
-                    continue
-            yield Figure(
-                f"importance_{objective}", f"How much each option matters for the {UNITS[objective]}", "",
-                "share of the importance", "By Optuna's estimate over the trials that came to their end.",
-                [Series("importance", "bar", None, list(shares), [float(share) for share in shares.values()])],
-                from_zero=True,
-            )  # fmt: skip
+                warnings.simplefilter("ignore")  # Optuna warns that low values count as good, which is intended
+                importances = optuna.importance.get_param_importances(study, target=cost)
+        except Exception as error:  # a library is missing, or no option is in every trial
+            note(f"The importance of options for the {UNITS[objective]} is not drawn: {_short_text(error)}")
+            continue
+        series = Series("importance", "bar", None, list(importances), [float(share) for share in importances.values()])
+        yield Figure(
+            f"importance_{objective}", f"Importance of each option for the {UNITS[objective]}", "",
+            "share of the importance", "Optuna's estimate from the completed trials.", [series], from_zero=True,
+        )  # fmt: skip
+
+
+def _history(
+    trials: Sequence[optuna.trial.FrozenTrial], scores: list[float], objective: str, best: list[float]
+) -> Figure:
+    numbers = [float(trial.number) for trial in trials]
+    note = "Completed trials, and the best score so far; the table of runs marks trials that were pruned or failed."
+    note += " Unsolved trials count twice their limit." if objective == TIME else ""
+    series = [
+        Series("best so far", "mean", None, numbers, best, text="best so far"),
+        Series("a trial", "points", None, numbers, scores, text=[f"trial {trial.number}" for trial in trials]),
+    ]
+    return Figure(f"search_{objective}", "Search", "trial", UNITS[objective], note, series)
+
+
+def _scores_by_option(
+    trials: Sequence[optuna.trial.FrozenTrial], scores: Sequence[float], objective: str
+) -> Iterator[Figure]:
+    """Scores against each option of which trials have several values."""
+    unit = UNITS[objective]
+    for key in dict.fromkeys(key for trial in trials for key in trial.params):
+        tried = [(trial, score) for trial, score in zip(trials, scores, strict=True) if key in trial.params]
+        values = [trial.params[key] for trial, _ in tried]
+        if len({*map(str, values)}) < 2:
+            continue
+        are_numbers = all(isinstance(value, (int, float)) for value in values)
+        log_x = are_numbers and bool(getattr(tried[0][0].distributions[key], "log", False))
+        x = [float(value) for value in values] if are_numbers else [str(value) for value in values]
+        text = [f"trial {trial.number}" for trial, _ in tried]
+        series = Series("a trial", "points", None, x, [score for _, score in tried], text=text)
+        name = f"search_{objective}_by_{re.sub(r'[^a-z0-9]+', '_', key.lower())}"
+        yield Figure(name, f"{unit.capitalize()} against {key}", key, unit, "Completed trials.", [series], log_x=log_x)
+
+
+def _short_text(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

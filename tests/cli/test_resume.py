@@ -34,6 +34,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import VectorEnv
 from dqnspeed.exploration.policy import NetworkPolicy
 from dqnspeed.report.contents import Report
+from dqnspeed.report.progress import progress_of
 from dqnspeed.report.rungs import rungs_of
 from dqnspeed.report.runs import read_run
 from dqnspeed.system import signing
@@ -225,12 +226,13 @@ def test_a_run_that_begins_again_has_its_whole_time_and_is_marked(tmp_path: Path
     assert (summary["lost_s"], summary["begun_again"], summary["resumed_at"]) == (30, True, [])
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert reports[-1]["step"] == summary["agent_steps"] and all(report["time"] < 30 for report in reports)
-    assert read_run(tmp_path).marks[0] == "began again"
+    assert read_run(tmp_path).remarks[0] == "began again"
 
     go(tmp_path, make_toy("stop.max_steps=500"), resumed=True)
     (tmp_path / "summary.json").unlink()  # as if it were killed later
-    report = Report(rungs_of([read_run(tmp_path)]), None, None, "", [])
-    assert "began again" in report.runs[0].marks
+    run = read_run(tmp_path)
+    report = Report(rungs_of([run]), None, None, progress_of([tmp_path], [run]), [])
+    assert "began again" in run.remarks
     assert any(warning.startswith("Began again: 1 of 1 runs") for warning in report.warnings)
 
 

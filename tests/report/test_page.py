@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 from dqnspeed.report import command as report
-from dqnspeed.report.figures import Figure, Series, thin
-from dqnspeed.report.page import _plot, page
+from dqnspeed.report.figures import Figure, Series, thin_out
+from dqnspeed.report.page import plotly_figure, render_page
 from dqnspeed.report.progress import progress_of
 from dqnspeed.report.runs import read_run
-from dqnspeed.report.watch import WAITING, served
+from dqnspeed.report.watch import WAITING_PAGE, serve_page
 from dqnspeed.training.folder_lock import locked_folder
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -67,14 +67,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of twenty long runs, with a film."""
     folder = tmp_path_factory.mktemp("sweep")
     for number, (label, seed) in enumerate((label, seed) for label in LABELS for seed in SEEDS):
-        write_run(folder / str(number), label, seed, reports=1500 - 100 * LABELS.index(label) + 10 * seed)
+        write_run(folder / str(number), label, seed, reports=600 - 40 * LABELS.index(label) + 10 * seed)
     (folder / "0" / "videos").mkdir()
     (folder / "0" / "videos" / "play_best_seed0_episode_000001_return_21.mp4").write_bytes(FILM + bytes(300_000))
     (folder / "7" / "videos").mkdir()
     (folder / "7" / "videos" / "episode_000100_return_-3.mp4").write_bytes(FILM + bytes(900_000))
-    found, _ = report._report(report.ReportConfig(), [folder], report.Problems())
-    assert found is not None
-    (folder / "report.html").write_text(page(found, folder), encoding="utf-8")
+    found = report.read_report(report.ReportConfig(), [folder], report.Problems())
+    (folder / "report.html").write_text(render_page(found, folder), encoding="utf-8")
     return folder / "report.html"
 
 
@@ -91,7 +90,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any, written: Path) -> Iterator[Any]:
-    """The page, at the size of a laptop; at the end it has asked for nothing and complained of nothing."""
+    """The page, at the size of a laptop; afterwards no other request and no message of the console is allowed."""
     shown = browser.new_page(viewport={"width": 1366, "height": 900}, color_scheme="light")
     said, asked = list[str](), list[str]()
     shown.on("console", lambda message: said.append(message.text))
@@ -191,7 +190,7 @@ def test_a_caption_keeps_away_from_the_title_of_an_axis(opened: Any, width: int)
 @pytest.mark.parametrize(("bound", "shown"), [(475.0, False), (210.0, True), (17.0, True), (-300.0, False)])
 def test_an_axis_is_that_of_the_curves_and_not_of_a_bound_far_away(bound: float, shown: bool) -> None:
     curve = Series("baseline", "mean", 0, [0.0, 1.0], [50.0, 180.0], [40.0, 150.0], [60.0, 200.0])
-    layout = _plot(Figure("returns", "Returns", "minutes", "mean return", "", [curve], bound))["layout"]
+    layout = plotly_figure(Figure("returns", "Returns", "minutes", "mean return", "", [curve], bound))["layout"]
     assert ("shapes" in layout) == shown
     assert layout["annotations"][0]["text"] == f"solved at {bound:g}{'' if shown else ', beyond this axis'}"
 
@@ -199,21 +198,21 @@ def test_an_axis_is_that_of_the_curves_and_not_of_a_bound_far_away(bound: float,
 def test_thinning_keeps_the_ends_and_the_extremes() -> None:
     y = [math.sin(number / 50) for number in range(10_000)]
     y[1234], y[7777] = 50.0, -50.0
-    kept = thin(range(10_000), y, 100)
+    kept = thin_out(range(10_000), y, 100)
     assert len(kept) <= 100 and kept == sorted(set(kept)) and {0, 1234, 7777, 9999} <= set(kept)
-    assert thin([1, 2, 3], [1, 2, 3], 100) == [0, 1, 2]
+    assert thin_out([1, 2, 3], [1, 2, 3], 100) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("reports", [0, 1, 2])
 def test_a_curve_with_a_point_or_none_is_drawn_as_it_is(reports: int, tmp_path: Path) -> None:
     for seed in range(2):
         write_run(tmp_path / str(seed), "baseline", seed, reports)
-    found, _ = report._report(report.ReportConfig(), [tmp_path], report.Problems())
-    assert found is not None and "<h1>Pong: baseline, 2 runs</h1>" in page(found, tmp_path)
+    found = report.read_report(report.ReportConfig(), [tmp_path], report.Problems())
+    assert "<h1>Pong: baseline, 2 runs</h1>" in render_page(found, tmp_path)
 
 
 def half_done(sweep: Path) -> None:
-    """Of a sweep of four jobs one has ended and one is training."""
+    """Write a sweep of four jobs: one has ended, one is training, and two are to come."""
     write_run(sweep / "0", "baseline", 0, reports=100)
     write_run(sweep / "1", "baseline", 1, reports=25, ended=False)
     (sweep / "multirun.yaml").write_text("{hydra: {sweeper: {params: null}}}")
@@ -225,15 +224,15 @@ def test_a_sweep_tells_how_many_of_its_runs_have_ended(tmp_path: Path) -> None:
     half_done(tmp_path)
     runs = [read_run(tmp_path / name) for name in "01"]
     progress = progress_of([tmp_path], runs)
-    assert (progress.jobs, progress.ended, progress.done) == (4, 1, False)
+    assert (progress.jobs, progress.ended, progress.is_done) == (4, 1, False)
     assert progress.sentence() == "1 of 4 runs have ended; the others are running or to come."
     for file in tmp_path.rglob("*"):
         os.utime(file, (1e9, 1e9))
     progress = progress_of([tmp_path], [read_run(tmp_path / name) for name in "01"])
-    assert progress.done and progress.sentence() == "1 of 4 runs have ended; 1 was killed, 2 were not run."
+    assert progress.is_done and progress.sentence() == "1 of 4 runs have ended; 1 was killed, 2 were not run."
     write_run(tmp_path / "2", "baseline", 2, reports=10)
     progress = progress_of([tmp_path / "0", tmp_path / "2"], [read_run(tmp_path / name) for name in "02"])
-    assert progress.done and progress.sentence() == ""
+    assert progress.is_done and progress.sentence() == ""
     for name in "01":
         write_run(tmp_path / "finer" / name, "baseline", 3, reports=10)
     (tmp_path / "finer" / "multirun.yaml").touch()
@@ -253,25 +252,25 @@ def test_the_jobs_that_a_killed_sweep_did_not_come_to_were_not_run(tmp_path: Pat
         assert progress.sentence() == "1 of 4 runs have ended; the others are running or to come."
         sweep.kill()
     progress = progress_of([tmp_path], runs)
-    assert progress.done and progress.sentence() == "1 of 4 runs have ended; 1 was killed, 2 were not run."
+    assert progress.is_done and progress.sentence() == "1 of 4 runs have ended; 1 was killed, 2 were not run."
     with locked_folder(tmp_path, resumed=True):  # a report of this process
-        assert not progress_of([tmp_path], runs).done
+        assert not progress_of([tmp_path], runs).is_done
     (tmp_path / "multirun.yaml").write_text("{hydra: {sweeper: {}, launcher: {_target_: x.SlurmLauncher}}}")
-    assert not progress_of([tmp_path], runs).done, "its jobs may be queued"
+    assert not progress_of([tmp_path], runs).is_done, "its jobs may be queued"
 
 
 def test_a_sweep_goes_on_between_two_of_its_jobs_and_before_the_first(tmp_path: Path) -> None:
     half_done(tmp_path)
     shutil.rmtree(tmp_path / "1")
     ended = [read_run(tmp_path / "0")]
-    assert not progress_of([tmp_path], ended).done
+    assert not progress_of([tmp_path], ended).is_done
     for file in tmp_path.rglob("*"):
         os.utime(file, (1e9, 1e9))
-    assert progress_of([tmp_path], [read_run(tmp_path / "0")]).done
+    assert progress_of([tmp_path], [read_run(tmp_path / "0")]).is_done
     shutil.rmtree(tmp_path / "0")
-    assert progress_of([tmp_path], []).done
+    assert progress_of([tmp_path], []).is_done
     (tmp_path / "multirun.yaml").touch()
-    assert not progress_of([tmp_path], []).done
+    assert not progress_of([tmp_path], []).is_done
 
 
 def get(address: str, path: str = "/", **headers: str) -> tuple[int, bytes]:
@@ -287,9 +286,9 @@ def get(address: str, path: str = "/", **headers: str) -> tuple[int, bytes]:
 
 def test_the_page_alone_is_served_and_to_this_machine_alone(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    with served(file) as address:
+    with serve_page(file) as address:
         assert address.startswith("http://127.0.0.1:")
-        assert get(address) == (200, WAITING)
+        assert get(address) == (200, WAITING_PAGE)
         file.write_text("one")
         assert get(address) == (200, b"one")
         file.write_text("two")
@@ -301,7 +300,7 @@ def test_the_page_alone_is_served_and_to_this_machine_alone(tmp_path: Path) -> N
 def test_a_browser_that_hangs_up_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "report.html"
     file.write_text("x" * 5_000_000)
-    with served(file) as address:
+    with serve_page(file) as address:
         host, _, port = address.removeprefix("http://").strip("/").partition(":")
         for said in (b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
             with socket.create_connection((host, int(port))) as client:
@@ -319,7 +318,7 @@ def test_a_sweep_is_watched_until_it_has_ended(
     ended = tmp_path.with_name("ended")
     write_run(ended, "later", 1, reports=25)
     (tmp_path / "multirun.yaml").unlink()
-    monkeypatch.setattr(report, "EVERY_S", 0.05)
+    monkeypatch.setattr(report, "REFRESH_S", 0.05)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
     def end() -> None:
@@ -347,22 +346,22 @@ def test_a_sweep_is_watched_before_its_first_run(
     for run in "01":
         shutil.rmtree(tmp_path / run)
     monkeypatch.setattr("sys.argv", ["dqnspeed-report", str(tmp_path), "watch=true"])
-    monkeypatch.setattr(report, "EVERY_S", 0.05)
+    monkeypatch.setattr(report, "REFRESH_S", 0.05)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     pages = list[tuple[int, bytes]]()
 
     @contextlib.contextmanager
     def shown(page: Path) -> Iterator[str]:
-        with served(page) as address:
+        with serve_page(page) as address:
             pages.append(get(address))
             for run in range(4):
                 write_run(tmp_path / str(run), "baseline", run, reports=5)
             yield address
 
-    monkeypatch.setattr(report, "served", shown)
+    monkeypatch.setattr(report, "serve_page", shown)
     report.main()
-    assert pages == [(200, WAITING)]
+    assert pages == [(200, WAITING_PAGE)]
     assert "baseline" in capsys.readouterr().out and (tmp_path / "report.html").exists()
 
     for run in range(4):
@@ -395,5 +394,8 @@ def test_a_received_folder_leads_a_report_to_no_file_of_somebody_else(
     monkeypatch.setattr("sys.argv", ["report", str(run)])
     with pytest.raises(SystemExit, match="1"):
         report._main()
-    assert f"{run / 'report'}: cannot be written (a link, or no regular file); out=" in capsys.readouterr().err
+    assert (
+        f"{run / 'report'}: cannot be written (a link, or no regular file). Name another folder"
+        in capsys.readouterr().err
+    )
     assert not [*(tmp_path / "pictures").iterdir()] and b"nobody" not in (run / "report.html").read_bytes()

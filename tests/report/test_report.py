@@ -13,20 +13,18 @@ from conftest import make_toy, train_in
 from PIL import Image
 
 from dqnspeed.report import command as report
-from dqnspeed.report.contents import outcome
 from dqnspeed.report.figures import figures_of
-from dqnspeed.report.rungs import BOOK, baseline_of, book_figures, rungs_of, shared_words, short
+from dqnspeed.report.rungs import BOOK_CSV, baseline_of, book_performance, rungs_of, shared_overrides, short_names
 from dqnspeed.report.runs import read_run, runs_below
-from dqnspeed.report.summaries import load
 from dqnspeed.report.tables import headlines, run_table, rung_table
 from dqnspeed.tracking.run_folder import read_metrics
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run that needs about a second."""
+    """The folder of a short run."""
     folder = tmp_path_factory.mktemp("trained")
-    run = make_toy("stop.max_steps=1500")
+    run = make_toy("stop.max_steps=300")
     train_in(folder, run, label="baseline model=mlp")
     change(folder, busy=None, benchmark=True)
     return folder
@@ -39,7 +37,7 @@ def pictures() -> None:
 
 @pytest.fixture(autouse=True)
 def without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where matplotlib is not installed, since drawing takes seconds."""
+    """Hide matplotlib from tests that draw no pictures, because drawing takes seconds."""
     if "pictures" not in request.fixturenames:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
 
@@ -96,9 +94,9 @@ def test_a_report_has_a_row_for_each_rung_and_each_run(
     assert [row["rung"] for row in rungs] == ["`baseline model=mlp`", "`baseline num_envs=2`"]
     assert [row["seeds"] for row in rungs] == ["0", "0, 1, 2, 3, 4"]
     assert sorted(row["run"] for row in each) == ["`baseline model=mlp`", *["`baseline num_envs=2`"] * 5]
-    speed = load(runs / "a")["steps_per_second"]
+    speed = read_run(runs / "a").summary["steps_per_second"]
     assert rungs[0]["steps/s"] == f"{speed:.0f}" and rungs[1]["steps/s"] == f"{speed:.0f} [{speed:.0f}, {speed:.0f}]"
-    assert {row["by the exponential mean"] for row in each} == {"-", "12 s"}
+    assert {row["solved by exponential mean"] for row in each} == {"-", "12 s"}
 
 
 def test_a_report_is_a_page_a_text_and_pictures(
@@ -174,13 +172,13 @@ def test_changes_are_against_the_baseline_and_the_book_s_stand_beside_them(
     code, shown, errors = run_report(monkeypatch, capsys, runs, "baseline=proces", f"out={runs / 'new'}")
     assert (code, shown) == (2, "") and sorted(runs.rglob("*")) == before
     assert errors == (
-        "dqnspeed: baseline=proces: there is no such rung (nearest: process); choose one of baseline, process.\n"
+        "dqnspeed: baseline=proces: there is no such rung (nearest: process). Choose one of baseline, process.\n"
     )
 
 
 def test_the_book_has_figures_of_every_label_of_its_rungs() -> None:
-    lines = [line for line in BOOK.read_text().splitlines() if not line.startswith("#")]
-    assert {row["labels"].partition(";")[0] for row in csv.DictReader(lines)} <= set(book_figures())
+    lines = [line for line in BOOK_CSV.read_text().splitlines() if not line.startswith("#")]
+    assert {row["labels"].partition(";")[0] for row in csv.DictReader(lines)} <= set(book_performance())
 
 
 def test_runs_are_put_together_by_any_option(
@@ -202,7 +200,7 @@ def test_runs_are_put_together_by_any_option(
         (runs / name / "config.json").write_text(json.dumps({"num_envs": 2, "env": {}}))
     code, shown, errors = run_report(monkeypatch, capsys, runs, "group_by=num_env")
     assert (code, shown) == (2, "")
-    assert errors == "dqnspeed: group_by=num_env: no run has such an option (nearest: num_envs, env).\n"
+    assert errors == "dqnspeed: group_by=num_env: no run has this option (nearest: num_envs, env).\n"
 
 
 def test_runs_of_a_row_that_are_not_alike_are_told_and_of_how_few_games_a_mean_is(
@@ -217,10 +215,10 @@ def test_runs_of_a_row_that_are_not_alike_are_told_and_of_how_few_games_a_mean_i
         (runs / name / "config.json").write_text(json.dumps({**config, **({"new": 1} if seed else {})}))
         change(runs / name, seed=seed, return_mean_100=7.0, return_mean_games=games)
     _, shown, _ = run_report(monkeypatch, capsys, runs)
-    assert "baseline model=mlp: its runs differ also in stop.max_minutes." in shown
+    assert "baseline model=mlp: its runs also differ in stop.max_minutes." in shown
     rungs, each = rows_of(shown)
-    assert rungs[0]["mean return"] == "7.0 (of 22 games or more)"
-    assert [row["mean return"] for row in each] == ["7.0 (of 22 games)", "7.0"]
+    assert rungs[0]["mean return"] == "7.0 (over 22 or more games)"
+    assert [row["mean return"] for row in each] == ["7.0 (over 22 games)", "7.0"]
 
 
 def test_games_and_bounds_are_not_put_together(runs: Path) -> None:
@@ -283,7 +281,7 @@ def test_figures_against_the_number_of_games_are_of_rungs_that_differ_in_nothing
             (runs / name / "config.json").write_text(json.dumps(config))
             change(runs / name, label=f"ours num_envs={number}", steps_per_second=10.0 * number)
         rungs = rungs_of([read_run(runs / name) for name in "ab"])
-        return [figure.name for figure in figures_of(rungs) if "num_envs" in figure.name]
+        return [figure.name for figure in figures_of(rungs) if figure.x == "num_envs"]
 
     for name in "ab":
         (runs / name / "config.json").write_text(json.dumps({"seed": 0}))
@@ -293,7 +291,7 @@ def test_figures_against_the_number_of_games_are_of_rungs_that_differ_in_nothing
 def test_what_all_rungs_share_is_left_out_of_their_names(runs: Path) -> None:
     change(runs / "a", label="process execution.threads=1")
     change(runs / "b", label="process num_envs=2 execution.threads=1")
-    rungs = rungs_of([read_run(runs / name) for name in "ab"], baseline="process")
+    rungs = rungs_of([read_run(runs / name) for name in "ab"])
     assert [rung.name for rung in rungs] == ["process", "process num_envs=2"]
     assert baseline_of(rungs, "process") is baseline_of(rungs, "process execution.threads=1") is rungs[0]
 
@@ -303,8 +301,8 @@ def test_a_run_that_was_not_finished_is_marked_and_no_measure_for_the_others(rea
     error = "a part broke" if reason == "error" else None
     change(runs / "a", label="baseline", stopped_by=reason, error=error)
     rungs = rungs_of([read_run(runs / name) for name in "ab"])
-    assert baseline_of(rungs) is None
-    shown = rung_table(rungs, None).markdown()
+    assert rungs[1].change(baseline_of(rungs)) == (None, None)
+    shown = rung_table(rungs, baseline_of(rungs)).markdown()
     said = f"failed: {error}" if reason == "error" else f"not finished: {reason}"
     assert shown.count(f" | {said} |") == 1 and "change" not in shown
 
@@ -349,7 +347,7 @@ def test_a_run_without_a_summary_is_shown_as_far_as_it_came(
     assert code == 0 and errors == ""
     (row,) = (row for row in rows_of(shown)[0] if row["rung"] == "`baseline num_envs=2`")
     assert row["kind"] == "algorithm"
-    assert row["seeds"] == "5" and row["remarks"] == "not finished: running still, or killed"
+    assert row["seeds"] == "5" and row["remarks"] == "not finished: still running or killed"
     assert row["mean return"] == f"{read_metrics(runs / 'b')[0][-1]['episode/return_mean_100']:.1f}"
     assert "1 of 2 runs have ended; 1 was killed." in shown
     begin(runs / "a")
@@ -367,8 +365,8 @@ def test_a_run_that_ended_in_its_warm_up_has_no_speed(runs: Path) -> None:
     (runs / "a" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     short, whole = (read_run(runs / name) for name in "ab")
     assert short.summary["steps_per_second"] is short.summary["samples_per_step"] is None
-    assert whole.curve("perf/steps_per_second", "time", learning=True)
-    assert short.curve("perf/steps_per_second", "time", learning=True) == []
+    assert whole.curve("perf/steps_per_second", "time", skip_warm_up=True)
+    assert short.curve("perf/steps_per_second", "time", skip_warm_up=True) == []
     (rung,) = rungs_of([short, whole])
     assert rung.steps_per_second is not None and rung.steps_per_second.value == whole.summary["steps_per_second"]
 
@@ -390,7 +388,8 @@ def test_a_time_to_solve_without_evaluations_says_so_and_names_that_with_them(ru
     run, other = read_run(runs / "a"), read_run(runs / "b")
     assert (run.seconds, run.eval_seconds, run.time_to_solve) == (8.0, 237.0, (8.0, True)) and other.eval_seconds == 0
     said = "8.0 s of training, 4.1 min with evaluations"
-    assert said in rung_table(rungs_of([run]), None).markdown() and said in outcome(run)
+    assert said in rung_table(rungs_of([run]), None).markdown()
+    assert run_table([run]).rows[0][-1] == "8 s of training, 4.1 min with evaluations"
     assert any(said in sentence for sentence in headlines(rungs_of([run]), None))
     assert "with evaluations" not in rung_table(rungs_of([other]), None).markdown()
 
@@ -400,13 +399,12 @@ def test_evaluations_count_where_they_say_whether_a_run_is_solved(runs: Path) ->
         change(runs / name, label=name, eval_return_mean=0.75, return_mean_100=0.25)
         (runs / name / "config.json").write_text(json.dumps({"stop": {"on": on}}))
         with (runs / name / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps({"step": 1600, "time": 60.0, "eval/return_mean": 0.5}) + "\n")
+            file.write(json.dumps({"step": 400, "time": 60.0, "eval/return_mean": 0.5}) + "\n")
     evaluated, trained = (read_run(runs / name) for name in "ab")
-    assert (evaluated.mean, trained.mean) == (0.75, 0.25)
-    assert evaluated.means("step") == [(1600, 0.5)] and trained.means("step")[-1][0] < 1600
+    assert (evaluated.mean_return, trained.mean_return) == (0.75, 0.25)
+    assert evaluated.mean_returns("step") == [(400, 0.5)] and trained.mean_returns("step")[-1][0] < 400
     notes = {figure.note for figure in figures_of(rungs_of([evaluated, trained])) if figure.name.startswith("return_")}
-    assert {note.partition(",")[0] for note in notes} == {"Mean of the last games"}
-    assert all("or of the games of each evaluation" in note for note in notes)
+    assert all("or with stop.on=eval of each evaluation" in note for note in notes)
 
 
 def test_a_mean_curve_holds_what_ended_and_not_what_is_under_way(runs: Path) -> None:
@@ -437,7 +435,7 @@ def test_a_run_that_was_ended_early_has_no_score_after_a_time_that_it_was_not_tr
     for ended, compared, score in (("max_minutes", 2, 60.0), ("pruned", 1, 600.0), ("error", 1, 600.0)):
         change(runs / "a", stopped_by=ended)
         (rung,) = rungs_of(list(map(read_run, runs_below([runs]))))
-        assert rung.compared == compared and rung.score is not None and rung.score.value == score
+        assert len(rung.scores) == compared and rung.score is not None and rung.score.value == score
 
 
 def test_runs_that_end_milliseconds_apart_are_compared_by_their_last_reports(
@@ -451,7 +449,7 @@ def test_runs_that_end_milliseconds_apart_are_compared_by_their_last_reports(
         (runs / name / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         change(runs / name, seed=seed, wall_time_s=end, stopped_by="max_minutes", reward_bound=475.0, solved=False)
     (rung,) = rungs_of(list(map(read_run, runs_below([runs]))))
-    assert rung.compared == 3 and rung.score is not None
+    assert len(rung.scores) == 3 and rung.score is not None
     assert rung.score.value == pytest.approx((85.7 + 92.1 + 88.4) / 3, abs=0.01)
     _, shown, _ = run_report(monkeypatch, capsys, runs)
     assert "Mean return in toy_envs:Counter after 24 s: 88.7." in shown
@@ -521,9 +519,9 @@ def test_without_what_draws_the_tables_are_there_all_the_same(
     code, shown, errors = run_report(monkeypatch, capsys, runs)
     assert (code, errors) == (0, "") and len(rows_of(shown)[1]) == 2
     assert (runs / "report.md").exists() and not (runs / "report.html").exists()
-    assert shown.endswith("; report.html needs plotly; pip install 'dqnspeed[report]' brings it.\n")
+    assert shown.endswith("; report.html needs plotly. pip install 'dqnspeed[report]' installs it.\n")
     code, shown, errors = run_report(monkeypatch, capsys, runs, "watch=true")
-    assert (code, errors) == (2, "dqnspeed: watch=true: needs plotly; pip install 'dqnspeed[report]' brings it.\n")
+    assert (code, errors) == (2, "dqnspeed: watch=true: needs plotly. pip install 'dqnspeed[report]' installs it.\n")
 
 
 def test_a_run_that_failed_before_it_trained_is_told_with_its_reason(
@@ -539,7 +537,7 @@ def test_a_run_that_failed_before_it_trained_is_told_with_its_reason(
     assert (code, errors) == (0, "")
     ((row,), _) = rows_of(shown)
     assert row["seeds"] == "0, 3" and row["remarks"] == "failed: env.id=x: there is no such game. (1 of 2)"
-    assert "Failed: 1 of 2 runs, for the reasons below." in shown
+    assert "Failed: 1 of 2 runs. Their remarks give the reasons." in shown
     (runs / "b" / "summary.json").write_text(json.dumps({"stopped_by": "error", "error": "no space."}))
     _, _, errors = run_report(monkeypatch, capsys, runs)  # before it was composed
     assert errors == f"dqnspeed: {runs / 'b'}: failed before it began (no space).\n"
@@ -557,7 +555,7 @@ def test_a_folder_that_cannot_be_written_is_named_and_the_table_shown(
     (runs / "a" / "report.html").mkdir()
     code, shown, errors = run_report(monkeypatch, capsys, runs / "a")
     assert code == 1 and rows_of(shown)
-    cannot = "cannot be written (Is a directory); out=FOLDER names another folder."
+    cannot = "cannot be written (Is a directory). Name another folder with out=FOLDER."
     assert errors == f"dqnspeed: {runs / 'a' / 'report.html'}: {cannot}\n"
 
 
@@ -578,7 +576,7 @@ def test_folders_and_options_are_distinguished(
 
 def test_long_numbers_in_names_are_rounded_if_that_tells_them_apart() -> None:
     labels = ["a num_envs=2 lr=0.0012520653814999472", "a num_envs=2 lr=0.30000", "a num_envs=2 lr=1.450382e-05 seed=1"]
-    assert short(labels) == ["a lr=0.001252", "a lr=0.3", "a lr=1.45e-05 seed=1"]
-    assert short([*labels, "a num_envs=2 lr=0.00125206"])[0] == "a lr=0.0012520653814999472"
-    assert short(labels[:1]) == ["a num_envs=2 lr=0.001252"]
-    assert shared_words(labels) == ["num_envs=2"] and shared_words(labels[:1]) == []
+    assert short_names(labels) == ["a lr=0.001252", "a lr=0.3", "a lr=1.45e-05 seed=1"]
+    assert short_names([*labels, "a num_envs=2 lr=0.00125206"])[0] == "a lr=0.0012520653814999472"
+    assert short_names(labels[:1]) == ["a num_envs=2 lr=0.001252"]
+    assert shared_overrides(labels) == ["num_envs=2"] and shared_overrides(labels[:1]) == []

@@ -1,4 +1,4 @@
-"""The statistics are those that SciPy computes, where it has them."""
+"""Statistics over seeds, compared with SciPy where SciPy has them."""
 
 from __future__ import annotations
 
