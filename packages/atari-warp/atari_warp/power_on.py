@@ -1,4 +1,4 @@
-"""What a console has when it is switched on, as ALE starts it."""
+"""Memory and timers of a console at power-on, as ALE starts it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from atari_warp.games import FOLDER
 
 
-def memory_at_first() -> np.ndarray:
-    """A console's, and behind it a Superchip's at each of its starts."""
+def power_on_memory() -> np.ndarray:
+    """128 bytes of a console's RAM, followed by a Superchip's RAM at each of its starts, ``uint8``."""
     ram = json.loads((FOLDER / "power_on.json").read_text())["ram"]
     return np.concatenate([np.array(ram, np.uint8), np.fromfile(FOLDER / "superchip.bin", np.uint8)])
 
 
-def timers() -> np.ndarray:
-    """The timer's value at each start of a console, ``(16384,) uint8``."""
+def power_on_timers() -> np.ndarray:
+    """Value of the timer at each start of a console, ``(16384,) uint8``."""
     return np.fromfile(FOLDER / "timers.bin", np.uint8)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from assembler import LINE, assemble, frames, slide
-from beside import Pair
+from side_by_side import Pair
 
 BANDS, BAND_LINES, FIRST_ROW, FIRST_CYCLE = 16, 12, 5, 10
 WSYNC = "STA WSYNC\n"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from assembler import assemble, lines
 from atari_warp import Emulator
-from beside import ale_with
 from devices import DEVICES
+from side_by_side import ale_with
 
 MEMORY = 128  # bytes, from address $80 on
 

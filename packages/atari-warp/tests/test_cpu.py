@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from assembler import OPCODES, Opcode, assemble, frames
-from beside import Pair
 from devices import DEVICES
+from side_by_side import Pair
 from sweep import delay
 
 N, V, B, D, I, Z, C = 0x80, 0x40, 0x30, 8, 4, 2, 1  # noqa: E741 flags, B with the bit that is always set

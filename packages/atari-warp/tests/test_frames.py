@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from assembler import assemble, lines, slide
-from beside import Pair
 from devices import DEVICES
+from side_by_side import Pair
 
 WAIT, SECOND, HEIGHT, GO = 0x82, 0x84, 0x86, 0x8A
 # Usual frames, by which ALE finds out when it starts what television this is for, until GO says so. The game which ALE

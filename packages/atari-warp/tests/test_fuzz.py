@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from assembler import OPCODES, RIOT, TIA, assemble, frames
 from atari_warp import Emulator, kernels, known_games
-from atari_warp.translation import NATIVE, fast
-from beside import Pair
+from atari_warp.rom_compiler import NATIVE, interpreter
 from devices import DEVICES
+from side_by_side import Pair
 from sweep import COLORS, delay
 
 FLOWING = {"BRK", "JSR", "JMP", "RTS", "RTI", "JAM"}
@@ -87,12 +87,12 @@ def test_bytes_drawn_at_random_as_a_program_change_no_other_console(name: str, d
     draws = np.random.default_rng(0)
     emulator = Emulator(dataclasses.replace(known_games()[name], start=()), 3, device)
     before = emulator.save_state()
-    middle = emulator._prepared(slice(1, 2))
+    middle = emulator._launch_of(slice(1, 2))
     for _ in range(5):
         emulator._rom.assign(draws.integers(0, 256, len(emulator._rom)).astype(np.uint8))
         emulator._mask.fill_(True)
         for order, played, seen in ((kernels.START, 0, 0), (kernels.PLAY, 10, 10)):
-            for what, value in (("order", order), ("frames", played), ("seen", seen)):
+            for what, value in (("order", order), ("frames", played), ("drawn", seen)):
                 middle.set_param_by_name(what, value)
             middle.launch()
         after = emulator.save_state()
@@ -107,7 +107,7 @@ def test_ten_thousand_cartridges_of_bytes_drawn_at_random_stay_within_their_arra
     if not (compiler := shutil.which("g++") or shutil.which("clang++")):
         pytest.skip("needs a compiler of C++")
     harness, source = tmp_path / "harness", Path(__file__).with_name("harness.cpp")
-    (tmp_path / "fast.h").write_text(fast())
+    (tmp_path / "fast.h").write_text(interpreter())
     options = ["-std=c++17", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     built = subprocess.run(
         [compiler, *options, f"-I{tmp_path}", f"-I{NATIVE}", source, "-o", harness], capture_output=True, text=True

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from assembler import assemble, slide
-from beside import Pair
 from devices import DEVICES
+from side_by_side import Pair
 
 READS, NEXT = 8, chr(10)
 VALUE, LOOPS, WAIT, READ_AT, WRITE_TO, GO, SHAPE = 0x81, 0x82, 0x84, 0x86, 0x88, 0x8A, 0x8B

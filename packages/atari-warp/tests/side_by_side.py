@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from atari_warp import Emulator, known_games
+from atari_warp.ale import ale_action, make_ale
 from atari_warp.rules import Rules
-from atari_warp.verify import ale_action
 
 # A name that ALE knows; under it, it plays any file, and the game is never over while the first byte of the memory is
 # not below 16.
@@ -29,15 +29,9 @@ def load(emulator: Emulator, image: bytes) -> None:
 
 
 def ale_with(image: bytes, folder: Path, name: str = NAME) -> Any:
-    from ale_py import ALEInterface, LoggerMode
-
-    ALEInterface.setLoggerMode(LoggerMode.Error)
     path = folder / f"{name}.bin"
     path.write_bytes(image)
-    ale = ALEInterface()
-    ale.setFloat("repeat_action_probability", 0.0)
-    ale.loadROM(str(path))
-    return ale
+    return make_ale(name, rom=path)
 
 
 class Pair:

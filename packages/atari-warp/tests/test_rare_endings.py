@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from atari_warp import Emulator
-from atari_warp.verify import ale_action, ale_of
+from atari_warp.ale import ale_action, make_ale
 
 SQUARES = [*range(8), *range(9, 17), *range(18, 26), *range(27, 35)]  # of a board of draughts
 
@@ -124,7 +124,7 @@ def test_what_is_written_brings_what_ale_makes_of_it(
     write: Callable[[np.ndarray, int, np.random.Generator], None],
 ) -> None:
     name, draws = write.__name__, np.random.default_rng(0)
-    ale, emulator = ale_of(name), Emulator(name)
+    ale, emulator = make_ale(name), Emulator(name)
     ends, points = 0, set[int]()
     for _ in range(24):
         ale.reset_game()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from assembler import assemble, frames, lines
-from beside import Pair
 from devices import DEVICES
+from side_by_side import Pair
 from sweep import delay
 
 Writes = list[tuple[int, str, int]]  # the cycle of a line at which it is done, a register and what is written to it
