@@ -1,4 +1,4 @@
-"""The emulator as the environments of a run: its agents beside their wrappers, and where it is missing or broken."""
+"""Emulator as the backend of a run: equal to wrappers on the host, and errors where it is missing or broken."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
         {"episodic_life": True, "stack_size": 1, "fire_reset": True, "sticky_actions": 0.5, "clip_reward": True},
     ],
 )
-def test_lives_rewards_and_stacks_of_the_device_are_those_of_the_environments(
-    device: str, stages: dict[str, Any]
-) -> None:
+def test_episodes_and_stacks_of_the_device_equal_those_of_the_wrappers(device: str, stages: dict[str, Any]) -> None:
     agents, backend = (
         ConsoleBatch("breakout", 5, device, Preprocessing(**of, actions=(0, 1, 3, 4), max_episode_frames=650))
         for of in (stages, {k: v for k, v in stages.items() if k not in ("episodic_life", "clip_reward", "stack_size")})
@@ -78,7 +76,7 @@ def run(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.slow
-def test_a_folder_for_kernels_that_cannot_be_written_is_one_sentence_and_ale_plays(tmp_path: Path) -> None:
+def test_without_a_folder_for_kernels_an_error_says_so_and_ale_plays_fastest(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cache = str(tmp_path / "file" / "cache")
     train = ["-m", "dqnspeed.train", "wrappers=emulator", f"hydra.run.dir={tmp_path / 'run'}"]
@@ -89,10 +87,10 @@ def test_a_folder_for_kernels_that_cannot_be_written_is_one_sentence_and_ale_pla
 
 
 @pytest.mark.slow
-def test_without_the_emulator_one_sentence_says_what_brings_it(tmp_path: Path) -> None:
+def test_without_the_emulator_an_error_says_how_to_install_it(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['atari_warp'] = None\n")
     found = run(["-m", "dqnspeed.train", "wrappers=emulator"], PYTHONPATH=str(tmp_path))
-    said = (
+    error = (
         "dqnspeed: wrappers=emulator: atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'.\n"
     )
-    assert (found.returncode, found.stderr) == (2, said)
+    assert (found.returncode, found.stderr) == (2, error)

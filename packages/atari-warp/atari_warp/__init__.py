@@ -10,8 +10,8 @@ except (OSError, RuntimeError, AttributeError) as error:  # AttributeError: a Wa
     is_command = sys.argv[:1] == ["-m"] and any(argument.startswith(__name__) for argument in sys.orig_argv)
     raise (SystemExit(problem) if is_command else ImportError(problem)) from error
 
-from atari_warp.colors import palette
 from atari_warp.console_batch import ConsoleBatch
+from atari_warp.console_data import palette
 from atari_warp.consoles import has_cuda
 from atari_warp.emulator import Emulator
 from atari_warp.games import ACTIONS, EmulatorError, Game, check_playable, find_game, known_games

@@ -1,13 +1,13 @@
 """Measure the speed here: ``python -m atari_warp game=pong num_envs=1,16,256 threads=1 device=cpu``.
 
 Options, with their defaults:
-  game=pong          one of ALE's games, several with commas, or all
-  num_envs=1,16,256  numbers of consoles
-  threads=1          CPU threads
-  device=cpu         device of the emulator
-  compile_rom=yes    compiles games' code first, on a CPU; no interprets it
+  game=pong          one of ALE's games, several with commas, or all.
+  num_envs=1,16,256  numbers of consoles.
+  threads=1          CPU threads.
+  device=cpu         device of the emulator.
+  compile_rom=yes    compiles games' code first, on a CPU; no interprets it.
   reset_pool=auto    consoles that start games ahead, where observations are made; auto: a quarter of num_envs on a
-                     GPU, none on a CPU
+                     GPU, none on a CPU.
 
 Prints frames per second of one ALE, of ALE's AtariVectorEnv, and of the emulator with and without observations. All are
 measured in turn, so that a busy machine slows them alike; shown are medians of nine rounds, and of their ratios. With

@@ -13,13 +13,12 @@ import numpy as np
 import warp as wp
 
 from atari_warp import kernels
-from atari_warp.colors import gray_levels, palette
+from atari_warp.console_data import gray_levels, palette
 from atari_warp.consoles import NO_CONSOLES, WIDTH, Consoles
 from atari_warp.games import EmulatorError, Game, find_game
 from atari_warp.kernel_cache import compiled
-from atari_warp.preprocessing import Preprocessing
+from atari_warp.preprocessing import Preprocessing, area_weights
 from atari_warp.reset_pool import NOT_REPLACED, swap_launches
-from atari_warp.resize import area_weights
 
 GPU_PARTS = 21  # parts of an observation that a GPU computes in parallel
 MAX_TERMS = 40  # picture rows in one row of an observation; pixels.h has room for as many

@@ -13,11 +13,10 @@ import numpy as np
 import warp as wp
 
 from atari_warp import kernels
-from atari_warp.colors import palette
+from atari_warp.console_data import palette, power_on_memory, power_on_timers
 from atari_warp.games import ACTIONS, EmulatorError, Game, find_game, read_rom
 from atari_warp.kernel_cache import compiled
 from atari_warp.memory_limit import check_memory
-from atari_warp.power_on import power_on_memory, power_on_timers
 from atari_warp.reset_pool import pool_size
 from atari_warp.rom_compiler import INTERPRETED, rom_code
 from atari_warp.threads import ConsoleThreads, split_evenly

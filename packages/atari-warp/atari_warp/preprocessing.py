@@ -13,6 +13,7 @@ LIMITS = {
     "frame_skip": (1, 2**20), "noop_max": (0, 2**20), "max_episode_frames": (1, 2**31 - 1), "screen_size": (8, WIDTH),
     "stack_size": (1, 2**10),
 }  # fmt: skip
+NEGLIGIBLE = 1e-3  # part of a pixel that OpenCV leaves out
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Preprocessing:
 
     Attributes:
         frame_skip: frames that an action lasts.
-        tap_frames: adds a second set of actions, after all others and without NOOP, that are released after so many
-            frames; 0 adds none.
+        tap_frames: adds a second set of actions, without NOOP, that are released after this number of frames; 0 adds
+            none.
         max_pool: pixel-wise maximum of the last two frames, if ``frame_skip`` is above 1.
         grayscale: one channel of gray instead of red, green and blue.
         crop: part of a picture that is resized: top, bottom, left, right, without the row ``bottom`` and the column
@@ -110,3 +111,31 @@ class Preprocessing:
             *rows, self.episodic_life, self.clip_reward, len(self.actions), len(self.actions) + len(taps),
         ]  # fmt: skip
         return [*map(int, settings), *self.actions, *taps]
+
+
+def area_weights(size: int, to: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of a resize by area, as OpenCV's ``INTER_AREA`` has them.
+
+    Args:
+        size: pixels before.
+        to: pixels after.
+
+    Returns:
+        Indices ``(to, terms) int32`` of the pixels in each new pixel, and weights ``(to, terms) float32``, padded with
+        weights of 0.
+    """
+    scale = size / to
+    rows: list[list[tuple[int, float]]] = []
+    for k in range(to):
+        begin, end = k * scale, (k + 1) * scale
+        width = min(scale, size - begin)
+        last = min(int(np.floor(end)), size - 1)
+        first = min(int(np.ceil(begin)), last)
+        terms = [(first - 1, (first - begin) / width)] if first - begin > NEGLIGIBLE else []
+        terms += [(pixel, 1.0 / width) for pixel in range(first, last)]
+        if end - last > NEGLIGIBLE:
+            terms.append((last, min(end - last, 1.0, width) / width))
+        rows.append(terms)
+    most = max(map(len, rows))
+    table = np.array([terms + [(terms[-1][0], 0.0)] * (most - len(terms)) for terms in rows])
+    return table[..., 0].astype(np.int32), table[..., 1].astype(np.float32)

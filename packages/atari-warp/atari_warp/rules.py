@@ -103,19 +103,19 @@ class Rules:
     ) -> Rules:
         """Read the words of ``games.yaml``.
 
-        Words for a number are those of :func:`_table`, and words for a set of values those of :func:`_set`.
+        :func:`_table` explains words for numbers, and :func:`_set` words for sets of values.
 
         Args:
             score: numbers whose sum is the score, by byte.
-            lives: numbers whose sum is the number of lives, by byte, and the keys ``first``, ``falling: 8`` (a life is
-                lost when byte 8 falls by one), ``keep`` (lives do not change while all bytes have these values),
-                ``keep one`` (only the loss of one life is ignored) and ``until`` (lives do not change before all bytes
-                have had these values once).
+            lives: numbers whose sum is the number of lives, by byte. ``first``: see the attribute. ``falling: 8``: a
+                life is lost when byte 8 falls by one. ``keep``: lives do not change while all bytes have these values.
+                ``keep one``: the loss of one life is ignored then, other changes are not. ``until``: lives do not
+                change before all bytes have had these values once.
             over: ways to end, each a set of values for some bytes. Besides bytes, ``"0-7, 9"`` stands for each of
                 these, ``before 64`` for byte 64 one frame ago, ``score`` for the score and ``fell`` for 1 where the
                 score fell. ``pays`` replaces the points of the last frame, and ``adds`` is added to them.
             wrap, least, most, lasting, left: see the attributes.
-            instead: a second score, whose changes replace those of the first.
+            instead: a second score; its changes replace changes of the first.
             final: points of the last frame, in place of all others.
             again: the frame repeats the reward of the previous frame while all bytes have these values.
             still: the same, and score and lives do not change.

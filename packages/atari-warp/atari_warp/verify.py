@@ -1,18 +1,18 @@
 """Compare the emulator with ALE: ``python -m atari_warp.verify game=pong frames=10000 sequences=100``.
 
-Options, with their defaults:
-  game=pong           one of ALE's games, several with commas, or all
-  frames=10000        frames of each sequence of random actions
-  sequences=10        sequences of each game
-  actions=legal       all actions that the game takes; minimal: actions that have an effect
-  seed=1              seed of the actions
+Options, with their defaults.
+  game=pong           one of ALE's games, several with commas, or all.
+  frames=10000        frames of each sequence of random actions.
+  sequences=10        sequences of each game.
+  actions=legal       all actions that the game takes; minimal: actions that have an effect.
+  seed=1              seed of the actions.
   consoles=1          with more, sequences are first played on this many consoles, and those with the most frames that
-                      scored are compared
-  mode=default        one of ALE's numbers, or all
-  difficulty=default  one of ALE's numbers, or all
-  device=cpu          device of the emulator
-  compile_rom=no      yes compiles each game's code first
-  out=.               folder for pictures of differences
+                      scored are compared.
+  mode=default        one of ALE's numbers, or all.
+  difficulty=default  one of ALE's numbers, or all.
+  device=cpu          device of the emulator.
+  compile_rom=no      yes compiles each game's code first.
+  out=.               folder for pictures of differences.
 
 Prints a table with the frames that scored and the games that ended, and its progress on the standard error. The exit
 status is 1 if a game differs.
@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 from atari_warp.ale import ale_action, make_ale
-from atari_warp.colors import palette
 from atari_warp.command_line import chosen_games, exit_with, parse_options
+from atari_warp.console_data import palette
 from atari_warp.emulator import Emulator
 from atari_warp.games import EmulatorError, Game, check_playable, find_game
 
@@ -107,12 +107,13 @@ def verify(
 ) -> Result:
     """Play random actions in ALE and the emulator, and compare both after every frame.
 
-    Compared are memory, picture, frame number, reward, lives and game over. A sequence ends with its game. Sequences
-    share two consoles, except those of :func:`scoring_sequences`: two starts of a console are never the same.
+    Compared are memory, picture, frame number, reward, lives and game over. A sequence ends with its game. All
+    sequences share two consoles. Sequences of :func:`scoring_sequences` get new ones, because no two starts of a
+    console are the same.
 
     Args:
         frames: maximum number of frames in each of the ``sequences``.
-        consoles: above 1, compare the sequences of :func:`scoring_sequences` on so many consoles.
+        consoles: above 1, compare the sequences of :func:`scoring_sequences`, found on this number of consoles.
         minimal: play actions that have an effect only.
         report: receives a line about the progress now and then.
     """

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 import pytest
 from atari_warp import ConsoleBatch, Preprocessing
-from atari_warp.colors import gray_levels
 from atari_warp.console_batch import GPU_PARTS
+from atari_warp.console_data import gray_levels
 from devices import DEVICES
 
 

@@ -2,14 +2,14 @@
 
 ALE is a black box. A ROM that leaves the memory alone gets the game's name, memories are written into it, and ALE's
 rewards, lives and game overs are recorded. The rules that explain them are put into the words of ``games.yaml``, and
-are compared with ALE on other memories: random ones, and those of real games.
+are compared with ALE on other memories, random ones and real ones.
 
 Options, with their defaults:
-  game=pong     one of ALE's games, several with commas, or all
-  frames=12000  frames of real games that are played
-  images=500    memories of each kind that the rules are compared on
-  seed=1        seed of the search
-  seconds=120   time limit of a game
+  game=pong     one of ALE's games, several with commas, or all.
+  frames=12000  frames of real games that are played.
+  images=500    memories of each kind that the rules are compared on.
+  seed=1        seed of the search.
+  seconds=120   time limit of a game.
 
 Prints the record of each game and a table of the comparisons. The exit status is 1 if something was not found.
 """

@@ -1,4 +1,4 @@
-"""Colours of the console as ALE shows them."""
+"""Data of the console as ALE has it: colours, and memory and timers at power-on."""
 
 from __future__ import annotations
 
@@ -34,3 +34,14 @@ def gray_levels(pal: bool = False) -> np.ndarray:
 def _even(pal: bool) -> np.ndarray:
     """Red, green and blue of the even colour numbers, ``(128, 3) int``."""
     return np.array(json.loads((FOLDER / "palette.json").read_text())["pal" if pal else "ntsc"])
+
+
+def power_on_memory() -> np.ndarray:
+    """128 bytes of a console's RAM, followed by a Superchip's RAM at each of its starts, ``uint8``."""
+    ram = json.loads((FOLDER / "power_on.json").read_text())["ram"]
+    return np.concatenate([np.array(ram, np.uint8), np.fromfile(FOLDER / "superchip.bin", np.uint8)])
+
+
+def power_on_timers() -> np.ndarray:
+    """Value of the timer at each start of a console, ``(16384,) uint8``."""
+    return np.fromfile(FOLDER / "timers.bin", np.uint8)
