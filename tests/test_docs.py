@@ -13,7 +13,7 @@ import forked
 import gpu_check
 import pytest
 import yaml
-from atari_warp.verify import options_of
+from atari_warp.command_line import parse_options
 from conftest import TESTS, environment, make_run
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -80,7 +80,7 @@ def check(command: str) -> list[RunConfig]:
     command = command.removeprefix(".venv/bin/")
     if emulator := re.match(r"python (?:-m (atari_warp\S*)|packages/atari-warp/tools/(\w+)\.py)", command):
         name = emulator[2] or (f"{emulator[1]}.__main__" if emulator[1] == "atari_warp" else emulator[1])
-        options_of(shlex.split(command[emulator.end() :]), importlib.import_module(name).OPTIONS, doc=None)
+        parse_options(shlex.split(command[emulator.end() :]), importlib.import_module(name).OPTIONS, doc=None)
         return []
     ours = OURS.match(command)
     words = shlex.split(command[ours.end() :] if ours else command)

@@ -203,9 +203,9 @@ def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
     or Gymnasium's, if it is to crop, or actions are tapped, or a mode or difficulty is chosen."""
     game = atari_game(env)
     try:
-        from atari_warp import games
+        from atari_warp import check_playable
 
-        games.check("") if game is None else games.check(game.rom, game.mode, game.difficulty)
+        check_playable("") if game is None else check_playable(game.rom, game.mode, game.difficulty)
     except (ImportError, ValueError):
         whole = wrappers.crop is None and not wrappers.tap_frames and env.mode is None and env.difficulty is None
         return "native" if whole else "gymnasium"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import warp as wp
-from atari_warp import EmulatorError, Games
+from atari_warp import ConsoleBatch, EmulatorError
 
 from dqnspeed.envs.backends import ActorError, AnyArray, RawStep
 
@@ -18,7 +18,7 @@ COMMON = ("game", "version")  # of a saved state, for all consoles
 
 
 class EmulatorBackend:
-    """:class:`atari_warp.Games`: many consoles on threads of a CPU, or on a GPU.
+    """Backend over :class:`atari_warp.ConsoleBatch`: many consoles on threads of a CPU, or on a GPU.
 
     Args:
         meanings: the actions by ALE's names.
@@ -28,24 +28,24 @@ class EmulatorBackend:
         device: of the games, where actions may be given.
     """
 
-    def __init__(self, games: Games, meanings: Sequence[str], overlap: bool):
-        self.num_envs = games.num_envs
-        self.device: torch.device | None = torch.device(str(games.device))
-        self._games = games
+    def __init__(self, consoles: ConsoleBatch, meanings: Sequence[str], overlap: bool):
+        self.num_envs = consoles.num_envs
+        self.device: torch.device | None = torch.device(str(consoles.device))
+        self._consoles = consoles
         self._actions: Any = None  # copies for the step under way, which are read after send() has returned
         self._meanings = list(meanings)
-        on_gpu = games.device.is_cuda
+        on_gpu = consoles.device.is_cuda
         # One of torch's: work on its usual stream waits for streams that Warp makes, and they for it.
-        self._stream = wp.stream_from_torch(torch.cuda.Stream(str(games.device))) if on_gpu else None
+        self._stream = wp.stream_from_torch(torch.cuda.Stream(str(consoles.device))) if on_gpu else None
         self._waits = ThreadPoolExecutor(1, "emulator") if overlap and not on_gpu else None
         self._step: Future[None] | None = None
-        wp.synchronize_device(games.device)
+        wp.synchronize_device(consoles.device)
 
     def reset(self, seeds: list[int]) -> RawStep:
         with self._beside_the_learner():
             self._wait_for_readers()
             try:
-                self._games.begin(seeds)
+                self._consoles.reset(seeds)
             except EmulatorError as error:
                 raise ActorError(str(error)) from error
             return self._raw()
@@ -55,11 +55,11 @@ class EmulatorBackend:
             actions.copy() if isinstance(actions, np.ndarray) else wp.from_torch(actions.to(torch.int32, copy=True))
         )
         if self._waits is not None:
-            self._step = self._waits.submit(self._games.act, self._actions)
+            self._step = self._waits.submit(self._consoles.step, self._actions)
             return
         with self._beside_the_learner():
             self._wait_for_readers()
-            self._games.act(self._actions)
+            self._consoles.step(self._actions)
 
     def recv(self) -> RawStep:
         if self._step is not None:
@@ -74,13 +74,13 @@ class EmulatorBackend:
     def _wait_for_readers(self) -> None:
         """A step writes where the learner's stream may still read the frames of the last one."""
         if self._stream is not None:
-            self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._games.device))))
+            self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._consoles.device))))
 
     def games(self) -> list[dict[str, Any]]:
         self._wait()
-        state = self._games.save_state()
+        state = self._consoles.save_state()
         common = {name: str(state.pop(name)) for name in COMMON}
-        # One of each for a game, and of the spares for some.
+        # One row for each environment; some environments have a console of the reset pool too.
         each = range(self.num_envs)
         return [{**common, **{name: array[i :: self.num_envs] for name, array in state.items()}} for i in each]
 
@@ -89,8 +89,8 @@ class EmulatorBackend:
             common = {name: np.array(games[0][name]) for name in COMMON}
             arrays = {name: np.concatenate([game[name] for game in games]) for name in games[0] if name not in COMMON}
             self._wait()
-            self._games.load_state({**common, **arrays})
-            wp.synchronize_device(self._games.device)
+            self._consoles.load_state({**common, **arrays})
+            wp.synchronize_device(self._consoles.device)
         except (EmulatorError, KeyError, ValueError):  # of another backend, or version of the emulator
             return False
         return True
@@ -98,7 +98,7 @@ class EmulatorBackend:
     def call(self, name: str) -> Any:
         if name == "render":
             self._wait()
-            return self._games.picture(0)
+            return self._consoles.render(0)
         if name == "get_action_meanings":
             return self._meanings
         raise AttributeError(name)
@@ -107,7 +107,7 @@ class EmulatorBackend:
         if self._waits is not None:
             self._waits.shutdown()
         self._wait()
-        self._games.close()
+        self._consoles.close()
 
     def _wait(self) -> None:
         """Until a step under way is done, of which no other stream or thread knows."""
@@ -117,7 +117,7 @@ class EmulatorBackend:
             wp.synchronize_stream(self._stream)
 
     def _raw(self) -> RawStep:
-        points, terminated, truncated, lives = self._games.outcome().T
-        seen = self._games.observations
+        points, terminated, truncated, lives = self._consoles.read_outcomes().T
+        seen = self._consoles.observations
         frames = seen.numpy() if self._stream is None else wp.to_torch(seen)
         return RawStep(frames, points.astype(np.float64), terminated.astype(bool), truncated.astype(bool), lives)

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 MISSING = "atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'."
-OPTIONS = {  # by the emulator's name of an argument
+OPTIONS = {  # of arguments that the emulator names in its errors
     "game": "env.id", "mode": "env.mode", "difficulty": "env.difficulty", "num_envs": "num_envs",
-    "size": "wrappers.resize", "crop": "wrappers.crop", "spares": "wrappers.spares", "device": "wrappers.device",
-    "threads": "parallelism.env_threads",
+    "screen_size": "wrappers.resize", "crop": "wrappers.crop", "reset_pool": "wrappers.spares",
+    "device": "wrappers.device", "threads": "parallelism.env_threads",
 }  # fmt: skip
 
 
 def check_emulated(game: AtariGame, wrappers: WrappersConfig) -> None:
     """Raise :class:`ConfigError` if ``wrappers=emulator`` cannot play this game as ``wrappers`` say."""
     with _one_sentence():
-        from atari_warp import games, has_cuda
+        from atari_warp import check_playable, find_game, has_cuda
 
-        games.check(game.rom, game.mode, game.difficulty)
+        check_playable(game.rom, game.mode, game.difficulty)
         _preprocessing(game, wrappers)
-        first = games.find(game.rom).at(game.mode, game.difficulty).first_frame
+        first = find_game(game.rom).at(game.mode, game.difficulty).first_frame
     if game.max_episode_frames <= first:
         raise ConfigError(
             f"env.max_episode_frames={game.max_episode_frames}: with wrappers=emulator this game begins with frame "
@@ -56,7 +56,9 @@ def _one_sentence() -> Iterator[None]:
         argument, _, value = str(error).partition("=")
         value, _, problem = value.partition(": ")
         if argument in OPTIONS and problem:
-            raise ConfigError(f"{OPTIONS[argument]}={value}: with wrappers=emulator, {problem}") from error
+            raise ConfigError(
+                f"{OPTIONS[argument]}={value}: {problem} This is a limit of wrappers=emulator."
+            ) from error
         raise ConfigError(f"wrappers=emulator: {error}") from error
 
 
@@ -67,28 +69,28 @@ def emulator_device(run: RunConfig) -> str:
 
 def emulated(game: AtariGame, run: RunConfig, overlap: bool, whole: bool) -> Backend:
     with _one_sentence():
-        from atari_warp import ACTIONS, Games, find
+        from atari_warp import ACTIONS, ConsoleBatch, find_game
 
         from dqnspeed.envs.emulated import EmulatorBackend
 
         where = emulator_device(run)
         # Actors set their share of the cores; an evaluation runs alone and may use all.
         threads = run.parallelism.env_threads or min(run.num_envs, machine.cores())
-        stages = dataclasses.replace(_preprocessing(game, run.wrappers), whole=whole)
-        played = find(game.rom).at(game.mode, game.difficulty)
+        stages = dataclasses.replace(_preprocessing(game, run.wrappers), render_full_screen=whole)
+        played = find_game(game.rom).at(game.mode, game.difficulty)
         with startup.within("compilation"):
-            games = Games(
-                played, run.num_envs, where, stages, threads=threads, translate=run.wrappers.translate,
-                spares=run.wrappers.spares,
+            consoles = ConsoleBatch(
+                played, run.num_envs, where, stages, threads=threads, compile_rom=run.wrappers.translate,
+                reset_pool=run.wrappers.spares,
             )  # fmt: skip
         names = [ACTIONS[action] for action in stages.actions or ()]
-        return EmulatorBackend(games, with_taps(names) if stages.tap else names, overlap)
+        return EmulatorBackend(consoles, with_taps(names) if stages.tap_frames else names, overlap)
 
 
 def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
-    from atari_warp import Preprocessing, find
+    from atari_warp import Preprocessing, find_game
 
-    played = find(game.rom)
+    played = find_game(game.rom)
     actions = played.legal if game.full_action_space else played.minimal
     crop = None
     if wrappers.crop is not None:
@@ -96,13 +98,13 @@ def _preprocessing(game: AtariGame, wrappers: WrappersConfig) -> Preprocessing:
         crop = (top, bottom, left, right)
     return Preprocessing(
         frame_skip=wrappers.frame_skip,
-        tap=wrappers.tap_frames,
+        tap_frames=wrappers.tap_frames,
         max_pool=wrappers.max_pool,
         grayscale=wrappers.grayscale,
         crop=crop,
-        size=wrappers.resize,
+        screen_size=wrappers.resize,
         noop_max=wrappers.noop_max if 0 in actions else 0,
-        fire=wrappers.fire_reset and fire_index(game) is not None,
+        fire_reset=wrappers.fire_reset and fire_index(game) is not None,
         sticky_actions=game.sticky_actions,
         max_episode_frames=game.max_episode_frames,
         actions=actions,

@@ -320,9 +320,7 @@ BAD = {
     "env.mode=2": "env.mode=2: ALE has no such mode of pong; it has 0, 1.",
     "env.difficulty=4": "env.difficulty=4: ALE has no such difficulty of pong; it has 0, 1, 2, 3.",
     "env.mode=1 wrappers=native": "env.mode=1: wrappers=native plays the usual one; use wrappers=emulator, or",
-    "env.id=adventure env.mode=1 wrappers=emulator": (
-        "env.mode=1: with wrappers=emulator, of adventure these are known: 0."
-    ),
+    "env.id=adventure env.mode=1 wrappers=emulator": ("env.mode=1: adventure does not support it. Choose one of 0."),
     "env.id=name_this_game env.max_episode_frames=100 wrappers=emulator": "env.max_episode_frames=100: with wrappers",
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
     "env.id=MountainCarContinuous-v0 wrappers=none model=mlp": "only Discrete ones can be learnt",

@@ -1,4 +1,4 @@
-"""The emulator as the environments of a run: its agents beside their wrappers, and where it is missing or broken."""
+"""Emulator as the backend of a run: equal to wrappers on the host, and errors where it is missing or broken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import environment
 
 pytest.importorskip("atari_warp")
 
-from atari_warp import Games, Preprocessing
+from atari_warp import ConsoleBatch, Preprocessing
 
 from dqnspeed.envs.emulated import EmulatorBackend
 from dqnspeed.envs.frame_stack import FrameStack
@@ -28,46 +28,44 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 @pytest.mark.parametrize(
     "stages",
     [
-        {"episodic_life": True, "clip_reward": True, "stack": 4, "fire": True},
-        {"stack": 3, "grayscale": False, "size": None, "clip_reward": True, "sticky_actions": 0.25},
-        {"episodic_life": True, "stack": 2, "frame_skip": 3, "grayscale": False, "tap": 1},
-        {"episodic_life": True, "stack": 1, "fire": True, "sticky_actions": 0.5, "clip_reward": True},
+        {"episodic_life": True, "clip_reward": True, "stack_size": 4, "fire_reset": True},
+        {"stack_size": 3, "grayscale": False, "screen_size": None, "clip_reward": True, "sticky_actions": 0.25},
+        {"episodic_life": True, "stack_size": 2, "frame_skip": 3, "grayscale": False, "tap_frames": 1},
+        {"episodic_life": True, "stack_size": 1, "fire_reset": True, "sticky_actions": 0.5, "clip_reward": True},
     ],
 )
-def test_lives_rewards_and_stacks_of_the_device_are_those_of_the_environments(
-    device: str, stages: dict[str, Any]
-) -> None:
+def test_episodes_and_stacks_of_the_device_equal_those_of_the_wrappers(device: str, stages: dict[str, Any]) -> None:
     agents, backend = (
-        Games("breakout", 5, device, Preprocessing(**of, actions=(0, 1, 3, 4), max_episode_frames=650))
-        for of in (stages, {k: v for k, v in stages.items() if k not in ("episodic_life", "clip_reward", "stack")})
+        ConsoleBatch("breakout", 5, device, Preprocessing(**of, actions=(0, 1, 3, 4), max_episode_frames=650))
+        for of in (stages, {k: v for k, v in stages.items() if k not in ("episodic_life", "clip_reward", "stack_size")})
     )
     env = VectorEnv(
         EmulatorBackend(backend, ["NOOP", "FIRE", "RIGHT", "LEFT"], overlap=False),
         clip_reward=stages.get("clip_reward", False),
         episodic_life=stages.get("episodic_life", False),
-        life_action=~int(stages.get("fire", False)),
+        life_action=~int(stages.get("fire_reset", False)),
     )
     draws, seeds = np.random.default_rng(2), list(range(5))
     frames = torch.as_tensor(env.reset(seeds)).cpu().numpy().copy()
-    stack = FrameStack(5, stages["stack"], frames.shape[1:], frames.dtype)
+    stack = FrameStack(5, stages["stack_size"], frames.shape[1:], frames.dtype)
     stack.push(frames, np.ones(5, bool))
-    agents.begin(seeds)
+    agents.reset(seeds)
     np.testing.assert_array_equal(agents.observations.numpy(), stack.observations)
-    assert agents.starts.numpy().all()
-    seen = {"reward": 0, "terminated": 0, "truncated": 0, "starts": 0}
+    assert agents.episode_start.numpy().all()
+    seen = {"reward": 0, "terminated": 0, "truncated": 0, "episode_start": 0}
     for k in range(500):
         actions = draws.integers(0, 4, 5)
         env.send(actions)
         step = env.recv()
         stack.push(torch.as_tensor(step.frames).cpu().numpy(), step.first)
-        agents.act(actions)
-        for name, expected in (("reward", step.rewards), ("starts", step.first), ("lives", step.raw.lives),
+        agents.step(actions)
+        for name, expected in (("reward", step.rewards), ("episode_start", step.first), ("lives", step.raw.lives),
                                ("terminated", step.terminated), ("truncated", step.truncated)):  # fmt: skip
             np.testing.assert_array_equal(getattr(agents, name).numpy(), expected, name)
             seen[name] = seen.get(name, 0) + int(np.count_nonzero(expected))
         np.testing.assert_array_equal(agents.observations.numpy(), stack.observations)
         if k == 250:
-            saved, agents = agents.save_state(), Games("breakout", 5, device, agents._preprocessing)
+            saved, agents = agents.save_state(), ConsoleBatch("breakout", 5, device, agents._preprocessing)
             agents.load_state(saved)
     assert all(seen.values()), seen
 
@@ -78,7 +76,7 @@ def run(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.slow
-def test_a_folder_for_kernels_that_cannot_be_written_is_one_sentence_and_ale_plays(tmp_path: Path) -> None:
+def test_without_a_folder_for_kernels_an_error_says_so_and_ale_plays_fastest(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cache = str(tmp_path / "file" / "cache")
     train = ["-m", "dqnspeed.train", "wrappers=emulator", f"hydra.run.dir={tmp_path / 'run'}"]
@@ -89,10 +87,10 @@ def test_a_folder_for_kernels_that_cannot_be_written_is_one_sentence_and_ale_pla
 
 
 @pytest.mark.slow
-def test_without_the_emulator_one_sentence_says_what_brings_it(tmp_path: Path) -> None:
+def test_without_the_emulator_an_error_says_how_to_install_it(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['atari_warp'] = None\n")
     found = run(["-m", "dqnspeed.train", "wrappers=emulator"], PYTHONPATH=str(tmp_path))
-    said = (
+    error = (
         "dqnspeed: wrappers=emulator: atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'.\n"
     )
-    assert (found.returncode, found.stderr) == (2, said)
+    assert (found.returncode, found.stderr) == (2, error)

@@ -4,18 +4,20 @@ import sys
 
 try:
     from atari_warp import kernels as kernels
-except (OSError, RuntimeError, AttributeError) as error:  # the last from a Warp that is too old
-    sentence = f"atari_warp: Warp does not start here ({error}); WARP_CACHE_PATH names the folder for what it keeps."
-    # While Python looks for a module that it was started with, that is all its first argument says.
+except (OSError, RuntimeError, AttributeError) as error:  # AttributeError: a Warp that is too old
+    problem = f"atari_warp: Warp does not start ({error}). WARP_CACHE_PATH can name another folder for its kernels."
+    # While Python looks for a module that it was started with, sys.argv has nothing but "-m".
     is_command = sys.argv[:1] == ["-m"] and any(argument.startswith(__name__) for argument in sys.orig_argv)
-    raise (SystemExit(sentence) if is_command else ImportError(sentence)) from error
+    raise (SystemExit(problem) if is_command else ImportError(problem)) from error
 
-from atari_warp.colors import palette
-from atari_warp.emulator import Emulator, has_cuda
-from atari_warp.games import ACTIONS, EmulatorError, Game, find, known_games
-from atari_warp.preprocessing import Games, Preprocessing
+from atari_warp.console_batch import ConsoleBatch
+from atari_warp.console_data import palette
+from atari_warp.consoles import has_cuda
+from atari_warp.emulator import Emulator
+from atari_warp.games import ACTIONS, EmulatorError, Game, check_playable, find_game, known_games
+from atari_warp.preprocessing import Preprocessing
 
 __all__ = [
-    "ACTIONS", "Emulator", "EmulatorError", "Game", "Games", "Preprocessing", "find", "has_cuda", "known_games",
-    "palette",
+    "ACTIONS", "ConsoleBatch", "Emulator", "EmulatorError", "Game", "Preprocessing", "check_playable", "find_game",
+    "has_cuda", "known_games", "palette",
 ]  # fmt: skip

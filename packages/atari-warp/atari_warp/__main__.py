@@ -1,10 +1,17 @@
-"""How fast is it here? ``python -m atari_warp game=pong num_envs=1,16,256 threads=1 device=cpu``.
+"""Measure the speed here: ``python -m atari_warp game=pong num_envs=1,16,256 threads=1 device=cpu``.
 
-Frames per second of ALE and of the emulator, in turn, so that a busy machine slows all: of one ALE and of its
-AtariVectorEnv, and of the emulator with and without observations. The medians of nine rounds, and of the ratios. Of
-several games (``game=pong,breakout`` or ``all``) only what makes observations is measured, with the last of
-``num_envs``, a line for each. With ``translate=no`` games' code is not compiled first; ``spares=N`` consoles more play
-starts ahead where observations are made, usually a quarter of ``num_envs`` on a GPU and none on a CPU.
+Options, with their defaults:
+  game=pong          one of ALE's games, several with commas, or all.
+  num_envs=1,16,256  numbers of consoles.
+  threads=1          CPU threads.
+  device=cpu         device of the emulator.
+  compile_rom=yes    compiles games' code first, on a CPU; no interprets it.
+  reset_pool=auto    consoles that start games ahead, where observations are made; auto: a quarter of num_envs on a
+                     GPU, none on a CPU.
+
+Prints frames per second of one ALE, of ALE's AtariVectorEnv, and of the emulator with and without observations. All are
+measured in turn, so that a busy machine slows them alike; shown are medians of nine rounds, and of their ratios. With
+several games only observations are measured, for the last number of num_envs.
 """
 
 from __future__ import annotations
@@ -18,79 +25,80 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from atari_warp.ale import ale_action, make_ale
+from atari_warp.command_line import chosen_games, exit_with, parse_options
+from atari_warp.console_batch import ConsoleBatch
 from atari_warp.emulator import Emulator
-from atari_warp.games import EmulatorError, check, find
-from atari_warp.preprocessing import Games, Preprocessing
-from atari_warp.verify import ale_action, ale_of, ends, names_of, options_of
+from atari_warp.games import EmulatorError, check_playable, find_game
+from atari_warp.preprocessing import Preprocessing
 
 OPTIONS: dict[str, str | int] = {
-    "game": "pong", "num_envs": "1,16,256", "threads": 1, "device": "cpu", "translate": "yes", "spares": "usual",
+    "game": "pong", "num_envs": "1,16,256", "threads": 1, "device": "cpu", "compile_rom": "yes", "reset_pool": "auto",
 }  # fmt: skip
-ROUNDS, SECONDS, SKIP, AT_ONCE = 9, 0.4, 4, 16
-STAGES = "4 frames an action, the maximum of the last two, gray, 84x84"
+ROUNDS, ROUND_S, FRAME_SKIP, VECTOR_ENVS = 9, 0.4, 4, 16
+TASK = "4 frames an action, the maximum of the last two, gray, 84x84"
 
-
-How = dict[str, Any]  # arguments of an emulator
-Ways = dict[str, tuple[Callable[[], int], int]]  # what plays some frames, and which of them it is compared with
+Arguments = dict[str, Any]
+Players = dict[str, tuple[Callable[[], int], int]]  # function that plays some frames, and the index of its baseline
 
 
 def main() -> int:
-    """The command; returns its exit status."""
+    """Run the command, and return its exit status."""
     try:
-        options = options_of(None, OPTIONS, __doc__)
-        names = names_of(options)
+        options = parse_options(None, OPTIONS, __doc__)
+        names = chosen_games(options)
         for name in names:
-            check(name)
+            check_playable(name)
         counts, threads, device = _counts(str(options["num_envs"])), int(options["threads"]), str(options["device"])
-        how: How = {"device": device, "threads": threads, "translate": options["translate"] == "yes"}
-        how["spares"] = _spares(str(options["spares"]))
+        arguments: Arguments = {"device": device, "threads": threads, "compile_rom": options["compile_rom"] == "yes"}
+        pool = _pool(str(options["reset_pool"]))
         if len(names) == 1:
-            _one_game(names[0], counts, how)
+            _one_game(names[0], counts, arguments, pool)
         else:
-            _many_games(names, counts[-1], how)
+            _many_games(names, counts[-1], arguments, pool)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-def _one_game(game: str, counts: Sequence[int], how: How) -> None:
-    threads, device = how["threads"], how["device"]
-    ways: Ways = {"ALE, one console": (_ale(game), 0)}
-    ways[f"AtariVectorEnv, {AT_ONCE} games, {_threads(threads)}, observations"] = (_vector(game, threads), 1)
+def _one_game(game: str, counts: Sequence[int], arguments: Arguments, pool: int | None) -> None:
+    threads, device = arguments["threads"], arguments["device"]
+    players: Players = {"ALE, one console": (_ale(game), 0)}
+    players[f"AtariVectorEnv, {VECTOR_ENVS} games, {_threads(threads)}, observations"] = (_vector(game, threads), 1)
     for count in counts:
         where = device if device != "cpu" else _threads(min(threads, count))
-        ways[f"emulator, {_games(count)}, {where}, no pictures"] = (_emulator(game, count, how), 0)
-        ways[f"emulator, {_games(count)}, {where}, observations"] = (_games_of(game, count, how), 1)
-    rates = _rates(ways, game)
-    print(f"{game}; observations: {STAGES}\n\n| | frames/s | to ALE's of its kind |\n|---|---:|---:|")
+        players[f"emulator, {_games(count)}, {where}, no pictures"] = (_emulator(game, count, arguments), 0)
+        players[f"emulator, {_games(count)}, {where}, observations"] = (_batch(game, count, arguments, pool), 1)
+    rates = _rates(players, game)
+    print(f"{game}; observations: {TASK}\n\n| | frames/s | ratio to ALE |\n|---|---:|---:|")
     for name, (rate, ratio) in rates.items():
         print(f"| {name} | {rate:,.0f} | {ratio:.2f}x |")
 
 
-def _many_games(games: Sequence[str], count: int, how: How) -> None:
-    threads, device = how["threads"], how["device"]
+def _many_games(games: Sequence[str], count: int, arguments: Arguments, pool: int | None) -> None:
+    threads, device = arguments["threads"], arguments["device"]
     where = device if device != "cpu" else _threads(threads)
-    print(f"{STAGES}; {where}\n\n| game | AtariVectorEnv, {AT_ONCE} games | emulator, {_games(count)} | |")
+    print(f"{TASK}; {where}\n\n| game | AtariVectorEnv, {VECTOR_ENVS} games | emulator, {_games(count)} | |")
     print("|---|---:|---:|---:|", flush=True)
     for game in games:
-        ways: Ways = {"theirs": (_vector(game, threads), 0), "ours": (_games_of(game, count, how), 0)}
-        (theirs, _), (ours, ratio) = _rates(ways, game).values()
+        players: Players = {"theirs": (_vector(game, threads), 0), "ours": (_batch(game, count, arguments, pool), 0)}
+        (theirs, _), (ours, ratio) = _rates(players, game).values()
         print(f"| {game} | {theirs:,.0f} | {ours:,.0f} | {ratio:.2f}x |", flush=True)
 
 
-def _rates(ways: Ways, label: str) -> dict[str, tuple[float, float]]:
-    """Frames per second of each, and its ratio to what it is compared with: medians over the rounds."""
-    rates: dict[str, list[float]] = {name: [] for name in ways}
+def _rates(players: Players, label: str) -> dict[str, tuple[float, float]]:
+    """Frames per second of each player and its ratio to its baseline, as medians over the rounds."""
+    rates: dict[str, list[float]] = {name: [] for name in players}
     for turn in range(ROUNDS):
-        for name, (play, _) in ways.items():
+        for name, (play, _) in players.items():
             rates[name].append(_rate(play))
         end = "\n" if turn + 1 == ROUNDS else ""
         print(f"\r{label}: {turn + 1} of {ROUNDS} rounds", end=end, file=sys.stderr, flush=True)
     found, each = dict[str, tuple[float, float]](), list(rates.values())
-    for name, mine in rates.items():
-        pairs = zip(mine, each[ways[name][1]], strict=True)
-        found[name] = statistics.median(mine), statistics.median(a / b for a, b in pairs)
+    for name, own in rates.items():
+        pairs = zip(own, each[players[name][1]], strict=True)
+        found[name] = statistics.median(own), statistics.median(a / b for a, b in pairs)
     return found
 
 
@@ -102,34 +110,34 @@ def _games(count: int) -> str:
     return f"{count:,} game{'s' * (count > 1)}"
 
 
-def _counts(said: str) -> list[int]:
-    if not all(part.isdecimal() and int(part) for part in said.split(",")):
-        raise EmulatorError(f"num_envs={said}: takes whole numbers, at least 1, with commas between them.")
-    return list(map(int, said.split(",")))
+def _counts(text: str) -> list[int]:
+    if not all(part.isdecimal() and int(part) for part in text.split(",")):
+        raise EmulatorError(f"num_envs={text}: must be integers of at least 1, separated by commas.")
+    return list(map(int, text.split(",")))
 
 
-def _spares(said: str) -> int | None:
-    if said != "usual" and not said.isdecimal():
-        raise EmulatorError(f"spares={said}: takes a whole number, or usual.")
-    return None if said == "usual" else int(said)
+def _pool(text: str) -> int | None:
+    if text != "auto" and not text.isdecimal():
+        raise EmulatorError(f"reset_pool={text}: must be an integer of at least 0, or auto.")
+    return None if text == "auto" else int(text)
 
 
 def _actions(game: str) -> list[int]:
-    return list(find(game).minimal)
+    return list(find_game(game).minimal)
 
 
 def _ale(game: str) -> Callable[[], int]:
-    ale, draws = ale_of(game), np.random.default_rng(0)
+    ale, draws = make_ale(game), np.random.default_rng(0)
     actions = [ale_action(number) for number in _actions(game)]
 
     def play() -> int:
-        for _ in range(SKIP):
+        for _ in range(FRAME_SKIP):
             if ale.game_over():
                 ale.reset_game()
             action = actions[draws.integers(len(actions))]
-            for _ in range(SKIP):
+            for _ in range(FRAME_SKIP):
                 ale.act(action)
-        return SKIP * SKIP
+        return FRAME_SKIP * FRAME_SKIP
 
     return play
 
@@ -137,49 +145,52 @@ def _ale(game: str) -> Callable[[], int]:
 def _vector(game: str, threads: int) -> Callable[[], int]:
     from ale_py.vector_env import AtariVectorEnv
 
-    env = AtariVectorEnv(game, AT_ONCE, num_threads=threads, frameskip=SKIP, stack_num=1, repeat_action_probability=0.0)
+    env = AtariVectorEnv(
+        game, VECTOR_ENVS, num_threads=threads, frameskip=FRAME_SKIP, stack_num=1, repeat_action_probability=0.0
+    )
     count, draws = len(_actions(game)), np.random.default_rng(0)
     env.reset(seed=0)
 
     def play() -> int:
-        env.step(draws.integers(count, size=AT_ONCE))
-        return SKIP * AT_ONCE
+        env.step(draws.integers(count, size=VECTOR_ENVS))
+        return FRAME_SKIP * VECTOR_ENVS
 
     return play
 
 
-def _emulator(game: str, count: int, how: How) -> Callable[[], int]:
-    emulator, actions, draws = Emulator(game, count, **(how | {"spares": 0})), _actions(game), np.random.default_rng(0)
+def _emulator(game: str, count: int, arguments: Arguments) -> Callable[[], int]:
+    emulator, actions, draws = Emulator(game, count, **arguments), _actions(game), np.random.default_rng(0)
 
     def play() -> int:
-        emulator.step(draws.choice(actions, count), SKIP, 0)
-        if emulator.terminated.numpy().any():  # which would stand still
+        emulator.step(draws.choice(actions, count), FRAME_SKIP, 0)
+        if emulator.terminated.numpy().any():  # games that are over take no time
             emulator.reset(emulator.terminated)
         wp.synchronize_device(emulator.device)
-        return SKIP * count
+        return FRAME_SKIP * count
 
     return play
 
 
-def _games_of(game: str, count: int, how: How) -> Callable[[], int]:
+def _batch(game: str, count: int, arguments: Arguments, pool: int | None) -> Callable[[], int]:
     actions, draws = _actions(game), np.random.default_rng(0)
-    games = Games(game, count, preprocessing=Preprocessing(actions=tuple(actions)), **how)
-    games.begin(range(count))
+    options = Preprocessing(actions=tuple(actions))
+    batch = ConsoleBatch(game, count, preprocessing=options, reset_pool=pool, **arguments)
+    batch.reset(range(count))
 
     def play() -> int:
-        games.act(draws.integers(len(actions), size=count))
-        games.outcome()
-        return SKIP * count
+        batch.step(draws.integers(len(actions), size=count))
+        batch.read_outcomes()
+        return FRAME_SKIP * count
 
     return play
 
 
 def _rate(play: Callable[[], int]) -> float:
     begin, frames = time.perf_counter(), 0
-    while time.perf_counter() - begin < SECONDS:
+    while time.perf_counter() - begin < ROUND_S:
         frames += play()
     return frames / (time.perf_counter() - begin)
 
 
 if __name__ == "__main__":
-    ends(main)
+    exit_with(main)

@@ -1,4 +1,4 @@
-"""What a console has to know of a game beside its ROM."""
+"""Games that ALE plays: cartridges, starts, modes, actions and rules, which a ROM does not tell."""
 
 from __future__ import annotations
 
@@ -15,48 +15,44 @@ import yaml
 from atari_warp.rules import Rules, numbers_of
 
 FOLDER = Path(__file__).parent
-CARTRIDGES = {  # how each maps its banks into the console's 4 KiB; native/console.h knows them by number
-    "plain": 0,
-    "F8": 1,
-    "F6": 2,
-    "E0": 3,
-    "FE": 4,
-    "DPC": 5,
-}
+# Schemes that map banks of a cartridge into the console's 4 KiB, by their numbers in native/console.h.
+CARTRIDGES = {"plain": 0, "F8": 1, "F6": 2, "E0": 3, "FE": 4, "DPC": 5}
 SIZES = {"plain": (2048, 4096), "F8": (8192,), "F6": (16384,), "E0": (8192,), "FE": (8192,), "DPC": (10495,)}
-IDLE, RESET, SELECT = 0x3F, 0x3E, 0x3D  # the console's switches, nothing pressed: colour, both difficulties B
+IDLE, RESET, SELECT = 0x3F, 0x3E, 0x3D  # switches of the console: none pressed, colour, both difficulties B
 ACTIONS = (
     "NOOP FIRE UP RIGHT LEFT DOWN UPRIGHT UPLEFT DOWNRIGHT DOWNLEFT UPFIRE RIGHTFIRE LEFTFIRE DOWNFIRE UPRIGHTFIRE "
     "UPLEFTFIRE DOWNRIGHTFIRE DOWNLEFTFIRE"
-).split()  # as ALE numbers them
-ALL = tuple(range(len(ACTIONS)))
+).split()  # in ALE's order
+ALL_ACTIONS = tuple(range(len(ACTIONS)))
 
-Frames = tuple[tuple[int, int], ...]  # what is pressed in each: an action, and the switches
+Frames = tuple[tuple[int, int], ...]  # action and switches pressed in each frame
 
 
 class EmulatorError(ValueError):
-    """A game or cartridge that cannot be played; the message is one sentence."""
+    """Error of an argument: ``name=value: problem.``, and what to do about it."""
 
 
 @dataclass(frozen=True, repr=False)
 class Game:
-    """A game as ALE starts it.
+    """Game as ALE starts it.
 
     Attributes:
-        cartridge: a key of ``CARTRIDGES``, with ``SC`` at its end for 128 bytes of RAM in the cartridge.
-        start: frames from the console's reset to the first frame of a game, as ``(action, switches)``.
-        frames: the number that a game's first frame has; ALE counts some of those before it.
-        first_line: of the television's, that is the picture's first row; ``rows`` of the picture.
-        comb: whether a movement blackens eight pixels at the left of its line.
-        pal: the game is made for a European television.
-        port: of the joystick that player 0 holds.
-        paddle: that player 0 turns, if it is no joystick; ``paddle_most``: its resistance at its left end, in ohms.
-        modes: of each ``start`` and ``frames``; the usual mode is the first. ``others``: the same of difficulties at
-            which they start otherwise.
-        difficulties: that there are, the usual one first.
-        minimal, legal: actions as ALE numbers them: those that do something in this game, and those that it takes; any
-            other is played as NOOP.
-        mode, difficulty: that it is played at.
+        cartridge: a key of :data:`CARTRIDGES`, followed by ``SC`` if the cartridge has 128 bytes of RAM.
+        start: action and switches of each frame from the console's reset to the first frame of a game.
+        frames: ALE's number of a game's first frame; ALE counts some frames of the start.
+        first_line: television line of the picture's first row.
+        rows: rows of the picture.
+        comb: whether HMOVE blackens eight pixels at the left of its line.
+        pal: PAL television instead of NTSC.
+        port: side of player 0's joystick.
+        paddle: paddle of player 0, instead of a joystick.
+        paddle_most: resistance of the paddle at its left end, in ohms.
+        modes: ``start`` and ``frames`` of each mode, the default mode first.
+        others: modes of the difficulties that start in another way.
+        difficulties: the default difficulty first.
+        minimal: ALE numbers of the actions that have an effect in this game.
+        legal: ALE numbers of the actions that the game takes; others count as NOOP.
+        mode, difficulty: chosen ones; ``None`` means the default.
     """
 
     name: str
@@ -73,8 +69,8 @@ class Game:
     modes: Mapping[int, tuple[Frames, int]] = field(default_factory=dict, hash=False)
     others: Mapping[int, Mapping[int, tuple[Frames, int]]] = field(default_factory=dict, hash=False)
     difficulties: tuple[int, ...] = (0,)
-    minimal: tuple[int, ...] = ALL
-    legal: tuple[int, ...] = ALL
+    minimal: tuple[int, ...] = ALL_ACTIONS
+    legal: tuple[int, ...] = ALL_ACTIONS
     rules: Rules = field(default=Rules(), hash=False)
     mode: int | None = None
     difficulty: int | None = None
@@ -83,54 +79,52 @@ class Game:
         return f"<Game {self.label}>"
 
     def at(self, mode: int | None = None, difficulty: int | None = None) -> Game:
-        """The same game at a mode and a difficulty of ALE's; ``None``: the usual one.
+        """Return this game at another mode and difficulty of ALE; ``None`` means the default.
 
         Raises:
-            EmulatorError: it has none of that number, or how it starts there is not known.
+            EmulatorError: the game has no such mode or difficulty, or its start is not known.
         """
-        for name, said, there in (("mode", mode, self.modes), ("difficulty", difficulty, self.difficulties)):
-            if said is not None and said not in there:
-                allowed = ", ".join(map(str, there))
-                raise EmulatorError(f"{name}={said}: of {self.name} these are known: {allowed}.")
+        for name, chosen, known in (("mode", mode, self.modes), ("difficulty", difficulty, self.difficulties)):
+            if chosen is not None and chosen not in known:
+                allowed = ", ".join(map(str, known))
+                raise EmulatorError(f"{name}={chosen}: {self.name} does not support it. Choose one of {allowed}.")
         modes = self.modes if difficulty is None else self.others.get(difficulty, self.modes)
         return replace(self, mode=mode, difficulty=difficulty, modes=modes)
 
     @property
     def label(self) -> str:
-        """Its name, and mode and difficulty where they are not the usual ones."""
+        """Name of the game, with its mode and difficulty if they are not the default."""
         parts = [("mode", self.mode, self.modes), ("difficulty", self.difficulty, self.difficulties)]
-        other = [f"{what} {at}" for what, at, there in parts if at not in (None, next(iter(there), None))]
-        return ", ".join([self.name, *other])
+        chosen = [f"{what} {at}" for what, at, known in parts if at not in (None, next(iter(known), None))]
+        return ", ".join([self.name, *chosen])
 
     @property
-    def again(self) -> Frames:
-        """``start`` at its mode."""
+    def mode_start(self) -> Frames:
+        """``start`` at the chosen mode."""
         return self.start if self.mode is None else self.modes[self.mode][0]
 
     @property
     def first_frame(self) -> int:
-        """The number of the frame that a game begins with, as ALE counts them."""
+        """ALE's number of a game's first frame at the chosen mode."""
         return self.frames if self.mode is None else self.modes[self.mode][1]
 
     @property
     def script(self) -> list[tuple[int, int]]:
-        """Frames of the start when the cartridge is put in, which is at the usual mode, and of the others."""
-        return [*self.start, *self.again]
+        """Frames of the first start, at the default mode, and then of all others."""
+        return [*self.start, *self.mode_start]
 
     @property
     def facts(self) -> list[int]:
-        """For the native part, in the order of ``native/game.h``."""
-        scheme, chip = re.fullmatch(r"(.+?)(SC)?", self.cartridge).groups()  # type: ignore[union-attr]
+        """Numbers for the native code, in the order of ``native/game.h``."""
+        scheme, superchip = re.fullmatch(r"(.+?)(SC)?", self.cartridge).groups()  # type: ignore[union-attr]
         paddle = -1 if self.paddle is None else self.paddle
-        others = 0 if paddle == 1 else -1  # pong's other player's paddles are turned to their end
-        usual, at = (
-            value << 6
-            for value in (self.difficulties[0], self.difficulties[0] if self.difficulty is None else self.difficulty)
-        )
+        other_paddles = 0 if paddle == 1 else -1  # in Pong, the other player's paddles are turned to their end
+        default = self.difficulties[0]
+        switches = [value << 6 for value in (default, default if self.difficulty is None else self.difficulty)]
         facts = [
-            CARTRIDGES[scheme], chip is not None, not self.comb, self.pal, self.first_line, self.rows,
-            self.port == "right", paddle, others, self.paddle_most, sum(1 << k for k in self.legal),
-            len(self.start), len(self.again), self.first_frame, usual, at,
+            CARTRIDGES[scheme], superchip is not None, not self.comb, self.pal, self.first_line, self.rows,
+            self.port == "right", paddle, other_paddles, self.paddle_most, sum(1 << k for k in self.legal),
+            len(self.start), len(self.mode_start), self.first_frame, *switches,
             *self.rules.facts,
         ]  # fmt: skip
         return list(map(int, facts))
@@ -138,37 +132,40 @@ class Game:
 
 @functools.cache
 def known_games() -> dict[str, Game]:
-    """All known games by name."""
+    """Return all known games by name."""
     loaded: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "games.yaml").read_text())
     return {name: _game(name, **facts) for name, facts in loaded.items()}
 
 
-def find(name: str) -> Game:
-    """The game of this name.
+def find_game(name: str) -> Game:
+    """Return the game of this name.
 
     Raises:
-        EmulatorError: there is none.
+        EmulatorError: the game is unknown.
     """
     if name not in known_games():
         near = difflib.get_close_matches(name, known_games(), n=3)
-        hint = f"; nearest: {', '.join(near)}" if near else ""
-        raise EmulatorError(f"game={name}: no game that is known{hint}.")
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise EmulatorError(f"game={name}: unknown game.{hint}")
     return known_games()[name]
 
 
-def check(name: str, mode: int | None = None, difficulty: int | None = None) -> None:
-    """Raise :class:`EmulatorError` if an agent cannot play this game here."""
-    rom_of(find(name).at(mode, difficulty))
+def check_playable(name: str, mode: int | None = None, difficulty: int | None = None) -> None:
+    """Raise :class:`EmulatorError` if a game cannot be played here at this mode and difficulty."""
+    read_rom(find_game(name).at(mode, difficulty))
 
 
-def rom_of(game: Game, path: Path | None = None) -> bytes:
-    """The bytes of a game's ROM, by default of the one that ale-py brings.
+def read_rom(game: Game, path: Path | None = None) -> bytes:
+    """Return the bytes of a game's ROM.
+
+    Args:
+        path: a ROM file; ``None`` takes ale-py's.
 
     Raises:
-        EmulatorError: its cartridge is not supported, or it is not there, or has no size that its cartridge has.
+        EmulatorError: the cartridge is not supported, or the file cannot be read or has another size.
     """
     if game.cartridge.removesuffix("SC") not in CARTRIDGES:
-        raise EmulatorError(f"game={game.name}: its cartridge ({game.cartridge}) is not supported.")
+        raise EmulatorError(f"game={game.name}: cartridges of type {game.cartridge} are not supported.")
     try:
         if path is None:
             from ale_py import roms
@@ -176,12 +173,12 @@ def rom_of(game: Game, path: Path | None = None) -> bytes:
             path = roms.get_rom_path(game.name)
         rom = Path(path).read_bytes()
     except OSError as error:
-        reason = error.strerror or str(error).partition("\n")[0].rstrip("!.")  # ale-py's own have no number
+        reason = error.strerror or str(error).partition("\n")[0].rstrip("!.")  # errors of ale-py have no strerror
         raise EmulatorError(f"rom={path or game.name}: cannot be read ({reason}).") from error
     sizes = SIZES[game.cartridge.removesuffix("SC")]
     if len(rom) not in sizes:
         allowed = " or ".join(f"{size:,}" for size in sizes)
-        raise EmulatorError(f"rom={path}: has {len(rom):,} bytes, and the cartridge of {game.name} {allowed}.")
+        raise EmulatorError(f"rom={path}: has {len(rom):,} bytes, but a cartridge of {game.name} has {allowed}.")
     return rom * (4096 // len(rom)) if len(rom) < 4096 else rom
 
 
@@ -201,14 +198,21 @@ def _game(
     legal: str = "0-17",
     **facts: Any,
 ) -> Game:
-    # A mode is the sum of one of each: presses of SELECT, and frames that the key of ``{held}`` is pressed.
+    """Return the game of a record in ``games.yaml``.
+
+    Args:
+        modes: presses of SELECT that choose a mode.
+        others: the same at difficulties that differ.
+        select: frames that SELECT is held and released.
+        held: frames that the key ``{held}`` of ``start`` is held, for numbers that are added to a mode.
+    """
     modes, held = modes or {0: 0}, held or {0: 0}
     first = next(iter(modes))
-    usual = _frames(start, first, held[0])
+    default = _frames(start, first, held[0])
 
     def at(presses: Mapping[int, int], mode: int, other: int) -> tuple[Frames, int]:
         keys, more = _frames(start, mode, held[other]), presses[mode] - presses[first]
-        counted = frames + more + len(keys) - len(usual)
+        counted = frames + more + len(keys) - len(default)
         return _selected(keys, presses[mode], *select) if more else keys, counted
 
     def starts(presses: Mapping[int, int]) -> dict[int, tuple[Frames, int]]:
@@ -216,7 +220,7 @@ def _game(
 
     return Game(
         name,
-        usual,
+        default,
         frames=frames,
         pal=pal,
         rows=rows or (250 if pal else 210),
@@ -230,17 +234,19 @@ def _game(
     )
 
 
-def _selected(usual: Frames, presses: int, held: int, released: int) -> Frames:
-    """The start of another mode, whose presses of SELECT stand before the last eight frames of RESET."""
-    last = max(k for k, (_, switches) in enumerate(usual) if switches == RESET) + 1
-    first = next((k for k, (_, switches) in enumerate(usual) if switches == SELECT), last - 8)
+def _selected(default: Frames, presses: int, held: int, released: int) -> Frames:
+    """Start of another mode: presses of SELECT before the last eight frames of RESET."""
+    last = max(k for k, (_, switches) in enumerate(default) if switches == RESET) + 1
+    first = next((k for k, (_, switches) in enumerate(default) if switches == SELECT), last - 8)
     press = ((0, SELECT),) * held + ((0, IDLE),) * released
-    return usual[:first] + press * presses + ((0, RESET),) * 8 + usual[last:]
+    return default[:first] + press * presses + ((0, RESET),) * 8 + default[last:]
 
 
 def _frames(start: str, mode: int, held: int) -> Frames:
-    """``"RESET 4, (SELECT 2, NOOP 1) 5"``: keys and how many frames each is pressed, groups and how often; ``{3}`` is
-    bit 3 of the mode, ``{held}`` a number of frames."""
+    """Frames of a start such as ``"RESET 4, (SELECT 2, NOOP 1) 5"``: keys or groups, and how often each comes.
+
+    ``{3}`` stands for bit 3 of the mode, and ``{held}`` for a number of frames.
+    """
     text = start.format(*(mode >> k & 1 for k in range(8)), held=held)
     repeated = re.sub(r"\(([^)]*)\) (\d+)", lambda found: ", ".join([found[1]] * int(found[2])), text)
     frames = list[tuple[int, int]]()

@@ -1,7 +1,7 @@
-"""The console as Warp compiles it, from one source, for CPUs and for CUDA."""
+"""Warp kernels that play and observe, compiled from one source for CPUs and CUDA."""
 
 # mypy: ignore-errors
-# Annotations are what Warp compiles, so they are no strings.
+# Warp compiles annotations, so they are not strings.
 
 import functools
 import hashlib
@@ -9,14 +9,14 @@ import os
 
 import warp as wp
 
-from atari_warp.translation import NATIVE, fast
+from atari_warp.rom_compiler import NATIVE, interpreter
 
-if wp.config.log_level == wp.LOG_INFO:  # nobody has chosen another: no banner in what a command prints
+if wp.config.log_level == wp.LOG_INFO:  # the default, which prints a banner
     wp.config.log_level = wp.LOG_ERROR
 
 
 def _init_quietly() -> None:
-    """Start Warp, whose library tells the standard error where there is no CUDA; what goes wrong is raised."""
+    """Start Warp without the line that its library writes to standard error where there is no CUDA."""
     try:
         kept = os.dup(2)
     except OSError:  # there is no standard error
@@ -36,23 +36,25 @@ _init_quietly()
 
 PARTS = ("bits", "tia", "dpc", "console", "cpu", "fast", "game", "agent", "entry")
 SIZE, LOAD, START, PLAY, BEGIN, STEP = range(6)
-POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, STARTS, FIRST, SECOND, ANSWERS = range(11)
+(
+    POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, EPISODE_START, FIRST, SECOND, ANSWERS,
+) = range(11)  # fmt: skip
 
-# Observations are rounded as OpenCV rounds them, which multiplies and adds apart.
+# OpenCV rounds after each product and each sum, so the compiler must not fuse them.
 OPTIONS = {"enable_backward": False, "fuse_fp": False}
 wp.set_module_options(OPTIONS)
 
 
 @functools.cache
 def hash_of_sources() -> bytes:
-    """Of what a console and an agent are made of."""
+    """Hash of the native sources, part of the version of a saved state."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(NATIVE.glob("*.h")))).digest()
 
 
 @functools.cache
-def run_with(translation: str) -> wp.Kernel:
-    """The kernel that plays, with C++ of :mod:`atari_warp.translation`."""
-    body = "\n".join(fast(translation) if part == "fast" else (NATIVE / f"{part}.h").read_text() for part in PARTS)
+def run_with(rom_code: str) -> wp.Kernel:
+    """Kernel that plays, with the C++ of a game's code from :mod:`atari_warp.rom_compiler`."""
+    body = "\n".join(interpreter(rom_code) if part == "fast" else (NATIVE / f"{part}.h").read_text() for part in PARTS)
 
     def emulate(
         order: int,
@@ -67,16 +69,16 @@ def run_with(translation: str) -> wp.Kernel:
         script: wp.array(dtype=int),
         timers: wp.array(dtype=int),
         memory: wp.array(dtype=wp.uint8),
-        stages: wp.array(dtype=int),
+        settings: wp.array(dtype=int),
         seeds: wp.array(dtype=wp.uint64),
         mask: wp.array(dtype=int),
         actions: wp.array(dtype=int),
         frames: int,
-        seen: int,
+        drawn: int,
         answers: wp.array2d(dtype=int),
     ): ...
 
-    emulate.__module__ = f"{__name__}.emulate"  # else it would be compiled with what is compiled of this one
+    emulate.__module__ = f"{__name__}.emulate"  # a Warp module of its own
     native = wp.func_native(body)(emulate)
 
     @wp.kernel(module="unique", module_options=OPTIONS)
@@ -84,7 +86,7 @@ def run_with(translation: str) -> wp.Kernel:
         order: int,
         first: int,
         count: int,
-        first_spare: int,
+        pool_first: int,
         envs: int,
         state: wp.array2d(dtype=wp.uint8),
         screens: wp.array4d(dtype=wp.uint8),
@@ -95,18 +97,18 @@ def run_with(translation: str) -> wp.Kernel:
         script: wp.array(dtype=int),
         timers: wp.array(dtype=int),
         memory: wp.array(dtype=wp.uint8),
-        stages: wp.array(dtype=int),
+        settings: wp.array(dtype=int),
         seeds: wp.array(dtype=wp.uint64),
         mask: wp.array(dtype=int),
         actions: wp.array(dtype=int),
         frames: int,
-        seen: int,
+        drawn: int,
         answers: wp.array2d(dtype=int),
     ):
         i = wp.tid()
         native(
-            order, wp.where(i < count, first + i, first_spare + i - count), envs, state, screens, rom, trace, facts,
-            tables, script, timers, memory, stages, seeds, mask, actions, frames, seen, answers,
+            order, wp.where(i < count, first + i, pool_first + i - count), envs, state, screens, rom, trace, facts,
+            tables, script, timers, memory, settings, seeds, mask, actions, frames, drawn, answers,
         )  # fmt: skip
 
     return run

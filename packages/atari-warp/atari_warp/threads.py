@@ -1,4 +1,4 @@
-"""Consoles shared out between threads."""
+"""Consoles divided among CPU threads."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
-def shares(consoles: int, parts: int, first: int = 0) -> list[slice]:
-    """Of consoles from ``first`` on, as alike as can be."""
-    bounds = [first + consoles * k // parts for k in range(parts + 1)]
+def split_evenly(count: int, parts: int, first: int = 0) -> list[slice]:
+    """Slices of nearly equal length that cover ``count`` indices from ``first`` on."""
+    bounds = [first + count * k // parts for k in range(parts + 1)]
     return [slice(*pair) for pair in itertools.pairwise(bounds)]
 
 
-class Threads:
-    """Consoles shared out between threads; Warp itself has one on a CPU."""
+class ConsoleThreads:
+    """Threads that each advance a part of the consoles; Warp runs a CPU kernel in the calling thread.
+
+    Attributes:
+        parts: consoles of each thread.
+    """
 
     def __init__(self, consoles: int, threads: int):
         threads = min(threads, consoles)
-        self.parts = shares(consoles, threads)
-        self._pool = ThreadPoolExecutor(threads, "emulator") if threads > 1 else None
+        self.parts = split_evenly(consoles, threads)
+        self._pool = ThreadPoolExecutor(threads, "atari-warp") if threads > 1 else None
 
     def run(self, play: Callable[[int], None]) -> None:
+        """Call ``play`` with the index of each part, and wait for all calls."""
         if self._pool is None:
             for part in range(len(self.parts)):
                 play(part)
@@ -33,9 +38,10 @@ class Threads:
             for each in played:
                 each.result()
         finally:
-            wait(played)  # after Ctrl-C too: no part may be played by two threads
+            wait(played)  # also after Ctrl-C: two threads must not advance the same part
 
     def close(self) -> None:
+        """End the threads. Later calls of :meth:`run` use the calling thread."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None

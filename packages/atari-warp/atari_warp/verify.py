@@ -1,34 +1,45 @@
-"""Is the emulator equal to ALE? ``python -m atari_warp.verify game=pong frames=10000 sequences=100``.
+"""Compare the emulator with ALE: ``python -m atari_warp.verify game=pong frames=10000 sequences=100``.
 
-Options: ``game`` a name of ALE's, several with commas, or ``all``; ``frames`` of a sequence of random actions (10000);
-``sequences`` (10); ``actions`` (legal): all that a game takes, or ``minimal``, those that do something in it; ``seed``
-of the actions (1); ``consoles`` (1): with more, that many are played first, and those sequences compared that made
-points most often; ``mode`` and ``difficulty`` (usual): a number, or ``all``; ``device`` (cpu); ``translate`` (no): yes
-compiles each game's code first; ``out``: a folder for pictures of what differs (.).
+Options, with their defaults.
+  game=pong           one of ALE's games, several with commas, or all.
+  frames=10000        frames of each sequence of random actions.
+  sequences=10        sequences of each game.
+  actions=legal       all actions that the game takes; minimal: actions that have an effect.
+  seed=1              seed of the actions.
+  consoles=1          with more, sequences are first played on this many consoles, and those with the most frames that
+                      scored are compared.
+  mode=default        one of ALE's numbers, or all.
+  difficulty=default  one of ALE's numbers, or all.
+  device=cpu          device of the emulator.
+  compile_rom=no      yes compiles each game's code first.
+  out=.               folder for pictures of differences.
 
-Prints a table, with the frames that made points and the games that ended, to the standard error how far it is, and
-exits with 1 if a game is not equal.
+Prints a table with the frames that scored and the games that ended, and its progress on the standard error. The exit
+status is 1 if a game differs.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from atari_warp.colors import palette
+from atari_warp.ale import ale_action, make_ale
+from atari_warp.command_line import chosen_games, exit_with, parse_options
+from atari_warp.console_data import palette
 from atari_warp.emulator import Emulator
-from atari_warp.games import EmulatorError, Game, check, find, known_games
+from atari_warp.games import EmulatorError, Game, check_playable, find_game
 
-HOLD = 4  # frames that an action is held
-SAID_EVERY_S = 20
+HOLD = 4  # frames that an action lasts
+REPORT_EVERY_S = 20
+HABIT_STEPS = 150  # ten seconds in which a console prefers one action
+LONGEST_ACTIONS = (1, 4, 10, 22)  # steps, up to a second and a half
 OPTIONS: dict[str, str | int] = {
     "game": "pong",
     "frames": 10_000,
@@ -37,41 +48,48 @@ OPTIONS: dict[str, str | int] = {
     "seed": 1,
     "actions": "legal",
     "device": "cpu",
-    "mode": "usual",
-    "difficulty": "usual",
-    "translate": "no",
+    "mode": "default",
+    "difficulty": "default",
+    "compile_rom": "no",
     "out": ".",
 }
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first frame of a sequence of actions after which the two are not equal."""
+    """First frame of a sequence in which ALE and the emulator differ."""
 
     sequence: int
     frame: int
     what: str
-    pictures: tuple[np.ndarray, np.ndarray]  # ALE's and ours, (rows, 160) uint8
+    pictures: tuple[np.ndarray, np.ndarray]  # of ALE and of the emulator, (rows, 160) uint8
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was compared of a game: ``frames`` of all sequences together, until the first difference if there is one, of
-    which ``paid`` made points, and ``ended`` games."""
+    """Comparison of a game, up to its first difference.
+
+    Attributes:
+        frames: frames compared in all sequences.
+        scored: frames with a reward.
+        ended: games that ended.
+        refused: error, if the game cannot be played.
+    """
 
     game: str
     frames: int = 0
-    paid: int = 0
+    scored: int = 0
     ended: int = 0
     difference: Difference | None = None
     refused: str | None = None
 
     def line(self) -> str:
+        """Row of the table."""
         if self.refused:
             return f"| {self.game} | - | - | - | {self.refused} |"
         found = self.difference
-        said = "equal" if found is None else f"sequence {found.sequence}, frame {found.frame}: {found.what}"
-        return f"| {self.game} | {self.frames:,} | {self.paid:,} | {self.ended:,} | {said} |"
+        verdict = "equal" if found is None else f"sequence {found.sequence}, frame {found.frame}: {found.what}"
+        return f"| {self.game} | {self.frames:,} | {self.scored:,} | {self.ended:,} | {verdict} |"
 
 
 def verify(
@@ -82,55 +100,61 @@ def verify(
     device: str = "cpu",
     mode: int | None = None,
     difficulty: int | None = None,
-    translate: bool = False,
+    compile_rom: bool = False,
     consoles: int = 1,
     minimal: bool = False,
-    say: Callable[[str], object] = lambda _: None,
+    report: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Play ``sequences`` of random actions, up to ``frames`` frames each, in ALE and here; compare after every frame
-    the memory, the picture, the number of the frame, reward, lives and end.
+    """Play random actions in ALE and the emulator, and compare both after every frame.
 
-    A sequence ends with its game. Each starts the game anew in the same two consoles; those of :func:`sought`, which
-    ``consoles`` above 1 asks for, in new ones, since no two starts of a console are the same. Actions are those that
-    the game takes, or with ``minimal`` those that do something. ``say`` is told now and then how far it is.
+    Compared are memory, picture, frame number, reward, lives and game over. A sequence ends with its game. All
+    sequences share two consoles. Sequences of :func:`scoring_sequences` get new ones, because no two starts of a
+    console are the same.
+
+    Args:
+        frames: maximum number of frames in each of the ``sequences``.
+        consoles: above 1, compare the sequences of :func:`scoring_sequences`, found on this number of consoles.
+        minimal: play actions that have an effect only.
+        report: receives a line about the progress now and then.
     """
     label = name + (f", mode {mode}" if mode is not None else "") + (f", difficulty {difficulty}" if difficulty else "")
-    played = paid = ended = 0
-    said = time.monotonic()
+    played = scored = ended = 0
+    reported = time.monotonic()
     try:
-        game = find(name).at(mode, difficulty)
-        emulator, ale = Emulator(game, device=device, translate=translate), _ale_at(name, mode, difficulty)
+        game = find_game(name).at(mode, difficulty)
+        emulator, ale = Emulator(game, device=device, compile_rom=compile_rom), make_ale(name, mode, difficulty)
         actions = game.minimal if minimal else game.legal
-        best = sought(game, actions, frames, sequences, consoles, seed, device, translate) if consoles > 1 else []
+        search = (frames, sequences, consoles, seed, device, compile_rom)
+        best = scoring_sequences(game, actions, *search) if consoles > 1 else []
         for sequence in range(len(best) or sequences):
             if sequence and best:
-                emulator, ale = Emulator(game, device=device, translate=translate), _ale_at(name, mode, difficulty)
+                emulator, ale = Emulator(game, device=device, compile_rom=compile_rom), make_ale(name, mode, difficulty)
             elif sequence:
                 ale.reset_game()
                 emulator.reset()
-            what, chosen = _differs(ale, emulator, None), best[sequence] if best else None
+            what, chosen = _difference(ale, emulator, None), best[sequence] if best else None
             draws, action = np.random.default_rng([seed, sequence]), 0
             for frame in range(frames + 1):
                 if what:
                     found = Difference(sequence, frame, what, (ale.getScreen(), emulator.screen()[0]))
-                    return Result(label, played, paid, ended, found)
+                    return Result(label, played, scored, ended, found)
                 if frame == frames or ale.game_over():
                     break
-                if time.monotonic() - said > SAID_EVERY_S:
-                    said = time.monotonic()
-                    say(f"{label}: {played:,} frames are equal, in sequence {sequence + 1} of {len(best) or sequences}")
+                if time.monotonic() - reported > REPORT_EVERY_S:
+                    reported = time.monotonic()
+                    report(f"{label}: {played:,} equal frames, sequence {sequence + 1} of {len(best) or sequences}")
                 if frame % HOLD == 0:
                     action = int(draws.choice(actions) if chosen is None else chosen[frame // HOLD])
                 reward = ale.act(ale_action(action))
                 emulator.step([action])
-                played, paid, ended = played + 1, paid + (reward != 0), ended + ale.game_over()
-                what = _differs(ale, emulator, reward)
+                played, scored, ended = played + 1, scored + (reward != 0), ended + ale.game_over()
+                what = _difference(ale, emulator, reward)
     except EmulatorError as error:
         return Result(label, refused=str(error))
-    return Result(label, played, paid, ended)
+    return Result(label, played, scored, ended)
 
 
-def sought(
+def scoring_sequences(
     game: Game,
     actions: Sequence[int],
     frames: int,
@@ -138,68 +162,60 @@ def sought(
     consoles: int,
     seed: int = 0,
     device: str = "cpu",
-    translate: bool = False,
+    compile_rom: bool = False,
 ) -> list[np.ndarray]:
-    """Of a game on many consoles, played until all have ended or for ``frames``, those that made points most often:
-    the actions of each, which last for four frames, ``(steps,) int32``.
+    """Play a game on many consoles, and return the action sequences that scored most often.
 
-    For ten seconds at a time a console has an action that comes more often than the others, and a time that actions may
-    last, up to a second and a half.
+    For ten seconds at a time each console prefers one action, and a longest duration of actions.
+
+    Returns:
+        Actions ``(steps,) int32`` of each sequence, each lasting :data:`HOLD` frames.
     """
-    emulator, draws = Emulator(game, consoles, device=device, translate=translate), np.random.default_rng(seed)
-    steps, points = -(-frames // HOLD), np.zeros(consoles, int)
+    emulator, draws = Emulator(game, consoles, device=device, compile_rom=compile_rom), np.random.default_rng(seed)
+    steps, scored = -(-frames // HOLD), np.zeros(consoles, int)
     played, left, action = np.zeros((steps, consoles), np.int32), np.zeros(consoles, int), np.zeros(consoles, int)
     for step in range(steps):
-        if step % 150 == 0:
-            liked, longest = draws.choice(actions, consoles), draws.choice([1, 4, 10, 22], consoles)
-        drawn = np.where(draws.random(consoles) < 0.5, liked, draws.choice(actions, consoles))
+        if step % HABIT_STEPS == 0:
+            preferred, longest = draws.choice(actions, consoles), draws.choice(LONGEST_ACTIONS, consoles)
+        drawn = np.where(draws.random(consoles) < 0.5, preferred, draws.choice(actions, consoles))
         action = np.where(left > 0, action, drawn)
         left = np.where(left > 0, left, draws.integers(1, longest + 1)) - 1
         played[step] = action
-        emulator.step(action, HOLD, seen=0)
-        points += emulator.reward.numpy() != 0
+        emulator.step(action, HOLD, drawn=0)
+        scored += emulator.reward.numpy() != 0
         if emulator.terminated.numpy().all():
             break
-    return [played[:, console] for console in np.argsort(-points, kind="stable")[:sequences]]
+    return [played[:, console] for console in np.argsort(-scored, kind="stable")[:sequences]]
 
 
-def _ale_at(name: str, mode: int | None, difficulty: int | None) -> Any:
-    """ALE with a game at its first frame; ALE loads it at its usual mode."""
-    ale = ale_of(name)
-    if mode is not None:
-        ale.setMode(mode)
-    if difficulty is not None:
-        ale.setDifficulty(difficulty)
-    if mode is not None or difficulty is not None:
-        ale.reset_game()
-    return ale
+def _difference(ale: Any, emulator: Emulator, reward: int | None) -> str:
+    """Describe the present difference, or return an empty string.
 
-
-def _differs(ale: Any, emulator: Emulator, reward: int | None) -> str:
-    """What is not equal now, in words; ``reward``: ALE's of the last step, if there was one."""
+    Args:
+        reward: ALE's reward of the last step, if there was one.
+    """
     ours, theirs = emulator.ram().numpy()[0], ale.getRAM()
     if not np.array_equal(ours, theirs):
         at = np.flatnonzero(ours != theirs)
-        shown = ", ".join(f"{k}: {theirs[k]} for {ours[k]}" for k in at[:4])
-        return f"{at.size} bytes of memory (ALE's for ours: {shown}); {_registers(emulator)}"
+        shown = ", ".join(f"{k}: ALE {theirs[k]}, here {ours[k]}" for k in at[:4])
+        return f"{at.size} bytes of memory ({shown}); {_registers(emulator)}"
     ours, theirs = emulator.screen()[0], ale.getScreen()
     if not np.array_equal(ours, theirs):
         places = np.argwhere(ours != theirs)
         first = row, column = tuple(int(k) for k in places[0])
-        where = f"row {row}, column {column} (ALE's {theirs[first]} for {ours[first]})"
+        where = f"row {row}, column {column} (ALE {theirs[first]}, here {ours[first]})"
         return f"{len(places):,} pixels, the first in {where}; {_registers(emulator)}"
     now = emulator.registers()
     ours, theirs = int(now["frames"][0]), ale.getEpisodeFrameNumber()
     if ours != theirs:
-        return f"number of the frame: ALE's {theirs} for {ours}; {_registers(emulator)}"
-    over = bool(now["over"][0])
+        return f"frame number: ALE {theirs}, here {ours}; {_registers(emulator)}"
     for what, theirs, ours in (
-        ("the game is over", ale.game_over(), over),
+        ("game over", ale.game_over(), bool(now["over"][0])),
         ("reward", reward, None if reward is None else int(emulator.reward.numpy()[0])),
         ("lives", ale.lives(), int(now["lives"][0])),
     ):
         if theirs != ours:
-            return f"{what}: ALE's {theirs} for {ours}; {_registers(emulator)}"
+            return f"{what}: ALE {theirs}, here {ours}; {_registers(emulator)}"
     return ""
 
 
@@ -207,125 +223,59 @@ def _registers(emulator: Emulator) -> str:
     return ", ".join(f"{name} {int(value[0])}" for name, value in emulator.registers().items())
 
 
-def ale_of(name: str, rom: Path | None = None) -> Any:
-    """ALE with a game, at every frame of which it does what it is told; ``rom``: of another file than ale-py's."""
-    from ale_py import ALEInterface, LoggerMode, roms
-
-    ALEInterface.setLoggerMode(LoggerMode.Error)
-    ale = ALEInterface()
-    ale.setFloat("repeat_action_probability", 0.0)
-    ale.loadROM(rom or roms.get_rom_path(name))
-    return ale
-
-
-def ale_action(number: int) -> Any:
-    from ale_py import Action
-
-    return Action(number)
-
-
 def save_pictures(game: str, difference: Difference, path: Path) -> None:
-    """ALE's picture, ours, and where they differ in white, side by side."""
+    """Save ALE's picture, the emulator's picture and a mask of their differences, side by side."""
     from PIL import Image
 
-    (theirs, ours), colors = difference.pictures, palette(find(game).pal)
-    where = np.where(theirs != ours, 255, 0).astype(np.uint8)[..., None].repeat(3, axis=-1)
-    joined = np.concatenate([colors[theirs], colors[ours], where], axis=1)
+    (theirs, ours), colors = difference.pictures, palette(find_game(game).pal)
+    mask = np.where(theirs != ours, 255, 0).astype(np.uint8)[..., None].repeat(3, axis=-1)
+    joined = np.concatenate([colors[theirs], colors[ours], mask], axis=1)
     Image.fromarray(joined.repeat(2, axis=1)).save(path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command, and return its exit status."""
     try:
-        options = options_of(arguments, OPTIONS, __doc__)
-        names, asks_ale = names_of(options), "all" in (options["mode"], options["difficulty"])
+        options = parse_options(arguments, OPTIONS, __doc__)
+        names, asks_ale = chosen_games(options), "all" in (options["mode"], options["difficulty"])
         for name in names if asks_ale else ():
-            check(name)
+            check_playable(name)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2
     frames, sequences, seed, consoles = (int(options[name]) for name in ("frames", "sequences", "seed", "consoles"))
     print("| game | frames compared | with points | ends | |\n|---|---:|---:|---:|---|", flush=True)
     unequal = 0
-    for name, mode, difficulty in _chosen(names, str(options["mode"]), str(options["difficulty"])):
-        chosen = str(options["device"]), mode, difficulty, options["translate"] == "yes"
-        say = functools.partial(print, file=sys.stderr, flush=True)
-        result = verify(name, frames, sequences, seed, *chosen, consoles, options["actions"] == "minimal", say)
+    for name, mode, difficulty in _variants(names, str(options["mode"]), str(options["difficulty"])):
+        chosen = str(options["device"]), mode, difficulty, options["compile_rom"] == "yes"
+        report = functools.partial(print, file=sys.stderr, flush=True)
+        result = verify(name, frames, sequences, seed, *chosen, consoles, options["actions"] == "minimal", report)
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:
             path = Path(str(options["out"]), result.game.replace(", ", "_").replace(" ", "_") + ".png")
             try:
                 save_pictures(name, result.difference, path)
-                print(f"both pictures: {path}", file=sys.stderr)
+                print(f"Both pictures: {path}", file=sys.stderr)
+            except ImportError:
+                print("No pictures are saved. Install Pillow to save them.", file=sys.stderr)
             except OSError as error:
-                print(f"out={options['out']}: no pictures ({error.strerror}).", file=sys.stderr)
+                print(f"out={options['out']}: pictures cannot be saved ({error.strerror}).", file=sys.stderr)
     return min(unequal, 1)
 
 
-def _chosen(names: Sequence[str], *said: str) -> Iterator[tuple[str, int | None, int | None]]:
-    """The games, each at the modes and difficulties that were named; ``all`` are those that ALE has."""
+def _variants(names: Sequence[str], *words: str) -> Iterator[tuple[str, int | None, int | None]]:
+    """Games at each mode and difficulty that the two words choose; ``all`` takes ALE's."""
     for name in names:
-        if "all" in said:
-            ale = ale_of(name)
-            there = ale.getAvailableModes(), ale.getAvailableDifficulties()
+        if "all" in words:
+            ale = make_ale(name)
+            available = ale.getAvailableModes(), ale.getAvailableDifficulties()
         each: list[list[int | None]] = [
-            [None] if word == "usual" else list(there[k]) if word == "all" else [int(word)]
-            for k, word in enumerate(said)
+            [None] if word == "default" else list(available[k]) if word == "all" else [int(word)]
+            for k, word in enumerate(words)
         ]
         yield from ((name, mode, difficulty) for mode in each[0] for difficulty in each[1])
 
 
-def options_of(
-    arguments: Sequence[str] | None, usual: Mapping[str, str | int], doc: str | None
-) -> dict[str, str | int]:
-    """Options ``name=value`` of a command, by default of the command line, over its ``usual`` ones; ``--help`` prints
-    ``doc`` and ends. Raises :class:`EmulatorError`."""
-    options, arguments = dict(usual), sys.argv[1:] if arguments is None else arguments
-    said = {argument.partition("=")[0] for argument in arguments}
-    if {"-h", "--help"} & set(arguments):
-        print(doc)
-        raise SystemExit(0)
-    for argument in arguments:
-        name, given, value = argument.partition("=")
-        if name not in usual or not given:
-            raise EmulatorError(f"{argument}: no option; they are {', '.join(f'{option}=' for option in usual)}.")
-        if isinstance(usual[name], int) and not (value.isdecimal() and int(value)):
-            raise EmulatorError(f"{argument}: takes a whole number, at least 1.")
-        if name in ("mode", "difficulty") and not value.isdecimal() and value not in ("usual", "all"):
-            raise EmulatorError(f"{argument}: takes a number of ALE's, all, or usual.")
-        if name == "translate" and value not in ("yes", "no"):
-            raise EmulatorError(f"{argument}: takes yes or no.")
-        if name == "actions" and value not in ("legal", "minimal"):
-            raise EmulatorError(f"{argument}: takes legal or minimal.")
-        options[name] = int(value) if isinstance(usual[name], int) else value
-    if options.get("translate") == "yes" and options["device"] != "cpu":
-        if "translate" in said:
-            raise EmulatorError("translate=yes: game code is compiled for device=cpu alone.")
-        options["translate"] = "no"
-    if not Path(str(options.get("out", "."))).is_dir():
-        raise EmulatorError(f"out={options['out']}: no such folder.")
-    return options
-
-
-def names_of(options: Mapping[str, str | int]) -> list[str]:
-    """The games that ``game=`` names; raises :class:`EmulatorError` if one is not known."""
-    said = str(options["game"])
-    return [find(name).name for name in (known_games() if said == "all" else said.split(","))]
-
-
-def ends(command: Callable[[], int]) -> NoReturn:
-    """Do a command and end with its status: as shells have it after Ctrl-C, and without a word if nobody reads on."""
-    try:
-        status = command()
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        status = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is written at the exit
-        status = 141
-    sys.exit(status)
-
-
 if __name__ == "__main__":
-    ends(main)
+    exit_with(main)

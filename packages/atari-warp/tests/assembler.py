@@ -1,4 +1,4 @@
-"""An assembler for the 6507 of the console: mnemonics and labels to the 4 KiB of a cartridge."""
+"""Assembler for the console's 6507: mnemonics and labels to the 4 KiB of a cartridge."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Opcode:
         return {".": 1, "a": 3, "ax": 3, "ay": 3, "(a": 3}.get(self.mode, 2)
 
 
-# As the 6502 is documented, and (*) as its other opcodes are commonly described: name, mode, cycles, "+" for one cycle
-# more where a page is crossed (a branch that is taken takes one, and another one where it crosses a page).
+# Name, mode and cycles of each opcode as documented, or (*) as commonly described. "+": one more cycle across a page. A
+# branch that is taken needs one more cycle, and another one across a page.
 TABLE = """
 BRK:.:7   ORA:(x:6  *JAM:.:0  *SLO:(x:8 *NOP:z:3  ORA:z:3  ASL:z:5  *SLO:z:5
 PHP:.:3   ORA:#:2   ASL:.:2   *ANC:#:2  *NOP:a:4  ORA:a:4  ASL:a:6  *SLO:a:6
@@ -79,8 +79,7 @@ RIOT = {"SWCHA": 0x280, "SWACNT": 0x281, "SWCHB": 0x282, "SWBCNT": 0x283, "INTIM
         "TIM1T": 0x294, "TIM8T": 0x295, "TIM64T": 0x296, "T1024T": 0x297}  # fmt: skip
 REGISTERS = {name: at for names in (TIA, TIA_READ) for at, name in enumerate(names)} | RIOT
 
-# Operands as they are written, and their modes: of the zero page, if the value fits, and absolute ones. A "!" before
-# the value makes it absolute.
+# Forms of operands, with their modes in the zero page and outside. A "!" before a value makes it absolute.
 FORMS = [
     (r"#(.+)", "#", "#"),
     (r"\((.+),X\)", "(x", "(x"),
@@ -93,13 +92,14 @@ FORMS = [
 
 
 def assemble(source: str, **names: int) -> bytes:
-    """The cartridge of this program, which begins at its first line.
+    """Return the cartridge of a program, which starts at its first line.
 
     A line is ``label:``, ``name = value``, ``.byte values``, ``.word values``, ``.org address`` or an instruction; `;`
-    begins a comment. Values are sums of numbers (``$F0``, ``12``), names and labels, ``<`` and ``>`` their bytes.
+    starts a comment. Values are sums of numbers (``$F0``, ``12``), names and labels; ``<`` and ``>`` take their low and
+    high byte.
     """
     known: dict[str, int] = _Guesses({**REGISTERS, **names})
-    for run in range(3):  # labels that follow are known at the second time, and values made of them at the third
+    for run in range(3):  # later labels are known in the second pass, and values made of them in the third
         known = dict(known) if run == 2 else known
         image = bytearray(b"\xea" * SIZE)
         at = ORIGIN
@@ -115,7 +115,7 @@ def assemble(source: str, **names: int) -> bytes:
             elif text:
                 code = _bytes(text, at, known)
                 if at + len(code) > ORIGIN + SIZE - 6:
-                    raise ValueError(f"{line.strip()}: is beyond the cartridge's end")
+                    raise ValueError(f"{line.strip()}: is beyond the end of the cartridge")
                 image[at - ORIGIN : at - ORIGIN + len(code)] = code
                 at += len(code)
     interrupt = known.get("interrupt", ORIGIN)
@@ -125,7 +125,7 @@ def assemble(source: str, **names: int) -> bytes:
 
 class _Guesses(dict[str, int]):
     def __missing__(self, name: str) -> int:
-        return 0xFFF0  # an address
+        return 0xFFF0  # not in the zero page
 
 
 def _value(text: str, known: dict[str, int]) -> int:
@@ -151,7 +151,7 @@ def _bytes(text: str, at: int, known: dict[str, int]) -> bytes:
     if op := BY_NAME.get((name, "r")):
         by = _value(operand, known) - at - 2
         if not isinstance(known, _Guesses) and not -128 <= by < 128:
-            raise ValueError(f"{text}: is {by} bytes away")
+            raise ValueError(f"{text}: target is {by} bytes away")
         return bytes([op.code, by & 0xFF])
     for form, short, long in FORMS:
         if found := re.fullmatch(form, operand):
@@ -163,29 +163,34 @@ def _bytes(text: str, at: int, known: dict[str, int]) -> bytes:
 
 
 def slide(label: str, most: int) -> str:
-    """Code that takes exactly ``n`` cycles if it is entered at ``label - n``, for any ``n`` from 2 to ``most``.
+    """Code that takes exactly ``n`` cycles when it is entered at ``label - n``, for any ``n`` from 2 to ``most``.
 
-    A comparison whose operand is a comparison: from an odd place as from an even one it is two cycles for two bytes. It
-    ends two bytes before what is one cycle shorter, so ``label`` is one byte behind the code's end.
+    The code is a chain of comparisons whose operands are comparisons, so two bytes take two cycles from any entry. The
+    last instruction takes one cycle more than bytes, so ``label`` is one byte behind the end.
     """
     return f".byte {', '.join(['$C9'] * (most - 3))}\n.byte $C5, $EA\n{label} = {label}_end + 1\n{label}_end:\n"
 
 
 def lines(number: int, label: str) -> str:
-    """Wait for the beginning of the line that is ``number`` lines later; X is 0 then."""
+    """Code that waits until ``number`` lines later, and leaves 0 in X."""
     return f"LDX #{number}\n{label}: STA WSYNC\nDEX\nBNE {label}\n"
 
 
 def frames(visible: str, every_frame: str = "", blank: int = 37, below: int = 8) -> str:
-    """A program that plays frames: three lines of VSYNC, ``blank`` lines, in the first of which ``every_frame`` begins,
-    what is ``visible``, and ``below`` lines; all but what is visible under VBLANK.
+    """Program that draws frames.
+
+    Args:
+        visible: code of the visible lines.
+        every_frame: code at the beginning of the blank lines.
+        blank: lines between VSYNC and the visible lines.
+        below: blank lines after the visible ones.
     """
     return f"""
         SEI
         CLD
         LDX #$FF
         TXS
-        STX $80          ; that the game which ALE takes this for is not over
+        STX $80          ; the game that ALE expects is not over
     frame:
         LDA #2
         STA VBLANK

@@ -1,6 +1,7 @@
-"""Programs that try something at every cycle of a line, with a list of values: a case is a band of the picture.
+"""Programs that try an instruction at every cycle of a line, with many values.
 
-A program counts through its cases by itself, so nothing has to be told to either console, and a frame shows many.
+Each case takes a band of the picture. A program counts through its cases, so a frame shows many of them, and neither
+console needs any input.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 from assembler import LINE, assemble, frames, slide
-from beside import Pair
+from side_by_side import Pair
 
 BANDS, BAND_LINES, FIRST_ROW, FIRST_CYCLE = 16, 12, 5, 10
 WSYNC = "STA WSYNC\n"
 
-# Everything off, then colours and places of the objects, then their shapes.
+# Registers that are cleared, then colours, positions and shapes of the objects.
 CLEARED = """NUSIZ0 NUSIZ1 CTRLPF REFP0 REFP1 PF0 PF1 PF2 GRP0 GRP1 GRP0 ENAM0 ENAM1 ENABL VDELP0 VDELP1 VDELBL RESMP0
 RESMP1 HMCLR CXCLR VBLANK""".split()
 COLORS = "".join(f"LDA #{color}\nSTA {name}\n" for name, color in
@@ -28,20 +29,20 @@ SHAPES = "LDA #$B5\nSTA GRP0\nLDA #$D3\nSTA GRP1\nLDA #2\nSTA ENAM0\nSTA ENAM1\n
 
 
 def delay(cycles: int) -> str:
-    """Code that does nothing for so many cycles, of which there are none or at least two."""
+    """Code that does nothing for 0 cycles, or for 2 or more."""
     return "LDX $80\n" * (cycles % 2) + "NOP\n" * ((cycles - 3 * (cycles % 2)) // 2)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is done in a band.
+    """Cases of one kind, each in a band of the picture.
 
     Attributes:
-        event: is done at the cycle, with ``new`` in A.
-        values: pairs of the bytes ``old`` and ``new``, or bytes that are both.
-        prepare: is done lines before, with ``old`` in A, and takes at most two more lines by itself.
-        line: is done at the beginning of the line of the event.
-        places: where the objects are.
+        event: code at the cycle that is tried, with ``new`` in A.
+        values: pairs of bytes ``old`` and ``new``, or single bytes for both.
+        prepare: code some lines earlier, with ``old`` in A; may contain up to two WSYNC.
+        line: code at the beginning of the event's line.
+        places: code that positions the objects.
     """
 
     event: str
@@ -140,12 +141,12 @@ class Sweep:
             STA number
             go: LDX #0
             STX band_number
-        """  # at first the memory holds anything
+        """  # the memory is random at first
         names = {"cycle": 0x81, "number": 0x82, "wait": 0x84, "rest": 0x86, "band_number": 0x88, "hits": 0x90}
         return assemble(frames(band, start) + tables, **names)
 
     def differences(self, folder: Path, device: str) -> dict[tuple[int, int], list[int]]:
-        """The cycles of the cases that are not equal in ALE and here, by ``(old, new)``."""
+        """Cycles of the cases that differ from ALE, by ``(old, new)``."""
         pair, found = Pair(self.image(), folder, device), defaultdict[tuple[int, int], list[int]](list)
         cases = LINE * len(self.pairs)
         for _ in range(-(-cases // BANDS) + 1):
@@ -164,7 +165,7 @@ class Sweep:
         return {values: sorted(set(cycles)) for values, cycles in found.items()}
 
 
-def told(found: dict[tuple[int, int], list[int]]) -> str:
+def describe(found: dict[tuple[int, int], list[int]]) -> str:
     cases = sum(map(len, found.values()))
     lines: Iterable[str] = (f"{old:02X}->{new:02X} at {cycles}" for (old, new), cycles in found.items())
     return f"{cases} cases differ: " + "; ".join(lines)

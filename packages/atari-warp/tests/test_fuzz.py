@@ -1,4 +1,4 @@
-"""Programs drawn at random: equal to ALE's console where they are programs, and harmless where they are just bytes."""
+"""Random programs, which equal ALE, and random bytes, which do no harm."""
 
 from __future__ import annotations
 
@@ -13,23 +13,18 @@ import numpy as np
 import pytest
 from assembler import OPCODES, RIOT, TIA, assemble, frames
 from atari_warp import Emulator, kernels, known_games
-from atari_warp.translation import NATIVE, fast
-from beside import Pair
+from atari_warp.rom_compiler import NATIVE, interpreter
 from devices import DEVICES
+from side_by_side import Pair
 from sweep import COLORS, delay
 
 FLOWING = {"BRK", "JSR", "JMP", "RTS", "RTI", "JAM"}
-UNSTABLE = {
-    "SHA",
-    "SHX",
-    "SHY",
-    "TAS",
-}  # what they store depends on the chip; where they store to memory test_cpu.py tries
+UNSTABLE = {"SHA", "SHX", "SHY", "TAS"}  # their results depend on the chip
 LINEAR = [op for op in OPCODES if op.name not in FLOWING | UNSTABLE and op.mode != "r"]
 
 
 def instructions(draws: random.Random, number: int = 400) -> bytes:
-    """Instructions with any operands, of the memory, both chips and the cartridge, in every frame the same."""
+    """Random instructions with operands in memory, both chips and the cartridge, repeated in every frame."""
     code = []
     for k in range(number):
         op = draws.choice(LINEAR)
@@ -38,7 +33,7 @@ def instructions(draws: random.Random, number: int = 400) -> bytes:
         address = draws.choices(anywhere, (6, 2, 2, 2))[0]
         operand = draws.randrange(256) if op.mode == "#" else address
         code.append(f".byte {', '.join(map(str, [op.code, operand & 0xFF, operand >> 8][: op.length]))}")
-        if k % 8 == 0:  # a branch over the next instruction, in some cases; pointers; the stack
+        if k % 8 == 0:  # a branch over one instruction, pointers, and the stack
             code.append(f"{draws.choice(['BEQ', 'BNE', 'BMI', 'BPL', 'BCC', 'BCS', 'BVC', 'BVS'])} over{k}")
             code.append(f"STX ${draws.randrange(0x81, 0xF0):02X}\nover{k}:")
             code.append(f"LDX #$FF\nTXS\nLDX #{draws.randrange(256)}\nLDY #{draws.randrange(256)}")
@@ -47,7 +42,7 @@ def instructions(draws: random.Random, number: int = 400) -> bytes:
 
 
 def writes(draws: random.Random) -> bytes:
-    """Writes to registers of the television interface, at any cycles of some eighty lines."""
+    """Random writes to the television interface, at random cycles of about eighty lines."""
     names = [name for name in TIA if name not in ("VSYNC", "VBLANK", "WSYNC", "RSYNC") and not name.startswith("AU")]
     code = [COLORS]
     for _ in range(600):
@@ -60,7 +55,7 @@ def writes(draws: random.Random) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("draw", "programs"), [(instructions, 40), (writes, 40)])
-def test_programs_drawn_at_random_are_equal_to_ales(
+def test_random_programs_equal_ale(
     draw: Callable[[random.Random], bytes], programs: int, device: str, tmp_path: Path
 ) -> None:
     wrong, played = [], 0
@@ -83,16 +78,16 @@ CARTRIDGES = ("seaquest", "asteroids", "solaris", "elevator_action", "montezuma_
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CARTRIDGES)
-def test_bytes_drawn_at_random_as_a_program_change_no_other_console(name: str, device: str) -> None:
+def test_random_bytes_as_a_program_change_no_other_console(name: str, device: str) -> None:
     draws = np.random.default_rng(0)
     emulator = Emulator(dataclasses.replace(known_games()[name], start=()), 3, device)
     before = emulator.save_state()
-    middle = emulator._prepared(slice(1, 2))
+    middle = emulator._launch_of(slice(1, 2))
     for _ in range(5):
         emulator._rom.assign(draws.integers(0, 256, len(emulator._rom)).astype(np.uint8))
         emulator._mask.fill_(True)
         for order, played, seen in ((kernels.START, 0, 0), (kernels.PLAY, 10, 10)):
-            for what, value in (("order", order), ("frames", played), ("seen", seen)):
+            for what, value in (("order", order), ("frames", played), ("drawn", seen)):
                 middle.set_param_by_name(what, value)
             middle.launch()
         after = emulator.save_state()
@@ -102,12 +97,12 @@ def test_bytes_drawn_at_random_as_a_program_change_no_other_console(name: str, d
 
 
 @pytest.mark.slow
-def test_ten_thousand_cartridges_of_bytes_drawn_at_random_stay_within_their_arrays(tmp_path: Path) -> None:
-    """With a compiler's sanitizers, which end it at the first access beside an array."""
+def test_ten_thousand_random_cartridges_stay_within_their_arrays(tmp_path: Path) -> None:
+    """Sanitizers of the compiler end the program at the first access outside an array."""
     if not (compiler := shutil.which("g++") or shutil.which("clang++")):
         pytest.skip("needs a compiler of C++")
     harness, source = tmp_path / "harness", Path(__file__).with_name("harness.cpp")
-    (tmp_path / "fast.h").write_text(fast())
+    (tmp_path / "fast.h").write_text(interpreter())
     options = ["-std=c++17", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     built = subprocess.run(
         [compiler, *options, f"-I{tmp_path}", f"-I{NATIVE}", source, "-o", harness], capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""The RIOT's timer around its edges, its ports and its memory's mirrors, beside ALE."""
+"""RIOT, compared with ALE: its timer around its edges, its ports, and mirrors of its memory."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from assembler import assemble, slide
-from beside import Pair
 from devices import DEVICES
+from side_by_side import Pair
 
 READS, NEXT = 8, chr(10)
 VALUE, LOOPS, WAIT, READ_AT, WRITE_TO, GO, SHAPE = 0x81, 0x82, 0x84, 0x86, 0x88, 0x8A, 0x8B
 RESULTS = 0x90
 
-# Write VALUE to the timer by the pointer WRITE_TO, wait LOOPS x 256 + some cycles, then read by READ_AT eight times,
-# every other time the other register.
+# Write VALUE to the timer through the pointer WRITE_TO, wait for about LOOPS x 256 cycles, then read eight times
+# through READ_AT, in turn from both registers.
 TIMER = f"""
         SEI
         CLD
@@ -45,7 +45,7 @@ TIMER = f"""
     near: JMP ({WAIT})
         {slide("waited", 80)}
         {"".join(f"LDA ({READ_AT + k % 2 * 0x20}),Y{NEXT}STA {RESULTS + k}{NEXT}" for k in range(READS))}
-        LDA {SHAPE}      ; once more, right after the reads, and another two
+        LDA {SHAPE}      ; write again after the reads, and read twice
         STA ({WRITE_TO}),Y
         LDA ({READ_AT}),Y
         STA {RESULTS + READS}
@@ -62,18 +62,18 @@ FACTORS = {0x294: 1, 0x295: 8, 0x296: 64, 0x297: 1024}
 
 
 def where_waited() -> int:
-    """The address that `slide` counts back from."""
+    """Address that ``slide`` counts back from."""
     image = assemble(TIMER + ".org $FF00\n.word waited\n")
     return int.from_bytes(image[0xF00:0xF02], "little")
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_timer_around_its_edges(device: str, tmp_path: Path) -> None:
+def test_the_timer_equals_ale_around_its_edges(device: str, tmp_path: Path) -> None:
     pair, waited, draws = Pair(assemble(TIMER), tmp_path, device), where_waited(), random.Random(0)
     wrong, cases = [], []
     for register, factor in FACTORS.items():
         for value in (0, 1, 2, 3, 5, 0x7F, 0xFF):
-            over = value * factor  # about when it has run out
+            over = value * factor  # about when the timer expires
             if over > 18000:
                 continue
             for edge in {0, factor, over, over + factor, over + 256, over + 256 * 2}:
@@ -110,7 +110,7 @@ PORTS = """
         STA SWCHB
         STA SWACNT
         LDX #0
-    port: LDA $280,X      ; with what nobody documents: mirrors, registers that are only written to
+    port: LDA $280,X      ; undocumented addresses too: mirrors and write-only registers
         STA $90,X
         INX
         CPX #24
@@ -138,14 +138,16 @@ PORTS = """
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_ports_and_mirrors(device: str, tmp_path: Path) -> None:
+def test_ports_and_mirrors_equal_ale(device: str, tmp_path: Path) -> None:
     pair = Pair(assemble(PORTS), tmp_path, device)
     for _ in range(256):
         pair.frame()
         assert not pair.difference()
     ours = pair.rams()[1].tolist()
     assert ours[2] == ours[1] and ours[3] == ours[1] ^ 0xFF and ours[0x10] == 0xFF
-    assert ours[0x11] == ours[1] ^ 0x5A and ours[0x13] == 0, "the left directions are read back, the switches' are not"
+    assert ours[0x11] == ours[1] ^ 0x5A and ours[0x13] == 0, (
+        "directions of port A are read back, those of port B are not"
+    )
     assert ours[5] == 32
 
 
@@ -174,11 +176,11 @@ UNTOUCHED = """
         STA $82
         JMP frame
 """
-FRAMES = 112_000  # cycles take 32 bits then
+FRAMES = 112_000  # the number of cycles exceeds 31 bits
 
 
 @pytest.mark.slow
-def test_a_timer_that_a_program_never_writes_counts_on(tmp_path: Path) -> None:
+def test_a_timer_that_is_never_written_keeps_counting(tmp_path: Path) -> None:
     pair = Pair(assemble(UNTOUCHED), tmp_path)
     for _ in range(FRAMES):
         pair.ale.act(0)
@@ -191,7 +193,7 @@ def test_a_timer_that_a_program_never_writes_counts_on(tmp_path: Path) -> None:
 AT_START = """
         LDA INTIM
         STA $81
-        LDA #128         ; with which this name's game is never over
+        LDA #128         ; the game that ALE expects is not over
         STA $80
     frame:
         LDA #2
@@ -210,7 +212,7 @@ AT_START = """
 
 
 @pytest.mark.slow
-def test_the_timer_at_the_first_starts_of_a_console_and_at_later_ones(tmp_path: Path) -> None:
+def test_the_timer_at_many_starts_of_a_console_equals_ale(tmp_path: Path) -> None:
     pair = Pair(assemble(AT_START), tmp_path)
     for start in range(2, 700):
         pair.ale.reset_game()

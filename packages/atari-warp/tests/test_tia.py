@@ -1,4 +1,4 @@
-"""What the television interface does if it is written to at each cycle of a line, beside ALE."""
+"""Television interface: writes to its registers at each cycle of a line, compared with ALE."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from devices import DEVICES
-from sweep import TOGETHER, Sweep, delay, told
+from sweep import TOGETHER, Sweep, delay, describe
 
 MOTIONS = range(0, 256, 16)
 SIZES = range(8)  # of NUSIZ
@@ -34,7 +34,7 @@ SWEEPS = {
         )
         for name in ("HMP0", "HMP1", "HMM0", "HMM1", "HMBL")
     },
-    # Places
+    # Positions
     **{
         f"{name} with each size": Sweep(f"STA {name}", SIZES, ALL_SIZES)
         for name in ("RESP0", "RESP1", "RESM0", "RESM1", "RESBL")
@@ -122,7 +122,7 @@ SWEEPS = {
         "LDX #0\nSTX GRP1\nSTA ENABL\nLSR\nSTA ENAM0\nLSR\nSTA ENAM1\nLSR\nAND #6\nSTA GRP0\nASL\nAND #8\nSTA PF0\n",
         places=TOGETHER,
     ),
-    # Blanks
+    # Blanking and synchronization
     "VBLANK": Sweep("STA VBLANK", [(0, 2), (2, 0), (2, 2)], PLAYFIELD + "STA VBLANK\n", places=TOGETHER),
     "WSYNC": Sweep("STX WSYNC\nLDA #$5A\nSTA COLUBK"),
     "WSYNC changed": Sweep("INC WSYNC\nLDA #$5A\nSTA COLUBK"),
@@ -161,6 +161,6 @@ SWEEPS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", SWEEPS)
-def test_a_write_at_each_cycle_of_a_line(name: str, device: str, tmp_path: Path) -> None:
+def test_a_write_at_each_cycle_of_a_line_equals_ale(name: str, device: str, tmp_path: Path) -> None:
     found = SWEEPS[name].differences(tmp_path, device)
-    assert not found, told(found)
+    assert not found, describe(found)

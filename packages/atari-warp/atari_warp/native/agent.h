@@ -1,12 +1,12 @@
 // A game as an agent plays it: an action lasts for some frames, starts differ, and pictures become an observation.
 
-// What is asked for, as the host gives it: `stages` of Preprocessing in preprocessing.py, in the same order. ALE's
+// What is asked for, as the host gives it: `settings` of Preprocessing in preprocessing.py, in the same order. ALE's
 // numbers of the actions follow.
-enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, TAP, TOP, BOTTOM, EPISODIC, CLIP, HELD, ACTIONS, STAGES };
+enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, TAP, TOP, BOTTOM, EPISODIC, CLIP, HELD, ACTIONS, SETTINGS };
 // What is answered: of the game; of an episode, which may be a life, with the reward as the agent has it; and of which
 // two pictures an observation is the maximum, either of which may be the observation before it.
-enum { POINTS, GAME_OVER, OUT_OF_TIME, LEFT, REWARD, TERMINATED, TRUNCATED, STARTS, FIRST, SECOND };
-enum { READY = STARTS };  // of a game that nobody plays, alone: it has started
+enum { POINTS, GAME_OVER, OUT_OF_TIME, LEFT, REWARD, TERMINATED, TRUNCATED, EPISODE_START, FIRST, SECOND };
+enum { READY = EPISODE_START };  // of a game that nobody plays, alone: it has started
 enum { KEPT = 2, BEFORE = -1 };
 
 struct Agent {
@@ -31,28 +31,28 @@ struct Agent {
     }
 };
 
-struct Hands {
+struct Environment {
     Player& player;
     Console& console;
     Agent& agent;
-    const i32* stages;
+    const i32* settings;
 
     // What is pressed for the agent takes effect, whatever sticky actions would draw.
     CUDA_CALLABLE i32 frame(i32 action, bool for_agent) {
-        if (!for_agent && stages[STICKY] && (i32)(agent.draw() >> 1) < stages[STICKY]) action = agent.pressed;
+        if (!for_agent && settings[STICKY] && (i32)(agent.draw() >> 1) < settings[STICKY]) action = agent.pressed;
         agent.pressed = action;
         player.frame(player.legal(action), 0x3f);
         if (truncated() && player.unseen >= 0) player.missed |= Player::END;
         return player.count();
     }
 
-    CUDA_CALLABLE bool truncated() const { return console.frames >= stages[MOST_FRAMES]; }
+    CUDA_CALLABLE bool truncated() const { return console.frames >= settings[MOST_FRAMES]; }
     CUDA_CALLABLE bool stopped() const { return console.over || truncated(); }
 
-    CUDA_CALLABLE i32 noops() { return stages[MOST_NOOPS] ? 1 + (i32)(agent.draw() % (u32)stages[MOST_NOOPS]) : 0; }
+    CUDA_CALLABLE i32 noops() { return settings[MOST_NOOPS] ? 1 + (i32)(agent.draw() % (u32)settings[MOST_NOOPS]) : 0; }
 
     CUDA_CALLABLE void plan_start() {
-        agent.noops = noops(), agent.fires = stages[PRESS_FIRE];
+        agent.noops = noops(), agent.fires = settings[PRESS_FIRE];
         agent.ended = agent.ready = agent.at = 0;
     }
 
@@ -75,7 +75,7 @@ struct Hands {
     // Of a game that nobody plays: a step's frames of its next start, until that is ready.
     CUDA_CALLABLE void prepare(i32* answer) {
         if (agent.ended) plan_start();
-        for (i32 k = 0; k < stages[SKIP] && !agent.ready; k++) frame_of_start();
+        for (i32 k = 0; k < settings[SKIP] && !agent.ready; k++) frame_of_start();
         answer[READY] = agent.ready;
     }
 
@@ -95,28 +95,28 @@ struct Hands {
     }
 
     // Whether no frame of a step goes unseen.
-    CUDA_CALLABLE bool sees_all() const { return stages[SKIP] <= stages[POOL] + 1; }
+    CUDA_CALLABLE bool sees_all() const { return settings[SKIP] <= settings[POOL] + 1; }
 
     CUDA_CALLABLE void step(i32 action, bool thorough, i32* answer) {
         if (agent.ended) start(thorough);
         if (agent.ready) return begin(answer);
         const bool starts = agent.lost, for_agent = starts || action < 0;
         if (action < 0) action = -1 - action;
-        i32 number = action >= stages[ACTIONS] ? 0 : stages[STAGES + action];
-        i32 points = agent.owed, last = stages[SKIP] - 1, k = 0, before = BEFORE;
-        i32 lets_go = action < stages[HELD] || starts ? last + 1 : stages[TAP];
-        if (starts) number = stages[PRESS_FIRE];  // ALE's number of FIRE is 1
+        i32 number = action >= settings[ACTIONS] ? 0 : settings[SETTINGS + action];
+        i32 points = agent.owed, last = settings[SKIP] - 1, k = 0, before = BEFORE;
+        i32 lets_go = action < settings[HELD] || starts ? last + 1 : settings[TAP];
+        if (starts) number = settings[PRESS_FIRE];  // ALE's number of FIRE is 1
         // Steps of an odd number of frames end in either picture, so the newest of both are drawn.
-        player.unseen = thorough ? 0 : last - (stages[POOL] || stages[SKIP] & 1);
+        player.unseen = thorough ? 0 : last - (settings[POOL] || settings[SKIP] & 1);
         agent.owed = 0;
         for (; k <= last; k++) {
             // It is played a second time, which is to find the pictures as they were.
             if (k == last && !thorough && player.missed) return;
-            if (stages[POOL] && k == last) before = console.ended ? console.turn : keep();
+            if (settings[POOL] && k == last) before = console.ended ? console.turn : keep();
             points += frame(k < lets_go ? number : 0, for_agent);
             if (stopped()) break;
         }
-        answer[FIRST] = answer[SECOND] = stages[POOL] ? BEFORE : console.turn;
+        answer[FIRST] = answer[SECOND] = settings[POOL] ? BEFORE : console.turn;
         if (before != BEFORE) answer[FIRST] = before;
         if (k > last) answer[SECOND] = console.turn;
         tell(points, starts, answer);
@@ -132,12 +132,12 @@ struct Hands {
 
     CUDA_CALLABLE void tell(i32 points, bool starts, i32* answer) {
         agent.ended = stopped();
-        agent.lost = stages[EPISODIC] && console.lives < agent.lives && !console.over;
+        agent.lost = settings[EPISODIC] && console.lives < agent.lives && !console.over;
         agent.lives = console.lives;
         answer[POINTS] = points, answer[GAME_OVER] = console.over, answer[OUT_OF_TIME] = truncated();
         answer[LEFT] = console.lives;
-        answer[REWARD] = starts ? 0 : stages[CLIP] ? (points > 0) - (points < 0) : points;
+        answer[REWARD] = starts ? 0 : settings[CLIP] ? (points > 0) - (points < 0) : points;
         answer[TERMINATED] = !starts && (console.over || agent.lost), answer[TRUNCATED] = !starts && truncated();
-        answer[STARTS] = starts;
+        answer[EPISODE_START] = starts;
     }
 };

@@ -11,7 +11,7 @@
                 if (pc & 0x1000)
                     trace[bank[pc >> 10 & 3] + (pc & 1023)] = (u8)(0x80 | (pc >> 10 & 3) << 3 | pc >> 13);
             } else {
-                left = translated(left);
+                left = compiled(left);
                 if (left <= 0 || ended) return;
                 i32 before = left;
                 left = fast(left);
@@ -248,7 +248,7 @@
 #define GO_TO(address, cycles)     \
     {                              \
         pc = address, t += cycles; \
-        if (IS_TRANSLATED) goto leave; \
+        if (IS_COMPILED) goto leave; \
         GO_ON                      \
     }
 #define JUMP GO_TO
@@ -294,7 +294,7 @@
         RETURN
     }
 
-// The same words for an instruction at an address that is known, of a translation: see translation.py.
+// The same words for an instruction at an address that is known, of compiled code: see rom_compiler.py.
 #undef BYTE
 #undef CODE
 #undef IN_CODE
@@ -333,7 +333,7 @@
         goto find;                              \
     }
 
-    @TRANSLATION@
+    @COMPILED@
 };
 
 #undef OP

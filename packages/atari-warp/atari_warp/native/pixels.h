@@ -6,7 +6,7 @@
 // rounding is the same: of each row of the picture first the columns, then rows by their weights, and a `share` of that,
 // where all weights are 1. A half it rounds to the even number, but upwards where both sides are `halved`.
 
-enum { WIDTH = 160, STARTS = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160 };
+enum { WIDTH = 160, EPISODE_START = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160 };
 enum { TERMS = 40 };  // rows of a picture that one of an observation is made of, at most: 33, of 250 to 8
 
 // A row of the two pictures, each of them shown in shades of a colour or the maximum before; words are of eight pixels.
@@ -89,7 +89,7 @@ struct Stacked {
 const i32 height = screens.shape.dims[2], of_shades = shades.shape.dims[0], side = observations.shape.dims[2];
 const i32 across = columns.shape.dims[0], down = rows.shape.dims[1];
 const i32 frames = observations.shape.dims[1] / of_shades, wide = observations.shape.dims[3];
-const bool starts = wp::index(answers, i, STARTS);
+const bool starts = wp::index(answers, i, EPISODE_START);
 const i32 first = wp::index(answers, i, FIRST), second = wp::index(answers, i, SECOND);
 for (i32 channel = 0; channel < of_shades; channel++) {
     const u8* shade = &wp::index(shades, channel, 0);

@@ -1,4 +1,4 @@
-"""A program in ALE and here, side by side."""
+"""One program in ALE and in the emulator, frame by frame."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 from atari_warp import Emulator, known_games
+from atari_warp.ale import ale_action, make_ale
 from atari_warp.rules import Rules
-from atari_warp.verify import ale_action
 
-# A name that ALE knows; under it, it plays any file, and the game is never over while the first byte of the memory is
-# not below 16.
+# ALE plays any file under this name, and the game is not over while the first byte of the memory is at least 16.
 NAME = "pitfall"
 
 
 @functools.cache
 def consoles(device: str, number: int = 1) -> Emulator:
-    """``number`` consoles with 4 KiB, whose ROM is changed for each program; to make them takes longer."""
+    """``number`` consoles with 4 KiB of ROM; each program replaces the ROM, which is faster than new consoles."""
     return Emulator(dataclasses.replace(known_games()[NAME], rules=Rules()), number, device)
 
 
@@ -29,33 +28,27 @@ def load(emulator: Emulator, image: bytes) -> None:
 
 
 def ale_with(image: bytes, folder: Path, name: str = NAME) -> Any:
-    from ale_py import ALEInterface, LoggerMode
-
-    ALEInterface.setLoggerMode(LoggerMode.Error)
     path = folder / f"{name}.bin"
     path.write_bytes(image)
-    ale = ALEInterface()
-    ale.setFloat("repeat_action_probability", 0.0)
-    ale.loadROM(str(path))
-    return ale
+    return make_ale(name, rom=path)
 
 
 class Pair:
-    """Two consoles with the same ROM, ALE's and ours."""
+    """ALE and the emulator with the same ROM."""
 
     def __init__(self, image: bytes, folder: Path, device: str = "cpu"):
         self.emulator, self.ale = consoles(device), ale_with(image, folder)
         load(self.emulator, image)
 
     def frame(self, action: int = 0) -> None:
-        """Play a frame in both; ALE must play it, which it does not once it believes that its game is over."""
+        """Play a frame in both. ALE plays no frame after a game over, which would be an error here."""
         before = self.ale.getEpisodeFrameNumber()
         self.ale.act(ale_action(action))
         self.emulator.step([action])
         assert self.ale.getEpisodeFrameNumber() == before + 1
 
     def set_ram(self, cells: dict[int, int]) -> None:
-        """Write bytes of the memory, by their addresses from 128 on, in both."""
+        """Write bytes into both memories, by their addresses from 128 on."""
         for address, value in cells.items():
             self.ale.setRAM(address - 128, value)
         state = self.emulator._state.numpy()
@@ -65,23 +58,27 @@ class Pair:
             self.emulator._state.assign(state)
 
     def rams(self) -> tuple[np.ndarray, np.ndarray]:
-        """ALE's and ours."""
+        """Memory of ALE and of the emulator, ``(128,) uint8`` each."""
         return self.ale.getRAM(), self.emulator.ram().numpy()[0]
 
     def screens(self) -> tuple[np.ndarray, np.ndarray]:
+        """Picture of ALE and of the emulator, ``(rows, 160) uint8`` each."""
         turn = self.emulator._field("turn")[0]
         return self.ale.getScreen(), self.emulator.screens.numpy()[0, turn]
 
     def difference(self) -> str:
-        """In words, or nothing if both are equal."""
+        """Describe the difference, or return an empty string."""
         theirs, ours = self.rams()
         if (theirs != ours).any():
             cells = ", ".join(
-                f"{at + 128:02X}: {theirs[at]:02X} for {ours[at]:02X}" for at in np.flatnonzero(theirs != ours)[:8]
+                f"{at + 128:02X}: ALE {theirs[at]:02X}, here {ours[at]:02X}"
+                for at in np.flatnonzero(theirs != ours)[:8]
             )
-            return f"memory, ALE's for ours: {cells}"
+            return f"memory: {cells}"
         theirs, ours = self.screens()
         if (theirs != ours).any():
             row, x = np.argwhere(theirs != ours)[0]
-            return f"{(theirs != ours).sum()} pixels, the first at {row}, {x}: {theirs[row, x]} for {ours[row, x]}"
+            return (
+                f"{(theirs != ours).sum()} pixels, the first at {row}, {x}: ALE {theirs[row, x]}, here {ours[row, x]}"
+            )
         return ""

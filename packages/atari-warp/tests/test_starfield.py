@@ -1,4 +1,4 @@
-"""Missile 0 as a field of stars, which it draws when its motion is changed while HMOVE moves it, beside ALE."""
+"""Starfield of missile 0, compared with ALE: its motion changes while HMOVE moves it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from assembler import assemble, frames, lines
-from beside import Pair
 from devices import DEVICES
+from side_by_side import Pair
 from sweep import delay
 
-Writes = list[tuple[int, str, int]]  # the cycle of a line at which it is done, a register and what is written to it
+Writes = list[tuple[int, str, int]]  # cycle of a line, register, value
 
 BEGINS: Writes = [(3, "HMOVE", 0), (24, "HMM0", 0x60)]
-ROWS, DRAWN = 100, 180  # that are written to, and that are drawn
+ROWS, DRAWN = 100, 180  # lines with writes, and all visible lines
 VALUES = {
     "NUSIZ0": [0, 1, 3, 5, 0x10, 0x20, 0x30], "HMM0": [0, 0x60, 0x70, 0x80], "RESMP0": [0, 2], "ENAM0": [0, 2, 2],
     "HMOVE": [0], "RESM0": [0], "RESP0": [0], "HMCLR": [0],
@@ -31,7 +31,7 @@ def line(writes: Writes) -> str:
 
 
 def program(draws: random.Random) -> bytes:
-    """In each frame a place, a width and stars, which some writes disturb, and which last until the next frame."""
+    """Program that starts a starfield in each frame, with random writes that disturb it."""
     rows: dict[int, Writes] = {
         0: [
             *((10, "COLUP0", 0x46), (15, "COLUBK", 2), (20, "ENAM0", 2), (25, "HMM0", 0x70)),
@@ -53,7 +53,7 @@ def program(draws: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_stars_move_and_end_as_in_ale(device: str, tmp_path: Path) -> None:
+def test_starfields_equal_ale(device: str, tmp_path: Path) -> None:
     draws, rows = random.Random(1), list[int]()
     for number in range(40):
         pair = Pair(program(draws), tmp_path, device)
@@ -61,4 +61,4 @@ def test_stars_move_and_end_as_in_ale(device: str, tmp_path: Path) -> None:
             pair.frame()
             assert not pair.difference(), number
         rows.append(len({row.tobytes() for row in pair.screens()[0]}))
-    assert sorted(rows)[20] > 90  # rows of a picture that differ, in half of the programs: stars
+    assert sorted(rows)[20] > 90  # half of the programs have many different rows, so they show stars

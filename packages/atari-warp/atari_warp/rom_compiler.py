@@ -1,8 +1,7 @@
-"""A ROM's code as C++: what the processor does for each instruction, with its address and operands known.
+"""Compiler of a ROM's code to C++, with the address and operands of every instruction known.
 
-The interpreter of ``native/fast.h`` looks up what to do for each instruction, which is most of what a frame takes on a
-CPU. Of a translation the compiler sees whole loops. Where a game goes on at an address that was not translated, the
-interpreter does, until a jump.
+Looking up what an instruction does takes most of the time of the interpreter in ``native/fast.h`` on a CPU. In compiled
+code the C++ compiler sees whole loops. At addresses without compiled code the interpreter runs until the next jump.
 """
 
 from __future__ import annotations
@@ -20,31 +19,31 @@ TABLE = {
     for opcode, text in re.findall(r"^OP\(0x(..)\) (.*)$", (NATIVE / "instructions.h").read_text(), re.MULTILINE)
 }
 CALL, JUMP, BRANCHES = 0x20, 0x4C, {opcode for opcode, text in TABLE.items() if text.startswith("BRANCH")}
-NONE = "enum { IS_TRANSLATED = 0 };\nCUDA_CALLABLE i32 translated(i32 left) { return left; }"
-# Of what the processor sees of a cartridge: where its ROM begins and ends, less the addresses that switch banks.
+INTERPRETED = "enum { IS_COMPILED = 0 };\nCUDA_CALLABLE i32 compiled(i32 left) { return left; }"
+# First and last address of the ROM in the cartridge's 4 KiB, without addresses that switch banks.
 BEGINS = {"DPC": 0x80}
 ENDS = {"F8": 0xFF8, "DPC": 0xFC0, "F6": 0xFF6, "E0": 0xFE0}
 
 
-def fast(translation: str = NONE) -> str:
-    """``native/fast.h`` with its interpreter and a translation."""
+def interpreter(code: str = INTERPRETED) -> str:
+    """``native/fast.h`` with its interpreter and the compiled ``code`` of a game."""
     others = "".join(f"OP(0x{opcode:02x}) " for opcode in range(256) if opcode not in TABLE)
     interpreted = "\n".join(f"OP(0x{opcode:02x}) {text}" for opcode, text in TABLE.items()) + f"\n{others}goto other;"
     text = (NATIVE / "fast.h").read_text()
-    return text.replace("@INSTRUCTIONS@", interpreted).replace("@TRANSLATION@", translation)
+    return text.replace("@INSTRUCTIONS@", interpreted).replace("@COMPILED@", code)
 
 
-def translated(game: Game, rom: bytes, trace: np.ndarray) -> str:
-    """C++ of the instructions that ``trace`` ``(len(rom),) uint8`` has, for :func:`fast`; see ``Console::trace``."""
+def rom_code(game: Game, rom: bytes, trace: np.ndarray) -> str:
+    """C++ of the instructions in ``trace`` ``(len(rom),) uint8``, for :func:`interpreter`; see ``Console::trace``."""
     code = Code(game, rom, trace)
-    return code.text() if code.addresses else NONE
+    return code.text() if code.addresses else INTERPRETED
 
 
 class Code:
     """Instructions of a ROM by their offsets in it.
 
     Attributes:
-        addresses: at which the processor finds each.
+        addresses: address of each instruction as the processor sees it.
     """
 
     def __init__(self, game: Game, rom: bytes, trace: np.ndarray):
@@ -52,7 +51,7 @@ class Code:
         scheme = game.cartridge.removesuffix("SC")
         self._begin = 0x100 if game.cartridge.endswith("SC") else BEGINS.get(scheme, 0)
         self._end = ENDS.get(scheme, 0x1000)
-        self._window = 0x1C00 if scheme == "E0" else 0xF000  # in which all is of one bank: these bits are the same
+        self._bank_mask = 0x1C00 if scheme == "E0" else 0xF000  # address bits that are the same throughout a bank
         self.addresses: dict[int, int] = {}
         for offset in map(int, np.flatnonzero(trace)):
             seen = int(trace[offset])
@@ -62,15 +61,16 @@ class Code:
                 self.addresses[offset] = (seen & 7) << 13 | 0x1000 | low
 
     def text(self) -> str:
+        """C++ of the function that runs the code."""
         entries = self._entries()
         lines = [self._instruction(offset) for offset in self.addresses]
         cases = "\n".join(f"case {number}: goto at_{offset};" for number, offset in enumerate(entries, 1))
-        numbers = np.zeros(len(self._rom), int)  # a number for each entry: a switch of few, side by side, is one jump
+        numbers = np.zeros(len(self._rom), int)  # of entries: a switch over consecutive numbers is one jump
         numbers[entries] = range(1, len(entries) + 1)
         places = [0, *(self.addresses[offset] for offset in entries)]
         size = self._end - self._begin
-        return f"""enum {{ IS_TRANSLATED = 1, LONGEST_RUN = {self._longest()} }};
-CUDA_CALLABLE APART i32 translated(i32 left) {{
+        return f"""enum {{ IS_COMPILED = 1, LONGEST_RUN = {self._longest()} }};
+CUDA_CALLABLE APART i32 compiled(i32 left) {{
     static const u16 numbers[] = {{{", ".join(map(str, numbers))}}}, places[] = {{{", ".join(map(str, places))}}};
     const u32 rom_first = {0x1000 | self._begin}, rom_size = {size};
     i32 to = this->pc;
@@ -98,9 +98,9 @@ out:
         follows = address + self._length(offset)
         after = self._offset(offset, follows)
         in_line = after is not None and not any(k in self.addresses for k in range(offset + 1, after))
-        going_on = "" if in_line else self._go(offset, follows, jumps=False)
+        next_ = "" if in_line else self._continue_at(offset, follows, jumps=False)
         target = self._target(offset)
-        taken = "" if target is None else self._go(offset, target)
+        taken = "" if target is None else self._continue_at(offset, target)
         near = target is not None and self._offset(offset, target) is not None
         return f"""at_{offset}: {{
     __label__ next, taken, other;
@@ -108,25 +108,25 @@ out:
     {TABLE[opcode]}
     other: to = pc; goto out;
     taken: {taken or "goto other;"}
-    next: {going_on};
+    next: {next_};
 }}
 """
 
-    def _go(self, offset: int, address: int, jumps: bool = True) -> str:
-        """Go on at an address; after a jump, if a run of instructions is not too long for this frame."""
-        there = self._offset(offset, address)
-        if there is None:
+    def _continue_at(self, offset: int, address: int, jumps: bool = True) -> str:
+        """C++ that continues at an address; a jump is followed only if the frame has room for the longest run."""
+        target = self._offset(offset, address)
+        if target is None:
             return f"to = {address}; goto find;"
-        return (f"if (left <= LONGEST_RUN) {{ to = {address}; goto out; }} " if jumps else "") + f"goto at_{there};"
+        return (f"if (left <= LONGEST_RUN) {{ to = {address}; goto out; }} " if jumps else "") + f"goto at_{target};"
 
     def _offset(self, offset: int, address: int) -> int | None:
-        """Of the instruction at an address, if it is translated and surely seen there from ``offset``."""
-        there = offset + address - self.addresses[offset]
-        same = (address ^ self.addresses[offset]) & self._window == 0
-        return there if same and self.addresses.get(there) == address else None
+        """Offset of the instruction at an address, if it is compiled and in the bank of ``offset``."""
+        target = offset + address - self.addresses[offset]
+        same_bank = (address ^ self.addresses[offset]) & self._bank_mask == 0
+        return target if same_bank and self.addresses.get(target) == address else None
 
     def _target(self, offset: int) -> int | None:
-        """Where a branch, a jump or a call leads."""
+        """Target address of a branch, a jump or a call."""
         opcode, address = self._rom[offset], self.addresses[offset]
         if opcode in BRANCHES:
             return address + 2 + int(np.int8(np.uint8(self._rom[offset + 1])))
@@ -139,7 +139,7 @@ out:
         return 3 if "ABSOLUTE" in text else 2 if re.search(r"ZERO_PAGE|INDIRECT|BRANCH|BYTE", text) else 1
 
     def _entries(self) -> list[int]:
-        """Instructions that are not only reached from the one before."""
+        """Instructions that are reached in other ways than from the previous one."""
         before = {}
         entries = set()
         for offset, address in self.addresses.items():
@@ -154,7 +154,7 @@ out:
         return sorted(entries | (self.addresses.keys() - before.keys()))
 
     def _longest(self) -> int:
-        """Instructions that are done at most without a jump."""
+        """Length of the longest run of instructions without a jump."""
         longest: dict[int, int] = {}
         for offset in reversed(self.addresses):
             after = self._offset(offset, self.addresses[offset] + self._length(offset))

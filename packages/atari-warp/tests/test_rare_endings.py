@@ -1,4 +1,4 @@
-"""Ends that play hardly comes to, in memories that are written, in ALE and here."""
+"""Game overs that random play rarely reaches, written into memory and compared with ALE."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from atari_warp import Emulator
-from atari_warp.verify import ale_action, ale_of
+from atari_warp.ale import ale_action, make_ale
 
-SQUARES = [*range(8), *range(9, 17), *range(18, 26), *range(27, 35)]  # of a board of draughts
+SQUARES = [*range(8), *range(9, 17), *range(18, 26), *range(27, 35)]  # of a draughts board
 
 
 def othello(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """Nobody can move, but for a moment."""
+    """No player can move, except for a moment."""
     if frame != 30:
         memory[64] = 0
     if frame % 20 == 5:
@@ -21,14 +21,14 @@ def othello(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
 
 
 def video_checkers(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """A board with few men, in some frames all of one side."""
+    """A board with few men, sometimes all of one side."""
     if frame % 10 == 0:
         men = [0, 16, 32] if frame % 20 else [0, 144, 160] if frame % 40 else [0, 16, 144]
         memory[SQUARES] = draws.choice(men, len(SQUARES), p=[0.8, 0.1, 0.1])
 
 
 def backgammon(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """All men of a side have left, or all but one; the other's are anywhere, and one of them at times nowhere."""
+    """All men of one side are borne off, or all but one; the other side is random, sometimes short of a man."""
     if frame % 10 == 0:
         memory[:28] = 0
         off, one, other = ((0, -1, 1), (14, 1, -1))[draws.integers(2)]
@@ -41,7 +41,7 @@ def backgammon(memory: np.ndarray, frame: int, draws: np.random.Generator) -> No
 
 
 def casino(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """Money, and none, at each table."""
+    """Money or none, at each table."""
     if frame % 3 == 0:
         memory[[12, 21]] = draws.choice([0, 0x05, 0x20], 2, p=[0.1, 0.5, 0.4])
         memory[84] = draws.choice([0, 1, 3])
@@ -49,7 +49,7 @@ def casino(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
 
 
 def video_cube(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """Some sides of one colour, and in the end all."""
+    """Some sides of one colour, later all of them."""
     if frame % 10 == 0:
         for side in range(6):
             colours = draws.integers(6) if draws.random() < 0.4 + frame / 200 else draws.integers(6, size=9)
@@ -57,7 +57,7 @@ def video_cube(memory: np.ndarray, frame: int, draws: np.random.Generator) -> No
 
 
 def haunted_house(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """A match is lit now and then, after the hundredth too; the urn is brought home, or the last life is lost."""
+    """A match is lit now and then, also after the hundredth; the urn is brought home, or the last life is lost."""
     if frame == 0:
         memory[2] = draws.choice([0, 0x95])
     elif draws.random() < 0.2:
@@ -69,13 +69,13 @@ def haunted_house(memory: np.ndarray, frame: int, draws: np.random.Generator) ->
 
 
 def crazy_climber(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """A score that falls at times, also at the end."""
+    """A score that sometimes falls, also in the last frame."""
     memory[2:6] = draws.integers(10, size=4)
     memory[42] = draws.choice([0, 2], p=[0.03, 0.97])
 
 
 def darkchambers(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """A score that grows, and falls at times."""
+    """A score that grows and sometimes falls."""
     if draws.random() < 0.3:
         memory[[76, 79]] = draws.choice([0x10, 0x25]), frame // 10
     if draws.random() < 0.01:
@@ -83,13 +83,13 @@ def darkchambers(memory: np.ndarray, frame: int, draws: np.random.Generator) -> 
 
 
 def star_gunner(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """Lives that are won and lost, at times before the first of those that there are at the start is lost."""
+    """Lives are won and lost, sometimes a life is won first."""
     memory[7] = draws.choice([memory[7], min(memory[7] + 1, 9), max(memory[7] - 1, 1), 0], p=[0.5, 0.2, 0.29, 0.01])
     memory[4] = draws.choice([0, 1])
 
 
 def miniature_golf(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """The picture is of a hole and its par, or of strokes, which grow past a hundred; after the last hole it ends."""
+    """The picture shows a hole and its par, or strokes, which pass a hundred; the game ends after the last hole."""
     if frame % 2 == 0:
         strokes = (frame * 3 + 90) % 100
         memory[7] = draws.choice([16 * (strokes // 10) + strokes % 10, draws.integers(256)], p=[0.8, 0.2])
@@ -98,13 +98,13 @@ def miniature_golf(memory: np.ndarray, frame: int, draws: np.random.Generator) -
 
 
 def word_zapper(memory: np.ndarray, frame: int, draws: np.random.Generator) -> None:
-    """Words that are left to spell; the time stands still at its end, while some are spelt or not."""
+    """Words are left to spell; the clock stops at its end, with words spelt or not."""
     if frame % 3 == 1:
         memory[92] = draws.integers(4)
         memory[79] = draws.choice([0, 0x25, 0x99])
 
 
-WRITTEN: dict[Callable[[np.ndarray, int, np.random.Generator], None], set[int]] = {  # and rewards that have to occur
+WRITERS: dict[Callable[[np.ndarray, int, np.random.Generator], None], set[int]] = {  # and rewards that must occur
     othello: set(),
     video_checkers: {1},
     backgammon: {-1, 1},
@@ -119,12 +119,12 @@ WRITTEN: dict[Callable[[np.ndarray, int, np.random.Generator], None], set[int]] 
 }
 
 
-@pytest.mark.parametrize("write", WRITTEN)
-def test_what_is_written_brings_what_ale_makes_of_it(
+@pytest.mark.parametrize("write", WRITERS)
+def test_memories_near_a_game_over_equal_ale(
     write: Callable[[np.ndarray, int, np.random.Generator], None],
 ) -> None:
     name, draws = write.__name__, np.random.default_rng(0)
-    ale, emulator = ale_of(name), Emulator(name)
+    ale, emulator = make_ale(name), Emulator(name)
     ends, points = 0, set[int]()
     for _ in range(24):
         ale.reset_game()
@@ -145,4 +145,4 @@ def test_what_is_written_brings_what_ale_makes_of_it(
             if ale.game_over():
                 ends += 1
                 break
-    assert ends >= 12 and WRITTEN[write] <= points and len(points) > 1, (ends, points)
+    assert ends >= 12 and WRITERS[write] <= points and len(points) > 1, (ends, points)

@@ -1,0 +1,236 @@
+"""Consoles played by agents: observations, rewards and episodes, computed on the device of the consoles."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from atari_warp import kernels
+from atari_warp.console_data import gray_levels, palette
+from atari_warp.consoles import NO_CONSOLES, WIDTH, Consoles
+from atari_warp.games import EmulatorError, Game, find_game
+from atari_warp.kernel_cache import compiled
+from atari_warp.preprocessing import Preprocessing, area_weights
+from atari_warp.reset_pool import NOT_REPLACED, swap_launches
+
+GPU_PARTS = 21  # parts of an observation that a GPU computes in parallel
+MAX_TERMS = 40  # picture rows in one row of an observation; pixels.h has room for as many
+
+
+class ConsoleBatch(Consoles):
+    """Games that agents play, one in each console.
+
+    Autoreset follows Gymnasium's NEXT_STEP mode: the step after the end of a game ignores its action and starts the
+    next game. A start takes a hundred frames or more, and on a GPU all consoles would wait for it. A reset pool avoids
+    that wait: additional consoles start games ahead, ``frame_skip`` frames in each step. An environment whose game has
+    ended takes over a pool console that is ready, and its own console joins the pool. Each console plays what it would
+    have played alone, for other environments. If no console is ready, the start takes place within the step.
+
+    Args:
+        game: ALE's name of a game, or ``find_game("breakout").at(mode=4)``.
+        num_envs: environments.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        preprocessing: observations, actions and episodes.
+        rom: a ROM file to play instead of ale-py's.
+        threads: CPU threads.
+        compile_rom: compile the game's code first; see :class:`Consoles`.
+        reset_pool: additional consoles, at most ``num_envs``; ``None`` means a quarter of ``num_envs`` on a GPU and 0
+            on a CPU. Environments are served in groups of at least 256.
+
+    Raises:
+        EmulatorError: an argument cannot be used, or Warp cannot compile the kernel.
+
+    Attributes:
+        observations: ``(N, stack_size * channels, height, width) uint8``, a Warp array on the device. The next step
+            updates changed pixels only, so it must not be written to.
+        reward, terminated, truncated: ``(N,) int32`` Warp arrays of the agents' episodes.
+        episode_start: ``(N,) int32``, 1 where this step started an episode and is no transition.
+        outcomes: ``(N, 4) int32`` of the whole game, see :class:`Consoles`.
+    """
+
+    def __init__(
+        self,
+        game: str | Game,
+        num_envs: int = 1,
+        device: str = "cpu",
+        preprocessing: Preprocessing | None = None,
+        rom: Path | None = None,
+        threads: int = 1,
+        compile_rom: bool = False,
+        reset_pool: int | None = None,
+    ):
+        options = preprocessing or Preprocessing()
+        if options.actions is None:
+            actions = (find_game(game) if isinstance(game, str) else game).legal
+            options = dataclasses.replace(options, actions=actions)
+        self._preprocessing = options
+        super().__init__(game, num_envs, device, rom, threads, options.settings, compile_rom, reset_pool)
+        num_envs, pal = self.num_envs, self.game.pal
+        shades = gray_levels(pal)[None] if options.grayscale else palette(pal).T
+        self._shades = wp.array(np.ascontiguousarray(shades), dtype=wp.uint8, device=self.device)
+        shape = (num_envs, len(shades), self.game.rows, WIDTH)
+        self._pooled = wp.zeros(shape, dtype=wp.uint8, device=self.device)
+        self.episode_start = self._answers[:num_envs, kernels.EPISODE_START]
+        self.observations = self._pooled
+        if options.screen_size is not None or options.stack_size > 1:
+            sides = shape[2:] if options.screen_size is None else (options.screen_size, options.screen_size)
+            shape = (num_envs, options.stack_size * len(shades), *sides)
+            self.observations = wp.zeros(shape, dtype=wp.uint8, device=self.device)
+        saved = dataclasses.replace(options, render_full_screen=False)  # which does not change a game
+        self._version = hashlib.sha256(f"{self._version}{saved}".encode()).hexdigest()[:16]
+        self._resizing = self._resize_arguments(options)
+        self._answers_on_host = None
+        if self.device.is_cuda:
+            self._answers_on_host = wp.empty(self._answers.shape, dtype=int, device="cpu", pinned=True)
+        self._observations = [self._observe_launch(part) for part in self._threads.parts]
+        replacements = wp.full(num_envs, NOT_REPLACED, dtype=int, device=self.device)
+        consoles = self._answers, self._state, self._screens
+        self._replacements = replacements
+        self._swaps = swap_launches(num_envs, self.reset_pool, replacements, *consoles) if self.reset_pool else []
+        self._has_games = False
+
+    def reset(self, seeds: Any) -> None:
+        """Switch all consoles on and start their first games.
+
+        Args:
+            seeds: ``(N,)`` integers from 0 to 2**64 - 1, for no-ops and sticky actions.
+
+        Raises:
+            EmulatorError: ``seeds`` cannot be used.
+        """
+        given = seeds
+        if not isinstance(seeds, wp.array):
+            problem = f"seeds={seeds}: must be integers from 0 to 2**64 - 1, on the host."
+            try:
+                known = [isinstance(one, (int, np.integer)) and one >= 0 for one in np.asarray(seeds, object).flat]
+                given = np.asarray(seeds, np.uint64)
+            except (OverflowError, TypeError, ValueError) as error:
+                raise EmulatorError(problem) from error
+            if not all(known):
+                raise EmulatorError(problem)
+        self._give("seeds", self._seeds, given)
+        self._run(kernels.BEGIN)
+        first, most = int(self._field("frames").min()), self._preprocessing.max_episode_frames
+        if first >= most:
+            raise EmulatorError(f"max_episode_frames={most}: must be larger, as this game starts with frame {first}.")
+        self._has_games = True
+
+    def step(self, actions: Any) -> None:
+        """Play one step of each game, or start the next one.
+
+        Args:
+            actions: ``(N,)`` indices into :attr:`Preprocessing.actions`, of the types that :meth:`Emulator.step`
+                takes. ``-1 - k`` is action ``k`` without sticky actions.
+
+        Raises:
+            EmulatorError: :meth:`reset` was not called, or ``actions`` cannot be used.
+        """
+        if not self._has_games:
+            raise EmulatorError("step: no games have started. Call reset() or load_state() first.")
+        self._give("actions", self._actions, actions)
+        for launch in self._swaps:
+            launch.launch()
+        self._run(kernels.STEP)
+
+    def read_outcomes(self) -> np.ndarray:
+        """:attr:`outcomes` on the host.
+
+        On a GPU the host waits for Warp's current stream only.
+        """
+        answers = self._answers
+        if self._answers_on_host is not None:
+            wp.copy(self._answers_on_host, answers)
+            wp.synchronize_stream(wp.get_stream(self.device))
+            answers = self._answers_on_host
+        return np.array(answers.numpy()[: self.num_envs, : kernels.REWARD])
+
+    def save_state(self) -> dict[str, np.ndarray]:
+        arrays = self._pictures() | (self._pool_arrays() if self.reset_pool else {})
+        return super().save_state() | {name: array.numpy().copy() for name, array in arrays.items()}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from the result of :meth:`save_state`, with observations and results of its last step.
+
+        :attr:`Preprocessing.render_full_screen` and the size of the reset pool may differ. Pool consoles that the state
+        lacks are switched on. Games that had not started have not started here either.
+        """
+        pictures = self._pictures()
+        if any(name not in state or state[name].shape != array.shape for name, array in pictures.items()):
+            raise EmulatorError("state: was saved by an Emulator, or has observations of another shape.")
+        super().load_state(state)
+        for name, array in pictures.items():
+            array.assign(state[name])
+        self._has_games = bool(state["consoles"].any())
+        saved = min(len(state.get("pool_consoles", ())), self.reset_pool)
+        if saved < self.reset_pool and self._has_games:
+            self._give("seeds", self._seeds, np.array([zlib.crc32(one) for one in state["consoles"]], np.uint64))
+            switch_on = self._launch_of(NO_CONSOLES, slice(self.num_envs + saved, self.num_envs + self.reset_pool))
+            switch_on.set_param_by_name("order", kernels.BEGIN)
+            switch_on.launch()
+        if saved:
+            for name, array in self._pool_arrays().items():
+                array[:saved].assign(state[name][:saved])
+
+    def _pictures(self) -> dict[str, Any]:
+        """Arrays beside the screens that the next observations depend on."""
+        stacked = {} if self.observations is self._pooled else {"observations": self.observations}
+        return {"pooled": self._pooled, **stacked}
+
+    def _pool_arrays(self) -> dict[str, Any]:
+        """Consoles of the reset pool, as they are saved."""
+        arrays = {"consoles": self._state, "screens": self._screens, "answers": self._answers}
+        return {f"pool_{name}": array[self.num_envs :] for name, array in arrays.items()}
+
+    def _bytes_per_env(self) -> int:
+        options, picture = self._preprocessing, self.game.rows * WIDTH
+        frame = picture if options.screen_size is None else options.screen_size**2
+        stacked = 0 if options.screen_size is None and options.stack_size == 1 else options.stack_size * frame
+        return super()._bytes_per_env() + (1 if options.grayscale else 3) * (picture + stacked)
+
+    def _resize_arguments(self, options: Preprocessing) -> list[Any]:
+        """Arguments of the kernel that tell how pictures are cropped and resized."""
+        top, bottom, left, right = options.crop or (0, self.game.rows, 0, WIDTH)
+        if bottom > self.game.rows:
+            raise EmulatorError(f"crop={options.crop}: pictures of this game have {self.game.rows} rows.")
+        height, width, size = bottom - top, right - left, options.screen_size or 0
+        columns, column_weights = area_weights(width, size or WIDTH)
+        rows, row_weights = area_weights(height, size or self.game.rows)
+        if rows.shape[1] > MAX_TERMS:
+            raise EmulatorError(f"screen_size={size}: is too small for a picture of {height} rows. Choose more.")
+        share = 1.0
+        if size and height % size == width % size == 0:  # OpenCV sums up, and divides at the end
+            column_weights[:], row_weights[:] = 1, 1
+            share = size**2 / (height * width)
+        arrays = [
+            wp.array(np.ascontiguousarray(array), dtype=dtype, device=self.device)
+            for array, dtype in (
+                (left + columns.T, int),
+                (column_weights.T, float),
+                (top + rows, int),
+                (row_weights, float),
+            )
+        ]
+        return [size, left, width, int(height == width == 2 * size), share, arrays]
+
+    def _observe_launch(self, part: slice) -> Any:
+        parts = GPU_PARTS if self.device.is_cuda else 1
+        *resizing, arrays = self._resizing
+        read = [array[part] for array in (self._answers, self.screens)]
+        written = [array[part] for array in (self._pooled, self.observations)]
+        inputs = [parts, *resizing, *read, self._shades, *arrays, *written]
+        dim = part.stop - part.start, parts
+        return compiled(
+            kernels.observe,
+            lambda: wp.launch(kernels.observe, dim=dim, inputs=inputs, device=self.device, record_cmd=True),
+        )
+
+    def _after_launch(self, order: int, part: int) -> None:
+        if order in (kernels.BEGIN, kernels.STEP):
+            self._observations[part].launch()

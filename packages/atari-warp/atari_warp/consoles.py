@@ -1,0 +1,325 @@
+"""Many Atari 2600 consoles that play one game: their state on a device, and the launches that advance it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from atari_warp import kernels
+from atari_warp.console_data import palette, power_on_memory, power_on_timers
+from atari_warp.games import ACTIONS, EmulatorError, Game, find_game, read_rom
+from atari_warp.kernel_cache import compiled
+from atari_warp.memory_limit import check_memory
+from atari_warp.reset_pool import pool_size
+from atari_warp.rom_compiler import INTERPRETED, rom_code
+from atari_warp.threads import ConsoleThreads, split_evenly
+
+WIDTH = 160
+# Consoles in one block of a GPU diverge and run one after another, so a block is as small as the GPU has room for.
+BLOCK_SIZES = (4, 8, 16, 32)
+BLOCKS_PER_SM = 12  # limited by registers; the compiler's count for an H100
+STATE_BYTES = 1024  # of one console, approximately
+MEMORY_BYTES = 256  # RAM of console and cartridge, with which the state of a console begins
+FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", "y", "s")  # int32 after the memory
+NO_CONSOLES = slice(0, 0)
+
+# Tracing a ROM: consoles, steps a round, frames a step. Rounds end when code grows too slowly or is large: Solaris with
+# all its 4,462 instructions is 15% slower than with the 3,731 of its first round.
+TRACE_ENVS, TRACE_STEPS, TRACE_SKIP = 8, 300, 4
+MAX_TRACE_ROUNDS, MIN_TRACE_GROWTH, LARGE_TRACE = 6, 1.02, 3000
+
+
+class Consoles:
+    """Base class of :class:`atari_warp.Emulator` and :class:`atari_warp.ConsoleBatch`.
+
+    Arrays are Warp arrays on ``device``. :func:`warp.to_torch` shares them with torch without a copy, and the next step
+    overwrites them. Methods that return NumPy arrays wait for the device.
+
+    Args:
+        game: ALE's name of a game, such as ``space_invaders``, or a :class:`Game` at another mode or difficulty.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``, or a device of torch or Warp with such a name.
+        rom: a ROM file to play instead of ale-py's.
+        threads: CPU threads; each steps its share of the consoles.
+        settings: numbers for ``native/agent.h``.
+        compile_rom: translate the game's code to C++ and compile it, which takes some seconds once and makes frames
+            faster on a CPU.
+        reset_pool: additional consoles that prepare the next games, see :class:`atari_warp.ConsoleBatch`.
+        trace: record which bytes of the ROM are executed as instructions.
+
+    Raises:
+        EmulatorError: the game or device is unknown, the cartridge is not supported, memory is too small, or Warp
+            cannot compile the kernel.
+
+    Attributes:
+        outcomes: ``(N, 4) int32`` of the last step: points, game over, time limit reached (0 or 1), and lives left.
+        reward, terminated, truncated, lives: ``(N,) int32`` each.
+        screens: ``(N, 3, rows, 160) uint8``: frames alternate between two pictures, and the third is a scratch copy.
+    """
+
+    def __init__(
+        self,
+        game: str | Game,
+        num_envs: int,
+        device: str = "cpu",
+        rom: Path | None = None,
+        threads: int = 1,
+        settings: Sequence[int] = (0,),
+        compile_rom: bool = False,
+        reset_pool: int | None = 0,
+        trace: bool = False,
+    ):
+        self.game = find_game(game) if isinstance(game, str) else game
+        for name, count in (("num_envs", num_envs), ("threads", threads)):
+            if not isinstance(count, (int, np.integer)) or count < 1:
+                raise EmulatorError(f"{name}={count}: must be an integer of at least 1.")
+        num_envs, threads = int(num_envs), int(threads)  # NumPy integers would overflow
+        self.num_envs, self.device = num_envs, _device(device)
+        if reset_pool is not None and not (isinstance(reset_pool, (int, np.integer)) and reset_pool >= 0):
+            raise EmulatorError(f"reset_pool={reset_pool}: must be an integer of at least 0.")
+        self.reset_pool = pool_size(reset_pool, num_envs, self.device.is_cuda)
+        consoles = num_envs + self.reset_pool
+        needed = num_envs * self._bytes_per_env() + self.reset_pool * Consoles._bytes_per_env(self)
+        check_memory(num_envs, needed, self.device)
+        ints = functools.partial(wp.array, dtype=int, device=self.device)
+        code = read_rom(self.game, rom)
+        translated = compile_rom and self.device.is_cpu
+        self._kernel = kernels.run_with(_traced_code(self.game, rom, code) if translated else INTERPRETED)
+        cartridge, memory, tables = np.frombuffer(code, np.uint8), power_on_memory(), self.game.rules.tables()
+        facts, script, timers = (
+            np.array(numbers, np.int32).reshape(-1)
+            for numbers in (self.game.facts, self.game.script, power_on_timers())
+        )
+        made_of = (cartridge, memory, tables, facts, script, timers)
+        self._version = hashlib.sha256(b"".join([kernels.hash_of_sources(), *map(bytes, made_of)])).hexdigest()[:16]
+        self._rom, self._memory = (wp.array(given, dtype=wp.uint8, device=self.device) for given in (cartridge, memory))
+        self._facts, self._script, self._timers, self._tables = map(ints, (facts, script, timers, tables))
+        self._trace = wp.zeros(len(code) if trace else 0, dtype=wp.uint8, device=self.device)
+        zeros = functools.partial(wp.zeros, device=self.device)
+        self._mask, self._actions = (zeros(num_envs, dtype=int) for _ in range(2))
+        self._seeds = zeros(num_envs, dtype=wp.uint64)
+        self._settings = ints(settings)
+        self._answers = zeros((consoles, kernels.ANSWERS), dtype=int)
+        self._screens = zeros((consoles, 3, self.game.rows, WIDTH), dtype=wp.uint8)
+        self._state = zeros((1, 8), dtype=wp.uint8)
+        compiled(self._kernel, lambda: self._launch_of(slice(0, 1))).launch()
+        self._state = zeros((consoles, int(self._answers.numpy()[0, 0])), dtype=wp.uint8)
+        self._answers.zero_()
+        self.screens = self._screens[:num_envs]
+        self.outcomes = self._answers[:num_envs, : kernels.REWARD]
+        self.reward, self.terminated, self.truncated, self.lives = (
+            self._answers[:num_envs, column]
+            for column in (kernels.REWARD, kernels.TERMINATED, kernels.TRUNCATED, kernels.LIVES)
+        )
+        self._threads = ConsoleThreads(num_envs, 1 if self.device.is_cuda else threads)
+        pool_parts = split_evenly(self.reset_pool, len(self._threads.parts), num_envs)
+        self._launches = [self._launch_of(*each) for each in zip(self._threads.parts, pool_parts, strict=True)]
+        self._given, self._tensors = dict[str, int](), dict[str, Any]()
+
+    def ram(self) -> Any:
+        """Memory of the consoles, ``(N, 128) uint8``, a Warp array."""
+        return self._state[: self.num_envs, :128]
+
+    def screen(self) -> np.ndarray:
+        """Newest pictures as colour numbers of the console, ``(N, rows, 160) uint8``; see :meth:`rgb`."""
+        turns = self._field("turn")
+        return np.asarray(self.screens.numpy()[np.arange(self.num_envs), turns])
+
+    def rgb(self) -> np.ndarray:
+        """Newest pictures, ``(N, rows, 160, 3) uint8``."""
+        return np.asarray(palette(self.game.pal)[self.screen()])
+
+    def render(self, env_index: int) -> np.ndarray:
+        """Newest picture of one console, ``(rows, 160, 3) uint8``."""
+        newest = self.screens[int(env_index)].numpy()[self._field("turn")[env_index]]
+        return np.asarray(palette(self.game.pal)[newest])
+
+    def save_state(self) -> dict[str, np.ndarray]:
+        """State of all games in progress, as NumPy arrays."""
+        return {
+            "game": np.array(self.game.label),
+            "version": np.array(self._version),
+            "consoles": self._state[: self.num_envs].numpy().copy(),
+            "screens": self.screens.numpy().copy(),
+            "answers": self._answers[: self.num_envs].numpy().copy(),
+        }
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from the result of :meth:`save_state`, which may come from another device.
+
+        Raises:
+            EmulatorError: the state has another game, mode, number of consoles, ROM or preprocessing, or was saved by
+                another version of the emulator or of the game's rules.
+        """
+        if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
+            saved = f"{len(state['consoles'])} consoles with {state['game']}"
+            raise EmulatorError(f"state: has {saved}, and is loaded into {self.num_envs} with {self.game.label}.")
+        if str(state["version"]) != self._version or state["screens"].shape != self.screens.shape:
+            raise EmulatorError(
+                "state: has another ROM, preprocessing, version of the emulator or of the game's rules."
+            )
+        self._state[: self.num_envs].assign(state["consoles"])
+        self.screens.assign(state["screens"])
+        self._answers[: self.num_envs].assign(state["answers"])
+
+    def registers(self) -> dict[str, np.ndarray]:
+        """Registers of the processors, cycles of the frame, and the game's frames, score, lives and end.
+
+        Returns:
+            ``(N,) int32`` by name.
+        """
+        numbers = self._numbers()
+        return {name: np.array(numbers[:, k]) for k, name in enumerate(FIELDS) if name != "turn"}
+
+    def close(self) -> None:
+        """End the threads. Later steps run in the calling thread."""
+        self._threads.close()
+
+    def trace(self) -> np.ndarray:
+        """Executed bytes of the ROM, ``(bytes,) uint8``, see ``Console::trace``; empty without ``trace=True``."""
+        return np.array(self._trace.numpy())
+
+    def _field(self, name: str) -> np.ndarray:
+        return np.array(self._numbers()[:, FIELDS.index(name)])
+
+    def _numbers(self) -> np.ndarray:
+        """``(N, fields) int32`` of :data:`FIELDS`; for one console on a CPU, a view that changes with it."""
+        at = slice(MEMORY_BYTES, MEMORY_BYTES + 4 * len(FIELDS))
+        # Slicing with Warp is slower than with NumPy, but copies less from a GPU.
+        state = self._state[: self.num_envs]
+        bytes_ = state.numpy()[:, at] if self.device.is_cpu else state[:, at].numpy()
+        return np.ascontiguousarray(bytes_).view(np.int32)
+
+    def _bytes_per_env(self) -> int:
+        return 3 * self.game.rows * WIDTH + STATE_BYTES
+
+    def _load(self) -> None:
+        """Insert the cartridge and start the game as ALE does: first at its default mode, then at the chosen one."""
+        self._mask.fill_(1)
+        self._run(kernels.LOAD)
+        if self.game.mode is not None or self.game.difficulty is not None:
+            self._run(kernels.START)
+
+    def _start(self, mask: Any = None) -> None:
+        if mask is None:
+            self._mask.fill_(1)
+        else:
+            self._give("mask", self._mask, mask)
+        self._run(kernels.START)
+
+    def _play(self, actions: Any, frames: int, drawn: int) -> None:
+        self._give("actions", self._actions, actions)
+        self._run(kernels.PLAY, frames, drawn)
+
+    def _give(self, name: str, to: Any, values: Any) -> None:
+        """Copy an argument into the array that launches read."""
+        if type(values).__module__ == "torch" and values.is_cuda:
+            if name != "mask" and values.is_floating_point():
+                raise EmulatorError(f"{name}: has dtype {values.dtype}, expected integers.")
+            if str(values.dtype) != "torch.int32":
+                if self.device.is_capturing:
+                    raise EmulatorError(f"{name}: has dtype {values.dtype}, expected torch.int32 in a CUDA graph.")
+                if name == "actions" and values.element_size() > 4:
+                    values = values.clamp(-(2**31), 2**31 - 1)  # neither bound is an action
+                values = (values != 0 if name == "mask" else values).int()
+            self._tensors[name] = values.contiguous()  # kept alive until the next copy
+            values = wp.from_torch(self._tensors[name])
+        if isinstance(values, wp.array):
+            if values.shape != to.shape or values.device != self.device or values.dtype != to.dtype:
+                found = f"shape {values.shape} and dtype {values.dtype.__name__} on {values.device}"
+                raise EmulatorError(
+                    f"{name}: has {found}, expected {to.shape} and {to.dtype.__name__} on {self.device}."
+                )
+            wp.copy(to, values)
+            return
+        if self.device.is_capturing:
+            raise EmulatorError(
+                f"{name}: is on the host, where a CUDA graph cannot read it again. Pass an array on {self.device}."
+            )
+        given = np.asarray(values)
+        if name == "mask":
+            given = given != 0
+        if given.shape != to.shape:
+            raise EmulatorError(f"{name}: has shape {given.shape}, expected ({self.num_envs},).")
+        if given.dtype.kind not in "iub":
+            raise EmulatorError(f"{name}: has dtype {given.dtype}, expected integers.")
+        if name == "actions" and given.dtype.itemsize > 4:
+            given = np.clip(given, -(2**31), 2**31 - 1)  # neither bound is an action
+        if self.device.is_cpu:
+            to.numpy()[:] = given
+        else:
+            to.assign(given)
+
+    def _launch_of(self, consoles: slice, pool: slice = NO_CONSOLES) -> Any:
+        """Recorded launch for some consoles; its order and numbers of frames are set before each use."""
+        count = consoles.stop - consoles.start
+        rows = [consoles.start, count, pool.start, self.num_envs]
+        game = [self._rom, self._trace, self._facts, self._tables, self._script]
+        common = [self._timers, self._memory, self._settings]
+        given = [self._seeds, self._mask, self._actions]
+        inputs = [kernels.SIZE, *rows, self._state, self._screens, *game, *common, *given, 0, 0, self._answers]
+        return wp.launch(
+            self._kernel, dim=count + pool.stop - pool.start, inputs=inputs, device=self.device, record_cmd=True,
+            block_dim=self._block_size(),
+        )  # fmt: skip
+
+    def _block_size(self) -> int:
+        room = BLOCKS_PER_SM * self.device.sm_count if self.device.is_cuda else 0
+        return next((size for size in BLOCK_SIZES if size * room >= self.num_envs + self.reset_pool), BLOCK_SIZES[-1])
+
+    def _run(self, order: int, frames: int = 0, drawn: int = 0) -> None:
+        given = {"order": order, "frames": frames, "drawn": drawn}
+        if given != self._given:
+            for launch, name in itertools.product(self._launches, given):
+                launch.set_param_by_name(name, given[name])
+            self._given = given
+
+        def play(part: int) -> None:
+            self._launches[part].launch()
+            self._after_launch(order, part)
+
+        self._threads.run(play)
+
+    def _after_launch(self, order: int, part: int) -> None:
+        """Hook for subclasses, called after the consoles of a part have been advanced."""
+
+
+@functools.cache
+def _traced_code(game: Game, rom: Path | None, code: bytes) -> str:
+    """C++ of the instructions that are executed under random actions.
+
+    Args:
+        code: content of ``rom``.
+    """
+    draws = np.random.default_rng(0)
+    consoles = Consoles(game, TRACE_ENVS, rom=rom, trace=True)
+    consoles._load()
+    known, seen = 0, 1
+    for _ in range(MAX_TRACE_ROUNDS):
+        if seen <= MIN_TRACE_GROWTH * known or seen > LARGE_TRACE:
+            break
+        for _ in range(TRACE_STEPS):
+            consoles._play(draws.integers(len(ACTIONS), size=TRACE_ENVS), TRACE_SKIP, 0)
+            if consoles.terminated.numpy().any():
+                consoles._start(consoles.terminated)
+        known, seen = seen, int(np.count_nonzero(consoles.trace()))
+    return rom_code(game, code, consoles.trace())
+
+
+def has_cuda() -> bool:
+    """Whether Warp can use a GPU here, which may differ from torch."""
+    return bool(wp.is_cuda_available())
+
+
+def _device(name: Any) -> Any:
+    try:
+        return wp.get_device(str(name))
+    except (ValueError, RuntimeError) as error:
+        available = ", ".join(device.alias for device in wp.get_devices())
+        raise EmulatorError(f"device={name}: not available. Choose one of {available}.") from error
