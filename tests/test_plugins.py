@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -10,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -19,15 +20,16 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from conftest import TESTS, environment, make_toy
+from conftest import TESTS, environment, make_run, make_toy
 from omegaconf import DictConfig, OmegaConf
 
+import dqnspeed
 from dqnspeed.algorithms import make_buffer, make_learner
 from dqnspeed.buffers import Rows
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import registry
 from dqnspeed.config.options import ConfigError
-from dqnspeed.envs import describe
+from dqnspeed.envs import describe, make_vector_env
 
 REPOSITORY = TESTS.parent
 EXAMPLE = REPOSITORY / "examples" / "plugin"
@@ -50,7 +52,8 @@ OWN = [
     "model=fourier",
     "optimizer=nadam",
     "tracking=status",
-    "wrappers=flicker",  # the numbers of deepmind, here those of none
+    "backend=thread_pool",
+    "wrappers=flicker",  # the numbers of standard, here those of none
     *(f"wrappers.{key}={json.dumps(NONE[key])}" for key in NONE if key not in ("defaults", "name")),
 ]
 EVERY = [*OWN, "parallelism=paced", "parallelism.steps_per_second=5000"]
@@ -163,7 +166,7 @@ def test_help_lists_what_a_plugin_brings_and_no_schemas(site: Path, tmp_path: Pa
         group, name = word.split("=")
         assert name in options[group].split(", ")
     assert set(options) == {path.name for path in Path(CONF_DIR).iterdir() if path.is_dir()} - {"hydra"}
-    assert {"standard", "convolutional"}.isdisjoint(", ".join(options.values()).split(", "))
+    assert "convolutional" not in options["model"].split(", ") and "standard" not in options["tracking"].split(", ")
 
 
 @pytest.mark.slow
@@ -214,7 +217,7 @@ def test_a_module_of_the_working_folder_is_a_plugin_if_it_is_named(tmp_path: Pat
     done = call(str(script), *FEW, *given, cwd=tmp_path, plugins="my_options", forks=False)
     assert done.returncode == 0 and "dqnspeed:" not in done.stderr, done.stderr
     replay = json.loads((tmp_path / "run" / "config.json").read_text())["replay"]
-    assert replay == {"name": "mine", "capacity": 100_000, "device": "auto", "extra": 3}
+    assert replay == {"name": "mine", "buffer_size": 100_000, "device": "auto", "extra": 3}
 
 
 @pytest.mark.slow
@@ -262,14 +265,14 @@ def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text(HEAD + text)
     folder = tmp_path / "shadow_conf" / "replay"
     folder.mkdir(parents=True)
-    (folder / "uniform.yaml").write_text("name: uniform\ncapacity: 1\n")
+    (folder / "uniform.yaml").write_text("name: uniform\nbuffer_size: 1\n")
     config, told = composed(cwd=tmp_path, plugins=",".join([*files, "missing"]))
     assert (config.replay.buffer_size, config.model.name) == (100_000, "mlp")
     patterns = [
         r"plugin second: replay=mine: is registered twice, by first\.Mine and second\.Mine\.",
         r"plugin plain: replay=plain: plain\.Mine must be a dataclass itself, under register\(\)\.",
         r"plugin bare: replay=bare: bare\.Mine\.extra must be made by option\(\.\.\.\)\.",
-        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.memory\.base\.Replay\.",
+        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.buffers\.base\.Replay\.",
         r"plugin halfway: could not be imported \(RuntimeError: halfway\); its options are missing\.",
         r"plugin hides: replay=hides: hides\.Mine\.check hides what its base has; rename it\.",
         r"plugin nowhere: add_folder: .*no_such_folder is no folder\.",
@@ -367,7 +370,7 @@ class Cousin(ScalarQ):
     chosen = ["env=pong", "exploration=noisier", "replay=heir", "wrappers=own", "model=own", "algo=cousin"]
     config, _ = composed(*chosen, cwd=tmp_path, plugins="my_options", forks=True)
     assert (config.exploration.start, config.exploration.sigma0) == (0.0, 2.0)  # noisy's, and its own
-    assert config.replay == {"name": "heir", "capacity": 100_000, "device": "auto", "extra": 3}
+    assert config.replay == {"name": "heir", "buffer_size": 100_000, "device": "auto", "extra": 3}
     assert (config.wrappers.name, config.wrappers.resize, config.model.name) == ("own", 84, "own")
     assert config.model.conv == [[32, 8, 4], [64, 4, 2], [64, 3, 1]]
     numbers = OmegaConf.to_container(config.algo)
@@ -395,18 +398,19 @@ def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path
         "model": "dqnspeed.networks.base.Model",
         "tracking": "dqnspeed.tracking.base.Tracking",
         "wrappers": "dqnspeed.envs.base.Wrappers",
+        "backend": "dqnspeed.envs.backends.base.Backend",
     }
     text = [
         HEAD,
         "from dqnspeed.algorithms.actor_critic import ActorCritic",
-        "from dqnspeed.algorithms import learns_from",
+        "from dqnspeed.algorithms import data_sources",
     ]
     for group, base in bases.items():
         module, name = base.rsplit(".", 1)
         text.append(f"from {module} import {name}\n@register({group!r}, 'plain')\n@dataclass(frozen=True)")
         text.append(f"class Plain{name}({name}):\n    pass")
     text.append("@register('algo', 'plain')\n@dataclass(frozen=True)")
-    text.append("class PlainAlgo(ActorCritic, learns_from.FromRollouts):\n    missing: int = option('a number', ge=1)")
+    text.append("class PlainAlgo(ActorCritic, data_sources.FromRollouts):\n    missing: int = option('a number', ge=1)")
     (tmp_path / "my_options.py").write_text("\n".join(text))
     words = ["algo=plain", *(f"{group}=plain" for group in bases)]
     config, told = composed(*words, cwd=tmp_path, plugins="my_options", forks=True)
@@ -518,6 +522,37 @@ def test_flickering_observations_are_blank_as_often_as_asked_and_the_same_for_a_
     first = play()
     assert 0.4 < np.mean(first) < 0.6 and play() == first
     env.close()
+
+
+def test_a_thread_pool_plays_as_gymnasium_does_and_continues_saved_games(example: ModuleType) -> None:
+    run = make_run("env=cartpole", "num_envs=3")
+    pooled = replace(run, backend=example.backend.ThreadPool("thread_pool", threads=2))
+    with contextlib.closing(make_vector_env(run)) as env, contextlib.closing(make_vector_env(pooled)) as pool:
+        rng = np.random.default_rng(0)
+        np.testing.assert_array_equal(env.reset([1, 2, 3]), pool.reset([1, 2, 3]))
+        for number in range(60):
+            actions, steps = rng.integers(2, size=3), []
+            for each in (env, pool):
+                each.send(actions)
+                steps.append(each.recv())
+            for part in ("frames", "rewards", "terminated", "truncated", "first"):
+                np.testing.assert_array_equal(*[getattr(step, part) for step in steps], err_msg=part)
+            if number % 7 == 0:
+                state = pool.state_dict()
+                pool.reset([4, 5, 6])
+                assert pool.load_state_dict(state)
+
+
+def test_auto_takes_the_backend_of_a_plugin_that_has_the_highest_priority(example: ModuleType) -> None:
+    @registry.register("backend", "first")
+    @dataclass(frozen=True)
+    class First(example.backend.ThreadPool):
+        priority = 30
+
+    assert dqnspeed.compose(["backend=auto", "env=cartpole"]).backend == First("first")
+    assert dqnspeed.compose(["backend=auto"]).backend.name == "atari_warp"  # the plugin's plays no ALE games
+    with pytest.raises(ConfigError, match=r"^backend=thread_pool: does not count lives, .* Use backend=auto\.$"):
+        example.backend.ThreadPool("thread_pool").check(make_run())
 
 
 def test_paced_actors_wait_for_their_clock(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

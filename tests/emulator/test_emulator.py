@@ -37,7 +37,7 @@ from dqnspeed.emulator.games import rom_of
 from dqnspeed.emulator.preprocessing import PARTS
 from dqnspeed.emulator.translation import NONE
 from dqnspeed.emulator.verify import ale_action, ale_of, main, options_of, verify
-from dqnspeed.envs.emulated import EmulatorBackend
+from dqnspeed.envs.backends._warp_engine import WarpEngine
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.vector import VectorEnv
 
@@ -338,7 +338,7 @@ def test_lives_rewards_and_stacks_of_the_device_are_those_of_the_environments(
         for of in (stages, {k: v for k, v in stages.items() if k not in ("episodic_life", "clip_reward", "stack")})
     )
     env = VectorEnv(
-        EmulatorBackend(backend, ["NOOP", "FIRE", "RIGHT", "LEFT"], overlap=False),
+        WarpEngine(backend, ["NOOP", "FIRE", "RIGHT", "LEFT"], overlap=False),
         clip_reward=stages.get("clip_reward", False),
         episodic_life=stages.get("episodic_life", False),
         life_action=~int(stages.get("fire", False)),

@@ -45,11 +45,11 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_and_ale_plays(tmp_path:
     alone = run(taken / "cache", "-m", "dqnspeed.emulator", "game=pong")
     assert alone.returncode == 1 and alone.stderr.count("\n") == 1
     assert alone.stderr.startswith("dqnspeed.emulator: Warp does not start here (")
-    asked = run(taken / "cache", "-m", "dqnspeed.train", "wrappers=emulator", f"hydra.run.dir={tmp_path / 'run'}")
+    asked = run(taken / "cache", "-m", "dqnspeed.train", "backend=atari_warp", f"hydra.run.dir={tmp_path / 'run'}")
     assert asked.returncode == 2 and asked.stderr.startswith(
-        "dqnspeed: wrappers=emulator: dqnspeed.emulator: Warp does"
+        "dqnspeed: backend=atari_warp: dqnspeed.emulator: Warp does"
     )
-    code = "import dqnspeed; print(dqnspeed.compose(['wrappers=fastest']).wrappers.backend)"
+    code = "import dqnspeed; print(dqnspeed.compose(['backend=auto']).backend.name)"
     assert run(taken / "cache", "-c", code).stdout.strip() == "native"
 
 

@@ -1,23 +1,25 @@
-"""The backend of ``wrappers=emulator``."""
+"""Engine of ``backend=atari_warp``."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import warp as wp
 
-from dqnspeed.emulator import EmulatorError, Games
-from dqnspeed.envs.backends import ActorError, AnyArray, RawStep
+from dqnspeed.envs.backends.base import ActorError, AnyArray, RawStep
 
-COMMON = ("game", "version")  # of a saved state, for all consoles
+if TYPE_CHECKING:
+    from dqnspeed.emulator import Games
+
+SHARED_KEYS = ("game", "version")  # of a saved state, alike for all consoles
 
 
-class EmulatorBackend:
+class WarpEngine:
     """:class:`dqnspeed.emulator.Games`: many consoles on threads of a CPU, or on a GPU.
 
     Args:
@@ -46,7 +48,7 @@ class EmulatorBackend:
             self._wait_for_readers()
             try:
                 self._games.begin(seeds)
-            except EmulatorError as error:
+            except ValueError as error:
                 raise ActorError(str(error)) from error
             return self._raw()
 
@@ -76,22 +78,24 @@ class EmulatorBackend:
         if self._stream is not None:
             self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._games.device))))
 
-    def games(self) -> list[dict[str, Any]]:
+    def save_games(self) -> list[dict[str, Any]]:
         self._wait()
         state = self._games.save_state()
-        common = {name: str(state.pop(name)) for name in COMMON}
+        common = {name: str(state.pop(name)) for name in SHARED_KEYS}
         # One of each for a game, and of the spares for some.
         each = range(self.num_envs)
         return [{**common, **{name: array[i :: self.num_envs] for name, array in state.items()}} for i in each]
 
-    def set_games(self, games: list[dict[str, Any]]) -> bool:
+    def restore_games(self, games: list[dict[str, Any]]) -> bool:
         try:
-            common = {name: np.array(games[0][name]) for name in COMMON}
-            arrays = {name: np.concatenate([game[name] for game in games]) for name in games[0] if name not in COMMON}
+            common = {name: np.array(games[0][name]) for name in SHARED_KEYS}
+            arrays = {
+                name: np.concatenate([game[name] for game in games]) for name in games[0] if name not in SHARED_KEYS
+            }
             self._wait()
             self._games.load_state({**common, **arrays})
             wp.synchronize_device(self._games.device)
-        except (EmulatorError, KeyError, ValueError):  # of another backend, or version of the emulator
+        except (KeyError, ValueError):  # saved by another backend, or another version of the emulator
             return False
         return True
 
