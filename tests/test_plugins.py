@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -10,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -19,15 +20,16 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from conftest import TESTS, environment, make_toy
+from conftest import TESTS, environment, make_run, make_toy
 from omegaconf import DictConfig, OmegaConf
 
+import dqnspeed
 from dqnspeed.algorithms import make_buffer, make_learner
 from dqnspeed.buffers import Rows
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import registry
 from dqnspeed.config.options import ConfigError
-from dqnspeed.envs import describe
+from dqnspeed.envs import describe, make_vector_env
 
 REPOSITORY = TESTS.parent
 EXAMPLE = REPOSITORY / "examples" / "plugin"
@@ -49,7 +51,8 @@ OWN = [
     "model=fourier",
     "optimizer=nadam",
     "tracking.trackers=[status]",
-    "wrappers=flicker",  # the numbers of deepmind, here those of none
+    "backend=thread_pool",
+    "wrappers=flicker",  # the numbers of standard, here those of none
     *(f"wrappers.{key}={json.dumps(NONE[key])}" for key in NONE if key not in ("defaults", "name")),
 ]
 EVERY = [*OWN, "parallelism=paced", "parallelism.steps_per_second=5000"]
@@ -162,7 +165,7 @@ def test_help_lists_what_a_plugin_brings_and_no_schemas(site: Path, tmp_path: Pa
         group, name = word.split("=")
         assert name in options[group].split(", ")
     assert set(options) == {path.name for path in Path(CONF_DIR).iterdir() if path.is_dir()} - {"hydra"}
-    assert {"standard", "convolutional"}.isdisjoint(", ".join(options.values()).split(", "))
+    assert "convolutional" not in options["model"].split(", ") and "standard" not in options["tracking"].split(", ")
 
 
 @pytest.mark.slow
@@ -392,6 +395,7 @@ def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path
         "optimizer": "dqnspeed.execution.optimizers.Optimizer",
         "model": "dqnspeed.networks.base.Model",
         "wrappers": "dqnspeed.envs.base.Wrappers",
+        "backend": "dqnspeed.envs.backends.base.Backend",
     }
     text = [
         HEAD,
@@ -515,6 +519,37 @@ def test_flickering_observations_are_blank_as_often_as_asked_and_the_same_for_a_
     first = play()
     assert 0.4 < np.mean(first) < 0.6 and play() == first
     env.close()
+
+
+def test_a_thread_pool_plays_as_gymnasium_does_and_continues_saved_games(example: ModuleType) -> None:
+    run = make_run("env=cartpole", "num_envs=3")
+    pooled = replace(run, backend=example.backend.ThreadPool("thread_pool", threads=2))
+    with contextlib.closing(make_vector_env(run)) as env, contextlib.closing(make_vector_env(pooled)) as pool:
+        rng = np.random.default_rng(0)
+        np.testing.assert_array_equal(env.reset([1, 2, 3]), pool.reset([1, 2, 3]))
+        for number in range(60):
+            actions, steps = rng.integers(2, size=3), []
+            for each in (env, pool):
+                each.send(actions)
+                steps.append(each.recv())
+            for part in ("frames", "rewards", "terminated", "truncated", "first"):
+                np.testing.assert_array_equal(*[getattr(step, part) for step in steps], err_msg=part)
+            if number % 7 == 0:
+                state = pool.state_dict()
+                pool.reset([4, 5, 6])
+                assert pool.load_state_dict(state)
+
+
+def test_auto_takes_the_backend_of_a_plugin_that_has_the_highest_priority(example: ModuleType) -> None:
+    @registry.register("backend", "first")
+    @dataclass(frozen=True)
+    class First(example.backend.ThreadPool):
+        priority = 30
+
+    assert dqnspeed.compose(["backend=auto", "env=cartpole"]).backend == First("first")
+    assert dqnspeed.compose(["backend=auto"]).backend.name == "atari_warp"  # the plugin's plays no ALE games
+    with pytest.raises(ConfigError, match=r"^backend=thread_pool: does not count lives, .* Use backend=auto\.$"):
+        example.backend.ThreadPool("thread_pool").check(make_run())
 
 
 def test_paced_actors_wait_for_their_clock(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ WARM_UPDATES = 4  # before the first event
 WORK = ("algo.batch_size=32", "algo.steps_per_update=1")  # by rule more games would bring more
 # Groups and keys that hold for both sides, or change how fast the same work is done.
 SAME_WORK = {"env", "env.id", "seed", "device", "algo.batch_size", "algo.steps_per_update", "algo.learning_starts",
-             "algo.gamma", "optimizer.lr", "replay.buffer_size", "num_envs", "wrappers", "wrappers.backend",
-             "wrappers.translate", "wrappers.spares"}  # fmt: skip
+             "algo.gamma", "optimizer.lr", "replay.buffer_size", "num_envs", "wrappers", "backend",
+             "backend.compile_rom", "backend.reset_pool"}  # fmt: skip
 
 
 def set_threads(work: Work) -> None:

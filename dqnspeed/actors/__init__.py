@@ -14,10 +14,10 @@ from dqnspeed.system import machine
 
 def make_actors(arguments: ActorArguments) -> Actors:
     """The actors that ``parallelism`` names."""
-    env_threads = share_of_cores(arguments.run, machine.cores()).env_threads
-    parallelism = dataclasses.replace(arguments.run.parallelism, env_threads=env_threads)
-    run = dataclasses.replace(arguments.run, parallelism=parallelism)
-    return typed(parallelism, Parallelism).make(dataclasses.replace(arguments, run=run))
+    run = arguments.run
+    threads = share_of_cores(run, machine.cores()).stepping_threads
+    run = dataclasses.replace(run, backend=run.backend.with_threads(threads))
+    return typed(run.parallelism, Parallelism).make(dataclasses.replace(arguments, run=run))
 
 
 __all__ = ["ActorArguments", "ActorError", "Actors", "Collected", "NewGames", "make_actors"]

@@ -187,7 +187,6 @@ class Serial(Parallelism):
 @register("parallelism", "overlap")
 @dataclass(frozen=True)
 class Overlap(Serial):
-    """Environments step while the learner trains, on threads (``wrappers=native`` and ``emulator``) or in worker
-    processes."""
+    """Environments step while the learner trains, on threads of the backend or in worker processes."""
 
     overlaps = True

@@ -22,7 +22,7 @@ from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.envs.emulation import check_emulated
+from dqnspeed.envs.backends import auto
 from dqnspeed.envs.games import atari_game
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.system import machine
@@ -159,16 +159,10 @@ class Plan:
         return atari_game(self.reference.env) is not None
 
     @functools.cached_property
-    def _emulated(self) -> list[str]:
-        """``wrappers=emulator``, where Warp is there and the emulator plays this game."""
-        game = atari_game(self.reference.env)
-        if game is None:
-            return []
-        try:
-            check_emulated(game, self.reference.wrappers)
-        except ConfigError:
-            return []
-        return ["wrappers=emulator"]
+    def _backends(self) -> list[str]:
+        """Overrides for the other backends that can play the reference, the slowest first."""
+        playable = reversed(auto.playable(self.reference))
+        return [f"backend={name}" for name in playable if name != self.reference.backend.name]
 
     @property
     def on_cpu(self) -> bool:
@@ -209,17 +203,15 @@ class Plan:
             low = "execution=graph execution.precision=bf16 execution.channels_last=true"
             compiled += ["execution=graph", *joined, low]
         axes = {
-            "wrappers": ["wrappers=native", *self._emulated] if self.is_atari else [],
+            "backend": self._backends,
             "execution": ["execution=lean", "execution.precision=bf16", "execution.channels_last=true", *compiled],
             "threads": threads if self.on_cpu else [],
             "num_envs": ["num_envs=4", "num_envs=8"] if self.full else ["num_envs=4"],
         }
         named = changes.keys_of(self.overrides)
-        played = "wrappers" in named or "wrappers.backend" in named
         choices: dict[str, list[tuple[str, ...]]] = {
             name: [tuple(one.split()) for one in found if not changes.keys_of(one.split()) & named]
             for name, found in axes.items()
-            if not (name == "wrappers" and played)
         }
         if "parallelism" not in named:
             choices["parallelism"] = [("parallelism=overlap",), ("parallelism=process",)]
@@ -269,10 +261,10 @@ class Plan:
         choices: list[tuple[str, ...]] = [("num_envs=4", "parallelism=overlap")]
         if self.is_atari:
             choices.append(("wrappers=tweaked",))
-            for one in ("wrappers=native", *self._emulated):
-                choices += [(one,), (one, "num_envs=8")]
-                if machine.cores() > 1:
-                    choices.append((one, "num_envs=8", "parallelism.env_threads=1"))
+        for one in self._backends:
+            choices += [(one,), (one, "num_envs=8")]
+            if machine.cores() > 1:
+                choices.append((one, "num_envs=8", "backend.threads=1"))
         for choice in choices:
             yield piece(" ".join(choice), *choice), first
 

@@ -24,7 +24,7 @@ from dqnspeed.tracking.run_folder import DamagedError, read_summary
 
 SAFE = (changes.EXACT, changes.EQUIVALENT)
 WIDER = (*SAFE, changes.ALGORITHM)  # with allow=algorithm
-PARTS = ("wrappers", "execution", "threads")  # axes that are exact or equivalent
+PARTS = ("backend", "execution", "threads")  # axes that are exact or equivalent
 TOGETHER = 6  # rungs that :func:`tried` tries at most beside those of the axes
 Measure = Callable[[Sequence[str]], Measurement]
 
@@ -42,7 +42,7 @@ def tried(plan: Plan, measure: Measure) -> None:
     for count in range(2, len(parts) + 1):
         measure(tuple(itertools.chain(*parts[:count])))
     # Games on threads overlap with the learner in its process.
-    on_threads = best.get("wrappers", (axes.get("wrappers") or [()])[0])
+    on_threads = best.get("backend", (axes.get("backend") or [()])[0])
     with_execution = (*on_threads, *best.get("execution", ()))
     games = (axes.get("num_envs") or [()])[0]
     for way in axes.get("parallelism", []):

@@ -147,7 +147,7 @@ def _new(overrides: Sequence[str], folder: str | Path | None, resources: context
 def _check_script(run: RunConfig) -> None:
     """Raise :class:`ConfigError` if processes of ``run`` cannot import the main script, or would train again."""
     path = getattr(sys.modules["__main__"], "__file__", None)  # a notebook has none, and python -c
-    environments = run.parallelism.overlaps and not run.wrappers.threads
+    environments = run.parallelism.overlaps and not run.backend.uses_threads
     if path is None or not (run.parallelism.shares_memory or environments):
         return
     need = f"parallelism={run.parallelism.name}: its processes import this script"

@@ -29,6 +29,7 @@ from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError, check_values
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs.backends import auto
 from dqnspeed.execution.threads import by_rule
 from dqnspeed.system import machine
 from dqnspeed.system.startup import startup
@@ -37,7 +38,7 @@ from dqnspeed.tracking.wandb import mode_of_environment
 # What is left to a rule, or to what is found on this machine, as it is said.
 BY_RULE = {
     "num_envs": 0, "parallelism.num_actors": 0,
-    "wrappers.backend": "auto", "execution.precision": "auto", "wrappers.crop": [], "tracking.wandb": "auto",
+    "execution.precision": "auto", "wrappers.crop": [], "tracking.wandb": "auto",
 }  # fmt: skip
 
 _OWN = GlobalHydra, HydraConfig, JobRuntime, VersionBase
@@ -128,9 +129,9 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
     precision by names, and what of a picture is kept by its bounds; returns what they make."""
     run = _typed(cfg)
     check_values(run, only=("device",))  # which is asked below
-    begun = run.wrappers.backend, run.execution.precision, run.tracking.wandb
-    if run.wrappers.backend == "auto":
-        cfg.wrappers.backend = envs.fastest_backend(run.env, run.wrappers)
+    begun = run.backend.name, run.execution.precision, run.tracking.wandb
+    if run.backend.name == "auto":
+        cfg.backend = schemas.writable(auto.choose(run))
     if run.execution.precision == "auto":
         cfg.execution.precision = machine.precision(run.device)
     if run.tracking.wandb == "auto":
@@ -176,7 +177,9 @@ def _rung(name: str, run: RunConfig) -> RunConfig | None:
         with contextlib.nullcontext() if begun else own_hydra():
             loader = GlobalHydra.instance().config_loader()
             cfg = loader.load_configuration("config", [f"experiment={name}"], RunMode.RUN)
-            ruled = {"wrappers.backend": "auto", "wrappers.crop": [], "execution.precision": "auto"}
+            if cfg.backend.name == "auto":
+                cfg.backend = schemas.writable(type(run.backend)(run.backend.name))
+            ruled = {"wrappers.crop": [], "execution.precision": "auto"}
             for key, by_rule in ruled.items():
                 if OmegaConf.select(cfg, key) == by_rule:
                     OmegaConf.update(cfg, key, OmegaConf.select(OmegaConf.structured(run), key), merge=False)

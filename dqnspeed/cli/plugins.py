@@ -17,11 +17,11 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from dqnspeed import actors, algorithms, buffers, envs, execution, exploration, networks, tracking
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import FOLDERS, GROUPS
+from dqnspeed.envs import backends
 from dqnspeed.system.errors import kind_and_line
 
 ENTRY_POINTS = "dqnspeed.plugins"
 VARIABLE = "DQNSPEED_PLUGINS"
-OF_EXTRAS = {"dqnspeed.envs.emulated"}  # modules that need more than is always installed, and register nothing
 
 
 class PluginFolders(SearchPathPlugin):
@@ -38,10 +38,10 @@ def load() -> None:
 
     A plugin that cannot be imported is named in one sentence; runs that do not use it go on.
     """
-    for package in (actors, algorithms, buffers, envs, execution, exploration, networks, tracking):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            if module.name not in OF_EXTRAS:
-                importlib.import_module(module.name)
+    for package in (actors, algorithms, backends, buffers, envs, execution, exploration, networks, tracking):
+        for module in pkgutil.iter_modules(package.__path__):
+            if not module.name.startswith("_"):  # needs an extra, and registers nothing
+                importlib.import_module(f"{package.__name__}.{module.name}")
     named = [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
     if named:
         find_modules_here()

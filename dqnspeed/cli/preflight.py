@@ -38,7 +38,7 @@ from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.envs.emulation import MISSING
+from dqnspeed.envs.backends import auto
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.system import machine
@@ -168,7 +168,7 @@ def check_run(run: RunConfig, jobs: int = 1) -> EnvSpec:
     algorithm_of(run).check_spec(run, spec)
     check_fits(run, spec, buffer_device(run, spec), jobs)
     check_video(run, spec)
-    for warning in (*warnings, *emulated(run), *without_emulator(run), *overruled(run.tracking)):
+    for warning in (*warnings, *emulated(run), *overruled(run.tracking)):
         log.warning("%s", warning)
     return spec
 
@@ -182,16 +182,10 @@ def emulated(run: RunConfig) -> Iterator[str]:
         )
 
 
-def without_emulator(run: RunConfig) -> Iterator[str]:
-    """A sentence if ``wrappers=fastest`` has to play with ALE because there is no emulator here."""
-    if run.wrappers.name != "fastest" or run.wrappers.backend == "emulator":
-        return
-    try:
-        import atari_warp  # noqa: F401
-    except ModuleNotFoundError:
-        yield f"wrappers=fastest: ALE plays, several times slower: {MISSING}"
-    except ImportError as error:
-        yield f"wrappers=fastest: ALE plays, several times slower ({str(error).rstrip('.')})."
+def without_faster_backend(config: DictConfig, run: RunConfig) -> Iterator[str]:
+    """A sentence for each faster backend that ``backend=auto`` would consider if its package were here."""
+    if OmegaConf.select(config, "hydra.runtime.choices.backend") == "auto":
+        yield from auto.not_installed(run)
 
 
 def _report_silence(run: RunConfig, line: str) -> None:
@@ -216,6 +210,7 @@ def check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]], at_a_time: int 
     for config, task in jobs:
         run, overrides = from_hydra(config), list(task)
         checked.append((run, check_run(run, at_a_time)))
+        sentences |= dict.fromkeys(without_faster_backend(config, run))
         sentences |= dict.fromkeys(without_numbers(config, run, overrides))
         sentences |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides), *unbounded(run, overrides)])
     for sentence in sentences:

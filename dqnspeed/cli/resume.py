@@ -46,12 +46,12 @@ PREFIX = "resume="
 LAST_KEY = "device"  # the last key of a whole configuration
 # What may be changed without making it another run.
 CHANGEABLE = (
-    "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "wrappers.device",
-    "wrappers.spares",
+    "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "backend.",
     "execution.threads", "execution.keep_memory", "execution.graph", "execution.precision",
-    "replay.device", "parallelism.timeout_s", "parallelism.env_threads", "parallelism.address",
+    "replay.device", "parallelism.timeout_s", "parallelism.address",
     "parallelism.compress", "parallelism.cpus_per_actor", "parallelism.weights_every", "parallelism.restart_actors",
 )  # fmt: skip
+FIXED = "backend.name"  # games of one backend cannot continue in another
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,9 @@ def _check_options(cfg: DictConfig, folder: Path) -> None:
 
 def _fill_in(cfg: DictConfig, begun_with: Mapping[str, Any]) -> None:
     """Where ``cfg`` leaves something to a rule, what the rule chose when the run began, or was resumed."""
+    if OmegaConf.select(cfg, "backend.name") == "auto" and "backend.name" in begun_with:
+        chosen = {key: value for key, value in begun_with.items() if key.startswith("backend.")}
+        cfg.backend = {key.removeprefix("backend."): value for key, value in chosen.items()}
     for key, left in compose.BY_RULE.items():
         if OmegaConf.select(cfg, key) == left and key in begun_with:
             OmegaConf.update(cfg, key, begun_with[key])
@@ -258,7 +261,8 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
         key = override.key_or_group
         if override.is_sweep_override():
             raise ConfigError(f"{override.input_line}: a run is resumed with one value, not with a sweep.")
-        if not key.startswith(CHANGEABLE) or key not in known or str(override.input_line).startswith(("+", "~")):
+        changeable = key.startswith(CHANGEABLE) and key != FIXED and key in known
+        if not changeable or str(override.input_line).startswith(("+", "~")):
             raise ConfigError(f"{key}: cannot be changed in a resumed run; {', '.join(CHANGEABLE)} can.")
         OmegaConf.update(cfg, key, override.value())
     return cfg
@@ -319,7 +323,7 @@ def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:
 
 def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
     """Differences between the configurations of a checkpoint and a run that make them different runs, in words."""
-    return [pair for pair in _differing(theirs, plain) if not pair.startswith(CHANGEABLE)]
+    return [pair for pair in _differing(theirs, plain) if not pair.startswith(CHANGEABLE) or pair.startswith(FIXED)]
 
 
 def _is_judged_alike(run: RunConfig, folder: Path) -> bool:

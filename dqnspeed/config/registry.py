@@ -37,6 +37,7 @@ GROUPS: dict[str, Group] = {
     "optimizer": Group(_HINTS["optimizer"]),
     "model": Group(_HINTS["model"], fallback="convolutional"),
     "wrappers": Group(_HINTS["wrappers"], fallback="standard"),
+    "backend": Group(_HINTS["backend"]),
 }
 FOLDERS: list[Path] = []  # of YAML files that plugins bring
 

@@ -8,7 +8,7 @@ below the commands sees only :class:`RunConfig`, never Hydra or OmegaConf.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Dict, List, TypeVar, Union  # noqa: UP035  OmegaConf reads these at run time
 
 from dqnspeed.config.options import option
@@ -87,22 +87,6 @@ class EnvConfig:
 @dataclass(frozen=True)
 class WrappersConfig(GroupOption):
     name: str = option("label of the stack")
-    backend: str = option(
-        "who plays and does the stages; auto: the emulator if it is installed and can play the game, else ALE's own",
-        choices=("gymnasium", "native", "emulator", "auto"),
-    )
-    device: str = option(
-        "where wrappers=emulator plays; auto: on CPUs, as long as no GPU has been measured",
-        choices=("auto", "cpu", "cuda"),
-    )
-    translate: bool = option(
-        "wrappers=emulator compiles a game's code, once, in some ten seconds; CPUs play faster then"
-    )
-    spares: int | None = option(
-        "more consoles of wrappers=emulator, which play games' starts ahead, one for each environment at most; null: a "
-        "quarter of them on a GPU, and none on a CPU",
-        ge=0,
-    )
     noop_max: int = option("most no-ops at a game's start, 0: none", ge=0, le=2**20)
     fire_reset: bool = option("press FIRE at a game's start and after a lost life")
     frame_skip: int = option("frames an action lasts", ge=1, le=2**20)
@@ -121,10 +105,27 @@ class WrappersConfig(GroupOption):
     clip_reward: bool = option("clip the learner's rewards to [-1, 1]")
     stack: int = option("frames the network sees", ge=1, le=256)
 
+
+@dataclass(frozen=True)
+class BackendConfig(GroupOption):
+    """Options that every backend has; ``dqnspeed.envs.backends.base`` says how a backend plays."""
+
+    name: str = option("name of the backend")
+
     @property
-    def threads(self) -> bool:
-        """Whether the games of a process are played on threads."""
-        return self.backend != "gymnasium"
+    def uses_threads(self) -> bool:
+        """Whether environments step on threads; the option ``threads`` says how many."""
+        return hasattr(self, "threads")
+
+    @property
+    def given_threads(self) -> int:
+        """Value of the option ``threads``; 0 if it is left open, or there is none."""
+        return int(getattr(self, "threads", 0))
+
+    def with_threads(self, count: int) -> BackendConfig:
+        """Copy with ``count`` threads, if the backend uses threads."""
+        changed: Any = {"threads": count} if self.uses_threads else {}
+        return replace(self, **changed)
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,6 @@ class ParallelismConfig(GroupOption):
     transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
     samples_per_step: Union[int, float, str] | None = option(  # noqa: UP007
         "process and ray: 'free', or samples trained on per agent step, held on both sides"
-    )
-    env_threads: int = option(
-        "threads of wrappers=native and emulator (in each actor), 0: shared out with execution.threads", ge=0
     )
     restart_actors: bool = option("replace an actor that died, hangs or raised, else the run ends (process and ray)")
     timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
@@ -272,6 +270,7 @@ class RunConfig:
     algo: AlgoConfig = option("what is learnt and when updates happen")
     env: EnvConfig = option("the game and its rules")
     wrappers: WrappersConfig = option("what the agent sees of the game, stage by stage")
+    backend: BackendConfig = option("what plays the game: the library that steps environments")
     parallelism: ParallelismConfig = option("where experience comes from")
     model: ModelConfig = option("the network")
     optimizer: OptimizerConfig = option("how weights move")

@@ -1,7 +1,7 @@
 """Environments: wrappers, their stacks, and vectors of them behind one interface."""
 
-from dqnspeed.envs.backends import ActorError, AnyArray
-from dqnspeed.envs.build import fastest_backend, make_env, make_registered, make_vector_env
+from dqnspeed.envs.backends.base import ActorError, AnyArray
+from dqnspeed.envs.build import make_env, make_registered, make_vector_env
 from dqnspeed.envs.crop import changing_part
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.probe import Watchdog
@@ -19,7 +19,6 @@ __all__ = [
     "Watchdog",
     "changing_part",
     "describe",
-    "fastest_backend",
     "make_env",
     "make_registered",
     "make_vector_env",

@@ -1,12 +1,10 @@
-"""Builds environments from the configuration: one frame environment, or a vector of them."""
+"""Environments of a configuration: one with its wrappers, or a vector of them."""
 
 from __future__ import annotations
 
-import functools
 import importlib
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -16,16 +14,12 @@ from gymnasium.envs.registration import EnvSpec as EnvSpecOfGymnasium
 from gymnasium.wrappers import GrayscaleObservation, TransformAction, TransformObservation
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import EnvConfig, ParallelismConfig, RunConfig, WrappersConfig, typed
-from dqnspeed.envs.ale import fire_index, make_atari, start_rewards
-from dqnspeed.envs.backends import AsyncBackend, Backend, NativeBackend, SyncBackend
+from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig, typed
+from dqnspeed.envs.backends.base import Backend
 from dqnspeed.envs.base import Wrappers
-from dqnspeed.envs.emulation import emulated
-from dqnspeed.envs.games import AtariGame, atari_game
+from dqnspeed.envs.games import atari_game, fire_index, make_atari
 from dqnspeed.envs.observations import AsBox
-from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.vector import VectorEnv
-from dqnspeed.envs.workers import AUTORESET, make_in_worker, make_workers
 from dqnspeed.envs.wrappers import (
     ChannelsFirst,
     Crop,
@@ -36,15 +30,14 @@ from dqnspeed.envs.wrappers import (
     StickyActions,
     resized,
 )
-from dqnspeed.system import machine
 from dqnspeed.system.errors import FOREIGN, kind_and_line
 
 DROPPED = 1e-4  # chance that ALE's sticky actions drop each frame of a press for the agent
-MOST_CHANNELS = 4  # of an image, which cv2 resizes with every interpolation
+MAX_CV2_CHANNELS = 4  # of an image that cv2 resizes with every interpolation
 
 
 def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None = None) -> gymnasium.Env:
-    """One environment with every stage that works on one environment; its observations are single frames."""
+    """One environment with the stages of ``wrappers`` that work on single frames."""
     cv2_threads_off()
     game = atari_game(env)
     made = make_atari(game, wrappers, render_mode) if game else _make_own(env, render_mode)
@@ -75,56 +68,30 @@ def make_vector_env(
     render_mode: str | None = None,
     seeds: Sequence[int] | None = None,
 ) -> VectorEnv:
-    """``num_envs`` environments; with ``overlap`` they step while the caller works.
-
-    With a ``render_mode`` they can be rendered (not with ``wrappers=native``).
+    """``num_envs`` environments, played by ``run.backend``.
 
     Args:
+        overlap: environments step between ``send`` and ``recv``, while the caller works.
+        render_mode: Gymnasium's, with which :meth:`VectorEnv.render` gives images; ``backend=ale`` gives none.
         seeds: of the global generators in the worker processes of an ``overlap``, one for each environment.
     """
-    game = atari_game(run.env)
-    backend: Backend
-    if run.wrappers.backend == "native":
-        assert game is not None
-        rewards = start_rewards(game, run.wrappers.fire_reset, run.wrappers.noop_max)
-        backend = NativeBackend(_native(game, run.wrappers, run.num_envs, run.parallelism), rewards)
-    elif run.wrappers.backend == "emulator":
-        assert game is not None
-        backend = emulated(game, run, overlap, whole=render_mode is not None)
-    else:
-        make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
-        backend = _gymnasiums(make, run, overlap, seeds or range(run.num_envs))
-    fire = fire_index(game) if run.wrappers.fire_reset and game else None
+    backend, game, wrappers = typed(run.backend, Backend), atari_game(run.env), run.wrappers
+    engine = backend.make(run, overlap, render_mode, seeds or range(run.num_envs))
+    fire = fire_index(game) if wrappers.fire_reset and game else None
     press, presses, start_presses = fire or 0, 1, 0
-    if game and game.sticky_actions and run.wrappers.backend != "native":
+    if game and game.sticky_actions and not backend.drops_presses:
         press = ~press
     elif game and game.sticky_actions and fire is not None:
         frames = math.ceil(math.log(DROPPED, game.sticky_actions))
-        presses = start_presses = math.ceil(frames / run.wrappers.frame_skip)
+        presses = start_presses = math.ceil(frames / wrappers.frame_skip)
     return VectorEnv(
-        backend,
-        clip_reward=run.wrappers.clip_reward,
-        episodic_life=run.wrappers.episodic_life,
+        engine,
+        clip_reward=wrappers.clip_reward,
+        episodic_life=wrappers.episodic_life,
         life_action=press,
         presses=presses,
         start_presses=start_presses,
     )
-
-
-def _gymnasiums(make: Callable[[], gymnasium.Env], run: RunConfig, overlap: bool, seeds: Sequence[int]) -> Backend:
-    try:
-        if overlap:
-            makers = [functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds]
-            return AsyncBackend(make_workers(makers, run.parallelism.timeout_s), run.parallelism.timeout_s)
-        one = gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
-        return SyncBackend(one)
-    except RuntimeError as error:
-        if "not equivalent" not in str(error):
-            raise
-        raise ConfigError(
-            f"env.id={run.env.id}: its instances differ in their spaces. Let all have the same observation and action "
-            f"space."
-        ) from error
 
 
 def cv2_threads_off() -> None:
@@ -179,10 +146,6 @@ def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
     return env_id
 
 
-def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None) -> gymnasium.Env:
-    return Resumable(make_env(env, wrappers, render_mode))
-
-
 def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.Env:
     import cv2
 
@@ -190,48 +153,9 @@ def _cv2_resize(env: gymnasium.Env, side: int, interpolation: str) -> gymnasium.
     flag = getattr(cv2, f"INTER_{flags[interpolation]}")
 
     def resize(image: np.ndarray) -> np.ndarray:
-        if image.ndim == 2 or image.shape[2] <= MOST_CHANNELS:
+        if image.ndim == 2 or image.shape[2] <= MAX_CV2_CHANNELS:
             return np.asarray(cv2.resize(image, (side, side), interpolation=flag))
-        parts = [image[:, :, first : first + MOST_CHANNELS] for first in range(0, image.shape[2], MOST_CHANNELS)]
+        parts = [image[:, :, first : first + MAX_CV2_CHANNELS] for first in range(0, image.shape[2], MAX_CV2_CHANNELS)]
         return np.dstack([resize(np.ascontiguousarray(part)) for part in parts])
 
     return TransformObservation(env, resize, resized(env.observation_space, side))
-
-
-def fastest_backend(env: EnvConfig, wrappers: WrappersConfig) -> str:
-    """Who plays with ``wrappers.backend=auto``: the emulator if it is installed and can play the game, else ALE's own;
-    or Gymnasium's, if it is to crop, or actions are tapped, or a mode or difficulty is chosen."""
-    game = atari_game(env)
-    try:
-        from atari_warp import check_playable
-
-        check_playable("") if game is None else check_playable(game.rom, game.mode, game.difficulty)
-    except (ImportError, ValueError):
-        whole = wrappers.crop is None and not wrappers.tap_frames and env.mode is None and env.difficulty is None
-        return "native" if whole else "gymnasium"
-    return "emulator"
-
-
-def _native(game: AtariGame, wrappers: WrappersConfig, num_envs: int, parallelism: ParallelismConfig) -> object:
-    from ale_py.vector_env import AtariVectorEnv
-
-    return AtariVectorEnv(
-        game.rom,
-        num_envs,
-        # Actors set their share of the cores; an evaluation runs alone and may use all.
-        num_threads=parallelism.env_threads or min(num_envs, machine.cores()),
-        max_num_frames_per_episode=game.max_episode_frames,
-        repeat_action_probability=game.sticky_actions,
-        full_action_space=game.full_action_space,
-        autoreset_mode=AUTORESET,
-        img_height=wrappers.resize,
-        img_width=wrappers.resize,
-        grayscale=wrappers.grayscale,
-        stack_num=1,  # stacks are built from single frames, the same for every backend
-        frameskip=wrappers.frame_skip,
-        maxpool=wrappers.max_pool,
-        noop_max=wrappers.noop_max,
-        episodic_life=False,  # ALE's restarts the whole game at a lost life
-        reward_clipping=False,  # returns are of the unclipped game
-        use_fire_reset=wrappers.fire_reset and fire_index(game) is not None,
-    )

@@ -8,7 +8,9 @@ import dataclasses
 import numpy as np
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.envs.backends.base import Backend
+from dqnspeed.envs.backends.gymnasium import Gymnasium
 from dqnspeed.envs.build import make_vector_env
 from dqnspeed.envs.spec import describe
 from dqnspeed.system.errors import FOREIGN, kind_and_line
@@ -31,14 +33,12 @@ def changing_part(run: RunConfig) -> tuple[int, int, int, int] | None:
     Raises:
         ConfigError: the environment does not exist, does not fit the wrappers or breaks.
     """
-    backend = run.wrappers.backend if run.wrappers.backend == "emulator" else "gymnasium"
+    backend = typed(run.backend, Backend).for_random_play() or Gymnasium("gymnasium")
     wrappers = dataclasses.replace(
-        run.wrappers, backend=backend, device="cpu", translate=False, spares=0, grayscale=False, crop=None,
-        resize=None, tap_frames=0, episodic_life=False,
-    )  # fmt: skip
-    parallelism = dataclasses.replace(run.parallelism, env_threads=0)
-    whole = dataclasses.replace(run, num_envs=len(KEEPS), wrappers=wrappers, parallelism=parallelism)
-    key = repr((run.env, wrappers, run.wrappers.resize))
+        run.wrappers, grayscale=False, crop=None, resize=None, tap_frames=0, episodic_life=False
+    )
+    whole = dataclasses.replace(run, num_envs=len(KEEPS), wrappers=wrappers, backend=backend)
+    key = repr((run.env, wrappers, backend, run.wrappers.resize))
     if key in _FOUND:
         return _FOUND[key]
     spec = describe(whole)

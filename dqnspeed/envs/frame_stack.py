@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.envs.backends import AnyArray
+from dqnspeed.envs.backends.base import AnyArray
 
 
 class FrameStack:

@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium import spaces
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig
+from dqnspeed.config.schema import EnvConfig, RunConfig, typed
+from dqnspeed.envs.backends.base import Backend
 from dqnspeed.envs.build import make_env, make_registered
-from dqnspeed.envs.emulation import check_emulated
 from dqnspeed.envs.games import atari_game, check_id
 from dqnspeed.envs.probe import Probe
 from dqnspeed.system.errors import FOREIGN, kind_and_line
@@ -76,7 +76,7 @@ def describe(run: RunConfig) -> EnvSpec:
     Raises:
         ConfigError: the environment does not exist or does not fit the wrappers.
     """
-    check_stages(run.env, run.wrappers)
+    check_env(run)
     try:
         env = make_env(run.env, run.wrappers)
     except ConfigError:
@@ -87,24 +87,17 @@ def describe(run: RunConfig) -> EnvSpec:
         return _spec(env, run)
 
 
-def check_stages(env: EnvConfig, wrappers: WrappersConfig) -> None:
-    """Raise :class:`ConfigError` if there is no such environment, or it cannot have a stage that only games have."""
+def check_env(run: RunConfig) -> None:
+    """Raise :class:`ConfigError` if the environment does not exist, or lacks what ``wrappers`` or ``backend`` need."""
+    env, wrappers = run.env, run.wrappers
     check_id(env)
-    if (game := atari_game(env)) is not None:
-        if wrappers.backend == "emulator":
-            check_emulated(game, wrappers)
-        for key in ("mode", "difficulty") if wrappers.backend == "native" else ():
-            if (chosen := getattr(env, key)) is not None:
-                raise ConfigError(
-                    f"env.{key}={chosen}: wrappers=native plays the usual one; use wrappers=emulator, or deepmind."
-                )
+    typed(run.backend, Backend).check_here(run)
+    if atari_game(env) is not None:
         return
     if wrappers.tap_frames:
         raise ConfigError(
             f"wrappers.tap_frames={wrappers.tap_frames}: needs an ALE game, and {env.id} is not one; use 0."
         )
-    if wrappers.backend != "gymnasium":
-        raise ConfigError(f"wrappers={wrappers.backend}: needs an ALE game, and {env.id} is not one.")
     for key in ("noop_max", "fire_reset", "episodic_life"):
         if getattr(wrappers, key):
             raise ConfigError(

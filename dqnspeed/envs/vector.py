@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.envs.backends import AnyArray, Backend, RawStep
+from dqnspeed.envs.backends.base import AnyArray, Engine, RawStep
 from dqnspeed.system.errors import kind_and_line
 
 
@@ -53,7 +53,7 @@ class VectorEnv:
     yet, as Gopher does not for 130 frames, still waits for it after that.
 
     Args:
-        life_action: may be ``~a``, as in :meth:`Backend.send`.
+        life_action: may be ``~a``, as in :meth:`Engine.send`.
         presses: steps after a lost life in which ``life_action`` is pressed.
         start_presses: steps after a game's start in which it is pressed too.
 
@@ -63,16 +63,16 @@ class VectorEnv:
 
     def __init__(
         self,
-        backend: Backend,
+        engine: Engine,
         clip_reward: bool,
         episodic_life: bool,
         life_action: int = 0,
         presses: int = 1,
         start_presses: int = 0,
     ):
-        self.num_envs = backend.num_envs
-        self.device = backend.device
-        self._backend = backend
+        self.num_envs = engine.num_envs
+        self.device = engine.device
+        self.engine = engine
         self._clip_reward = clip_reward
         self._episodic_life = episodic_life
         self._life_action = life_action
@@ -85,7 +85,7 @@ class VectorEnv:
 
     def reset(self, seeds: list[int]) -> AnyArray:
         """Start N games, each with its own seed; returns their first frames ``(N, C, ...)``."""
-        raw = self._backend.reset(seeds)
+        raw = self.engine.reset(seeds)
         self._lives = self._copy(raw.lives)
         for state in (self._game_over, self._returns, self._lengths):
             state[:] = 0
@@ -100,11 +100,11 @@ class VectorEnv:
             actions = actions.masked_fill(there, self._life_action)
         elif press.any():
             actions = np.where(press, self._life_action, actions)
-        self._backend.send(actions)
+        self.engine.send(actions)
 
     def recv(self) -> Step:
         """Wait for the step started by :meth:`send`. Frames may be overwritten by the next step."""
-        raw = self._backend.recv()
+        raw = self.engine.recv()
         reset = self._game_over
         first = reset | (self._to_press > 0)
         self._returns += raw.rewards
@@ -131,13 +131,13 @@ class VectorEnv:
 
     def state_dict(self) -> dict[str, Any]:
         """The games in progress, if the backend can save them, with their returns, lengths and lives."""
-        games = self._backend.games()
+        games = self.engine.save_games()
         state: dict[str, Any] = {name: array.copy() for name, array in self._counted().items()}
         return {**state, "games": None if games is None else {str(i): game for i, game in enumerate(games)}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
         """Restore saved games after a reset; False if that fails and the new games of the reset are used."""
-        if state["games"] is None or not self._backend.set_games(
+        if state["games"] is None or not self.engine.restore_games(
             [state["games"][str(i)] for i in range(self.num_envs)]
         ):
             return False
@@ -152,7 +152,7 @@ class VectorEnv:
             ConfigError: the environment gives none.
         """
         try:
-            image = np.asarray(self._backend.call("render"))
+            image = np.asarray(self.engine.call("render"))
         except NotImplementedError as error:
             raise ConfigError("this environment cannot draw itself (it has no render()).") from error
         except Exception as error:
@@ -169,13 +169,13 @@ class VectorEnv:
     def action_names(self) -> list[str] | None:
         """Names of the actions, if the game has them."""
         try:
-            names = self._backend.call("get_action_meanings")
+            names = self.engine.call("get_action_meanings")
             return [str(name) for name in (names.values() if isinstance(names, Mapping) else names)]
         except Exception:  # a user's environment may have something else there, or raise anything
             return None
 
     def close(self) -> None:
-        self._backend.close()
+        self.engine.close()
 
     def _counted(self) -> dict[str, np.ndarray]:
         lives = {} if self._lives is None else {"lives": self._lives}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import gymnasium
 
-from dqnspeed.envs.backends import ActorError, TracebackToParent
+from dqnspeed.envs.backends.base import ActorError
 from dqnspeed.envs.probe import Watchdog
 from dqnspeed.system import seeding
+from dqnspeed.system.errors import FOREIGN
 from dqnspeed.system.parent import end_with_parent, may_have_children
 from dqnspeed.system.signals import children_ignore_signals, kill_for_terminate
 from dqnspeed.system.streams import outlast_readers
@@ -62,3 +66,26 @@ def make_in_worker(make: Callable[[], gymnasium.Env], seed: int, learner: int) -
         outlast_readers()
     seeding.seed_everything(seed)
     return TracebackToParent(make())
+
+
+class WorkerTraceback(Exception):
+    """What an environment raised in a worker process, as text."""
+
+
+class TracebackToParent(gymnasium.Wrapper):
+    """Sends the traceback of an environment in a worker process along with its error."""
+
+    def step(self, action: Any) -> Any:
+        with self._with_traceback():
+            return self.env.step(action)
+
+    def reset(self, **kwargs: Any) -> Any:
+        with self._with_traceback():
+            return self.env.reset(**kwargs)
+
+    @contextlib.contextmanager
+    def _with_traceback(self) -> Iterator[None]:
+        try:
+            yield
+        except FOREIGN as error:
+            raise WorkerTraceback(traceback.format_exc()) from error

@@ -23,7 +23,7 @@ BUSY_CORES, BUSY_SHARE = 0.5, 0.05  # use by other processes, in cores and of al
 class Share:
     """Threads that step games in each process that steps, torch threads of the learner, and cores kept busy."""
 
-    env_threads: int
+    stepping_threads: int
     learner_threads: int
     asked: int  # cores kept busy at the same time
 
@@ -35,18 +35,19 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
     threads) gets up to half of the cores, and the learner the rest; on a GPU the learner needs one. Numbers set
     by the user are kept; with more processes than cores each has one thread.
     """
-    parallelism, on_threads, threads = run.parallelism, run.wrappers.threads, _learner_threads(run)
+    parallelism, on_threads, threads = run.parallelism, run.backend.uses_threads, _learner_threads(run)
+    given = run.backend.given_threads
     if not (parallelism.processes or parallelism.overlaps):
-        env = parallelism.env_threads or min(run.num_envs, cores)
+        env = given or min(run.num_envs, cores)
         learner = threads or cores
         return Share(env, learner, max(env if on_threads else 1, learner))
     if parallelism.elsewhere:
-        env, learner = parallelism.env_threads or 1, threads or cores
+        env, learner = given or 1, threads or cores
         return Share(env, learner, learner)
     processes = parallelism.num_actors
     halves = 2 if run.takes_turns else 1
     envs = run.num_envs // halves
-    env = parallelism.env_threads or max(1, min(envs, _stepping_cores(run, cores) // processes))
+    env = given or max(1, min(envs, _stepping_cores(run, cores) // processes))
     # Without threads, environments step in turn in an actor process, and in one process each with overlap.
     stepping = processes * (env if on_threads else 1 if parallelism.processes else envs)
     learner = threads or max(1, cores - stepping)
@@ -56,11 +57,10 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
 def by_rule(run: RunConfig, cores: int) -> RunConfig:
     """``run`` with a number for ``num_envs`` and ``parallelism.num_actors`` where they are 0.
 
-    There is an actor process for each core that is not the learner's. Each core that steps has four games with
-    ``wrappers=native`` or ``emulator``, so that there is one that can step while others are acted on, and else one;
-    and no fewer than fill a batch of a rollout.
+    Each core that is not the learner's gets an actor process. Each core that steps gets four games if the backend uses
+    threads, so that one game can step while others are acted on, and else one game. A batch of a rollout is filled.
     """
-    parallelism, on_threads = run.parallelism, run.wrappers.threads
+    parallelism, on_threads = run.parallelism, run.backend.uses_threads
     if parallelism.processes and not parallelism.shares_memory:
         key = "num_envs" if parallelism.num_actors else "parallelism.num_actors"
         raise ConfigError(
@@ -205,7 +205,7 @@ def check_threads(run: RunConfig) -> None:
     cores = machine.there()  # also in a job that has some of them: it may go on elsewhere
     for key, asked in (
         ("execution.threads", run.execution.threads),
-        ("parallelism.env_threads", run.parallelism.env_threads),
+        ("backend.threads", run.backend.given_threads),
     ):
         if asked > cores:
             raise ConfigError(f"{key}={asked}: must be at most {cores}, the cores this process may use; 0 chooses.")

@@ -19,6 +19,7 @@ from dqnspeed.cli import resume as resuming
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, VectorEnv
+from dqnspeed.envs.backends.gymnasium import Gymnasium
 from dqnspeed.execution.precision import check_execution, precision, set_precision
 from dqnspeed.play.options import DEFAULT, PlayConfig
 from dqnspeed.system import machine
@@ -35,11 +36,12 @@ class Player:
         self.path, state, composed = _trained(play, self.folder)
         trust.check_code({"env": resuming.plain_of(composed)["env"]}, self.folder, play.trust)
         trained = compose.from_hydra(composed)
-        # Equivalent, and able to render; the device may be another.
-        wrappers = dataclasses.replace(trained.wrappers, backend="gymnasium", clip_reward=False)
+        wrappers = dataclasses.replace(trained.wrappers, clip_reward=False)
+        backend = Gymnasium("gymnasium")  # equivalent to any other, and able to render
         self.noop_max: int | None = trained.eval.noop_max if play.noop_max is None else play.noop_max
         self.run: RunConfig = with_starts(
-            dataclasses.replace(trained, wrappers=wrappers, num_envs=1, device=play.device), self.noop_max
+            dataclasses.replace(trained, wrappers=wrappers, backend=backend, num_envs=1, device=play.device),
+            self.noop_max,
         )
         check_execution(dataclasses.replace(self.run, execution=dataclasses.replace(self.run.execution, compile=False)))
         self.spec: EnvSpec = envs.describe(self.run)

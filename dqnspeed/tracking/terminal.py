@@ -43,7 +43,8 @@ def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path,
     limits = [f"{stop.max_steps:,} agent steps"] if stop.max_steps else []
     limits += [f"{stop.max_minutes:g} minutes"] if stop.max_minutes else []
     return [
-        f"{label}{' resumes' if resumed else ''}: {name}, algo={run.algo.name}, parallelism={where}, seed {run.seed}",
+        f"{label}{' resumes' if resumed else ''}: {name}, algo={run.algo.name}, backend={run.backend.name}, "
+        f"parallelism={where}, seed {run.seed}",
         f"goal: {goal}; limits: {' or '.join(limits) or 'none, Ctrl-C saves and ends it'}",
         f"device {device}, {_number(machine.cores(), 'core')}, {_number(threads, 'torch thread')}; files in {folder}",
         *([run.experiment.about] if label == run.experiment.name and not resumed else []),

@@ -19,7 +19,7 @@ from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.algorithms import algorithm_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import AnyArray, EnvSpec, Episode, FrameStack, Step, VectorEnv, make_env, make_vector_env
-from dqnspeed.envs.backends import play_by_table
+from dqnspeed.envs.backends.gymnasium import play_by_table
 from dqnspeed.envs.games import atari_game
 from dqnspeed.exploration.epsilon_greedy import EpsilonGreedy
 from dqnspeed.exploration.policy import Policy

@@ -30,7 +30,7 @@ from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode, VectorEnv, describe, make_vector_env
-from dqnspeed.envs.backends import RawStep
+from dqnspeed.envs.backends.base import RawStep
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.base import Network
 from dqnspeed.tracking.metrics import Timer
@@ -137,18 +137,18 @@ def assert_contract(started: Started) -> None:
     assert {game.env for game in games} == set(range(lanes))
 
 
-class TensorBackend:
-    """A backend whose frames are tensors on ``device``, and always the same ones, which the next step overwrites."""
+class TensorEngine:
+    """An engine whose frames are tensors on ``device``, and always the same ones, which the next step overwrites."""
 
-    def __init__(self, backend: Any, device: str):
-        self._backend, self._device, self.num_envs, self.device = backend, device, backend.num_envs, None
+    def __init__(self, engine: Any, device: str):
+        self._engine, self._device, self.num_envs, self.device = engine, device, engine.num_envs, None
         self._frames: torch.Tensor | None = None
 
     def reset(self, seeds: list[int]) -> RawStep:
-        return self._there(self._backend.reset(seeds))
+        return self._there(self._engine.reset(seeds))
 
     def recv(self) -> RawStep:
-        return self._there(self._backend.recv())
+        return self._there(self._engine.recv())
 
     def _there(self, step: RawStep) -> RawStep:
         frames = torch.as_tensor(step.frames)
@@ -158,7 +158,7 @@ class TensorBackend:
         return replace(step, frames=self._frames)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
+        return getattr(self._engine, name)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
@@ -173,7 +173,7 @@ def test_environments_whose_frames_are_tensors_are_acted_on_and_stored_alike(
 
     def made(*args: Any, **named: Any) -> VectorEnv:
         env = make_vector_env(*args, **named)
-        env._backend = TensorBackend(env._backend, device)
+        env.engine = TensorEngine(env.engine, device)
         return env
 
     stored = []
@@ -611,7 +611,7 @@ def main():
     for step in range(12):
         env.send([0, 0])
         if step == 9:  # which takes them a while
-            pids = " ".join(str(pid) for pid in [os.getpid(), *(one.pid for one in env._backend.env.processes)])
+            pids = " ".join(str(pid) for pid in [os.getpid(), *(one.pid for one in env.engine.env.processes)])
             how = f"sleep 0.5; kill -STOP {pids}; sleep 3; kill -CONT {pids}"
             stopped = subprocess.Popen(["sh", "-ec", how])
         env.recv()

@@ -447,7 +447,7 @@ def test_frames_cross_once_to_a_memory_where_actions_are_chosen(name: str, form:
 def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: str) -> None:
     """Over lost lives, and a resume of the one in the other."""
     pytest.importorskip("warp")
-    run = make_run("wrappers=emulator", f"wrappers.device={device}", "env=breakout", "num_envs=3", "model=small",
+    run = make_run("backend=atari_warp", f"backend.device={device}", "env=breakout", "num_envs=3", "model=small",
                    "wrappers.resize=40", "model.conv=[[8,8,4]]")  # fmt: skip
     spec, where = describe(run), torch.device(device)
     torch.manual_seed(0)

@@ -13,24 +13,24 @@ from dqnspeed.bench.result import Floor, Interval, Measurement, Recommendation, 
 from dqnspeed.config.changes import EQUIVALENT, EXACT
 
 REPEATS, NOISE = 12, 0.02
-BEST = ["wrappers=native", "parallelism=overlap", "execution=lean"]
+BEST = ["backend=ale", "parallelism=overlap", "execution=lean"]
 FRAMES, PRODUCT = "the raw frames of ALE", "the matrix product in fp32"
 STEPS, UPDATES = "agent steps/s", "updates/s"
 
 # Name, speed, reference, and what else is known; overrides are the name of a rung.
 RUNGS = (
     ("baseline", 93.0, None, EXACT),
-    ("wrappers=native", 101.0, 93.0, EQUIVALENT),
+    ("backend=ale", 101.0, 93.0, EQUIVALENT),
     ("parallelism=overlap", 104.0, 93.0, EXACT),
     ("execution=lean", 121.0, 93.0, EQUIVALENT),
-    ("wrappers=native execution=lean", 139.0, 93.0, EQUIVALENT),
+    ("backend=ale execution=lean", 139.0, 93.0, EQUIVALENT),
     (" ".join(BEST), 158.0, 93.0, EQUIVALENT),
     ("execution.channels_last=true", 93.0, 93.0, EQUIVALENT),
 )
 PIECES = (
     ("envs", "as they are", STEPS, 640.0, None),
-    ("envs", "wrappers=native", STEPS, 3300.0, 640.0),
-    ("envs", "wrappers=native num_envs=8", STEPS, 5900.0, 640.0),
+    ("envs", "backend=ale", STEPS, 3300.0, 640.0),
+    ("envs", "backend=ale num_envs=8", STEPS, 5900.0, 640.0),
     ("replay", "write", "transitions/s", 410_000.0, None),
     ("replay", "sample 32", "batches/s", 3_000.0, None),
     ("acting", "1 game", "observations/s", 640.0, None),

@@ -45,7 +45,7 @@ class FewPieces(Plan):
         yield from ()
 
     def axes(self) -> dict[str, list[tuple[str, ...]]]:
-        return {"execution": [(TINY,), ("wrappers=native",)]}
+        return {"execution": [(TINY,), ("backend=ale",)]}
 
     def pieces(self) -> Iterator[tuple[Piece, Piece | None]]:
         yield next(one for one in super().pieces() if one[0].group == "replay")
@@ -82,7 +82,9 @@ def test_a_bench_ends_with_a_line_that_it_has_checked(quick: Suite, tmp_path: Pa
     assert line.measured == Interval(3.0, 3.0, 3.0)
     assert line.sentence.startswith("Whole trainings, end to end, gained 3.00×")
     failed = {one.name: one.error for one in result.measurements if one.error}
-    assert failed == {"wrappers=native": "wrappers=native: needs an ALE game, and toy_envs:Counter-v0 is not one."}
+    assert failed == {
+        "backend=ale": "backend=ale: needs an ALE game, and toy_envs:Counter-v0 is not one. Use backend=auto."
+    }
     checks = [one for one in result.measurements if one.group == "check"]
     assert [len(one.pairs) for one in checks] == [5, suites.CHECKS] and all(one.ratio for one in checks)
     rung = result.find("rungs", TINY)

@@ -52,7 +52,7 @@ def test_a_line_to_paste_does_the_work_that_was_measured() -> None:
 @pytest.mark.parametrize(
     ("override", "kinds"),
     [
-        ("wrappers=native", [EQUIVALENT]),
+        ("backend=ale", [EQUIVALENT]),
         ("execution.no_grad=false", [EXACT]),
         ("experiment=tweaked_n_envs", [TASK, ALGORITHM]),
     ],
@@ -62,8 +62,8 @@ def test_the_kind_of_a_rung_is_that_of_what_it_changes(override: str, kinds: lis
 
 
 def test_choices_of_the_user_are_not_varied() -> None:
-    assert {"wrappers", "execution", "num_envs", "parallelism"} <= set(pong().axes())
-    assert not toy().axes().get("wrappers")
+    assert {"backend", "execution", "num_envs", "parallelism"} <= set(pong().axes())
+    assert not toy().axes().get("backend")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_every_piece_counts_what_its_unit_names(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(workloads, "STORED", 200)
     monkeypatch.setattr(workloads, "MATRIX", {"cpu": 16})
     monkeypatch.setattr(workloads, "COPIED", 1024)
-    names = {"wrappers=native", "write", "sample 32", "8 games", "batch 32"}
+    names = {"backend=ale", "write", "sample 32", "8 games", "batch 32"}
     tried = [piece for piece, _ in pong().pieces() if piece.group == "envs" and piece.name in names]
     tried += [piece for piece, _ in toy().pieces() if piece.group != "envs" and piece.name in names]
     tried += [*toy().floors(), next(pong().floors()), toy().baseline()]
@@ -142,6 +142,6 @@ def test_a_training_that_waits_is_not_taken_for_one_that_hangs(monkeypatch: pyte
 
 
 def test_a_piece_that_cannot_be_composed_says_why() -> None:
-    with pytest.raises(ConfigError, match="wrappers=native: needs an ALE game"):
-        toy().rung("wrappers=native").make()
+    with pytest.raises(ConfigError, match="backend=ale: needs an ALE game"):
+        toy().rung("backend=ale").make()
     assert dataclasses.is_dataclass(toy().rung("num_envs=2").make())

@@ -82,7 +82,7 @@ def test_the_page_has_the_line_and_a_row_for_each_measurement() -> None:
     result = make_result(measurements=[*make_result().measurements, Measurement("envs", "a|b", "x/s", value=1.0)])
     text = page.render(result)
     assert f"```bash\n{LINE}\n```" in text and "](bench.png)" in text
-    assert "Exact: parallelism=overlap; equivalent: wrappers=native execution=lean." in text
+    assert "Exact: parallelism=overlap; equivalent: backend=ale execution=lean." in text
     tables = [block for block in text.split("\n\n") if block.startswith("|")]
     for table in tables:
         assert len({row.replace(r"\|", "").count("|") for row in table.splitlines()}) == 1

@@ -80,9 +80,9 @@ RESUMED = {
     "serial": [*SMALL_ATARI, "num_envs=2", "algo.batch_size=16"],
     "sticky actions by the id": [*SMALL_ATARI, "env.id=ALE/Pong-v5", "env.sticky_actions=null", "num_envs=8"],
     "overlap": [*SMALL_ATARI, "parallelism=overlap", "num_envs=2", "algo.batch_size=16"],
-    "emulator": [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2"],
+    "emulator": [*SMALL_ATARI, "backend=atari_warp", "parallelism=overlap", "num_envs=2"],
     "emulator with a reset pool": [
-        *SMALL_ATARI, "wrappers=emulator", "wrappers.spares=1", "num_envs=2", "env.max_episode_frames=300"
+        *SMALL_ATARI, "backend=atari_warp", "backend.reset_pool=1", "num_envs=2", "env.max_episode_frames=300"
     ],
     "tweaked with evaluations": [
         *SMALL_ATARI, "wrappers=tweaked", "optimizer=rmsprop", "eval.every_steps=150", "eval.episodes=2",
@@ -138,7 +138,7 @@ def test_a_warm_up_changes_nothing_of_a_run(kind: list[str], tmp_path: Path, mon
     assert repr(untimed(warm)) == repr(untimed(cold))
 
 
-@pytest.mark.parametrize("kind", [["wrappers=native", "env=breakout", "model=small"], ["parallelism=process"]])
+@pytest.mark.parametrize("kind", [["backend=ale", "env=breakout", "model=small"], ["parallelism=process"]])
 def test_games_that_cannot_be_saved_begin_anew_and_no_transition_crosses_the_gap(
     kind: list[str], tmp_path: Path
 ) -> None:
@@ -455,7 +455,7 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
 
 @pytest.mark.integration
 def test_a_run_on_the_emulator_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    kind = [*SMALL_ATARI, "wrappers=emulator", "parallelism=overlap", "num_envs=2", "checkpoint.replay=true",
+    kind = [*SMALL_ATARI, "backend=atari_warp", "parallelism=overlap", "num_envs=2", "checkpoint.replay=true",
             "env.mode=8", "env.difficulty=1"]  # fmt: skip
     with started(tmp_path, *kind, "hydra.run.dir=run", "checkpoint.every_minutes=0.005", spawns=False) as run:
         wait_for(lambda: newest_step(tmp_path / "run") > 100, run)
@@ -508,7 +508,7 @@ def test_ctrl_c_twice_leaves_at_once_without_harm(parallelism: str, tmp_path: Pa
         load(path)  # whole
 
 
-@pytest.mark.parametrize("parallelism, closes", [("overlap", "envs.backends.AsyncBackend"),
+@pytest.mark.parametrize("parallelism, closes", [("overlap", "envs.backends.gymnasium.AsyncEngine"),
                                                  ("process", "actors.process.ProcessActors")])  # fmt: skip
 def test_a_run_interrupted_while_it_closes_its_processes_still_ends(
     parallelism: str, closes: str, tmp_path: Path

@@ -461,7 +461,7 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
         "num_envs=choice(1,4)": (1, 4),
         "optimizer.lr=choice(1e-4,a,inf)": (0.0001, "inf"),
         "algo=choice(dqn,c51)": ("dqn", "c51"),
-        "wrappers=deepmind,tweaked": ("deepmind", "tweaked"),
+        "wrappers=standard,tweaked": ("standard", "tweaked"),
         "seed=3": ("3", "3"),
     }.items(),
 )

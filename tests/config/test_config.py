@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import get_type_hints
 
 import pytest
@@ -23,7 +22,7 @@ from dqnspeed.algorithms import epsilon_at
 from dqnspeed.cli.compose import changed, from_hydra
 from dqnspeed.cli.config_store import bound_of
 from dqnspeed.cli.errors import explain, is_user_error
-from dqnspeed.cli.preflight import check_jobs, check_run, emulated, unbounded, without_emulator
+from dqnspeed.cli.preflight import check_jobs, check_run, emulated, unbounded
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import changes, options, registry
 from dqnspeed.config.combinations import untuned, unused
@@ -39,8 +38,8 @@ OPTIONS = [f"{group}={path.stem}" for group in OF_RUNS for path in sorted((CONF 
 
 
 def test_the_groups_are_the_agreed_ones() -> None:
-    agreed = "algo env wrappers parallelism model optimizer replay exploration execution tracking checkpoint experiment"
-    assert sorted([*agreed.split(), "numbers"]) == OF_RUNS and "sweep" in GROUPS
+    agreed = "algo env wrappers backend parallelism model optimizer replay exploration execution tracking checkpoint"
+    assert sorted([*agreed.split(), "experiment", "numbers"]) == OF_RUNS and "sweep" in GROUPS
 
 
 ALGORITHMS = sorted(path.stem for path in (CONF / "algo").glob("*.yaml"))
@@ -286,25 +285,25 @@ BAD = {
     "env.id=ALE/Pnog-v5": "no registered Gymnasium environment has this name; nearest: PongNoFrameskip-v4",
     "env.id=joust": "env.id=joust: no ALE game and no registered Gymnasium environment has this name",
     "env.id=nobody:Env-v0 wrappers=none": "env.id=nobody:Env-v0: could not be made (ModuleNotFoundError",
-    "env=cartpole wrappers=deepmind": "wrappers.noop_max=30: needs an ALE game, and CartPole-v1 is not one",
-    "env=cartpole wrappers=native": "wrappers=native: needs an ALE game, and CartPole-v1 is not one.",
-    "env=cartpole wrappers=emulator": "wrappers=emulator: needs an ALE game, and CartPole-v1 is not one.",
-    "wrappers=emulator wrappers.resize=200": "wrappers.resize=200: wrappers=emulator takes at most 160",
-    "wrappers=emulator wrappers.interpolation=bicubic": "wrappers=emulator resizes with area only.",
-    "wrappers=emulator wrappers.resizer=pillow": "wrappers=emulator: the emulator resizes by itself",
+    "env=cartpole wrappers=standard": "wrappers.noop_max=30: needs an ALE game, and CartPole-v1 is not one",
+    "env=cartpole backend=ale": "backend=ale: needs an ALE game, and CartPole-v1 is not one. Use backend=auto.",
+    "env=cartpole backend=atari_warp": "backend=atari_warp: needs an ALE game, and CartPole-v1 is not one.",
+    "backend=atari_warp wrappers.resize=200": "resizes to at most 160 here, and wrappers.resize=200 is larger",
+    "backend=atari_warp wrappers.interpolation=bicubic": "atari_warp: resizes with wrappers.interpolation=area only,",
+    "backend=atari_warp wrappers.resizer=pillow": "atari_warp: resizes with wrappers.resizer=cv2 only, not pillow. Use",
     "wrappers.crop=[] env.id=pnog": "env.id=pnog: no ALE game and no registered Gymnasium environment has this name",
-    "env=cartpole wrappers=deepmind wrappers.crop=[]": "wrappers.noop_max=30: needs an ALE game",
+    "env=cartpole wrappers=standard wrappers.crop=[]": "wrappers.noop_max=30: needs an ALE game",
     "wrappers.crop=[] wrappers.frame_skip=0": "wrappers.frame_skip=0: ",
     "wrappers.crop=[35]": "wrappers.crop=[35]: takes [top, bottom, left, right], the first row and that after the",
     "wrappers.crop=[35,35,0,160]": "wrappers.crop=[35, 35, 0, 160]: takes [top, bottom, left, right]",
     "wrappers.crop=[35,211,0,160]": "wrappers.crop=[35, 211, 0, 160]: images here have 210 rows and 160 columns.",
-    "wrappers=emulator wrappers.crop=[0,251,0,160]": "wrappers.crop=[0, 251, 0, 160]: images here have 210 rows",
-    "wrappers=emulator wrappers.crop=[0,80,0,90]": "wrappers.resize=84: wrappers=emulator takes at most 80,",
-    "wrappers=native wrappers.crop=[34,194,0,160]": "wrappers=native takes whole pictures",
+    "backend=atari_warp wrappers.crop=[0,251,0,160]": "wrappers.crop=[0, 251, 0, 160]: images here have 210 rows",
+    "backend=atari_warp wrappers.crop=[0,80,0,90]": "resizes to at most 80 here, and wrappers.resize=84 is larger",
+    "backend=ale wrappers.crop=[34,194,0,160]": "backend=ale: takes whole images, and wrappers.crop=[34, 194, 0, 160]",
     "env=cartpole wrappers=none model=mlp wrappers.crop=[0,9,0,9]": "wrappers.crop=[0, 9, 0, 9]: crops images, and",
     "wrappers.tap_frames=4": "wrappers.tap_frames=4: must be less than wrappers.frame_skip=4, the frames an",
     "wrappers.tap_frames=-1": "wrappers.tap_frames=-1: must be at least 0.",
-    "wrappers=native wrappers.tap_frames=2": "wrappers.tap_frames=2: wrappers=native holds actions throughout; use",
+    "backend=ale wrappers.tap_frames=2": "backend=ale: holds an action for all its frames, and wrappers.tap_frames=2",
     "env=cartpole wrappers.frame_skip=4 wrappers.tap_frames=2": "needs an ALE game, and CartPole-v1 is not",
     "algo=ppo algo.adaptive_kl_target_final=0.01": "algo.adaptive_kl_target=null, algo.adaptive_kl_target_final=0.01: ",
     "algo=ppo num_envs=2 algo.num_steps=32 algo.batch_size=64 algo.epochs=1 algo.adaptive_kl_target=0.01 "
@@ -319,9 +318,11 @@ BAD = {
     "env=cartpole wrappers=none env.mode=1": "env.mode=1: CartPole-v1 is not an ALE game.",
     "env.mode=2": "env.mode=2: ALE has no such mode of pong; it has 0, 1.",
     "env.difficulty=4": "env.difficulty=4: ALE has no such difficulty of pong; it has 0, 1, 2, 3.",
-    "env.mode=1 wrappers=native": "env.mode=1: wrappers=native plays the usual one; use wrappers=emulator, or",
-    "env.id=adventure env.mode=1 wrappers=emulator": ("env.mode=1: adventure does not support it. Choose one of 0."),
-    "env.id=name_this_game env.max_episode_frames=100 wrappers=emulator": "env.max_episode_frames=100: with wrappers",
+    "env.mode=1 backend=ale": "backend=ale: plays the usual mode of a game, and env.mode=1 asks for one. Use backend=",
+    "env.id=adventure env.mode=1 backend=atari_warp": (
+        "env.mode=1: with backend=atari_warp, of adventure these are known: 0. Use backend=auto."
+    ),
+    "env.id=name_this_game env.max_episode_frames=100 backend=atari_warp": "and env.max_episode_frames=100 ends it",
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
     "env.id=MountainCarContinuous-v0 wrappers=none model=mlp": "only Discrete ones can be learnt",
     "algo=ppo algo.double=true": "algo.double=True: there is no such option of algo=ppo; it belongs to algo=dqn",
@@ -363,14 +364,14 @@ BAD = {
     "algo=a3c algo.batch_size=1000000000": "algo.batch_size=1000000000: needs ",
     "algo=pqn num_envs=4096 wrappers.resize=1024": "num_envs=4096: needs ",
     "execution.threads=100000": "execution.threads=100000: must be at most ",
-    "parallelism=overlap parallelism.env_threads=5000": "parallelism.env_threads=5000: must be at most ",
+    "backend=ale parallelism=overlap backend.threads=5000": "backend.threads=5000: must be at most ",
     "parallelism.samples_per_step=4": "parallelism.samples_per_step=4: belongs to parallelism=process",
     "parallelism=process parallelism.samples_per_step=none": "must be 'free' or a positive number.",
     "parallelism=process parallelism.samples_per_step=-1": "must be 'free' or a positive number.",
     "parallelism.num_actors=2": "parallelism.num_actors=2: belongs to parallelism=process",
     "parallelism=process device=mps": "device=mps: parallelism=process shares weights on cpu or cuda only.",
-    "wrappers=native wrappers.resizer=pillow": "wrappers=native: ALE resizes by itself",
-    "wrappers=native wrappers.resize=null": "wrappers=native: ALE resizes by itself",
+    "backend=ale wrappers.resizer=pillow": "backend=ale: resizes with wrappers.resizer=cv2 only, not pillow.",
+    "backend=ale wrappers.resize=null": "backend=ale: resizes every image, and wrappers.resize=null keeps",
     "wrappers.resize=9": "model=nature: its convolutions do not fit observations of 4x9x9",
     "model.conv=[[1,2]]": "model.conv=[[1, 2]]: each layer is [filters, kernel, stride]",
     "stop.reward_bond=3": "stop.reward_bond: there is no such option (nearest: stop.reward_bound",
@@ -498,13 +499,19 @@ def test_auto_chooses_the_precision_that_the_device_computes_in(native: str, mon
     assert [sentence.startswith("execution.precision=bf16: ") for sentence in slow] == [True] * (native == "fp32")
 
 
+@pytest.mark.parametrize("chosen", ["auto", "ale"])
 @pytest.mark.parametrize("installed", [True, False])
-def test_fastest_says_that_the_emulator_is_missing(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    played_by_ale, own = make_run("wrappers=fastest", "wrappers.backend=native"), make_run("wrappers=native")
-    monkeypatch.setitem(sys.modules, "atari_warp", ModuleType("atari_warp") if installed else None)
-    said = [sentence.startswith("wrappers=fastest: ") for sentence in without_emulator(played_by_ale)]
-    assert said == [True] * (not installed)
-    assert not list(without_emulator(own))
+def test_auto_says_that_the_package_of_a_faster_backend_is_missing(
+    installed: bool, chosen: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if not installed:
+        monkeypatch.setitem(sys.modules, "atari_warp", None)
+    with initialize_config_dir(CONF_DIR, version_base="1.3"):
+        cfg = compose("config", overrides=[f"backend={chosen}"], return_hydra_config=True)
+        [(run, _)] = check_jobs([(cfg, [])])
+    assert run.backend.name == ("atari_warp" if installed and chosen == "auto" else "ale")
+    said = [message.startswith("backend=auto: takes backend=ale, which is slower. ") for message in caplog.messages]
+    assert said == [True] * (chosen == "auto" and not installed)
 
 
 @pytest.mark.slow
@@ -518,7 +525,7 @@ def test_any_ale_game_can_be_named_by_id_or_rom(game: str) -> None:
     "overrides",
     [
         ["num_envs=-1"],
-        ["wrappers=native", "env.id=CartPole-v1"],
+        ["backend=ale", "env.id=CartPole-v1"],
         ["-m", "num_envs=1,-1"],
         ["hydra.run.dir=/dev/null"],
         ["hydra.run.dir="],
@@ -616,26 +623,43 @@ def test_help_explains_every_group_and_ten_overrides(
 def test_options_of_a_users_own_are_found(cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
     own = tmp_path / "mine" / "wrappers"
     own.mkdir(parents=True)
-    (own / "six_frames.yaml").write_text("defaults:\n  - deepmind\nstack: 6\n")
+    (own / "six_frames.yaml").write_text("defaults:\n  - standard\nstack: 6\n")
     shown = cli("--config-dir", str(tmp_path / "mine"), "wrappers=six_frames", "--cfg", "job").stdout
     assert "stack: 6" in shown and "noop_max: 30" in shown
 
 
 @pytest.mark.parametrize(
-    ("game", "backend"),
+    ("overrides", "backend"),
     [
-        ("env.id=pong", "emulator"),
-        ("env.id=pong env.mode=1 env.difficulty=3", "emulator"),
+        ("env.id=pong", "atari_warp"),
+        ("env.id=pong env.mode=1 env.difficulty=3", "atari_warp"),
         ("env.id=adventure env.mode=1", "gymnasium"),
+        ("wrappers.resize=200", "ale"),
+        ("wrappers=tweaked", "gymnasium"),
+        ("env=cartpole model=mlp", "gymnasium"),
+        ("env.id=pnog", "gymnasium"),  # refused later, with the nearest ids
     ],
 )
-def test_the_fastest_wrappers_are_the_emulators_where_it_knows_the_game(game: str, backend: str) -> None:
-    assert make_run("wrappers=fastest", *game.split()).wrappers.backend == backend
+def test_auto_takes_the_fastest_backend_that_can_play(overrides: str, backend: str) -> None:
+    assert make_run("backend=auto", *overrides.split()).backend.name == backend
 
 
-def test_the_fastest_wrappers_are_ales_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_ale_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "atari_warp", None)  # as if its extra was not installed
-    assert dqnspeed.compose(["wrappers=fastest"]).wrappers.backend == "native"
+    assert dqnspeed.compose(["backend=auto"]).backend.name == "ale"
+
+
+def test_every_backend_that_auto_considers_has_a_priority_of_its_own() -> None:
+    found = [kind.priority for kind in registry.GROUPS["backend"].options.values() if kind.priority is not None]
+    assert len(set(found)) == len(found) == 3
+
+
+@pytest.mark.parametrize("key", ["threads=2", "device=cpu", "reset_pool=0", "compile_rom=false"])
+def test_options_of_a_backend_are_refused_by_the_others(key: str) -> None:
+    for backend in ("auto", "gymnasium"):
+        refused = rf"backend\.{key.partition('=')[0]}=.*: there is no such option of backend={backend}; it belongs to"
+        with pytest.raises(options.ConfigError, match=refused):
+            make_run(f"backend={backend}", f"backend.{key}")
 
 
 def test_cropping_by_the_rule_keeps_the_field_of_play_and_nothing_that_follows_the_score() -> None:
@@ -657,10 +681,10 @@ def test_what_a_rule_chooses_by_the_game_is_no_change_of_the_rung() -> None:
     assert run.wrappers.crop and changed(run, []) == {"env.id", "env.reward_bound", "num_envs", "stop.reward_bound"}
 
 
-def test_cropped_pictures_go_to_gymnasiums_wrappers_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_gymnasium_to_crop_or_tap_without_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "atari_warp", None)
     for line in ("wrappers.crop=[34,194,0,160]", "wrappers.tap_frames=2"):
-        assert dqnspeed.compose(["wrappers=fastest", line]).wrappers.backend == "gymnasium"
+        assert dqnspeed.compose(["backend=auto", line]).backend.name == "gymnasium"
 
 
 LADDER = sorted(f"ladder/{path.stem}" for path in (CONF / "experiment" / "ladder").glob("*.yaml"))
@@ -680,5 +704,5 @@ def test_a_rung_of_the_ladder_adds_a_trick_to_the_one_before(below: str, rung: s
 
 
 def test_a_toy_is_what_its_line_composes_to() -> None:
-    line = ["algo=ppo", "wrappers=deepmind", "num_envs=2", "seed=4", "env.kwargs={length: 3}"]
+    line = ["algo=ppo", "wrappers=standard", "num_envs=2", "seed=4", "env.kwargs={length: 3}"]
     assert make_toy(*line) == make_run(*TOY, *line)

@@ -49,7 +49,7 @@ def test_a_sound_environment_is_sound_on_a_gpu(algo: str, tmp_path: Path) -> Non
 
 
 def test_pong_is_sound(tmp_path: Path) -> None:
-    found = ask(tmp_path, "wrappers=native", seconds=2)
+    found = ask(tmp_path, "backend=ale", seconds=2)
     assert {f.verdict for topic, f in found.items() if topic not in ("speed", "episodes")} == {OK}
     assert "4x84x84 uint8, 4 frames of 1 channel, channels first" in found["observations"].what
     assert "features.0" in found["gradients"].what and "steps/s" in found["speed"].what

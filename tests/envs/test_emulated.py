@@ -16,7 +16,7 @@ pytest.importorskip("atari_warp")
 
 from atari_warp import ConsoleBatch, Preprocessing
 
-from dqnspeed.envs.emulated import EmulatorBackend
+from dqnspeed.envs.backends._warp_engine import WarpEngine
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.vector import VectorEnv
 
@@ -40,7 +40,7 @@ def test_episodes_and_stacks_of_the_device_equal_those_of_the_wrappers(device: s
         for of in (stages, {k: v for k, v in stages.items() if k not in ("episodic_life", "clip_reward", "stack_size")})
     )
     env = VectorEnv(
-        EmulatorBackend(backend, ["NOOP", "FIRE", "RIGHT", "LEFT"], overlap=False),
+        WarpEngine(backend, ["NOOP", "FIRE", "RIGHT", "LEFT"], overlap=False),
         clip_reward=stages.get("clip_reward", False),
         episodic_life=stages.get("episodic_life", False),
         life_action=~int(stages.get("fire_reset", False)),
@@ -79,18 +79,18 @@ def run(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[s
 def test_without_a_folder_for_kernels_an_error_says_so_and_ale_plays_fastest(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cache = str(tmp_path / "file" / "cache")
-    train = ["-m", "dqnspeed.train", "wrappers=emulator", f"hydra.run.dir={tmp_path / 'run'}"]
+    train = ["-m", "dqnspeed.train", "backend=atari_warp", f"hydra.run.dir={tmp_path / 'run'}"]
     asked = run(train, WARP_CACHE_PATH=cache)
-    assert asked.returncode == 2 and asked.stderr.startswith("dqnspeed: wrappers=emulator: atari_warp: Warp does not")
-    code = "import dqnspeed; print(dqnspeed.compose(['wrappers=fastest']).wrappers.backend)"
-    assert run(["-c", code], WARP_CACHE_PATH=cache).stdout.strip() == "native"
+    assert asked.returncode == 2 and asked.stderr.startswith("dqnspeed: backend=atari_warp: atari_warp: Warp does not")
+    code = "import dqnspeed; print(dqnspeed.compose(['backend=auto']).backend.name)"
+    assert run(["-c", code], WARP_CACHE_PATH=cache).stdout.strip() == "ale"
 
 
 @pytest.mark.slow
 def test_without_the_emulator_an_error_says_how_to_install_it(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['atari_warp'] = None\n")
-    found = run(["-m", "dqnspeed.train", "wrappers=emulator"], PYTHONPATH=str(tmp_path))
+    found = run(["-m", "dqnspeed.train", "backend=atari_warp"], PYTHONPATH=str(tmp_path))
     error = (
-        "dqnspeed: wrappers=emulator: atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'.\n"
+        "dqnspeed: backend=atari_warp: atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'.\n"
     )
     assert (found.returncode, found.stderr) == (2, error)

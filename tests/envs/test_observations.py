@@ -92,7 +92,9 @@ def test_actions_have_the_dtype_of_their_space(dtype: type, monkeypatch: pytest.
 @pytest.mark.parametrize("overlap", [False, True])
 def test_spaces_that_differ_between_instances_are_one_sentence(overlap: bool) -> None:
     run = run_of("vector", "num_envs=2", wrong="differs")
-    with pytest.raises(ConfigError, match=r"^env\.id=toy_envs:Anything-v0: its instances differ in their spaces\. Let"):
+    with pytest.raises(
+        ConfigError, match=r"^env\.id=toy_envs:Anything-v0: its instances differ in their spaces\. Give"
+    ):
         make_vector_env(run, overlap=overlap)
 
 
@@ -264,7 +266,7 @@ def test_pictures_of_gray_and_with_transparency_are_shown(shape: tuple[int, ...]
     env = make_vector_env(make_toy())
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(env._backend, "call", lambda name: picture)
+            patch.setattr(env.engine, "call", lambda name: picture)
             shown = env.render()
     finally:
         env.close()
@@ -282,7 +284,7 @@ def test_a_picture_that_cannot_be_drawn_is_one_sentence() -> None:
             pytest.MonkeyPatch.context() as patch,
             pytest.raises(ConfigError, match=r"itself \(AttributeError: no GL\)"),
         ):
-            patch.setattr(env._backend, "call", call)
+            patch.setattr(env.engine, "call", call)
             env.render()
     finally:
         env.close()
@@ -290,7 +292,7 @@ def test_a_picture_that_cannot_be_drawn_is_one_sentence() -> None:
 
 def test_an_empty_picture_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with contextlib.closing(make_vector_env(make_toy())) as env:
-        monkeypatch.setattr(env._backend, "call", lambda name: np.zeros((0, 0, 3), np.uint8))
+        monkeypatch.setattr(env.engine, "call", lambda name: np.zeros((0, 0, 3), np.uint8))
         with pytest.raises(ConfigError, match="gives no rgb_array"):
             env.render()
 

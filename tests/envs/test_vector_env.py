@@ -10,24 +10,23 @@ from conftest import make_run, make_toy
 
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Step, VectorEnv, describe, make_vector_env
-from dqnspeed.envs.emulation import emulator_device
 
 ATARI = ["env=breakout", "env.max_episode_frames=600", "num_envs=3"]
 BACKENDS = {
     "toy in turn": (lambda: make_toy("num_envs=3"), False),
     "toy in workers": (lambda: make_toy("num_envs=3"), True),
-    "deepmind in turn": (lambda: make_run(*ATARI), False),
-    "deepmind in workers": (lambda: make_run(*ATARI), True),
+    "gymnasium in turn": (lambda: make_run(*ATARI), False),
+    "gymnasium in workers": (lambda: make_run(*ATARI), True),
     "tweaked in turn": (lambda: make_run("wrappers=tweaked", *ATARI), False),
-    "native": (lambda: make_run("wrappers=native", *ATARI), False),
-    "native without episodic life": (
-        lambda: make_run("wrappers=native", "wrappers.episodic_life=false", *ATARI),
+    "ale": (lambda: make_run("backend=ale", *ATARI), False),
+    "ale without episodic life": (
+        lambda: make_run("backend=ale", "wrappers.episodic_life=false", *ATARI),
         True,
     ),
-    "sticky deepmind in workers": (lambda: make_run(STICKY, *ATARI), True),
-    "sticky native": (lambda: make_run("wrappers=native", STICKY, *ATARI), False),
-    "emulator": (lambda: make_run("wrappers=emulator", *ATARI), False),
-    "emulator on threads": (lambda: make_run("wrappers=emulator", "parallelism.env_threads=2", *ATARI), True),
+    "sticky gymnasium in workers": (lambda: make_run(STICKY, *ATARI), True),
+    "sticky ale": (lambda: make_run("backend=ale", STICKY, *ATARI), False),
+    "atari_warp": (lambda: make_run("backend=atari_warp", *ATARI), False),
+    "atari_warp on threads": (lambda: make_run("backend=atari_warp", "backend.threads=2", *ATARI), True),
 }
 STICKY = "env.sticky_actions=0.25"
 SEEDS = [11, 22, 33]
@@ -92,7 +91,7 @@ def test_whole_games_are_counted_with_all_their_lives() -> None:
     totals = {}
     for episodic in (True, False):
         run = make_run(
-            "env=breakout", "wrappers=native", "wrappers.noop_max=0", "num_envs=2",
+            "env=breakout", "backend=ale", "wrappers.noop_max=0", "num_envs=2",
             f"wrappers.episodic_life={episodic}", f"wrappers.clip_reward={episodic}",
         )  # fmt: skip
         env = make_vector_env(run)
@@ -123,7 +122,7 @@ def test_a_return_is_the_unclipped_sum_and_a_length_counts_agent_steps() -> None
 @pytest.mark.slow
 def test_a_lost_life_is_followed_by_fire() -> None:
     """Breakout waits for FIRE after a lost life; an agent that only does nothing still sees the ball again."""
-    run = make_run("env=breakout", "wrappers=native", "wrappers.noop_max=0")
+    run = make_run("env=breakout", "backend=ale", "wrappers.noop_max=0")
     env = make_vector_env(run)
     env.reset([1])
     lost = 0
@@ -138,11 +137,11 @@ def test_a_lost_life_is_followed_by_fire() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["deepmind", "native", "emulator"])
+@pytest.mark.parametrize("backend", ["gymnasium", "ale", "atari_warp"])
 def test_a_press_for_the_agent_takes_effect_with_sticky_actions(backend: str) -> None:
     """Breakout waits for FIRE at its start and after a lost life: with NOOP throughout all 64 games are played and
     lost, as they are not where one press is dropped."""
-    run = make_run(f"wrappers={backend}", "env.id=ALE/Breakout-v5", "num_envs=64", "env.max_episode_frames=3000")
+    run = make_run(f"backend={backend}", "env.id=ALE/Breakout-v5", "num_envs=64", "env.max_episode_frames=3000")
     env, ends = make_vector_env(run), np.zeros(64, int)
     env.reset(list(range(64)))
     lives = np.full(64, 5)
@@ -157,12 +156,12 @@ def test_a_press_for_the_agent_takes_effect_with_sticky_actions(backend: str) ->
     assert not lives.any(), lives
 
 
-@pytest.mark.parametrize("backend", ["deepmind", "native", "emulator"])
+@pytest.mark.parametrize("backend", ["gymnasium", "ale", "atari_warp"])
 def test_a_press_at_a_games_start_is_no_transition_and_ends_nothing(backend: str) -> None:
-    run = make_run(f"wrappers={backend}", "env.id=ALE/Breakout-v5", "num_envs=2", "wrappers.noop_max=0")
+    run = make_run(f"backend={backend}", "env.id=ALE/Breakout-v5", "num_envs=2", "wrappers.noop_max=0")
     env = make_vector_env(run)
     env.reset([1, 2])
-    presses = 2 if backend == "native" else 0  # ALE would drop each of eight frames once in 65,536 games
+    presses = 2 if backend == "ale" else 0  # ALE would drop each of eight frames once in 65,536 games
     for k in range(4):
         assert env.ignores.all() == (k < presses)
         env.send(np.zeros(2, np.int64))
@@ -174,10 +173,9 @@ def test_a_press_at_a_games_start_is_no_transition_and_ends_nothing(backend: str
 @pytest.mark.parametrize(
     ("overrides", "where"),
     [
-        ("wrappers=emulator num_envs=1024", "cpu"), ("wrappers=emulator wrappers.device=cuda", "cuda"),
-        ("wrappers=native wrappers.device=cuda", "cpu"), ("wrappers=emulator wrappers.device=cpu", "cpu"),
+        ("num_envs=1024", "cpu"), ("backend.device=cuda", "cuda"), ("backend.device=cpu", "cpu"),
     ],
 )  # fmt: skip
 def test_games_are_played_on_a_gpu_where_that_is_asked_for(overrides: str, where: str) -> None:
-    run = make_run(*overrides.split(), "algo.learning_starts=20000", "replay.buffer_size=200000")
-    assert emulator_device(run) == where
+    run = make_run("backend=atari_warp", *overrides.split(), "algo.learning_starts=20000", "replay.buffer_size=200000")
+    assert run.backend.played_on == where

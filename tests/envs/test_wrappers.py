@@ -19,9 +19,8 @@ from PIL import Image
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import FrameStack, describe, make_env, make_vector_env
-from dqnspeed.envs.ale import fire_index
 from dqnspeed.envs.crop import changing_part
-from dqnspeed.envs.games import _roms, atari_game
+from dqnspeed.envs.games import _roms, atari_game, fire_index
 from dqnspeed.play.environment import AgentEnv
 
 GAMES = {"pong": "Pong", "breakout": "Breakout", "seaquest": "Seaquest", "enduro": "Enduro"}
@@ -30,7 +29,7 @@ STEPS = 2000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("game", GAMES)
-def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
+def test_the_standard_wrappers_equal_gymnasiums_preprocessing_and_stack(game: str) -> None:
     """Thousands of random steps, resets included; Gymnasium has no FIRE reset and no lost-life ends."""
     ours = make_run(
         f"env={game}",
@@ -76,7 +75,7 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
         "wrappers.frame_skip=8 wrappers.tap_frames=2", "wrappers.tap_frames=1 env.full_action_space=true",
         "wrappers.fire_reset=false env.full_action_space=true", "env.id=pong",
         # Their code is not compiled, which takes longer than they play.
-        *(f"wrappers.translate=false {others}" for others in (
+        *(f"backend.compile_rom=false {others}" for others in (
             "env.id=air_raid", "env.id=seaquest", "env.mode=8 env.difficulty=1", "env.id=qbert",
             "wrappers.frame_skip=12 wrappers.max_pool=false env.id=qbert",
             "wrappers.frame_skip=3 wrappers.max_pool=false env.id=qbert",  # some of whose frames end early
@@ -84,10 +83,11 @@ def test_deepmind_equals_gymnasiums_preprocessing_and_stack(game: str) -> None:
         )),
     ],
 )  # fmt: skip
-def test_the_emulator_equals_deepmind(stages: str) -> None:
+def test_atari_warp_equals_gymnasium(stages: str) -> None:
     """Frames, rewards, lost lives, returns and ends, also in mid-skip (frame 603), but without random no-ops."""
-    common = ["env=breakout", "wrappers.noop_max=0", "num_envs=2", "env.max_episode_frames=603", *stages.split()]
-    runs = [make_run("wrappers=emulator", *common), make_run(*common)]
+    common = ["env=breakout", "wrappers.noop_max=0", "num_envs=2", "env.max_episode_frames=603"]
+    shared = [*common, *(stage for stage in stages.split() if not stage.startswith("backend."))]
+    runs = [make_run("backend=atari_warp", *common, *stages.split()), make_run(*shared)]
     envs = [make_vector_env(run, overlap=False) for run in runs]
     np.testing.assert_array_equal(*[env.reset([1, 2]) for env in envs])
     rng, num_actions, ends = np.random.default_rng(0), describe(runs[0]).num_actions, 0
@@ -109,7 +109,7 @@ def test_the_emulator_equals_deepmind(stages: str) -> None:
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_actions_may_be_given_where_the_games_are(overlap: bool) -> None:
-    run = make_run("wrappers=emulator", "env=breakout", "num_envs=3", "wrappers.episodic_life=true")
+    run = make_run("backend=atari_warp", "env=breakout", "num_envs=3", "wrappers.episodic_life=true")
     envs = [make_vector_env(run, overlap) for _ in range(2)]
     np.testing.assert_array_equal(*[env.reset([1, 2, 3]) for env in envs])
     rng, lost = np.random.default_rng(0), 0
@@ -163,7 +163,7 @@ def test_what_changes_is_seen_where_an_environment_draws_into_one_array() -> Non
 
 def test_as_many_decisions_tell_what_changes_whatever_the_frame_skip_and_the_seed() -> None:
     for line in ("", "seed=7", "wrappers.frame_skip=12 wrappers.max_pool=false"):
-        run = make_run("wrappers=fastest", "env.id=boxing", *line.split())
+        run = make_run("backend=auto", "env.id=boxing", *line.split())
         top, bottom, left, right = changing_part(run) or (0, 0, 0, 0)
         assert top <= 17 and bottom >= 172 and left <= 34 and right >= 126  # the ring, and the boxers in all corners
         assert top > 5 and right - left < 120
@@ -180,8 +180,8 @@ CROPS = {game: tuple(map(int, bounds)) for game, *bounds in ROWS}
 def changes_outside(game: str, crop: tuple[int, ...], decisions: int = 400, games: int = 8) -> float:
     """The share of decisions of random play, as the speedrun plays, after which a pixel outside of ``crop`` changes
     that no score is drawn with: one that changes without points, too."""
-    crops = "wrappers.crop=null wrappers.resize=null wrappers.grayscale=false wrappers.translate=false"
-    run = make_run("experiment=speedrun", f"env.id={game}", f"num_envs={games}", *crops.split())
+    crops = "wrappers.crop=null wrappers.resize=null wrappers.grayscale=false backend.compile_rom=false"
+    run = make_run("experiment=speedrun", "backend=atari_warp", f"env.id={game}", f"num_envs={games}", *crops.split())
     rng, quiet, changes, counted = np.random.default_rng(1000), np.zeros(games), [], []
     actions = describe(run).num_actions
     with contextlib.closing(make_vector_env(run)) as env:
@@ -226,10 +226,10 @@ def test_a_game_that_is_over_and_out_of_time_at_once_is_both_for_who_plays_the_a
     assert ends == [(False, False)] * 5 + [(True, True)]
 
 
-@pytest.mark.parametrize("backend", ["deepmind", "native", "emulator"])
+@pytest.mark.parametrize("backend", ["gymnasium", "ale", "atari_warp"])
 def test_who_plays_the_agent_acts_from_the_first_step_on(backend: str) -> None:
     """Also where steps at a game's start are a press for the agent."""
-    run = make_run(f"wrappers={backend}", "env.id=ALE/Breakout-v5", "wrappers.noop_max=0")
+    run = make_run(f"backend={backend}", "env.id=ALE/Breakout-v5", "wrappers.noop_max=0")
     seen = []
     for action in (2, 3):
         with contextlib.closing(AgentEnv(run, describe(run))) as env:
@@ -240,15 +240,15 @@ def test_who_plays_the_agent_acts_from_the_first_step_on(backend: str) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="refused where there is no CUDA device")
 def test_the_emulator_plays_on_a_gpu_that_is_there() -> None:
-    with pytest.raises(ConfigError, match=r"^wrappers.device=cuda: there is no CUDA device here\.$"):
-        describe(make_run("wrappers=emulator", "wrappers.device=cuda"))
+    with pytest.raises(ConfigError, match=r"^backend\.device=cuda: there is no CUDA device here\. Use "):
+        describe(make_run("backend=atari_warp", "backend.device=cuda"))
 
 
 @pytest.mark.cuda
 def test_the_emulator_gives_the_same_on_a_gpu_and_frames_stay_there() -> None:
-    line = ["wrappers=emulator", "env=breakout", "env.sticky_actions=0.25", "num_envs=3", "env.max_episode_frames=403"]
-    line.append("wrappers.spares=1")
-    envs = [make_vector_env(make_run(*line, f"wrappers.device={device}")) for device in ("cpu", "cuda")]
+    line = ["backend=atari_warp", "env=breakout", "env.sticky_actions=0.25", "num_envs=3", "env.max_episode_frames=403"]
+    line.append("backend.reset_pool=1")
+    envs = [make_vector_env(make_run(*line, f"backend.device={device}")) for device in ("cpu", "cuda")]
     first = [torch.as_tensor(env.reset([1, 2, 3])) for env in envs]
     assert first[1].is_cuda and torch.equal(first[0], first[1].cpu())
     rng = np.random.default_rng(0)
@@ -269,9 +269,9 @@ def test_the_emulator_gives_the_same_on_a_gpu_and_frames_stay_there() -> None:
 @pytest.mark.parametrize("spares", [0, 2])
 def test_games_of_the_emulator_are_saved_whole(spares: int) -> None:
     """Also on another number of threads, and with random no-ops and sticky actions."""
-    line = ["wrappers=emulator", "env=breakout", "env.sticky_actions=0.25", "num_envs=3", "env.max_episode_frames=403"]
-    line.append(f"wrappers.spares={spares}")
-    env, other = (make_vector_env(make_run(*line, f"parallelism.env_threads={threads}")) for threads in (1, 2))
+    line = ["backend=atari_warp", "env=breakout", "env.sticky_actions=0.25", "num_envs=3", "env.max_episode_frames=403"]
+    line.append(f"backend.reset_pool={spares}")
+    env, other = (make_vector_env(make_run(*line, f"backend.threads={threads}")) for threads in (1, 2))
     env.reset([1, 2, 3])
     other.reset([4, 5, 6])
     rng = np.random.default_rng(0)
@@ -284,7 +284,7 @@ def test_games_of_the_emulator_are_saved_whole(spares: int) -> None:
             frames.append(each.recv().frames)
         assert k < 50 or np.array_equal(*frames)
     assert len({each.render().shape for each in (env, other)}) == 1
-    other_game = make_vector_env(make_run("wrappers=emulator", "env=pong", "num_envs=3"))
+    other_game = make_vector_env(make_run("backend=atari_warp", "env=pong", "num_envs=3"))
     assert not other_game.load_state_dict(env.state_dict())
     state = env.state_dict()
     for game in state["games"].values():
@@ -336,10 +336,10 @@ def test_sticky_actions_repeat_the_last_action_of_a_frame_as_often_as_asked() ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("game", GAMES)
-def test_native_equals_deepmind_where_their_definitions_coincide(game: str) -> None:
+def test_ale_equals_gymnasium_where_their_definitions_coincide(game: str) -> None:
     """Frames, rewards, lost lives, returns and ends, also in mid-skip (frame 1003), but without random no-ops."""
     common = [f"env={game}", "wrappers.noop_max=0", "num_envs=2", "env.max_episode_frames=1003"]
-    envs = [make_vector_env(make_run("wrappers=native", *common)), make_vector_env(make_run(*common))]
+    envs = [make_vector_env(make_run("backend=ale", *common)), make_vector_env(make_run(*common))]
     first = [env.reset([1, 2]).copy() for env in envs]
     np.testing.assert_array_equal(*first)
     rng = np.random.default_rng(0)
@@ -362,12 +362,12 @@ def test_native_equals_deepmind_where_their_definitions_coincide(game: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["deepmind", "native", "emulator"])
+@pytest.mark.parametrize("backend", ["gymnasium", "ale", "atari_warp"])
 def test_a_life_that_is_lost_in_the_step_of_the_frame_limit_is_terminated_as_in_gymnasium(backend: str) -> None:
     """FIRE, then RIGHT: Breakout takes a life in its frame 97, in the step of frames 97 to 100."""
     for limit, ends in {96: (False, True), 97: (True, True), 100: (True, True), 101: (True, False)}.items():
         line = ["env=breakout", "num_envs=1", f"env.max_episode_frames={limit}"]
-        run = make_run(f"wrappers={backend}", *line, "wrappers.noop_max=0", "wrappers.fire_reset=false")
+        run = make_run(f"backend={backend}", *line, "wrappers.noop_max=0", "wrappers.fire_reset=false")
         with contextlib.closing(make_vector_env(run)) as env:
             env.reset([1])
             for action in [1, *[2] * (24 if limit > 96 else 23)]:
@@ -382,7 +382,7 @@ def test_a_life_that_is_lost_in_the_step_of_the_frame_limit_is_terminated_as_in_
 
 @pytest.mark.slow
 def test_native_draws_its_noops_differently() -> None:
-    """The known difference: native draws 0..noop_max-1 and counts FIRE among them; deepmind draws 1..noop_max."""
+    """The known difference: ale draws 0..noop_max-1 and counts FIRE among them; gymnasium draws 1..noop_max."""
 
     def frames_at_start(native: bool, fire: bool) -> set[int]:
         if native:
@@ -515,8 +515,8 @@ def test_tweaked_is_the_last_frame_resized_by_pillow() -> None:
         (["wrappers.resize=null"], (1, 210, 160)),
         (["wrappers.resize=42", "wrappers.interpolation=nearest"], (1, 42, 42)),
         (["wrappers.frame_skip=1", "wrappers.noop_max=0"], (1, 84, 84)),
-        (["wrappers=native", "wrappers.grayscale=false"], (3, 84, 84)),
-        (["wrappers=native", "wrappers.resize=64", "wrappers.max_pool=false"], (1, 64, 64)),
+        (["backend=ale", "wrappers.grayscale=false"], (3, 84, 84)),
+        (["backend=ale", "wrappers.resize=64", "wrappers.max_pool=false"], (1, 64, 64)),
         (["wrappers.crop=[34,194,0,160]"], (1, 84, 84)),
         (["wrappers.crop=[0,33,1,99]", "wrappers.resize=null", "wrappers.grayscale=false"], (3, 33, 98)),
         (["wrappers=none"], (3, 210, 160)),
@@ -547,7 +547,7 @@ def test_rules_of_the_game_follow_the_id_and_can_be_switched() -> None:
 @pytest.mark.slow
 def test_without_max_pooling_native_shows_another_frame_only_at_an_end_in_mid_skip() -> None:
     common = ["wrappers.noop_max=0", "wrappers.max_pool=false", "env.max_episode_frames=403"]
-    native, ours = make_vector_env(make_run("wrappers=native", *common)), make_vector_env(make_run(*common))
+    native, ours = make_vector_env(make_run("backend=ale", *common)), make_vector_env(make_run(*common))
     native.reset([1])
     ours.reset([1])
     differ = []
@@ -576,8 +576,8 @@ STARTS = {
 def test_what_is_pressed_at_a_games_start_is_in_its_set_and_nothing_it_brings_is_lost(line: str) -> None:
     """Rewards of a few steps, those of the start included, are those of the bare game after as many frames."""
     rom, *overrides = line.split()
-    for backend in ("deepmind", "native"):
-        run = make_run(f"wrappers={backend}", f"env.id={rom}", *overrides, "wrappers.clip_reward=false", "num_envs=4")
+    for backend in ("gymnasium", "ale"):
+        run = make_run(f"backend={backend}", f"env.id={rom}", *overrides, "wrappers.clip_reward=false", "num_envs=4")
         game = atari_game(run.env)
         assert game is not None
         bare = AtariEnv(game=rom, frameskip=1, full_action_space=game.full_action_space)
@@ -591,8 +591,8 @@ def test_what_is_pressed_at_a_games_start_is_in_its_set_and_nothing_it_brings_is
         for _ in range(steps):
             env.send(np.full(4, action))
             total += env.recv().rewards
-        backends = env._backend.env
-        if backend == "native":
+        backends = env.engine.env
+        if backend == "ale":
             backends.send(np.full(4, action))
             frames = backends.recv()[4]["episode_frame_number"] - 4
         else:
@@ -603,12 +603,12 @@ def test_what_is_pressed_at_a_games_start_is_in_its_set_and_nothing_it_brings_is
             bare.ale.restoreState(start)
             pressed = frames[i] - first - 4 * steps
             assert 0 <= pressed <= 31
-            # deepmind presses FIRE after its no-ops, native before them
+            # gymnasium presses FIRE after its no-ops, ale before them
             presses = ["NOOP"] * (pressed - (fire is not None))
             if fire is not None and pressed:
-                presses.insert(len(presses) if backend == "deepmind" else 0, "FIRE")
+                presses.insert(len(presses) if backend == "gymnasium" else 0, "FIRE")
             if "NOOP" not in meanings:
-                assert backend == "native" or presses == ["FIRE"]
+                assert backend == "ale" or presses == ["FIRE"]
             expected = sum(bare.ale.act(getattr(Action, press)) for press in presses)
             expected += sum(float(bare.step(action)[1]) for _ in range(4 * steps))
             assert total[i] == expected, (backend, i)
@@ -625,7 +625,7 @@ def test_fire_is_not_pressed_where_it_costs_whatever_a_sticky_joystick_does() ->
 @pytest.mark.integration
 @pytest.mark.parametrize("part", range(4))
 def test_every_game_begins_alike_on_both_backends(part: int) -> None:
-    native, ours = make_run("wrappers=native", "wrappers.noop_max=0"), make_run("wrappers.noop_max=0")
+    native, ours = make_run("backend=ale", "wrappers.noop_max=0"), make_run("wrappers.noop_max=0")
     for rom in sorted(_roms())[part::4]:
         outcomes = []
         for run in (native, ours):

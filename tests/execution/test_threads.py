@@ -20,7 +20,7 @@ from dqnspeed.system import machine
 
 CORES = [1, 2, 4, 8, 16, 64]
 SHARES = {  # threads of ALE and of the learner on each of CORES
-    "experiment=speedrun parallelism.env_threads=1": [(1, 1), (1, 1), (1, 3), (1, 7), (1, 15), (1, 63)],
+    "experiment=speedrun backend=atari_warp backend.threads=1": [(1, 1), (1, 1), (1, 3), (1, 7), (1, 15), (1, 63)],
     "experiment=speedrun": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
     "experiment=speedrun_dqn": [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (16, 64)],
     "experiment=speedrun_dqn parallelism=overlap": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
@@ -32,10 +32,10 @@ SHARES = {  # threads of ALE and of the learner on each of CORES
         (13, 3),
         (16, 3),
     ],
-    "wrappers=native num_envs=8": [(1, 1), (2, 2), (4, 4), (8, 8), (8, 16), (8, 64)],
-    "algo=ppo wrappers=native parallelism=overlap": [(1, 1), (1, 1), (2, 2), (4, 4), (4, 12), (4, 60)],
+    "backend=ale num_envs=8": [(1, 1), (2, 2), (4, 4), (8, 8), (8, 16), (8, 64)],
+    "algo=ppo backend=ale parallelism=overlap": [(1, 1), (1, 1), (2, 2), (4, 4), (4, 12), (4, 60)],
     "experiment=a3c": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 12), (8, 60)],
-    "experiment=a3c wrappers=native": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 8), (8, 32)],
+    "experiment=a3c backend=ale": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 8), (8, 32)],
     "parallelism=overlap num_envs=3": [(1, 1), (1, 1), (2, 1), (3, 5), (3, 13), (3, 61)],
 }
 
@@ -44,9 +44,9 @@ SHARES = {  # threads of ALE and of the learner on each of CORES
 def test_no_core_is_asked_twice(overrides: str) -> None:
     run = make_run(*overrides.split())
     shares = [share_of_cores(run, cores) for cores in CORES]
-    assert [(share.env_threads, share.learner_threads) for share in shares] == SHARES[overrides]
+    assert [(share.stepping_threads, share.learner_threads) for share in shares] == SHARES[overrides]
     needed = {"serial": 1, "overlap": 2, "process": run.parallelism.num_actors + 1}[run.parallelism.name]
-    if run.wrappers.backend == "gymnasium" and run.parallelism.name == "overlap":
+    if run.backend.name == "gymnasium" and run.parallelism.name == "overlap":
         needed = run.num_envs + 1  # each environment is a process
     for cores, share in zip(CORES, shares, strict=True):
         assert share.asked <= cores or cores < max(needed, run.execution.threads + 1)
@@ -54,13 +54,13 @@ def test_no_core_is_asked_twice(overrides: str) -> None:
 
 RULES = {  # actors and environments of each, on each of CORES
     "": [(1, cores) for cores in CORES],
-    "wrappers=native": [(1, 4 * cores) for cores in CORES],
-    "wrappers=native parallelism=overlap": [(1, 4), (1, 4), (1, 8), (1, 16), (1, 32), (1, 128)],
+    "backend=ale": [(1, 4 * cores) for cores in CORES],
+    "backend=ale parallelism=overlap": [(1, 4), (1, 4), (1, 8), (1, 16), (1, 32), (1, 128)],
     "algo=ppo": [(1, 2), (1, 2), (1, 4), (1, 8), (1, 16), (1, 64)],
     "algo=ppo parallelism=overlap": [(1, 2), (1, 2), (1, 2), (1, 4), (1, 8), (1, 32)],
     "parallelism=process": [(1, 1), (1, 1), (2, 1), (4, 1), (8, 1), (32, 1)],
-    "parallelism=process wrappers=native device=cuda": [(1, 4), (1, 4), (3, 4), (7, 4), (15, 4), (63, 4)],
-    "parallelism=process wrappers=native execution.threads=3": [(1, 4), (1, 4), (1, 4), (5, 4), (13, 4), (61, 4)],
+    "parallelism=process backend=ale device=cuda": [(1, 4), (1, 4), (3, 4), (7, 4), (15, 4), (63, 4)],
+    "parallelism=process backend=ale execution.threads=3": [(1, 4), (1, 4), (1, 4), (5, 4), (13, 4), (61, 4)],
 }
 
 
@@ -78,18 +78,18 @@ def test_environments_and_actors_by_rule_use_the_cores_there_are(overrides: str)
 
 def test_a_run_keeps_the_numbers_of_the_machine_it_was_begun_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "cores", lambda: 8)
-    overrides = ["num_envs=0", "wrappers=native", "parallelism=process", "parallelism.num_actors=0"]
+    overrides = ["num_envs=0", "backend=ale", "parallelism=process", "parallelism.num_actors=0"]
     with own_hydra():
         cfg = hydra.compose("config", overrides=overrides)
         run = from_hydra(cfg)
     assert (run.num_envs, run.parallelism.num_actors) == (cfg.num_envs, cfg.parallelism.num_actors) == (4, 4)
 
 
-@pytest.mark.parametrize("key", ["execution.threads", "parallelism.env_threads"])
+@pytest.mark.parametrize("key", ["execution.threads", "backend.threads"])
 def test_more_threads_than_cores_are_refused(key: str) -> None:
-    threads.check_threads(make_run(f"{key}={machine.cores()}"))
+    threads.check_threads(make_run("backend=ale", f"{key}={machine.cores()}"))
     with pytest.raises(ConfigError, match=f"^{key}=100000: must be at most {machine.cores()}, the cores"):
-        threads.check_threads(make_run(f"{key}=100000"))
+        threads.check_threads(make_run("backend=ale", f"{key}=100000"))
 
 
 def test_a_busy_machine_is_reported() -> None:
@@ -103,10 +103,10 @@ def test_a_busy_machine_is_reported() -> None:
 @pytest.mark.parametrize(
     ("overrides", "device", "asked"),
     [
-        ("wrappers=native num_envs=8", "cpu", 4),
-        ("wrappers=native num_envs=8", "cuda", 4),  # ALE's threads
+        ("backend=ale num_envs=8", "cpu", 4),
+        ("backend=ale num_envs=8", "cuda", 4),  # ALE's threads
         ("num_envs=8", "cuda", 1),
-        ("wrappers=native num_envs=8 parallelism=overlap", "cuda", 4),  # one launches, three step
+        ("backend=ale num_envs=8 parallelism=overlap", "cuda", 4),  # one launches, three step
     ],
 )
 def test_a_learner_on_a_gpu_asks_for_one_core(

@@ -72,7 +72,7 @@ def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short training with ALE's own threads, in games of 100 agent steps, whose folder names a GPU."""
     folder = tmp_path_factory.mktemp("atari")
     result = forked.run(
-        "dqnspeed.train", "env=breakout", "wrappers=native", "model=small", "num_envs=2",
+        "dqnspeed.train", "env=breakout", "backend=ale", "model=small", "num_envs=2",
         "algo.learning_starts=150", "algo.batch_size=8", "replay.buffer_size=1000", "stop.max_steps=450",
         "env.max_episode_frames=400", "tracking=local", "tracking.video_every=4", "hydra.run.dir=run",
         cwd=folder, env=environment(), timeout=120,
@@ -124,7 +124,7 @@ def test_a_play_that_is_terminated_leaves_no_half_film(atari: Path, tmp_path: Pa
 
 @pytest.mark.slow
 def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path) -> None:
-    game = ["env=breakout", "wrappers=emulator", "wrappers.translate=false", "env.max_episode_frames=400"]
+    game = ["env=breakout", "backend=atari_warp", "backend.compile_rom=false", "env.max_episode_frames=400"]
     result = forked.run(
         "dqnspeed.train", *game, "parallelism=process", "num_envs=2", "algo.learning_starts=150", "algo.batch_size=8",
         "model=small", "replay.buffer_size=1000", "stop.max_steps=450", "tracking=local", "hydra.run.dir=run",

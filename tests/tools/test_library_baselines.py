@@ -14,7 +14,7 @@ from dqnspeed.bench.measured_process import running, speeds_of
 from dqnspeed.bench.plan import Plan
 from dqnspeed.config.options import ConfigError
 
-LINE = [*WORK, "wrappers=native", "num_envs=8", "parallelism=overlap", "execution.threads=1"]
+LINE = [*WORK, "backend=ale", "num_envs=8", "parallelism=overlap", "execution.threads=1"]
 
 
 def test_where_no_library_is_installed_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,8 @@ def test_a_line_may_be_faster_at_the_same_work_alone() -> None:
         "parallelism.samples_per_step=16": r"parallelism\.samples_per_step",
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=rf"^{key}: would change the work of our side alone"):
-            check(Plan([*LINE, *(["parallelism=process"] if "samples_per_step" in override else []), override]))
+            process = ["parallelism=process"] if "samples_per_step" in override else []
+            check(Plan([*LINE, "backend=gymnasium", *process, override]))
     with pytest.raises(ConfigError, match=r"^env\.id=ALE/Pong-v5: is no game of the libraries"):
         check(Plan(["env.id=ALE/Pong-v5"]))
 

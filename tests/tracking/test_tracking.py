@@ -20,20 +20,20 @@ from dqnspeed.tracking.time_left import EarlierRuns
     ("overrides", "name", "kind"),
     [
         ("", "baseline", "exact"),
-        ("num_envs=1 env=pong wrappers=deepmind seed=3 stop.max_steps=9 tracking=local", "baseline", "exact"),
+        ("num_envs=1 env=pong wrappers=standard seed=3 stop.max_steps=9 tracking=local", "baseline", "exact"),
         ("num_envs=2 seed=1", "baseline num_envs=2", "changes the algorithm"),
         ("env=breakout", "baseline env=breakout", "changes the task"),
         (r"env.id=toy_envs\:Counter-v0 wrappers=none model=mlp",
          "baseline env.id=toy_envs:Counter-v0 wrappers=none model=mlp", "changes the task, changes the algorithm"),
         ("algo=ppo", "baseline algo=ppo", "changes the algorithm"),
-        ("wrappers=native", "baseline wrappers=native", "equivalent"),
+        ("backend=ale", "baseline backend=ale", "equivalent"),
         ("wrappers=tweaked", "baseline wrappers=tweaked", "changes the task"),
         ("execution=lean", "baseline execution=lean", "equivalent"),
         ("execution.threads=1", "baseline execution.threads=1", "equivalent"),
         ("parallelism=overlap", "baseline parallelism=overlap", "changes the algorithm"),
         ("optimizer.lr=0.1 optimizer.lr=0.2 stop.reward_bound=5", "baseline optimizer.lr=0.2", "changes the algorithm"),
         ("experiment=speedrun", "speedrun", "equivalent, changes the task, changes the algorithm"),
-        ("experiment=no_torch_no_grad wrappers=native", "no_torch_no_grad wrappers=native", "equivalent"),
+        ("experiment=no_torch_no_grad backend=ale", "no_torch_no_grad backend=ale", "equivalent"),
         ("+env.kwargs.size=5 env=frozen_lake wrappers=none model=mlp algo.learning_starts=40",
          "baseline env.kwargs.size=5 env=frozen_lake wrappers=none model=mlp algo.learning_starts=40",
          "changes the task, changes the algorithm"),
@@ -64,14 +64,14 @@ def test_a_run_begins_by_saying_what_it_is() -> None:
     run = make_run("experiment=speedrun", "env=breakout", "seed=3")
     cores = "1 core" if machine.cores() == 1 else f"{machine.cores()} cores"
     assert opening(run, "speedrun env=breakout", "cpu", 1, Path("outputs/x")) == [
-        "speedrun env=breakout: BreakoutNoFrameskip-v4, algo=ppo, "
+        "speedrun env=breakout: BreakoutNoFrameskip-v4, algo=ppo, backend=atari_warp, "
         "parallelism=process (1 actor process with 16 environments), seed 3",
         "goal: a mean return of 31.8 over 100 training games; limits: 30 minutes",
         f"device cpu, {cores}, 1 torch thread; files in outputs/x",
     ]
     run = make_toy("stop.max_steps=5000", "stop.on=eval", "eval.every_steps=100", "stop.reward_bound=3")
     assert opening(run, "toy", "cuda", 4, Path("x"), resumed=True) == [
-        "toy resumes: toy_envs:Counter-v0, algo=dqn, parallelism=serial, 1 environment, seed 0",
+        "toy resumes: toy_envs:Counter-v0, algo=dqn, backend=gymnasium, parallelism=serial, 1 environment, seed 0",
         "goal: a mean return of 3 over the games of an evaluation; limits: 5,000 agent steps",
         f"device cuda, {cores}, 4 torch threads; files in x",
     ]

@@ -3,13 +3,25 @@
 from pathlib import Path
 
 from dqnspeed.config.registry import add_folder
-from dqnspeed_example import actors, algorithm, exploration, network, optimizer, replay, smooth_double, tracker, wrapper
+from dqnspeed_example import (
+    actors,
+    algorithm,
+    backend,
+    exploration,
+    network,
+    optimizer,
+    replay,
+    smooth_double,
+    tracker,
+    wrapper,
+)
 
 add_folder(Path(__file__).parent / "conf")
 
 __all__ = [
     "actors",
     "algorithm",
+    "backend",
     "exploration",
     "network",
     "optimizer",

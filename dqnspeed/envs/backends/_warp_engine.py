@@ -1,4 +1,4 @@
-"""The backend of ``wrappers=emulator``."""
+"""Engine of ``backend=atari_warp``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import torch
 import warp as wp
 from atari_warp import ConsoleBatch, EmulatorError
 
-from dqnspeed.envs.backends import ActorError, AnyArray, RawStep
+from dqnspeed.envs.backends.base import ActorError, AnyArray, RawStep
 
-COMMON = ("game", "version")  # of a saved state, for all consoles
+SHARED_KEYS = ("game", "version")  # of a saved state, alike for all consoles
 
 
-class EmulatorBackend:
-    """Backend over :class:`atari_warp.ConsoleBatch`: many consoles on threads of a CPU, or on a GPU.
+class WarpEngine:
+    """Engine over :class:`atari_warp.ConsoleBatch`: many consoles on threads of a CPU, or on a GPU.
 
     Args:
         meanings: the actions by ALE's names.
@@ -76,22 +76,24 @@ class EmulatorBackend:
         if self._stream is not None:
             self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._consoles.device))))
 
-    def games(self) -> list[dict[str, Any]]:
+    def save_games(self) -> list[dict[str, Any]]:
         self._wait()
         state = self._consoles.save_state()
-        common = {name: str(state.pop(name)) for name in COMMON}
+        common = {name: str(state.pop(name)) for name in SHARED_KEYS}
         # One row for each environment; some environments have a console of the reset pool too.
         each = range(self.num_envs)
         return [{**common, **{name: array[i :: self.num_envs] for name, array in state.items()}} for i in each]
 
-    def set_games(self, games: list[dict[str, Any]]) -> bool:
+    def restore_games(self, games: list[dict[str, Any]]) -> bool:
         try:
-            common = {name: np.array(games[0][name]) for name in COMMON}
-            arrays = {name: np.concatenate([game[name] for game in games]) for name in games[0] if name not in COMMON}
+            common = {name: np.array(games[0][name]) for name in SHARED_KEYS}
+            arrays = {
+                name: np.concatenate([game[name] for game in games]) for name in games[0] if name not in SHARED_KEYS
+            }
             self._wait()
             self._consoles.load_state({**common, **arrays})
             wp.synchronize_device(self._consoles.device)
-        except (EmulatorError, KeyError, ValueError):  # of another backend, or version of the emulator
+        except (EmulatorError, KeyError, ValueError):  # saved by another backend, or another version of the emulator
             return False
         return True
 

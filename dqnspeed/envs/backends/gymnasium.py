@@ -1,37 +1,60 @@
-"""The three libraries that step several environments, behind one interface for :class:`VectorEnv`.
-
-All run in Gymnasium's NEXT_STEP autoreset: the step after an episode's end ignores its action and returns the
-first frame of the next episode.
-"""
+"""``backend=gymnasium``: any environment, and every wrapper."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
+import os
 import time
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
 
-from dqnspeed.system.errors import FOREIGN
+from dqnspeed.config.options import ConfigError
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig
+from dqnspeed.envs.backends.base import ActorError, Backend, Engine, RawStep, actor_errors
+from dqnspeed.envs.build import make_env
+from dqnspeed.envs.resumable import Resumable
+from dqnspeed.envs.workers import AUTORESET, WorkerTraceback, make_in_worker, make_workers
 
 CLOSE_TIMEOUT_S = 3.0
-ASK_EVERY = 100  # steps of a game between two calls of ``give_up``
-
-AnyArray = np.ndarray | torch.Tensor  # on the host, or on any device
+GIVE_UP_EVERY = 100  # steps of a game between two calls of ``give_up``
 
 
-class ActorError(Exception):
-    """An environment raised, or an actor or worker process died or hung; the message holds the traceback if any.
+@register("backend", "gymnasium")
+@dataclass(frozen=True)
+class Gymnasium(Backend):
+    """Gymnasium's vector environments, in this process or, with ``overlap``, in worker processes."""
 
-    Not a RuntimeError: contextlib takes one that a StopIteration caused for that StopIteration itself.
-    """
+    priority = 0
+
+    def make(self, run: RunConfig, overlap: bool, render_mode: str | None, seeds: Sequence[int]) -> Engine:
+        make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
+        timeout = run.parallelism.timeout_s
+        try:
+            if overlap:
+                makers = [functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds]
+                return AsyncEngine(make_workers(makers, timeout), timeout)
+            one = gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
+            return SyncEngine(one)
+        except RuntimeError as error:
+            if "not equivalent" not in str(error):
+                raise
+            raise ConfigError(
+                f"env.id={run.env.id}: its instances differ in their spaces. Give all the same observation and action "
+                f"space."
+            ) from error
+
+
+def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None) -> gymnasium.Env:
+    return Resumable(make_env(env, wrappers, render_mode))
 
 
 @contextlib.contextmanager
@@ -42,60 +65,9 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _with_traceback() -> Iterator[None]:
-    try:
-        yield
-    except FOREIGN as error:
-        raise ActorError(f"an environment raised:\n{traceback.format_exc()}") from error
+class GymnasiumEngine:
+    """Engine over a Gymnasium vector environment whose environments are :class:`Resumable`."""
 
-
-@dataclass(slots=True)
-class RawStep:
-    """One step of N environments as the library returns it.
-
-    Frames may be a tensor on any device, ready on that device's current stream. They stay there: stacks and the network
-    take them as they are, and a memory on that device too. What is counted of games is NumPy's.
-    """
-
-    frames: AnyArray  # (N, C, ...)
-    rewards: np.ndarray  # (N,) unclipped
-    terminated: np.ndarray  # (N,) bool
-    truncated: np.ndarray  # (N,) bool
-    lives: np.ndarray | None  # (N,) int, where the game has lives
-
-
-class Backend(Protocol):
-    """Plays N games for :class:`~dqnspeed.envs.vector.VectorEnv`.
-
-    Attributes:
-        device: where actions may be given as a tensor; ``None``: they are arrays.
-    """
-
-    num_envs: int
-    device: torch.device | None
-
-    def reset(self, seeds: list[int]) -> RawStep: ...
-    def send(self, actions: Any) -> None:
-        """Start a step with ``actions`` ``(N,) int64``, an array or a tensor on ``device``.
-
-        Where sticky actions are not ALE's own, ``~a`` is the action ``a`` that they do not replace.
-        """
-
-    def recv(self) -> RawStep: ...
-    def games(self) -> list[dict[str, Any]] | None:
-        """The games in progress, or ``None`` if the library cannot save them."""
-
-    def set_games(self, games: list[dict[str, Any]]) -> bool:
-        """Restore saved games; False if one could not be restored."""
-
-    def call(self, name: str) -> Any:
-        """Call a method of the first environment."""
-
-    def close(self) -> None: ...
-
-
-class _GymnasiumBackend:
     device: torch.device | None = None
 
     def __init__(self, env: Any):
@@ -105,10 +77,10 @@ class _GymnasiumBackend:
     def reset(self, seeds: list[int]) -> RawStep:
         return self._first_step(*self.env.reset(seed=seeds))
 
-    def games(self) -> list[dict[str, Any]] | None:
+    def save_games(self) -> list[dict[str, Any]] | None:
         return list(self.env.get_attr("game"))
 
-    def set_games(self, games: list[dict[str, Any]]) -> bool:
+    def restore_games(self, games: list[dict[str, Any]]) -> bool:
         self.env.set_attr("game", games)
         return all(self.env.get_attr("games_restored"))
 
@@ -127,25 +99,25 @@ class _GymnasiumBackend:
         self.env.close()
 
 
-class SyncBackend(_GymnasiumBackend):
+class SyncEngine(GymnasiumEngine):
     """``gymnasium.vector.SyncVectorEnv``: environments step one after another inside :meth:`recv`.
 
     What one of them raises becomes an :class:`ActorError`, as from processes.
     """
 
     def reset(self, seeds: list[int]) -> RawStep:
-        with _with_traceback():
+        with actor_errors():
             return super().reset(seeds)
 
     def send(self, actions: np.ndarray) -> None:
         self._actions = actions
 
     def recv(self) -> RawStep:
-        with _with_traceback():
+        with actor_errors():
             return self._step(self.env.step(self._actions))
 
 
-class AsyncBackend(_GymnasiumBackend):
+class AsyncEngine(GymnasiumEngine):
     """``gymnasium.vector.AsyncVectorEnv``: each environment steps in a worker process after :meth:`send`.
 
     A worker that raises, dies, or hangs longer than ``timeout`` seconds ends the step with :class:`ActorError`.
@@ -193,13 +165,13 @@ class AsyncBackend(_GymnasiumBackend):
             self._kill()  # a worker that hangs or died cannot be asked to close
             raise ActorError(self._explain(error)) from error
 
-    def games(self) -> list[dict[str, Any]] | None:
+    def save_games(self) -> list[dict[str, Any]] | None:
         with self._watched():
-            return super().games()
+            return super().save_games()
 
-    def set_games(self, games: list[dict[str, Any]]) -> bool:
+    def restore_games(self, games: list[dict[str, Any]]) -> bool:
         with self._watched():
-            return super().set_games(games)
+            return super().restore_games(games)
 
     def close(self) -> None:
         if self.env.closed:
@@ -230,75 +202,6 @@ class AsyncBackend(_GymnasiumBackend):
         self.env.closed = True
 
 
-class WorkerTraceback(Exception):
-    """What an environment raised in a worker process, as text."""
-
-
-class TracebackToParent(gymnasium.Wrapper):
-    """Sends the traceback of an environment in a worker process along with its error."""
-
-    def step(self, action: Any) -> Any:
-        with self._with_traceback():
-            return self.env.step(action)
-
-    def reset(self, **kwargs: Any) -> Any:
-        with self._with_traceback():
-            return self.env.reset(**kwargs)
-
-    @contextlib.contextmanager
-    def _with_traceback(self) -> Iterator[None]:
-        try:
-            yield
-        except FOREIGN as error:
-            raise WorkerTraceback(traceback.format_exc()) from error
-
-
-class NativeBackend(_GymnasiumBackend):
-    """``ale_py.vector_env.AtariVectorEnv``: environments step on C++ threads after :meth:`send`.
-
-    Args:
-        start_rewards: rewards before a game's first step, which ALE drops, by the frame it starts at.
-    """
-
-    def __init__(self, env: Any, start_rewards: Mapping[int, float] | None = None):
-        super().__init__(env)
-        self._channels_last = len(env.single_observation_space.shape) == 4
-        self._start_rewards = start_rewards
-        self._pending_reward = np.zeros(self.num_envs)
-        self._over = np.zeros(self.num_envs, bool)
-
-    def reset(self, seeds: list[int]) -> RawStep:
-        frames, info = self.env.reset(seed=np.array(seeds))
-        if self._start_rewards is not None:
-            self._set_pending_reward(np.ones(self.num_envs, bool), info)
-            self._over = np.zeros(self.num_envs, bool)
-        return self._first_step(self._frames(frames), info)
-
-    def games(self) -> list[dict[str, Any]] | None:
-        return None  # ALE's vector environment cannot save games
-
-    def send(self, actions: np.ndarray) -> None:
-        self.env.send(actions)
-
-    def recv(self) -> RawStep:
-        frames, rewards, terminated, truncated, info = self.env.recv()
-        if self._start_rewards is not None:
-            rewards = rewards + self._pending_reward
-            self._set_pending_reward(self._over, info)
-            self._over = terminated | truncated
-        return RawStep(self._frames(frames), rewards, terminated, truncated, info["lives"])
-
-    def _set_pending_reward(self, new: np.ndarray, info: dict[str, Any]) -> None:
-        """Set what the first step of each game in ``new`` ``(N,) bool`` brings beside its own reward."""
-        assert self._start_rewards is not None
-        self._pending_reward[:] = 0
-        for i in np.flatnonzero(new):
-            self._pending_reward[i] = self._start_rewards.get(int(info["episode_frame_number"][i]), 0.0)
-
-    def _frames(self, frames: np.ndarray) -> np.ndarray:
-        return frames[:, 0].transpose(0, 3, 1, 2) if self._channels_last else frames
-
-
 def play_by_table(
     env: gymnasium.Env, best: np.ndarray, seed: int, games: int, longest: int, give_up: Callable[[], bool]
 ) -> list[tuple[list[int], list[float]]]:
@@ -316,14 +219,14 @@ def play_by_table(
     """
     action_of = list(best.astype(env.action_space.dtype))
     played = list[tuple[list[int], list[float]]]()
-    with _with_traceback():
+    with actor_errors():
         observation, _ = env.reset(seed=seed)
         while len(played) < games:
             if played:
                 observation, _ = env.reset()
             actions, rewards = list[int](), list[float]()
             for number in range(longest):
-                if number % ASK_EVERY == 0 and give_up():
+                if number % GIVE_UP_EVERY == 0 and give_up():
                     return played
                 action = action_of[observation.argmax()]
                 observation, reward, terminated, truncated, _ = env.step(action)

@@ -1,0 +1,1 @@
+"""Backends, one module each: gymnasium, ale and atari_warp, and ``auto``, which chooses among them."""

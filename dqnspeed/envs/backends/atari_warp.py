@@ -1,0 +1,147 @@
+"""``backend=atari_warp``: consoles of dqnspeed's own emulator, on threads of a CPU or on a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.registry import register
+from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.envs.backends.base import Backend, Engine, NotInstalledError
+from dqnspeed.envs.base import Wrappers
+from dqnspeed.envs.games import fire_index
+from dqnspeed.envs.wrappers import with_taps
+from dqnspeed.system import machine
+from dqnspeed.system.startup import startup
+
+if TYPE_CHECKING:
+    from atari_warp import Preprocessing  # brought by an extra
+
+MISSING = "atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'."
+
+OPTIONS = {  # by the emulator's name of an argument
+    "game": "env.id", "mode": "env.mode", "difficulty": "env.difficulty", "num_envs": "num_envs",
+    "screen_size": "wrappers.resize", "crop": "wrappers.crop", "reset_pool": "backend.reset_pool",
+    "device": "backend.device", "threads": "backend.threads",
+}  # fmt: skip
+
+
+@register("backend", "atari_warp")
+@dataclass(frozen=True)
+class AtariWarp(Backend):
+    """Many Atari consoles at once, equal to ALE frame by frame."""
+
+    priority = 20
+    threads: int = option(
+        "threads that step games (in each actor), 0: shared out with execution.threads", ge=0, default=0
+    )
+    device: str = option(
+        "where games are played; auto: on CPUs, as long as no GPU has been measured",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+    )
+    compile_rom: bool = option("compile a game's code, once, in some ten seconds; CPUs play faster then", default=True)
+    reset_pool: int | None = option(
+        "more consoles, which play games' starts ahead, at most one for each environment; null: a quarter of them on a "
+        "GPU, and none on a CPU",
+        ge=0,
+        default=None,
+    )
+
+    @property
+    def played_on(self) -> str:
+        """Device on which games are played, ``cpu`` or ``cuda``."""
+        return "cuda" if self.device == "cuda" else "cpu"
+
+    def check(self, run: RunConfig) -> None:
+        self.game_of(run)
+        self.check_stages(run)
+        wrappers = typed(run.wrappers, Wrappers)
+        if wrappers.resize is None and wrappers.crop is not None:
+            raise self.refusal(f"crops only images that it resizes, and wrappers.crop={wrappers.crop} comes without")
+        if wrappers.resize is not None and wrappers.resize > (side := wrappers.smallest_side):
+            raise self.refusal(f"resizes to at most {side} here, and wrappers.resize={wrappers.resize} is larger")
+
+    def check_here(self, run: RunConfig) -> None:
+        game = self.game_of(run)
+        with self._emulator_errors():
+            from atari_warp import check_playable, find_game, has_cuda
+
+            check_playable(game.rom, game.mode, game.difficulty)
+            self._preprocessing(run)
+            first = find_game(game.rom).at(game.mode, game.difficulty).first_frame
+        if game.max_episode_frames <= first:
+            raise self.refusal(
+                f"begins this game with frame {first}, and env.max_episode_frames={game.max_episode_frames} ends it"
+            )
+        if self.device == "cuda" and not has_cuda():
+            raise ConfigError("backend.device=cuda: there is no CUDA device here. Use backend.device=cpu.")
+
+    def make(self, run: RunConfig, overlap: bool, render_mode: str | None, seeds: Sequence[int]) -> Engine:
+        with self._emulator_errors():
+            from atari_warp import ACTIONS, ConsoleBatch, find_game
+
+            from dqnspeed.envs.backends._warp_engine import WarpEngine
+
+            game = self.game_of(run)
+            # Actors set their share of the cores; an evaluation runs alone and may use all.
+            threads = self.threads or min(run.num_envs, machine.cores())
+            stages = dataclasses.replace(self._preprocessing(run), render_full_screen=render_mode is not None)
+            played = find_game(game.rom).at(game.mode, game.difficulty)
+            with startup.within("compilation"):
+                consoles = ConsoleBatch(
+                    played, run.num_envs, self.played_on, stages, threads=threads, compile_rom=self.compile_rom,
+                    reset_pool=self.reset_pool,
+                )  # fmt: skip
+            names = [ACTIONS[action] for action in stages.actions or ()]
+            return WarpEngine(consoles, with_taps(names) if stages.tap_frames else names, overlap)
+
+    def for_random_play(self) -> Backend:
+        return dataclasses.replace(self, threads=0, device="cpu", compile_rom=False, reset_pool=0)
+
+    @contextlib.contextmanager
+    def _emulator_errors(self) -> Iterator[None]:
+        """Turn an error of the emulator into one of the configuration, with the name of the option."""
+        try:
+            yield
+        except ConfigError:
+            raise
+        except ModuleNotFoundError as error:
+            raise NotInstalledError(f"backend={self.name}: {MISSING}") from error
+        except ImportError as error:
+            raise NotInstalledError(f"backend={self.name}: {error} Use backend=auto.") from error
+        except ValueError as error:
+            argument, _, value = str(error).partition("=")
+            value, _, problem = value.partition(": ")
+            if argument in OPTIONS and problem:
+                sentence = f"{OPTIONS[argument]}={value}: with backend={self.name}, {problem} Use backend=auto."
+                raise ConfigError(sentence) from error
+            raise ConfigError(f"backend={self.name}: {error} Use backend=auto.") from error
+
+    def _preprocessing(self, run: RunConfig) -> Preprocessing:
+        from atari_warp import Preprocessing, find_game
+
+        game, wrappers = self.game_of(run), run.wrappers
+        played = find_game(game.rom)
+        actions = played.legal if game.full_action_space else played.minimal
+        crop = None
+        if wrappers.crop:
+            top, bottom, left, right = wrappers.crop
+            crop = (top, bottom, left, right)
+        return Preprocessing(
+            frame_skip=wrappers.frame_skip,
+            tap_frames=wrappers.tap_frames,
+            max_pool=wrappers.max_pool,
+            grayscale=wrappers.grayscale,
+            crop=crop,
+            screen_size=wrappers.resize,
+            noop_max=wrappers.noop_max if 0 in actions else 0,
+            fire_reset=wrappers.fire_reset and fire_index(game) is not None,
+            sticky_actions=game.sticky_actions,
+            max_episode_frames=game.max_episode_frames,
+            actions=actions,
+        )
