@@ -10,7 +10,7 @@ import gymnasium
 
 from dqnspeed.envs.backends import ActorError, TracebackToParent
 from dqnspeed.envs.probe import Watchdog
-from dqnspeed.system import seeding
+from dqnspeed.system import parent, seeding
 from dqnspeed.system.parent import end_with_parent, may_have_children
 from dqnspeed.system.signals import children_ignore_signals, kill_for_terminate
 from dqnspeed.system.streams import outlast_readers
@@ -38,7 +38,7 @@ def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) 
 
     try:
         with Watchdog(limit, end), children_ignore_signals():
-            return Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
+            return Workers(makers, copy=False, context=parent.START_METHOD, autoreset_mode=AUTORESET)
     except RuntimeError:
         end()
         raise

@@ -126,12 +126,12 @@ class Training:
 
     def loop(self) -> None:
         learner, actors, progress = self.learner, self.actors, self.progress
-        self.absorb(actors.begin())
+        self.absorb(actors.start())
         progress.start()
         if self.evaluator.is_due(progress.agent_steps):  # the one that a signal cut short
             self.evaluate()
         while not self.stop.holds(progress, self.evaluator.mean):
-            actors.dispatch()
+            actors.send()
             learnt = self.learn()
             limit = min(self.schedule.limit(learner.updates), self.stop.max_steps)
             self.absorb(actors.collect(limit, wait=not learnt))
@@ -140,7 +140,7 @@ class Training:
             if self.checkpoints.is_due():
                 self.pause()
                 self.checkpoints.save_periodic(snapshot(self.learning, self.acting), progress.agent_steps)
-                actors.proceed()
+                actors.resume()
             elif progress.report_is_due():
                 self.report()
         self.pause()
@@ -184,7 +184,7 @@ class Training:
         self.absorb(self.actors.pause())
         with progress.evaluating():
             episodes = evaluator.play(progress.agent_steps, give_up=lambda: self.stop.cuts_short(progress))
-        self.actors.proceed()
+        self.actors.resume()
         if episodes:
             self.evaluated = evaluation_metrics(episodes)
             if self.run.stop.on == "eval":
