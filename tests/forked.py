@@ -24,6 +24,9 @@ from typing import IO, Any
 
 import torch
 
+from dqnspeed.system import parent
+
+START_METHOD = parent.START_METHOD  # outside tests
 IMPORTED = "torch torch._dynamo ale_py cv2 gymnasium hydra omegaconf PIL psutil rich safetensors warp".split()
 
 PACKAGES = "actors algorithms envs execution exploration buffers networks training system tracking cli".split()
@@ -48,8 +51,8 @@ if FORKS:
 
 
 def fork_children() -> None:
-    """From now on this process forks those that it would have spawned; they are children of the server then."""
-    multiprocessing.context._concrete_contexts["spawn"] = FORKED  # type: ignore[attr-defined]
+    """From now on this process forks actors and workers that it would have spawned; the server is their parent then."""
+    parent.START_METHOD = FORKED.get_start_method()
 
 
 class Forked:

@@ -52,7 +52,7 @@ class Broken(Counter):
     """Does ``how`` at its tenth step: raise, hang, be slow, die, exit, spoil the reward with NaN, or the frame's shape.
 
     Args:
-        folder: hang only once it is there, and tell it with a file named ``hangs``.
+        folder: hang, or raise at once, only when it exists; an environment that hangs makes a file ``hangs`` there.
     """
 
     def __init__(self, how: str, folder: str = ""):
@@ -79,6 +79,8 @@ class Broken(Counter):
         frame, reward, terminated, truncated, info = super().step(action)
         if self.how == "starts another":
             print("and talks", flush=True)
+        if self.how == "raise at once" and self.folder.is_dir():
+            raise RuntimeError("the toy broke")
         if self.steps >= 10:
             if self.how in ERRORS:
                 raise ERRORS[self.how]("the toy broke")

@@ -1,11 +1,10 @@
-"""Where experience comes from: in this process, overlapped with learning, or from actor processes."""
+"""Actors, which collect experience: in the learner's process, or in processes of their own."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
-from dqnspeed.actors.stepper import Collected, NewGames
+from dqnspeed.actors.base import ActorArguments, Actors, Collected, NewGames, Parallelism
 from dqnspeed.config.schema import typed
 from dqnspeed.envs import ActorError
 from dqnspeed.execution.threads import share_of_cores
@@ -13,7 +12,7 @@ from dqnspeed.system import machine
 
 
 def make_actors(arguments: ActorArguments) -> Actors:
-    """The actors that ``parallelism`` names."""
+    """Make the actors that ``parallelism`` names."""
     run = arguments.run
     threads = share_of_cores(run, machine.cores()).stepping_threads
     run = dataclasses.replace(run, backend=run.backend.with_threads(threads))

@@ -1,28 +1,48 @@
-"""The interface of actors, and of the options of ``parallelism``."""
+"""Interface of actors, which collect experience, and of the options of ``parallelism``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
-from dqnspeed.actors.stepper import Collected
 from dqnspeed.buffers import Buffer
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ParallelismConfig, RunConfig
-from dqnspeed.envs import EnvSpec
+from dqnspeed.envs import EnvSpec, Episode
 from dqnspeed.networks.base import Network
 
 
+@dataclass(frozen=True)
+class NewGames:
+    """Event: unfinished games of the environments ``envs`` are lost, and new games begin.
+
+    With ``begun=False`` the new games begin later, when the lost actor of these environments has been replaced.
+    """
+
+    envs: range
+    begun: bool = True
+
+
+@dataclass(slots=True)
+class Collected:
+    """Steps and events since the last call."""
+
+    agent_steps: int = 0
+    episodes: list[Episode | NewGames] = field(default_factory=list)  # in the order in which they arrived
+    epsilon: float = 1.0
+    lost: list[str] = field(default_factory=list)  # for each actor that was replaced, the reason
+
+
 class Actors(Protocol):
-    """The interface that the training loop uses.
+    """Environments with a policy, as the training loop uses them.
 
     Attributes:
-        how: actions are chosen: ``graph``, or ``eager``, one operation after another.
+        how: how actions are chosen: ``graph``, or ``eager``, one operation after another.
     """
 
     @property
@@ -30,32 +50,32 @@ class Actors(Protocol):
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Seconds spent in each part of acting."""
+        """Seconds spent in each part of acting, all actors together."""
 
     def metrics(self) -> Mapping[str, float]:
-        """What is reported of them beside ``seconds``."""
+        """Metrics for a report, beside ``seconds``."""
 
-    def begin(self) -> Collected:
-        """Start acting; returns which environments begin new games, all but those whose games were restored."""
+    def start(self) -> Collected:
+        """Start acting; returns :class:`NewGames` for all environments but those with restored games."""
 
-    def dispatch(self) -> None:
+    def send(self) -> None:
         """Start a step of the environments, if they can step while the learner trains."""
 
     def collect(self, limit: float, wait: bool) -> Collected:
-        """Store new experience in the memory.
+        """Store new experience in the buffer.
 
         Args:
             limit: agent steps of the whole run at which actors must wait for the learner.
-            wait: the learner has no update to do, so waiting is allowed.
+            wait: whether the call may wait for experience, as the learner has no update to do.
         """
 
     def pause(self) -> Collected:
-        """Stop every environment until :meth:`proceed`; returns what came in until then."""
+        """Stop every environment until :meth:`resume`; returns everything collected until then."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the actors need to continue, by actor; only between :meth:`pause` and :meth:`proceed`."""
+        """State to continue from, by actor; only between :meth:`pause` and :meth:`resume`."""
 
-    def proceed(self) -> None:
+    def resume(self) -> None:
         """Let the environments step again."""
 
     def close(self) -> None:
@@ -64,11 +84,13 @@ class Actors(Protocol):
 
 @dataclass(frozen=True)
 class ActorArguments:
-    """What every kind of actors is made with.
+    """Arguments of every kind of actors.
 
     Args:
-        network: the learner's own, on ``device``; actors act with it and write into ``memory``.
-        state: an :meth:`Actors.state_dict` to continue from; ``segment``: how often the run was resumed.
+        network: network of the learner, on ``device``.
+        buffer: buffer that actors write into.
+        state: :meth:`Actors.state_dict` to continue from.
+        segment: number of times the run was resumed.
     """
 
     run: RunConfig
@@ -83,17 +105,14 @@ class ActorArguments:
 @base_of("parallelism")
 @dataclass(frozen=True)
 class Parallelism(ParallelismConfig):
-    """An option of ``parallelism``: where experience comes from.
-
-    ``processes`` and ``overlaps`` are for the rest of the configuration.
-    """
+    """Option of ``parallelism``: a kind of actors. Its properties tell the rest of the program how they act."""
 
     def make(self, arguments: ActorArguments) -> Actors:
-        """The actors."""
+        """Make the actors."""
         raise NotImplementedError
 
     def check_here(self) -> None:
-        """Raise :class:`ConfigError` if something is missing here that it needs."""
+        """Raise :class:`ConfigError` if something is missing on this machine."""
 
     def check(self, run: RunConfig) -> None:
         super().check(run)

@@ -17,156 +17,91 @@ import torch
 import torch.multiprocessing
 
 from dqnspeed.actors.base import ActorArguments, Actors, Parallelism
-from dqnspeed.actors.child import ActorJob, Controls, Failure, run_actor
-from dqnspeed.actors.remote import LostError, RemoteActors
-from dqnspeed.actors.stepper import Collected
-from dqnspeed.actors.weights import HostWeights, Publisher
+from dqnspeed.actors.remote import ActorHandle, LostError, RemoteActors
+from dqnspeed.actors.worker import (
+    Failed,
+    ProcessArguments,
+    SharedState,
+    SharedWeights,
+    Weights,
+    WeightSnapshot,
+    all_weights,
+    run_worker,
+)  # fmt: skip
 from dqnspeed.buffers import SharedStorage
 from dqnspeed.buffers.storage import sharing
 from dqnspeed.config.registry import register
 from dqnspeed.networks.base import Network
+from dqnspeed.system import parent
 from dqnspeed.system.signals import children_ignore_signals
 
-STACK_TIMEOUT_S = 3.0
-END_TIMEOUT_S = 5.0
+MAX_MESSAGES = 256  # taken from an actor at a time, so that a fast one cannot block the learner
+MAX_READ_GAP_S = 1.0  # longest time between two reads in which a silent actor cannot be waiting for the learner
+WAIT_S, POLL_S = 0.01, 0.0005  # for new experience
+STACK_TIMEOUT_S, END_TIMEOUT_S = 3.0, 5.0
 
 
-class ProcessActors(RemoteActors):
-    """Actor processes with N environments each, and the pipes and shared memory between them and the learner.
-
-    Every actor has a pipe of its own, whose other end is closed here, so a dead actor is noticed at once as the end of
-    its pipe. The pipe carries results of whole games and, with ``transport=queue``, single pickled transitions; it
-    holds about as many as the chapter's queue of 8. With ``transport=shared_memory`` actors write their rows straight
-    into the memory. They share weights on a CPU, and load copies of those on a GPU from the host's memory.
-    """
-
-    def __init__(self, arguments: ActorArguments):
-        super().__init__(arguments)
-        self._last_look, self._excused = 0.0, [0.0] * self._count
-        self._dumps = tempfile.TemporaryDirectory(prefix="dqnspeed-actors-")
-        self._context = torch.multiprocessing.get_context("spawn")
-        self._controls = Controls(self._context, self._count)
-        for actor, saved in self._states.items():
-            self._controls.slots["agent_steps"][int(actor)] = saved["agent_steps"]
-        host = arguments.buffer.storage.host
-        self._shared = host if isinstance(host, SharedStorage) else None
-        self._weights: Network | HostWeights = arguments.network
-        self._publisher: Publisher | None = None
-        try:
-            with sharing(f"parallelism={arguments.run.parallelism.name}", arguments.network.num_bytes):
-                if arguments.device.type == "cuda":
-                    self._weights = HostWeights(arguments.network, Path(self._dumps.name) / "weights.lock")
-                    self._publisher = Publisher(arguments.network, self._weights)
-                else:
-                    arguments.network.share_memory()
-            self._start_all()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Stop every actor, and kill those that have not ended after 5 s."""
-        self._controls.stop.value = 1
-        links = [link for link in self._links.values() if isinstance(link, ProcessLink)]
-        for link in links:
-            link.pipe.close()  # an actor blocked in a write gets an error and ends
-        deadline = time.monotonic() + END_TIMEOUT_S
-        for link in links:
-            link.process.join(max(0.0, deadline - time.monotonic()))
-            link.end()
-        self._links = {}
-        self._dumps.cleanup()
-
-    def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> ProcessLink:
-        made = self._arguments
-        dump = Path(self._dumps.name) / f"actor-{index}-{self._lost}.txt"
-        job = ActorJob(
-            made.run, made.spec, index, state, segment, self._weights, made.device, self._shared, self._controls,
-            str(dump),
-        )  # fmt: skip
-        return ProcessLink(self, self._context, job)
-
-    def seen(self, index: int) -> float:
-        """When an actor gave its last sign of life, or is taken to have given one."""
-        return max(float(self._controls.slots["heartbeat"][index]), self._excused[index])
-
-    def _steps(self, index: int) -> int:
-        return int(self._controls.slots["agent_steps"][index])
-
-    def _allow(self, limit: float) -> None:
-        if self._publisher is not None:
-            self._publisher.publish()
-        self._controls.limit.value = limit
-        self._controls.slots["rows_allowed"] = self._buffer.rows_allowed()[:: self._num_envs]
-
-    def _pause(self, number: int) -> None:
-        self._controls.pause.value = number
-
-    def _wait(self) -> None:
-        """Wait for at most 10 ms, until a message comes or the actors' counters change."""
-        pipes = [link.pipe for link in self._links.values() if isinstance(link, ProcessLink)]
-        end = time.perf_counter() + 0.01
-        while time.perf_counter() < end and int(self._controls.slots["agent_steps"].sum()) == self._drained:
-            if multiprocessing.connection.wait(pipes, timeout=0.0005):
-                break
-
-    def _receive(self, collected: Collected) -> None:
-        now = time.monotonic()
-        if now - self._last_look > 1.0:
-            # The learner was busy, or this machine asleep: whoever has lived since the last excuse, or sent something,
-            # may have waited for the pipe to be read.
-            for index, link in self._links.items():
-                lived = self._controls.slots["heartbeat"][index] > self._excused[index]
-                if lived or (isinstance(link, ProcessLink) and link.pipe.poll()):
-                    self._excused[index] = now
-        self._last_look = now
-        super()._receive(collected)
-
-    def _counted(self, collected: Collected) -> Collected:
-        counted = super()._counted(collected)
-        if counted.agent_steps:
-            self._lags.append(int(self._arguments.network.version) - float(self._controls.slots["version"].mean()))
-        return counted
-
-    def _measured_seconds(self) -> Mapping[str, float]:
-        acting, stepping = self._controls.slots["seconds"].sum(axis=0).tolist()
-        return {"acting": acting, "stepping": stepping}
-
-
-class ProcessLink:
+class ProcessHandle(ActorHandle):
     """An actor process and its pipe."""
 
-    def __init__(self, actors: ProcessActors, context: Any, job: ActorJob):
-        self._actors, self._job = actors, job
+    def __init__(self, context: Any, arguments: ProcessArguments, lost: ProcessHandle | None):
+        self._counters, self._dump_path = arguments.shared.counters[arguments.index], Path(arguments.dump_path)
+        super().__init__(arguments.index, lost)
+        self._last_read, self._excused = self.started_at, 0.0
         self.pipe, sender = context.Pipe(duplex=False)
-        self.process = context.Process(target=run_actor, args=(job, sender), name=f"actor-{job.index}", daemon=True)
+        self.process = context.Process(
+            target=run_worker, args=(arguments, sender), name=f"actor-{arguments.index}", daemon=True
+        )
         try:
             with children_ignore_signals():
                 self.process.start()
         finally:
             sender.close()
 
+    @property
+    def agent_steps(self) -> int:
+        return int(self._counters["agent_steps"])
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        acting, stepping = self._counters["seconds"].tolist()
+        return acting, stepping
+
+    @property
+    def version(self) -> int:
+        return int(self._counters["version"])
+
     def messages(self) -> Iterator[Any]:
-        index = self._job.index
+        now = time.monotonic()
         try:
-            # A bounded number, so that a fast actor cannot block the learner.
-            for _ in range(256):
+            # After a gap (a busy learner, or a machine asleep) an actor may have waited for its pipe to be read.
+            if now - self._last_read > MAX_READ_GAP_S and (
+                self._counters["heartbeat"] > self._excused or self.pipe.poll()
+            ):
+                self._excused = now
+            self._last_read = now
+            for _ in range(MAX_MESSAGES):
                 if not self.pipe.poll():
                     return
                 message = self.pipe.recv()
-                if isinstance(message, Failure):
-                    raise LostError(f"actor {index} raised:\n{message.traceback}")
+                if isinstance(message, Failed):
+                    raise LostError(f"actor {self.index} raised:\n{message.reason}")
                 yield message
         except (EOFError, OSError) as error:
             raise LostError(self._cause_of_death()) from error
 
-    def watch(self, timeout_s: float, since: float) -> None:
-        silent = time.monotonic() - max(since, self._actors.seen(self._job.index))
-        if silent > timeout_s:
-            raise LostError(
-                f"actor {self._job.index} has been silent for {silent:.0f} s (parallelism.timeout_s={timeout_s}); "
-                f"it hangs at:\n{self._stack()}"
-            )
+    def silent_s(self) -> float:
+        return time.monotonic() - max(float(self._counters["heartbeat"]), self._excused)
+
+    def where_it_hangs(self) -> str:
+        """Python stack of an actor that hangs, even in C code."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + STACK_TIMEOUT_S
+        # A dump is written in pieces, and ends with the outermost frame: the frame of a module.
+        while "<module>" not in (text := self._dump()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return f"; it hangs at:\n{text or '(no stack: the process does not answer signals)'}"
 
     def end(self) -> None:
         self.pipe.close()
@@ -179,22 +114,123 @@ class ProcessLink:
         code = self.process.exitcode
         how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"
         text = self._dump()
-        return f"actor {self._job.index} {how}" + (f":\n{text}" if text else ".")
-
-    def _stack(self) -> str:
-        """The Python stack of an actor that hangs, even in C code."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGUSR1)
-        deadline = time.monotonic() + STACK_TIMEOUT_S
-        # A dump is written in pieces and ends with the outermost frame, that of a module.
-        while "<module>" not in (text := self._dump()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return text or "(no stack: the process does not answer signals)"
+        return f"actor {self.index} {how}" + (f":\n{text}" if text else ".")
 
     def _dump(self) -> str:
         with contextlib.suppress(OSError):
-            return Path(self._job.dump_path).read_text().strip()
+            return self._dump_path.read_text().strip()
         return ""
+
+
+class ProcessActors(RemoteActors[ProcessHandle]):
+    """Actor processes with N environments each, on this machine.
+
+    Each actor has a pipe of its own, so a dead actor is noticed at once as the end of its pipe. The pipe carries
+    finished episodes and, with ``transport=queue``, single pickled transitions: about as many as the queue of 8 in the
+    book. With ``transport=shared_memory`` actors write their rows into the buffer.
+
+    Args:
+        copy_weights: actors load copies of the weights; otherwise they act with the learner's network.
+    """
+
+    def __init__(self, arguments: ActorArguments, copy_weights: bool):
+        super().__init__(arguments)
+        self._folder = tempfile.TemporaryDirectory(prefix="dqnspeed-actors-")
+        self._context = torch.multiprocessing.get_context(parent.START_METHOD)
+        self._shared = SharedState(self._context, self._count)
+        for index, saved in self._saved.items():
+            counters, seconds = self._shared.counters[int(index)], saved["seconds"]
+            counters["agent_steps"], counters["seconds"] = (
+                saved["agent_steps"],
+                (seconds["acting"], seconds["stepping"]),
+            )
+        buffers, network = arguments.buffer.storage.host, arguments.network
+        self._buffers = buffers if isinstance(buffers, SharedStorage) else None
+        self._publisher: WeightPublisher | None = None
+        try:
+            with sharing(f"parallelism={self._run.parallelism.name}", network.num_bytes):
+                self._weights: Weights
+                if copy_weights:
+                    self._weights = snapshot = WeightSnapshot(network, Path(self._folder.name) / "weights.lock")
+                    self._publisher = WeightPublisher(network, snapshot)
+                else:
+                    self._weights = SharedWeights(network)
+            self._start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop every actor, and kill actors that have not ended after 5 s."""
+        self._shared.stop.value = 1
+        for handle in self._handles.values():
+            handle.pipe.close()  # an actor that waits in a write gets an error and ends
+        deadline = time.monotonic() + END_TIMEOUT_S
+        for handle in self._handles.values():
+            handle.process.join(max(0.0, deadline - time.monotonic()))
+            handle.end()
+        self._handles = {}
+        self._folder.cleanup()
+
+    def _make_handle(
+        self, index: int, state: Mapping[str, Any] | None, segment: int, lost: ProcessHandle | None
+    ) -> ProcessHandle:
+        dump_path = str(Path(self._folder.name) / f"actor-{index}-{self._replaced}.txt")
+        arguments = ProcessArguments(
+            self._run, self._arguments.spec, index, state, segment, self._weights, self._arguments.device,
+            self._buffers, self._shared, dump_path,
+        )  # fmt: skip
+        return ProcessHandle(self._context, arguments, lost)
+
+    def _allow(self, limit: float) -> None:
+        if self._publisher is not None:
+            self._publisher.publish()
+        self._shared.limit.value = limit
+        self._shared.counters["rows_allowed"] = self._buffer.rows_allowed()[:: self._num_envs]
+
+    def _order_pause(self, number: int) -> None:
+        self._shared.pause.value = number
+
+    def _wait(self) -> None:
+        """Wait for at most 10 ms, until a message comes or the actors' counters change."""
+        pipes = [handle.pipe for handle in self._handles.values()]
+        end = time.perf_counter() + WAIT_S
+        while time.perf_counter() < end and self._shared.counters["agent_steps"].sum() == self._counted_steps:
+            if multiprocessing.connection.wait(pipes, timeout=POLL_S):
+                break
+
+
+class WeightPublisher:
+    """Copies the learner's weights from a GPU into a snapshot, while the learner goes on."""
+
+    def __init__(self, network: Network, snapshot: WeightSnapshot):
+        self._network, self._snapshot = network, snapshot
+        self._on_gpu = next(network.parameters()).device.type == "cuda"
+        self._landing = {
+            name: torch.empty(t.shape, dtype=t.dtype, pin_memory=self._on_gpu)
+            for name, t in all_weights(network).items()
+        }
+        self._version = int(network.version)  # newest version that is copied or on its way
+        self._is_on_its_way = False
+        self._landed: torch.cuda.Event | None = None
+
+    def publish(self) -> None:
+        """Publish the newest weights once the last ones have been stored; never waits for the GPU."""
+        self._store_landed()
+        version = int(self._network.version)
+        if self._is_on_its_way or version == self._version:
+            return
+        for name, tensor in all_weights(self._network).items():
+            self._landing[name].copy_(tensor.detach(), non_blocking=True)
+        if self._on_gpu:
+            self._landed = torch.cuda.Event()
+            self._landed.record()
+        self._version, self._is_on_its_way = version, True
+        self._store_landed()
+
+    def _store_landed(self) -> None:
+        if self._is_on_its_way and (self._landed is None or self._landed.query()):
+            self._is_on_its_way = not self._snapshot.store(self._landing, self._version)
 
 
 @register("parallelism", "process")
@@ -206,4 +242,4 @@ class Process(Parallelism):
     shares_memory = True
 
     def make(self, arguments: ActorArguments) -> Actors:
-        return ProcessActors(arguments)
+        return ProcessActors(arguments, copy_weights=arguments.device.type == "cuda")

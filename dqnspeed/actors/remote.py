@@ -1,124 +1,158 @@
-"""Actors in other processes, here or elsewhere, as the learner sees them: counted, paused, watched and replaced."""
+"""Learner's side of actors in other processes, of any kind: they are counted, watched, paused and replaced."""
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, TypeVar
 
-from dqnspeed.actors.base import ActorArguments
-from dqnspeed.actors.loop import Paused, Ready
-from dqnspeed.actors.stepper import Collected, NewGames
+from dqnspeed.actors.base import ActorArguments, Collected, NewGames
+from dqnspeed.actors.worker import Paused, Ready
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.buffers import Rows
 from dqnspeed.envs import ActorError, Episode
 from dqnspeed.envs.resumable import REPEAT_S
 from dqnspeed.envs.workers import START_TIMEOUT_S
 
-TRIES = 3  # to replace an actor whose successors are lost before their first step
+MAX_FAILED_STARTS = 3  # replacements of an actor in a row that are lost before their first step
 
 
 class LostError(Exception):
-    """An actor died, hangs or raised; the message says so."""
+    """An actor died, hangs or raised; the message says which."""
 
 
 class NoActorsError(ActorError):
-    """All actors are lost, and none could be replaced in time; nothing else is wrong."""
+    """All actors are lost and could not be replaced in time; the run can be saved."""
 
 
-class Link(Protocol):
-    """An actor of the learner's."""
+class ActorHandle:
+    """One actor as the learner sees it.
+
+    Args:
+        index: number of the actor.
+        lost: handle of the actor that this one replaces.
+
+    Attributes:
+        ready_at: time when it was ready to act, or ``None``.
+        state: its state at the present pause, or ``None``.
+    """
+
+    def __init__(self, index: int, lost: ActorHandle | None):
+        self.index, self._starts_before = index, lost.failed_starts if lost else 0
+        self.started_at, self._steps_at_start = time.monotonic(), self.agent_steps
+        self.ready_at: float | None = None
+        self.state: dict[str, Any] | None = None
+
+    @property
+    def failed_starts(self) -> int:
+        """Number of actors in a row that have made no step, up to this one."""
+        return self._starts_before + 1 if self.agent_steps == self._steps_at_start else 0
+
+    @property
+    def agent_steps(self) -> int:
+        """Agent steps of the actor and of those that it replaced."""
+        raise NotImplementedError
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Seconds of acting and stepping of the actor and of those that it replaced."""
+        raise NotImplementedError
+
+    @property
+    def version(self) -> int:
+        """Version of the weights that the actor acts with."""
+        raise NotImplementedError
 
     def messages(self) -> Iterator[Ready | Paused | Episode | tuple[int, Rows]]:
-        """What came in, at most a bounded part of it: rows with the first environment that they are of.
+        """Newest messages, at most a bounded number; rows come with the index of their first environment.
 
         Raises:
             LostError: the actor is lost.
         """
-
-    def watch(self, timeout_s: float, since: float) -> None:
-        """Raise :class:`LostError` if there was no sign of life for ``timeout_s``, all of it after ``since``."""
-
-    def end(self) -> None:
-        """Make sure that it has ended."""
-
-
-class RemoteActors:
-    """What all of them share. One that is lost ends the run, or is replaced with ``parallelism.restart_actors``.
-
-    A replaced actor begins new games: the memory's open episodes are cut, so that no transition crosses the gap.
-    """
-
-    waits_for_room: ClassVar[bool] = False  # a new actor may take long to find a machine
-
-    def __init__(self, arguments: ActorArguments):
-        run = arguments.run
-        self._arguments, self._run, self._buffer = arguments, run, arguments.buffer
-        self._count, self._num_envs = run.parallelism.num_actors, run.num_envs
-        self._epsilon_at = functools.partial(epsilon_at, run=run)
-        self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": 0.0}
-        self._links = dict[int, Link]()
-        self._ready, self._steps_at_start = dict[int, float](), dict[int, int]()  # since when; agent steps
-        self.how = ""
-        self._begun: float | None = None
-        self._new_games: list[NewGames] = []  # that begin with the run
-        self._lost = 0
-        self._started_at, self._gone = dict[int, float](), ""  # when each was started; why the run cannot go on
-        self._vain = dict[int, int]()  # losses of each one after another, without a step in between
-        self._states: dict[str, Any] = dict(arguments.state or {})
-        for saved in self._states.values():
-            self.seconds["waiting"] += saved["seconds"]["waiting"]
-        self._drained, self._pauses, self._last_ready = 0, 0, time.monotonic()
-        self._paused_at = self._last_ready
-        self._lags: list[float] = []  # updates, since the last report
-
-    def _link(self, index: int, state: Mapping[str, Any] | None, segment: int) -> Link:
-        """Start the actor ``index``, which continues from ``state``; it says when it is ready."""
         raise NotImplementedError
 
-    def _steps(self, index: int) -> int:
-        """Agent steps of this actor and those that it replaced."""
+    def silent_s(self) -> float:
+        """Seconds since the last sign of life."""
+        raise NotImplementedError
+
+    def where_it_hangs(self) -> str:
+        """End of the sentence about an actor that hangs."""
+        return "."
+
+    def end(self) -> None:
+        """Kill the actor if it has not ended."""
+        raise NotImplementedError
+
+
+Handle = TypeVar("Handle", bound=ActorHandle)
+
+
+class RemoteActors(Generic[Handle]):
+    """Base class of actors in other processes.
+
+    An actor that is lost ends the run, or is replaced with ``parallelism.restart_actors``. Its successor starts new
+    games, and the open episodes in the buffer are truncated, so that no transition crosses the gap.
+    """
+
+    waits_for_room: ClassVar[bool] = False  # a new actor may have to wait for a machine
+
+    def __init__(self, arguments: ActorArguments):
+        self._arguments, self._run, self._buffer = arguments, arguments.run, arguments.buffer
+        self._count, self._num_envs = self._run.parallelism.num_actors, self._run.num_envs
+        self._saved: Mapping[str, Any] = arguments.state or {}
+        self.seconds = {"acting": 0.0, "stepping": 0.0}
+        self.seconds["waiting"] = sum(saved["seconds"]["waiting"] for saved in self._saved.values())
+        self.how = ""
+        self._handles = dict[int, Handle]()
+        self._started_at: float | None = None
+        self._new_games: list[NewGames] = []  # with which the run begins
+        self._replaced = 0
+        self._cannot_go_on = ""  # why
+        self._counted_steps, self._pauses = 0, 0
+        self._last_ready = self._paused_at = time.monotonic()
+        self._lags: list[float] = []  # updates, since the last report
+
+    def _make_handle(self, index: int, state: Mapping[str, Any] | None, segment: int, lost: Handle | None) -> Handle:
+        """Start an actor, which continues from ``state`` and sends :class:`Ready`.
+
+        Args:
+            segment: number for the seeds of new games.
+            lost: handle of the actor that the new one replaces.
+        """
         raise NotImplementedError
 
     def _allow(self, limit: float) -> None:
-        """Let the actors step until ``limit`` and the rows that the memory allows."""
+        """Let the actors step until ``limit`` agent steps and the rows that the buffer allows."""
         raise NotImplementedError
 
-    def _pause(self, number: int) -> None:
-        """Order pause ``number``; 0 ends it."""
+    def _order_pause(self, number: int) -> None:
+        """Order pause ``number``; 0 ends a pause."""
         raise NotImplementedError
 
     def _wait(self) -> None:
-        """Wait a moment, or until something came in."""
+        """Wait a moment, or until something has arrived."""
         raise NotImplementedError
 
-    def _measured_seconds(self) -> Mapping[str, float]:
-        """Seconds that all actors spent acting and stepping."""
-        raise NotImplementedError
-
-    def begin(self) -> Collected:
-        """Watch from now on; the first call of ``collect`` lets the actors step."""
-        self._begun = time.monotonic()
+    def start(self) -> Collected:
+        self._started_at = time.monotonic()
         return self._counted(Collected(episodes=[*self._new_games]))
 
-    def dispatch(self) -> None:
-        """Nothing: actors step by themselves."""
+    def send(self) -> None:
+        """Do nothing: actors step on their own."""
 
     def collect(self, limit: float, wait: bool) -> Collected:
-        """Take what came in; with ``wait``, wait a little for new experience first.
+        """Store what has arrived; with ``wait``, wait a moment for it.
 
         Raises:
-            ActorError: an actor is lost and not to be replaced.
-            NoActorsError: all were lost ``parallelism.timeout_s`` ago, or one of those that an algorithm which learns
-                in order waits for.
+            ActorError: an actor is lost and must not be replaced.
+            NoActorsError: no actor has been left for ``parallelism.timeout_s``, or an on-policy algorithm misses one.
         """
-        if self._gone:
-            timeout = self._run.parallelism.timeout_s
-            raise NoActorsError(f"{self._gone} (parallelism.timeout_s={timeout:g}).")
+        if self._cannot_go_on:
+            timeout_s = self._run.parallelism.timeout_s
+            raise NoActorsError(f"{self._cannot_go_on} (parallelism.timeout_s={timeout_s:g}).")
         self._allow(limit)
         if wait:
             begin = time.perf_counter()
@@ -130,130 +164,155 @@ class RemoteActors:
 
     def pause(self) -> Collected:
         """Pause the actors; each sends its state after its last rows."""
-        self._states = {}
+        for handle in self._handles.values():
+            handle.state = None
         self._pauses += 1
-        self._pause(self._pauses)
+        self._order_pause(self._pauses)
         collected = Collected()
-        while any(str(index) not in self._states for index in self._ready):
+        while any(handle.state is None for handle in self._ready()):
             self._wait()
             self._receive(collected)
         self._paused_at = time.monotonic()
         return self._counted(collected)
 
     def state_dict(self) -> dict[str, Any]:
-        """By actor; of one that was not paused, or is being replaced, what it counted alone."""
-        for index in range(self._count):
-            seconds = dict.fromkeys(self.seconds, 0.0)
-            saved = self._states.setdefault(str(index), {"agent_steps": self._steps(index), "seconds": seconds})
-            saved["seconds"]["waiting"] = self.seconds["waiting"] / self._count
-        return self._states
+        """State of each actor; without games if the actor is not paused or is being replaced."""
+        waiting = self.seconds["waiting"] / self._count
+        return {
+            str(handle.index): {
+                **(handle.state or {}),
+                "agent_steps": handle.agent_steps,
+                "seconds": {**dict(zip(("acting", "stepping"), handle.seconds, strict=True)), "waiting": waiting},
+            }
+            for handle in self._handles.values()
+        }
 
-    def proceed(self) -> None:
-        """Let the environments step again."""
-        self._states = {}  # from here on they are of the past
-        self._pause(0)
-        away = time.monotonic() - self._paused_at  # as for an evaluation, while nobody listened to new ones
+    def resume(self) -> None:
+        self._order_pause(0)
+        away = time.monotonic() - self._paused_at  # time in which nobody listened to new actors
         self._last_ready += away
-        self._started_at = {index: at + away for index, at in self._started_at.items()}
+        for handle in self._handles.values():
+            handle.state = None
+            handle.started_at += away
 
     def metrics(self) -> dict[str, float]:
         lags, self._lags = self._lags, []
-        mean = statistics.fmean(lags) if lags else math.nan
-        # That of an on-policy algorithm is the lag of what it learns from, which its learner reports.
-        return {"perf/actors": len(self._ready), **({"perf/policy_lag": mean} if self._run.has_replay else {})}
+        metrics = {"perf/actors": float(len(self._ready()))}
+        if self._run.has_replay:  # an on-policy learner reports the lag of what it learns from
+            metrics["perf/policy_lag"] = statistics.fmean(lags) if lags else math.nan
+        return metrics
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def _ready(self) -> list[Handle]:
+        return [handle for handle in self._handles.values() if handle.ready_at is not None]
 
     def _start_all(self) -> None:
-        """Start all actors, and wait until they are ready; raises :class:`ActorError` if one is not."""
-        self._drained = sum(map(self._steps, range(self._count)))
+        """Start all actors and wait until they are ready.
+
+        Raises:
+            ActorError: an actor is lost or not ready in time.
+        """
         for index in range(self._count):
-            saved = self._states.get(str(index))
-            self._start(index, saved if saved and "env" in saved else None, self._arguments.segment)
+            saved = self._saved.get(str(index))
+            state = saved if saved and "env" in saved else None
+            self._handles[index] = self._make_handle(index, state, self._arguments.segment, None)
+        self._counted_steps = sum(handle.agent_steps for handle in self._handles.values())
         patience = max(START_TIMEOUT_S, self._run.parallelism.timeout_s)
-        if self._states:
+        if self._saved:
             patience += REPEAT_S * self._num_envs
-        deadline = time.monotonic() + patience
-        started = Collected()
-        while len(self._ready) < self._count:
+        deadline, started = time.monotonic() + patience, Collected()
+        while len(self._ready()) < self._count:
             self._receive(started)
             if time.monotonic() > deadline:
-                missing = min(set(range(self._count)) - set(self._ready))
+                missing = next(handle.index for handle in self._handles.values() if handle.ready_at is None)
                 full = "; ray status says whether the cluster has free CPUs" if self.waits_for_room else ""
                 raise ActorError(f"actor {missing} did not start within {patience:.0f} s{full}.")
             self._wait()
-        self._states = {}
-        news = [new for new in started.episodes if isinstance(new, NewGames)]
-        self._new_games = sorted(news, key=lambda new: new.envs.start)
-
-    def _start(self, index: int, state: Mapping[str, Any] | None, segment: int) -> None:
-        self._steps_at_start[index], self._started_at[index] = self._steps(index), time.monotonic()
-        self._links[index] = self._link(index, state, segment)
+        new = [event for event in started.episodes if isinstance(event, NewGames)]
+        self._new_games = sorted(new, key=lambda event: event.envs.start)
 
     def _receive(self, collected: Collected) -> None:
-        timeout = self._run.parallelism.timeout_s
-        for index, link in list(self._links.items()):
+        timeout_s = self._run.parallelism.timeout_s
+        for handle in list(self._handles.values()):
             try:
-                for message in link.messages():
-                    self._take(index, message, collected)
-                if index in self._ready and self._begun is not None:
-                    link.watch(timeout, max(self._begun, self._ready[index]))
+                for message in handle.messages():
+                    self._take(handle, message, collected)
+                if handle.ready_at is not None and self._started_at is not None:
+                    silent = min(handle.silent_s(), time.monotonic() - max(self._started_at, handle.ready_at))
+                    if silent > timeout_s:
+                        raise LostError(
+                            f"actor {handle.index} has been silent for {silent:.0f} s "
+                            f"(parallelism.timeout_s={timeout_s}){handle.where_it_hangs()}"
+                        )
             except LostError as error:
-                self._lose(index, str(error), collected)
+                self._replace(handle, str(error), collected)
         now = time.monotonic()
-        if self._ready:
+        if self._ready():
             self._last_ready = now
-        elif self._lost and now - self._last_ready > timeout:
-            self._gone = f"no actor was left for {now - self._last_ready:.0f} s"
-        for index in set(self._links) - set(self._ready) if self._lost else ():
-            silent = now - self._started_at[index]
-            if silent > max(timeout, START_TIMEOUT_S):
-                if not self._run.has_replay:  # what learns from all lanes alike
-                    self._gone = f"actor {index} could not be replaced within {silent:.0f} s"
-                elif not self.waits_for_room:
-                    self._lose(index, f"actor {index} did not start within {silent:.0f} s.", collected)
+        elif self._replaced and now - self._last_ready > timeout_s:
+            self._cannot_go_on = f"no actor was left for {now - self._last_ready:.0f} s"
+        if self._replaced:
+            self._look_after_new_actors(collected)
 
-    def _take(self, index: int, message: Any, collected: Collected) -> None:
-        lane = index * self._num_envs
+    def _look_after_new_actors(self, collected: Collected) -> None:
+        """Replace a new actor that does not start, or end the run if that cannot help."""
+        for handle in [handle for handle in self._handles.values() if handle.ready_at is None]:
+            silent = time.monotonic() - handle.started_at
+            if silent <= max(self._run.parallelism.timeout_s, START_TIMEOUT_S):
+                continue
+            if not self._run.has_replay:  # on-policy algorithms need rows of every environment
+                self._cannot_go_on = f"actor {handle.index} could not be replaced within {silent:.0f} s"
+            elif not self.waits_for_room:
+                self._replace(handle, f"actor {handle.index} did not start within {silent:.0f} s.", collected)
+
+    def _take(self, handle: Handle, message: Any, collected: Collected) -> None:
+        envs = self._envs(handle.index)
         if isinstance(message, tuple):
-            env, rows = message
-            self._buffer.storage.append(rows, lane + env)
+            env_index, rows = message
+            self._buffer.storage.append(rows, envs.start + env_index)
         elif isinstance(message, Episode):
             end_row = message.end_row or self._buffer.storage.rows(message.env)
             collected.episodes.append(replace(message, end_row=end_row))
         elif isinstance(message, Ready):
-            self._ready[index] = time.monotonic()
-            self.how = message.how
+            handle.ready_at, self.how = time.monotonic(), message.how
             if not message.games_restored:
-                collected.episodes.append(NewGames(range(lane, lane + self._num_envs)))
-                if self._begun is None:  # else they were cut when it was lost
-                    self._buffer.truncate_open_episodes(lane, self._num_envs)
+                collected.episodes.append(NewGames(envs))
+                if self._started_at is None:  # else they were truncated when the actor was lost
+                    self._buffer.truncate_open_episodes(envs.start, len(envs))
         elif isinstance(message, Paused) and message.number == self._pauses:
-            self._states[str(index)] = message.state
+            handle.state = message.state
 
-    def _lose(self, index: int, how: str, collected: Collected) -> None:
-        """Replace an actor that is lost, or raise :class:`ActorError`."""
-        stepped = self._steps(index) > self._steps_at_start[index]
-        self._vain[index] = 0 if stepped else self._vain.get(index, 0) + 1
-        # What is wrong from the first is wrong with the run; later it may be a machine.
-        patience = TRIES if self._begun is not None else 0
-        if not self._run.parallelism.restart_actors or self._vain[index] > patience:
-            raise ActorError(how if index in self._ready else f"{how}\n(while it started)")
-        self._links.pop(index).end()
-        if self._ready.pop(index, None) and not self._ready:
+    def _replace(self, handle: Handle, reason: str, collected: Collected) -> None:
+        """Replace a lost actor, or raise :class:`ActorError`."""
+        # A failure before the run starts is a mistake in its configuration; later it may be a machine.
+        allowed = MAX_FAILED_STARTS if self._started_at is not None else 0
+        if not self._run.parallelism.restart_actors or handle.failed_starts > allowed:
+            raise ActorError(reason if handle.ready_at is not None else f"{reason}\n(while it started)")
+        if self._ready() == [handle]:
             self._last_ready = time.monotonic()
-        self._states.pop(str(index), None)
-        lane = index * self._num_envs
-        self._buffer.storage.writer_gone(lane)
-        self._buffer.truncate_open_episodes(lane, self._num_envs)
-        self._lost += 1
-        collected.lost.append(how)
-        collected.episodes.append(NewGames(range(lane, lane + self._num_envs), begun=False))
-        # Its games are others than those of the actor that was lost.
-        self._start(index, None, 1000 * self._lost + self._arguments.segment)
+        self._handles.pop(handle.index).end()
+        envs = self._envs(handle.index)
+        self._buffer.storage.writer_gone(envs.start)
+        self._buffer.truncate_open_episodes(envs.start, len(envs))
+        self._replaced += 1
+        collected.lost.append(reason)
+        collected.episodes.append(NewGames(envs, begun=False))
+        segment = 1000 * self._replaced + self._arguments.segment  # for games that differ from the lost actor's
+        self._handles[handle.index] = self._make_handle(handle.index, None, segment, handle)
+
+    def _envs(self, index: int) -> range:
+        return range(index * self._num_envs, (index + 1) * self._num_envs)
 
     def _counted(self, collected: Collected) -> Collected:
-        total = sum(map(self._steps, range(self._count)))
-        collected.agent_steps = total - self._drained
-        self._drained = total
-        collected.epsilon = self._epsilon_at(total)
-        self.seconds.update(self._measured_seconds())
+        handles = self._handles.values()
+        total = sum(handle.agent_steps for handle in handles)
+        collected.agent_steps, self._counted_steps = total - self._counted_steps, total
+        collected.epsilon = epsilon_at(total, self._run)
+        acting, stepping = zip(*(handle.seconds for handle in handles), strict=True)
+        self.seconds.update(acting=sum(acting), stepping=sum(stepping))
+        if collected.agent_steps:
+            version = int(self._arguments.network.version)
+            self._lags.append(version - statistics.fmean(handle.version for handle in handles))
         return collected

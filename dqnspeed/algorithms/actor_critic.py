@@ -19,7 +19,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.optimizers import annealed
 from dqnspeed.exploration.policy import Policy
-from dqnspeed.exploration.sampling import Sampler
+from dqnspeed.exploration.sampling import CategoricalPolicy
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import PolicyValueNetwork
 
@@ -45,7 +45,7 @@ class ActorCritic(Algorithm):
     def policy(
         self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
     ) -> Policy:
-        return Sampler(network, run.execution, device, rng)
+        return CategoricalPolicy(network, run.execution, device, rng)
 
     @property
     def entropy_bonus(self) -> float | None:

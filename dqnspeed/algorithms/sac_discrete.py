@@ -22,7 +22,7 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.exploration.policy import Policy
-from dqnspeed.exploration.sampling import Sampler
+from dqnspeed.exploration.sampling import CategoricalPolicy
 from dqnspeed.networks.base import Model, Network
 from dqnspeed.networks.heads import TorsoNetwork, head
 
@@ -115,7 +115,7 @@ class PolicyCriticsNetwork(TorsoNetwork):
         return q1, q2
 
 
-class PolicySampler(Sampler):
+class PolicySampler(CategoricalPolicy):
     """Draws from the policy alone: a replay keeps no values, so the critics are not asked and values are NaN."""
 
     def output(self, observations: Tensor) -> Tensor:

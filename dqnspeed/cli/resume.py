@@ -44,14 +44,25 @@ log = logging.getLogger(__name__)
 
 PREFIX = "resume="
 LAST_KEY = "device"  # the last key of a whole configuration
-# What may be changed without making it another run.
+# Keys that may change without making it another run, beside the changeable options of plugins and actors.
 CHANGEABLE = (
     "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "backend.",
     "execution.threads", "execution.keep_memory", "execution.graph", "execution.precision",
-    "replay.device", "parallelism.timeout_s", "parallelism.address",
-    "parallelism.compress", "parallelism.cpus_per_actor", "parallelism.weights_every", "parallelism.restart_actors",
+    "replay.device", "parallelism.timeout_s", "parallelism.restart_actors",
 )  # fmt: skip
 FIXED = "backend.name"  # games of one backend cannot continue in another
+
+
+def changeable() -> tuple[str, ...]:
+    """Prefixes of the keys that may change in a resumed run."""
+    found = (
+        f"{group}.{f.name}"
+        for group, known in GROUPS.items()
+        for option in known.options.values()
+        for f in fields(option)
+        if f.metadata["changeable"]
+    )
+    return (*CHANGEABLE, *dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -261,9 +272,9 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
         key = override.key_or_group
         if override.is_sweep_override():
             raise ConfigError(f"{override.input_line}: a run is resumed with one value, not with a sweep.")
-        changeable = key.startswith(CHANGEABLE) and key != FIXED and key in known
-        if not changeable or str(override.input_line).startswith(("+", "~")):
-            raise ConfigError(f"{key}: cannot be changed in a resumed run; {', '.join(CHANGEABLE)} can.")
+        may_change = key.startswith(changeable()) and key != FIXED and key in known
+        if not may_change or str(override.input_line).startswith(("+", "~")):
+            raise ConfigError(f"{key}: cannot be changed in a resumed run; {', '.join(changeable())} can.")
         OmegaConf.update(cfg, key, override.value())
     return cfg
 
@@ -323,7 +334,7 @@ def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:
 
 def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
     """Differences between the configurations of a checkpoint and a run that make them different runs, in words."""
-    return [pair for pair in _differing(theirs, plain) if not pair.startswith(CHANGEABLE) or pair.startswith(FIXED)]
+    return [pair for pair in _differing(theirs, plain) if not pair.startswith(changeable()) or pair.startswith(FIXED)]
 
 
 def _is_judged_alike(run: RunConfig, folder: Path) -> bool:

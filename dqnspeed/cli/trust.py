@@ -39,12 +39,12 @@ def code_in(config: Mapping[str, Any]) -> list[str]:
     """The options of a configuration that name code which nobody registered, as ``KEY=VALUE``.
 
     Such options are an environment's module, a module in an environment's arguments, and the
-    address of a Ray cluster, which sends code.
+    address of a cluster, which sends code.
     """
     env, parallelism = config.get("env") or {}, config.get("parallelism") or {}
     named = [f"env.id={env['id']}"] if "id" in env and not _is_registered(str(env["id"])) else []
     named += [f"env.kwargs={env['kwargs']}"] if any(map(_CODE.fullmatch, _texts(env.get("kwargs")))) else []
-    if parallelism.get("name") == "ray" and parallelism.get("address") not in (None, "auto"):
+    if parallelism.get("address") not in (None, "auto"):
         named.append(f"parallelism.address={parallelism['address']}")
     return named
 

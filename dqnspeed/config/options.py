@@ -68,11 +68,16 @@ def option(
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
+    changeable: bool = False,
     **default: Any,
 ) -> Any:
-    """A field of a schema: what it means, which values it takes, and its ``default`` if no file sets one."""
+    """A field of a schema: what it means, which values it takes, and its ``default`` if no file sets one.
+
+    Args:
+        changeable: the value may change when a run is resumed.
+    """
     bounds = {"ge": ge, "gt": gt, "le": le, "lt": lt}
-    return field(metadata={"about": about, "choices": choices, **bounds}, **default)
+    return field(metadata={"about": about, "choices": choices, "changeable": changeable, **bounds}, **default)
 
 
 def check_values(node: Any, only: Collection[str] | None = None) -> None:

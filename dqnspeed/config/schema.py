@@ -130,28 +130,29 @@ class BackendConfig(GroupOption):
 
 @dataclass(frozen=True)
 class ParallelismConfig(GroupOption):
-    processes: ClassVar[bool] = False  # acts in other processes than the learner's
-    overlaps: ClassVar[bool] = False  # environments step while the learner computes
-    shares_memory: ClassVar[bool] = False  # the other processes are on this machine and write into the memory
+    processes: ClassVar[bool] = False  # actors are other processes than the learner's
+    overlaps: ClassVar[bool] = False  # environments of the learner's process step while it computes
+    shares_memory: ClassVar[bool] = False  # actor processes share memory with the learner
+    joins_cluster: ClassVar[bool] = False  # a run joins a cluster, which a job of that cluster cannot do again
 
     name: str = option("where experience comes from")
-    num_actors: int = option("actor processes (process and ray), 0: by the cores there are", ge=0, le=256)
+    num_actors: int = option("actor processes, 0: by the cores there are", ge=0, le=256)
     transport: str = option("how transitions travel (process only)", choices=("shared_memory", "queue"))
     samples_per_step: Union[int, float, str] | None = option(  # noqa: UP007
-        "process and ray: 'free', or samples trained on per agent step, held on both sides"
+        "of actor processes: 'free', or samples trained on per agent step, held on both sides"
     )
-    restart_actors: bool = option("replace an actor that died, hangs or raised, else the run ends (process and ray)")
+    restart_actors: bool = option("replace an actor process that died, hangs or raised, else the run ends")
     timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
 
     @property
     def steps_ahead(self) -> int:
-        """Steps of each environment that may be ahead of a learner that holds a ratio."""
+        """Steps that each environment may be ahead of a learner that holds a ratio."""
         return 2
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether its processes need no cores of this machine."""
-        return False
+    def uses_this_machine(self) -> bool:
+        """Whether actors run on cores of this machine."""
+        return True
 
 
 @dataclass(frozen=True)

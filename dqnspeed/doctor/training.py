@@ -78,11 +78,11 @@ def _collected(run: RunConfig, actors: Actors, buffer: Buffer, beat: Callable[[]
     schedule = make_schedule(run, buffer, LearningStart(0, 0))
     steps, speed = 0, 0.0
     try:
-        actors.begin()
+        actors.start()
         begin = time.perf_counter()
         while not speed or not schedule.due(steps, 0):
             beat()
-            actors.dispatch()
+            actors.send()
             steps += actors.collect(schedule.limit(0) if not run.has_replay else math.inf, wait=True).agent_steps
             seconds = time.perf_counter() - begin
             if not speed and (steps >= SPEED_STEPS or seconds > SPEED_S):

@@ -13,7 +13,7 @@ import gymnasium
 
 from dqnspeed.envs.backends.base import ActorError
 from dqnspeed.envs.probe import Watchdog
-from dqnspeed.system import seeding
+from dqnspeed.system import parent, seeding
 from dqnspeed.system.errors import FOREIGN
 from dqnspeed.system.parent import end_with_parent, may_have_children
 from dqnspeed.system.signals import children_ignore_signals, kill_for_terminate
@@ -42,7 +42,7 @@ def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) 
 
     try:
         with Watchdog(limit, end), children_ignore_signals():
-            return Workers(makers, copy=False, context="spawn", autoreset_mode=AUTORESET)
+            return Workers(makers, copy=False, context=parent.START_METHOD, autoreset_mode=AUTORESET)
     except RuntimeError:
         end()
         raise

@@ -23,7 +23,7 @@ class CounterGenerator:
 
     def __init__(self, seed: int | Sequence[int], arrays: Arrays):
         begin = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
-        self._arrays = arrays
+        self.arrays = arrays
         self._place = arrays.own(np.array([_signed(begin)]))
         # An array: the compiler would turn a number into an index, which on a GPU has 32 bits.
         self._step = arrays.own(np.array([_signed(GOLDEN)]))
@@ -44,11 +44,15 @@ class CounterGenerator:
 
     def uniform(self, count: int) -> Any:
         """Numbers ``(count,) float64`` from 0 to below 1."""
-        return _shifted(self._draw(count), 11) * self._arrays.xp.asarray(2.0**-53, dtype=self._arrays.xp.float64)
+        return _shifted(self._draw(count), 11) * self.arrays.xp.asarray(2.0**-53, dtype=self.arrays.xp.float64)
+
+    def exponential(self, count: int) -> Array:
+        """Numbers ``(count,) float64`` with mean 1."""
+        return -self.arrays.xp.log1p(-self.uniform(count))  # finite, since uniform numbers are below 1
 
     def _draw(self, count: int) -> Array:
         """Draw 64 random bits each, ``(count,) int64``."""
-        mixed = self._place + self._arrays.arange(1, count + 1) * self._step
+        mixed = self._place + self.arrays.arange(1, count + 1) * self._step
         self._place += _signed(GOLDEN * count)
         for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
             mixed = (mixed ^ _shifted(mixed, shift)) * _signed(multiplier)

@@ -41,7 +41,7 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
         env = given or min(run.num_envs, cores)
         learner = threads or cores
         return Share(env, learner, max(env if on_threads else 1, learner))
-    if parallelism.elsewhere:
+    if not parallelism.uses_this_machine:
         env, learner = given or 1, threads or cores
         return Share(env, learner, learner)
     processes = parallelism.num_actors
@@ -61,7 +61,7 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
     threads, so that one game can step while others are acted on, and else one game. A batch of a rollout is filled.
     """
     parallelism, on_threads = run.parallelism, run.backend.uses_threads
-    if parallelism.processes and not parallelism.shares_memory:
+    if not parallelism.uses_this_machine:
         key = "num_envs" if parallelism.num_actors else "parallelism.num_actors"
         raise ConfigError(
             f"{key}=0: counts the cores of this machine; give a number with parallelism={parallelism.name}."

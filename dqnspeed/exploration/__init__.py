@@ -1,1 +1,1 @@
-"""How actions are chosen."""
+"""Exploration: how actions are chosen during training."""

@@ -1,4 +1,4 @@
-"""What an option of ``exploration`` is."""
+"""Interface of the options of ``exploration``."""
 
 from __future__ import annotations
 
@@ -18,18 +18,25 @@ from dqnspeed.networks.base import Network
 @base_of("exploration")
 @dataclass(frozen=True)
 class Exploration(ExplorationConfig):
-    """An option of ``exploration``: how an agent that values actions comes to try others than the best one."""
+    """Option of ``exploration``: how an agent with action values tries actions other than the best one.
+
+    The default is epsilon-greedy with the epsilon of :meth:`epsilon_at`.
+    """
 
     def epsilon_at(self, step: int) -> float:
-        """The chance of a random action at an agent step of the run."""
+        """Epsilon at an agent step of the run."""
         return 0.0
 
-    def per_env_epsilon(self, epsilon: float, lanes: range, total: int) -> float | np.ndarray:
-        """That of each of the environments ``lanes``, of ``total`` of all actors, where ``epsilon`` is the run's."""
+    def per_env_epsilon(self, epsilon: float, envs: range, total_envs: int) -> float | np.ndarray:
+        """Epsilon of each of the environments ``envs``, of ``total_envs`` of all actors.
+
+        Args:
+            epsilon: epsilon of the run, by :meth:`epsilon_at`.
+        """
         return epsilon
 
     def linear(self, inputs: int, outputs: int) -> nn.Module:
-        """A fully connected layer of the network."""
+        """Fully connected layer of the network."""
         return nn.Linear(inputs, outputs)
 
     def policy(
@@ -41,17 +48,21 @@ class Exploration(ExplorationConfig):
         rng: np.random.Generator,
         values: bool = False,
     ) -> Policy:
-        """The policy that acts; for ``values`` see :class:`EpsilonGreedy`."""
+        """Policy that acts with ``network``.
+
+        Args:
+            values: the learner needs the largest action value of each observation that was acted on.
+        """
         return EpsilonGreedy(network, num_actions, execution, device, rng, values)
 
     def random_steps(self) -> float | None:
-        """Agent steps of a run with random actions until they have become rare, or ``None`` where there are none."""
+        """Agent steps with random actions until these are rare; ``None`` if actions are not random at first."""
         return None
 
     def settled(self) -> Exploration:
-        """The same as it is at last."""
+        """Copy of the option that explores from the start as it does at the end."""
         return self
 
     def sentence(self) -> str:
-        """What a run says of it at its start."""
+        """Description for the log at the start of a run."""
         return self.name

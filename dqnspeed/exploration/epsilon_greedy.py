@@ -1,8 +1,8 @@
-"""Epsilon-greedy actions."""
+"""Policies that act by action values: by any function of them, or epsilon-greedily."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -10,17 +10,29 @@ from torch import Tensor
 
 from dqnspeed.config.schema import ExecutionConfig
 from dqnspeed.envs import AnyArray
-from dqnspeed.execution.counter_rng import CounterGenerator
+from dqnspeed.execution.arrays import Array
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
+from dqnspeed.exploration.random_numbers import RandomNumbers
 from dqnspeed.networks.base import Network
 
+# Chooses actions (N,) by action values (N, num_actions) and epsilon, on the host or on a device.
+ChooseByValues = Callable[[Array, "Array | float", RandomNumbers], Array]
 
-class EpsilonGreedy(NetworkPolicy):
-    """Random actions with probability epsilon, else the best ones by ``network`` (shared with the learner).
+
+def epsilon_greedy(values: Array, epsilon: Array | float, random: RandomNumbers) -> Array:
+    """Choose a random action with probability epsilon, else the best one by ``values`` ``(N, num_actions)``."""
+    count, num_actions = values.shape
+    drawn = random.below(num_actions, count)
+    return random.arrays.xp.where(random.uniform(count) < epsilon, drawn, values.argmax(1))
+
+
+class QPolicy(NetworkPolicy):
+    """Chooses actions by their values.
 
     Args:
-        num_actions: of the environment.
-        values: give the largest action value of each observation too, which then costs a forward pass for all of them.
+        num_actions: number of actions of the environment.
+        values: also return the largest action value of each observation.
+        choose: function of the action values.
     """
 
     def __init__(
@@ -31,41 +43,39 @@ class EpsilonGreedy(NetworkPolicy):
         device: torch.device,
         rng: np.random.Generator,
         values: bool = False,
+        choose: ChooseByValues = epsilon_greedy,
     ):
         super().__init__(network, execution, device, rng)
-        self._num_actions, self._values = num_actions, values
-        # A CPU computes only what is asked for; elsewhere batches of one size cost less than smaller ones.
-        self._all = values or device.type != "cpu"
+        self._choose, self.num_actions = choose, num_actions
+        self.columns = ("values",) if values else ()
 
-    def __call__(self, observations: AnyArray, epsilon: float | np.ndarray) -> Acted:
-        count = len(observations)
-        actions = self._rng.integers(self._num_actions, size=count)
-        greedy = self._rng.random(count) >= epsilon
-        if not greedy.any() and not self._values:
+    def output(self, observations: Tensor) -> Tensor:
+        q: Tensor = self.network(observations)
+        return q
+
+    def choose(self, output: Array, epsilon: Array | float, random: RandomNumbers) -> tuple[Array, Mapping[str, Array]]:
+        actions = self._choose(output, epsilon, random)
+        if not self.columns:
             return actions, {}
-        versions = self._versions(count) if self._values else None
-        seen = np.ones(count, bool) if self._all else greedy
-        q = self._compute(observations if seen.all() else observations[seen])
-        actions[greedy] = q.argmax(axis=1)[greedy[seen]]
-        return actions, {} if versions is None else {"values": q.max(axis=1), "versions": versions}
+        return actions, {"values": output[random.arrays.arange(len(output)), output.argmax(1)]}
 
     def values(self, observations: AnyArray) -> np.ndarray:
         found: np.ndarray = self._compute(observations).max(axis=1)
         return found
 
-    @property
-    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("values",) if self._values else ()
 
-    def choose(
-        self, observations: Tensor, epsilon: Tensor, random: CounterGenerator
-    ) -> tuple[Tensor, Mapping[str, Tensor]]:
-        best = self.output(observations).max(dim=1)
+class EpsilonGreedy(QPolicy):
+    """Epsilon-greedy actions. On a CPU the network sees only those observations whose action is not random."""
+
+    def __call__(self, observations: AnyArray, epsilon: float | np.ndarray) -> Acted:
+        if self.columns:
+            return super().__call__(observations, epsilon)
         count = len(observations)
-        drawn = random.below(self._num_actions, count)
-        actions = torch.where(random.uniform(count) < epsilon, drawn, best.indices)
-        return actions, {"values": best.values}
-
-    def output(self, observations: Tensor) -> Tensor:
-        q: Tensor = self.network(observations)
-        return q
+        actions = self._random.below(self.num_actions, count)
+        greedy = self._random.uniform(count) >= epsilon
+        if greedy.any():
+            # On other devices, batches of one size cost less than smaller batches of varying sizes.
+            seen = greedy if self._device.type == "cpu" else np.ones(count, bool)
+            best = self._compute(observations if seen.all() else observations[seen]).argmax(axis=1)
+            actions[greedy] = best[greedy[seen]]
+        return actions, {}

@@ -1,4 +1,4 @@
-"""Acting on frames: a policy with the stacks that it looks at."""
+"""Acting on single frames: a policy together with the frame stacks that it observes."""
 
 from __future__ import annotations
 
@@ -14,55 +14,63 @@ from dqnspeed.exploration.policy import Acted, Policy
 
 
 class FramePolicy(Protocol):
-    """Chooses actions for N environments from the frames that it was shown.
+    """Chooses actions for N environments from their newest frames.
 
     Attributes:
         how: ``graph``, or ``eager``: one operation after another.
-        chosen: ``(N,)``, the actions of the last call where a device is still choosing them; ``None``: they are known
-            when it returns. The next call writes into it.
-        seen: ``(N, C, ...)``, the frames that it acted on in the last call, where a device has them; ``None``: as
-            shown. The next call writes into it.
+        device_actions: actions ``(N,)`` of the last call, while a device may still be choosing them; the next call
+            overwrites them. ``None`` if actions are known when the call returns.
+        device_frames: frames ``(N, C, ...)`` of the last call on the device that chose; the next call overwrites them.
+            ``None`` if frames stay where they were given.
     """
 
     how: str
 
     @property
-    def chosen(self) -> Tensor | None: ...
+    def device_actions(self) -> Tensor | None: ...
 
     @property
-    def seen(self) -> Tensor | None: ...
+    def device_frames(self) -> Tensor | None: ...
 
     def push(self, frames: AnyArray, first: np.ndarray) -> None:
-        """Show the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` they start an episode. An action is
-        chosen before the next are shown, unless they all start one."""
+        """Add the newest frames ``(N, C, ...)`` to the stacks; call it once before each choice of actions.
+
+        Args:
+            first: ``(N,) bool``, frames that start an episode.
+        """
 
     def __call__(self, epsilon: float | np.ndarray) -> Callable[[], Acted]:
-        """Choose actions; what is returned waits for them, once, before the next frames are shown, and gives them and
-        what was known when they were chosen. ``epsilon``: of all environments, or ``(N,)``, of each."""
+        """Start to choose actions; returns a function that waits for them and returns them.
+
+        Call that function once, before the next :meth:`push`.
+
+        Args:
+            epsilon: chance of a random action, for all environments or ``(N,)`` for each.
+        """
 
     def values(self) -> np.ndarray:
-        """Values ``(N,)`` of what it was shown last, without choosing."""
+        """Values ``(N,)`` of the newest stacks."""
 
     def warm_up(self) -> None:
-        """Do once what acting does, without a trace."""
+        """Act once without side effects."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The stacks with the newest frames, and the state of what is random."""
+        """State of the stacks and of the random numbers."""
 
     def load_state_dict(self, state: Mapping[str, Any], stacks: bool = True) -> None:
-        """Restore it; without ``stacks`` only what is random."""
+        """Restore :meth:`state_dict`; without ``stacks`` only the random numbers."""
 
 
 class StackedPolicy:
-    """Stacks where frames are, one operation after another.
+    """Stacks frames and chooses actions one operation after another.
 
     Args:
-        to_device: where to stack them instead: each frame goes there once, and not again with each stack.
+        to_device: moves each frame to a device before it is stacked there, so that a frame crosses once.
     """
 
     how = "eager"
-    chosen = None
-    seen: Tensor | None = None
+    device_actions = None
+    device_frames: Tensor | None = None
 
     def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int, to_device: ToDevice | None = None):
         self._policy, self._to_device = policy, to_device
@@ -70,7 +78,7 @@ class StackedPolicy:
 
     def push(self, frames: AnyArray, first: np.ndarray) -> None:
         if self._to_device is not None:
-            frames = self.seen = self._to_device({"frames": frames})["frames"]
+            frames = self.device_frames = self._to_device({"frames": frames})["frames"]
         self._stack.push(frames, first)
 
     def __call__(self, epsilon: float | np.ndarray) -> Callable[[], Acted]:
@@ -89,6 +97,6 @@ class StackedPolicy:
     def load_state_dict(self, state: Mapping[str, Any], stacks: bool = True) -> None:
         if stacks:
             self._stack.load_state_dict(state["stack"])
-            self.seen = None
-        if "rng" in state["policy"]:  # else it was saved by one whose numbers are drawn on a device
+            self.device_frames = None
+        if "rng" in state["policy"]:  # a graphed policy saves other random numbers
             self._policy.load_state_dict(state["policy"])

@@ -1,4 +1,4 @@
-"""An epsilon that falls in a straight line."""
+"""Epsilon that falls in a straight line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class LinearEpsilon(Exploration):
     decay_steps: int = option("agent steps it takes from start to final", ge=1)
 
     def epsilon_at(self, step: int) -> float:
-        """``start`` until agent step ``decay_start``, ``final`` after ``decay_steps`` more."""
         progress = min(1.0, max(0.0, (step - self.decay_start) / self.decay_steps))
         return self.start + progress * (self.final - self.start)
 

@@ -1,4 +1,4 @@
-"""Noisy networks: exploration by noise on weights whose size is learnt (Fortunato et al. 2018)."""
+"""Noisy networks: exploration by noise on the weights, whose size is learnt (Fortunato et al. 2018)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dqnspeed.exploration.linear import LinearEpsilon
 
 
 class NoisyLinear(nn.Linear):
-    """A linear layer with factorised Gaussian noise (section 3, equations 9 to 11); ``weight`` and ``bias`` are means.
+    """Linear layer with factorised Gaussian noise (section 3, equations 9 to 11); ``weight`` and ``bias`` are means.
 
-    While it is training, every call draws its own noise, one for all rows of its input, from torch's global generator
-    of the device; in eval mode it computes with the means. Nothing of the noise is kept, so that processes and copies
-    that share the weights explore each on their own.
+    In training mode every call draws new noise, one sample for all rows of the input, from torch's global generator of
+    the device. In eval mode the layer computes with the means. Noise is not stored, so processes and copies that share
+    the weights explore independently.
 
     Args:
-        sigma0: size of the noise at first, before it is divided by ``sqrt(in_features)``.
+        sigma0: initial size of the noise, before division by ``sqrt(in_features)``.
     """
 
     def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5):
@@ -39,7 +39,7 @@ class NoisyLinear(nn.Linear):
         mean = F.linear(features, self.weight, self.bias)
         if not self.training:
             return mean
-        # The noise of weight (i, j) is a product, out[i] * in[j], so it need never be laid out as a matrix.
+        # The noise of weight (i, j) is the product out[i] * in[j], so no matrix of noise is needed.
         noise_in, noise_out = (_scaled_noise(size, mean) for size in (self.in_features, self.out_features))
         return mean + F.linear(features * noise_in, self.weight_sigma, self.bias_sigma) * noise_out
 
@@ -52,9 +52,9 @@ def _scaled_noise(size: int, like: Tensor) -> Tensor:
 @register("exploration", "noisy")
 @dataclass(frozen=True)
 class Noisy(LinearEpsilon):
-    """Noise on the weights of the fully connected layers, and an epsilon that is usually nothing.
+    """Noise on the weights of the fully connected layers, and an epsilon that is usually 0.
 
-    Epsilon never rises above ``start``, though recipes that are written for epsilon alone set a ``final`` that does.
+    Epsilon never rises above ``start``, since recipes for a falling epsilon may set a larger ``final``.
     """
 
     sigma0: float = option("size of the noise at first, over the root of a layer's inputs", gt=0)

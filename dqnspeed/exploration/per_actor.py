@@ -1,4 +1,4 @@
-"""An epsilon of its own for each environment (Ape-X)."""
+"""Epsilon of its own for each environment (Ape-X)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from dqnspeed.exploration.linear import LinearEpsilon
 @register("exploration", "per_actor")
 @dataclass(frozen=True)
 class PerActor(LinearEpsilon):
-    """Some environments explore much and others little, at any time (Horgan et al. 2018, section 4.1).
+    """Constant epsilons from large to small over the environments of all actors (Horgan et al. 2018, section 4.1).
 
-    The environment ``i`` of ``N`` has ``epsilon ** (1 + alpha * i / (N - 1))``, where ``epsilon``, which is what is
-    reported, is 0.4 in the paper and stays so, whatever ``final`` recipes set that are written for an epsilon that
-    falls. One environment alone has ``epsilon``.
+    Environment ``i`` of ``N`` has ``epsilon ** (1 + alpha * i / (N - 1))``, with ``epsilon = start``, which is 0.4 in
+    the paper. The other options of a falling epsilon have no effect. A single environment has ``epsilon``.
     """
 
     alpha: float = option("how far apart they are: the last has epsilon to the power of 1 + alpha", ge=0)
@@ -27,13 +26,13 @@ class PerActor(LinearEpsilon):
         return self.start
 
     def random_steps(self) -> None:
-        """Not until something has become rare: it goes on."""
+        """Return ``None``: random actions never become rare."""
 
     def settled(self) -> PerActor:
         return self
 
-    def per_env_epsilon(self, epsilon: float, lanes: range, total: int) -> np.ndarray:
-        powers: np.ndarray = epsilon ** (1 + self.alpha * np.asarray(lanes) / max(1, total - 1))
+    def per_env_epsilon(self, epsilon: float, envs: range, total_envs: int) -> np.ndarray:
+        powers: np.ndarray = epsilon ** (1 + self.alpha * np.asarray(envs) / max(1, total_envs - 1))
         return powers
 
     def sentence(self) -> str:

@@ -1,9 +1,9 @@
-"""What a policy is: how actions are chosen from a network, in the main process and in actors."""
+"""Interface of policies, and the base class of policies that act by a network."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from dqnspeed.config.schema import ExecutionConfig
 from dqnspeed.envs import AnyArray
-from dqnspeed.execution.counter_rng import CounterGenerator
+from dqnspeed.execution.arrays import Array
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.transfer import ToDevice
+from dqnspeed.exploration.random_numbers import HostRandom, RandomNumbers
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
@@ -23,68 +24,76 @@ Acted = tuple[
 
 
 class Policy(Protocol):
-    """Chooses actions for observations ``(N, stack * C, ...)``, NumPy's or a tensor on any device."""
+    """Chooses actions for observations ``(N, stack * C, ...)``: an array, or a tensor on any device."""
 
     def __call__(self, observations: AnyArray, epsilon: float | np.ndarray) -> Acted:
-        """Actions, and what was known when they were chosen; ``epsilon``: of all environments, or ``(N,)``, of each."""
+        """Choose actions; returns them with columns about the policy that chose them.
+
+        Args:
+            epsilon: chance of a random action, for all environments or ``(N,)`` for each.
+        """
 
     def values(self, observations: AnyArray) -> np.ndarray:
-        """Values ``(N,) float32`` of observations, by the same network; of policies whose :data:`Acted` has them."""
+        """Values ``(N,) float32`` of observations, if the policy's columns include values."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of what is random in it."""
+        """State of the random numbers."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
     def warm_up(self, observations: AnyArray) -> None:
-        """Do once what acting does, without a trace."""
+        """Act once without side effects, so that the first action of the training is not slower."""
 
 
 class NetworkPolicy:
-    """What the policies share: a network (the learner's own) and random numbers.
+    """Base class of policies that choose actions by the output of the learner's network.
 
-    A call waits for the device once, for the one copy that brings down all that was computed. Observations that are
-    there already are computed with as they are.
+    A subclass defines :meth:`output` and :meth:`choose`. Both run one operation after another here, and inside a CUDA
+    graph in :class:`~dqnspeed.exploration.cuda_graph.GraphedPolicy`.
 
     Attributes:
-        columns: what :meth:`choose` knows beside the actions, by the names of ``buffers.ring_buffer.POLICY_COLUMNS``.
+        columns: names, of ``buffers.ring_buffer.POLICY_COLUMNS``, that :meth:`choose` returns beside the actions.
     """
 
     columns: tuple[str, ...] = ()
 
     def __init__(self, network: Network, execution: ExecutionConfig, device: torch.device, rng: np.random.Generator):
-        self.network, self.execution, self._device, self._rng = network, execution, device, rng
+        self.network, self.execution, self._device = network, execution, device
+        self._random = HostRandom(rng)
         self._to_device = ToDevice(device, execution.pin_memory)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"rng": self._rng.bit_generator.state}
+    def output(self, observations: Tensor) -> Tensor:
+        """Network output ``(N, K)`` that actions are chosen by."""
+        raise NotImplementedError
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._rng.bit_generator.state = state["rng"]
+    def choose(self, output: Array, epsilon: Array | float, random: RandomNumbers) -> tuple[Array, Mapping[str, Array]]:
+        """Choose actions ``(N,)`` by ``output``; returns them with ``columns``.
 
-    def warm_up(self, observations: AnyArray) -> None:
-        """Compute once for ``observations``, so that what a first call prepares is no part of the training."""
-        with seeding.preserved():  # noise on weights is drawn
-            self._compute(observations)
+        ``output`` is a NumPy array on the host, or a tensor on a device. Code for both uses ``random.arrays``.
+        """
+        raise NotImplementedError
+
+    def __call__(self, observations: AnyArray, epsilon: float | np.ndarray) -> Acted:
+        version = int(self.network.version)
+        actions, columns = self.choose(self._compute(observations), epsilon, self._random)
+        known = {**columns, "versions": np.full(len(actions), version)} if self.columns else {}
+        return cast("Acted", (actions, known))
 
     def values(self, observations: AnyArray) -> np.ndarray:
-        """Values ``(N,) float32`` of observations, without choosing actions."""
         raise NotImplementedError
 
-    def choose(
-        self, observations: Tensor, epsilon: Tensor, random: CounterGenerator
-    ) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Actions ``(N,)`` and ``columns``, by operations on the device alone; ``epsilon`` of each, ``(N,)``."""
-        raise NotImplementedError
+    def state_dict(self) -> dict[str, Any]:
+        return {"rng": self._random.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._random.load_state_dict(state["rng"])
+
+    def warm_up(self, observations: AnyArray) -> None:
+        with seeding.preserved():  # a noisy network draws random numbers
+            self._compute(observations)
 
     def _compute(self, observations: AnyArray) -> np.ndarray:
-        """What the network says of ``observations``, ``(N, ...) float32``."""
+        """:meth:`output` of ``observations``, on the host; waits for the device once."""
         with gradients_off(self.execution), precision(self.execution, self._device):
             output = self.output(**self._to_device({"observations": observations}))
         return output.detach().cpu().numpy()
-
-    def output(self, observations: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def _versions(self, count: int) -> np.ndarray:
-        return np.full(count, int(self.network.version))

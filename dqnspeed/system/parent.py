@@ -1,4 +1,4 @@
-"""A child process ends when its parent is killed."""
+"""Child processes: how they start, and their end when the parent is killed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import threading
+
+START_METHOD = "spawn"  # of actor and worker processes: CUDA and threads do not survive a fork
 
 
 def end_with_parent() -> None:

@@ -68,12 +68,12 @@ def train(request: RunRequest) -> dict[str, Any]:
 
 def loop(run: Run) -> None:
     """Train until the run is solved or meets a limit."""
-    run.add(run.actors.begin())
+    run.add(run.actors.start())
     run.progress.start()
     if run.evaluator.is_due(run.agent_steps):  # a signal cut this evaluation short before a resume
         run.evaluate()
     while not run.is_over():
-        run.actors.dispatch()
+        run.actors.send()
         updates = run.learn()
         run.add(run.actors.collect(run.step_limit(), wait=not updates))
         if run.evaluator.is_due(run.agent_steps):

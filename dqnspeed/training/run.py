@@ -244,7 +244,7 @@ class Run:
         self.add(self.actors.pause())
         with progress.evaluating():
             episodes = evaluator.play(progress.agent_steps, give_up=lambda: self.stop.cuts_short(progress))
-        self.actors.proceed()
+        self.actors.resume()
         if episodes:
             self._evaluated = evaluation_metrics(episodes)
             self.callbacks.on_evaluation(self, self._evaluated)
@@ -290,7 +290,7 @@ class Run:
         """Save a checkpoint that the run can be resumed from, while the actors wait."""
         self.pause()
         path = self.checkpoints.save_periodic(self.snapshot(), self.agent_steps)
-        self.actors.proceed()
+        self.actors.resume()
         if path is not None:
             self.callbacks.on_checkpoint(self, path)
 

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -16,26 +17,26 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 import torch
-from conftest import TOY, command, environment, make_toy, once_reported, train_in
+from conftest import TOY, command, environment, make_toy, once_reported
 from forked import Forked
-from test_actors import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses
+from started import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses, deadline
 
 from dqnspeed.actors import ActorArguments, ActorError, make_actors
-from dqnspeed.actors.ray import RayActors
-from dqnspeed.actors.ray_actor import RayChannel, RayJob, RayOrders
-from dqnspeed.actors.ray_cluster import connected, reason_of
+from dqnspeed.actors.ray.actors import StepBudget
+from dqnspeed.actors.ray.cluster import connected, reason_of
+from dqnspeed.actors.ray.worker import RayArguments, RayChannel, RayCommand
 from dqnspeed.algorithms import make_buffer, make_learner
 from dqnspeed.buffers import Rows
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import describe
+from dqnspeed.training.loop import train
 
 if importlib.util.find_spec("ray") is None:  # which takes moments to import
     pytest.skip("needs Ray", allow_module_level=True)
@@ -94,30 +95,41 @@ def rows(number: int) -> Rows:
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_steps_arrive_as_they_left(compress: bool) -> None:
-    job = RayJob(make_toy(*RAY, f"parallelism.compress={compress}"), None, 0, None, 0, 0, 0)  # type: ignore[arg-type]
-    channel = RayChannel(job, version=0)
+    run = make_toy(*RAY, f"parallelism.compress={compress}")
+    channel = RayChannel(RayArguments(run, describe(run), 0, None, 0, 0, 0), version=0)
     sent = [rows(number) for number in range(5)]
     for one in sent:
         channel.deliver(one, [], {"acting": 1.0, "stepping": 2.0})
-    delivery = channel.exchange(RayOrders(), None)
+    delivery = channel.exchange(RayCommand(), None)
     assert (delivery.frames is not None) is compress and delivery.seconds == (1.0, 2.0)
-    assert delivery.steps == sum(int(one.transition.sum()) for one in sent)
-    for one, got in zip(sent, delivery.each(), strict=True):
+    assert delivery.agent_steps == sum(int(one.transition.sum()) for one in sent)
+    for one, got in zip(sent, delivery.steps(), strict=True):
         for name in ("frames", "actions", "rewards", "terminated", "truncated", "first", "transition"):
             np.testing.assert_array_equal(getattr(one, name), getattr(got, name))
             assert getattr(one, name).dtype == getattr(got, name).dtype
         np.testing.assert_array_equal(one.acting["values"], got.acting["values"])
-    assert channel.exchange(RayOrders(), None).each() == []
+    assert channel.exchange(RayCommand(), None).steps() == []
 
 
-def test_what_an_actor_has_no_more_rows_for_is_granted_to_the_others() -> None:
-    actors, rows = object.__new__(RayActors), [0, 0]
-    actors._memory = SimpleNamespace(rows_allowed=lambda: np.full(2, 10), rows=rows.__getitem__)  # type: ignore[assignment]
-    actors._num_envs, actors._batch, actors._allowed, actors._paused, actors._ready = 1, 100, 12.0, 0, {0: 0.0, 1: 0.0}
-    actors._granted, actors._own_steps = [0.0, 0.0], [0, 0]
-    assert [actors.orders(index).steps for index in (0, 1)] == [10, 2]
-    actors._own_steps[0], rows[0] = 8, 10  # two were final frames
-    assert [actors.orders(index).steps for index in (0, 1)] == [8, 4]
+def test_steps_that_an_actor_has_no_room_for_are_granted_to_others() -> None:
+    budget = StepBudget([0, 0])
+    budget.limit = 12
+    assert [budget.grant(index, made=0, room=10, ahead=200) for index in (0, 1)] == [10, 2]
+    # The rows of actor 0 are used up by 8 steps and 2 final frames.
+    assert budget.grant(0, made=8, room=0, ahead=200) == 8
+    assert budget.grant(1, made=0, room=10, ahead=200) == 4
+
+
+def test_a_budget_keeps_an_actor_as_few_steps_ahead_as_asked_and_takes_back_what_a_lost_one_had() -> None:
+    budget = StepBudget([5, 5])
+    budget.limit = 100
+    assert budget.grant(0, made=5, room=50, ahead=8) == 13
+    assert budget.grant(0, made=7, room=50, ahead=8) == 15
+    assert budget.grant(0, made=7, room=50, ahead=0) == 15  # a grant is kept
+    budget.limit = 20
+    assert budget.grant(1, made=5, room=50, ahead=8) == 5
+    budget.take_back(0, made=7)
+    assert budget.grant(1, made=5, room=50, ahead=8) == 13
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -130,6 +142,12 @@ def test_an_actor_never_runs_ahead_of_what_the_learner_will_take() -> None:
             for _ in range(20):
                 started.agent_steps += started.actors.collect(limit, wait=True).agent_steps
             assert limit - 8 <= started.agent_steps <= limit + 4  # two environments step together
+
+
+def one_actor() -> psutil.Process:
+    """Process of one actor on a cluster that this process has started."""
+    children = psutil.Process().children(recursive=True)
+    return next(child for child in children if "ray::RayActor" in " ".join(child.cmdline()))
 
 
 class TestOneSetOfActors:
@@ -153,18 +171,19 @@ class TestOneSetOfActors:
 
     def test_a_lost_one_is_replaced_and_no_transition_crosses_the_gap(self, started: Started) -> None:
         started.collect(200)
-        import ray
-
-        ray.kill(started.actors._links[1].handle)  # type: ignore[attr-defined]
-        said, deadline = list[str](), time.monotonic() + 60
-        while not said or started.actors.metrics()["perf/actors"] < 2:
-            said += started.actors.collect(math.inf, wait=True).lost
-            assert time.monotonic() < deadline
-        assert said[0].startswith("actor 1 was lost (") and "\n" not in said[0]
-        before = started.replay.storage.rows(2)
-        while started.replay.storage.rows(2) < before + 20:
+        one_actor().kill()
+        reasons = list[str]()
+        with deadline() as check:
+            while not reasons or started.actors.metrics()["perf/actors"] < 2:
+                reasons += started.actors.collect(math.inf, wait=True).lost
+                check()
+        found = re.match("actor ([01]) was lost [(]", reasons[0])
+        assert found and "\n" not in reasons[0]
+        env_index = 2 * int(found[1])
+        before = started.buffer.storage.rows(env_index)
+        while started.buffer.storage.rows(env_index) < before + 20:
             started.actors.collect(math.inf, wait=True)
-        batch = started.replay.sample(2000)
+        batch = started.buffer.sample(2000)
         np.testing.assert_array_equal(batch.observations[:, :2], batch.next_observations[:, :2])
 
 
@@ -186,11 +205,12 @@ def test_a_slow_machine_holds_no_other_back_and_one_whose_python_raises_is_left(
     try:
         run = make_toy(*RAY, "env.id=toy_envs:Elsewhere-v0", *one_each, *ROOM)
         with Started(run) as started:
-            said, deadline, steps = list[str](), time.monotonic() + 150, [0]
-            while not said or not 0 < min(steps) < 0.2 * max(steps):  # actors held back would be alike
-                said += started.actors.collect(math.inf, wait=True).lost
-                steps = list(started.actors._own_steps)  # type: ignore[attr-defined]
-                assert time.monotonic() < deadline
+            said, rows = list[str](), np.zeros(1)
+            with deadline(150) as check:
+                while not said or not 0 < min(rows) < 0.2 * max(rows):  # actors held back would be alike
+                    said += started.actors.collect(math.inf, wait=True).lost
+                    rows = started.rows()
+                    check()
         assert "this machine broke" in said[0]
     finally:
         for node in nodes:
@@ -298,7 +318,7 @@ def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
 )  # fmt: skip
 def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], tmp_path: Path) -> None:
     run = make_toy(*algo, *RAY, "parallelism.num_actors=1", "algo.learning_starts=0", "stop.max_steps=600")
-    summary = train_in(tmp_path, run)
+    summary = train(run, describe(run), tmp_path, {})
     assert summary["agent_steps"] >= 600 and summary["stopped_by"] == "max_steps"
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]  # of those with an update
@@ -310,9 +330,9 @@ def test_a_run_on_ray_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     def run(steps: int) -> RunConfig:
         return make_toy(*RAY, "parallelism.num_actors=1", f"stop.max_steps={steps}", "checkpoint.replay=true")
 
-    train_in(tmp_path, run(300))
+    train(run(300), describe(run(300)), tmp_path, {})
     before = json.loads((tmp_path / "summary.json").read_text())
-    after = train_in(tmp_path, run(600), resume=True)
+    after = train(run(600), describe(run(600)), tmp_path, {}, resume=True)
     assert after["resumed_at"] == [before["agent_steps"]] and after["agent_steps"] >= 600
     numbers = [int(line.partition(",")[0]) for line in (tmp_path / "episodes.csv").read_text().splitlines()[1:]]
     assert numbers == list(range(1, len(numbers) + 1))

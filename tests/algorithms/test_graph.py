@@ -402,10 +402,10 @@ def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(fo
         send(sent[-1])
 
     stepper._env.send = send_and_note  # type: ignore[method-assign]
-    stepper._env.device = graphed.chosen.device if there else None
+    stepper._env.device = graphed.device_actions.device if there else None
     for step in range(6):
         frames.append(stepper._frames)
-        actors.dispatch()
+        actors.send()
         assert len(sent) == step + (form != "graph")
         assert (stepper._choosing is None) == (form == "one by one")
         assert actors.collect(math.inf, wait=True).agent_steps == 4
@@ -428,7 +428,7 @@ def test_frames_cross_once_to_a_memory_where_actions_are_chosen(name: str, form:
             acting = graphed
         elif kept_on:
             acting = StackedPolicy(policy, spec, 4, ToDevice(where, pin_memory=True))
-        stepper = EnvStepper(make_vector_env(replace(run, num_envs=4)), acting, [0, 1, 2, 3], kept_on=kept_on)
+        stepper = EnvStepper(make_vector_env(replace(run, num_envs=4)), acting, [0, 1, 2, 3], rows_device=kept_on)
         staged = HostStorage(ring_layout(4, 60, spec.frame_shape, spec.frame_dtype, name == "ppo", num_frames=3))
         storage = DeviceStorage(staged, 3, device=where)
         buffer = ReplayBuffer(storage, UniformSampler(storage, 0), 0.99)
@@ -464,8 +464,8 @@ def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: 
     for step in range(300):
         found = []
         for one in steppers:
-            one.start(0.5, late=step % 2 == 0)
-            found.append(one.finish())
+            one.send(0.5, late=step % 2 == 0)
+            found.append(one.recv())
         (rows, games), (others, other_games) = found
         assert games == other_games
         for name in ("frames", "actions", "rewards", "terminated", "truncated", "first", "transition"):

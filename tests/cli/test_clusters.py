@@ -119,7 +119,7 @@ def test_what_cannot_be_launched_is_one_sentence(override: str, sentence: str) -
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
-        ("parallelism=ray", "parallelism=ray: has actors on Ray, which a job of hydra/launcher=ray cannot join."),
+        ("parallelism=ray", "parallelism=ray: joins a cluster, which a job of hydra/launcher=ray cannot do."),
         ("hydra.launcher.cpus_per_job=0", "hydra.launcher.cpus_per_job=0.0: must be more than 0."),
     ],
 )

@@ -39,11 +39,11 @@ def test_each_environment_acts_with_its_own(parallelism: str) -> None:
     run = make_toy("exploration=per_actor", "exploration.start=0.99999", "exploration.alpha=1e7", "num_envs=3",
                    f"parallelism={parallelism}")  # fmt: skip
     spec, cpu = describe(run), torch.device("cpu")
-    stepper = make_stepper(run, spec, make_network(run, spec), cpu, make_vector_env(run), 0, None, 0)
+    stepper = make_stepper(run, spec, make_network(run, spec), cpu, make_vector_env(run))
     taken = []
     for _ in range(60):
-        stepper.start(epsilon_at(0, run))
-        taken.append(stepper.finish()[0].actions)
+        stepper.send(epsilon_at(0, run))
+        taken.append(stepper.recv()[0].actions)
     stepper.close()
     counts = [len(set(actions)) for actions in np.array(taken).T.tolist()]
     assert counts[0] == 3 and max(counts[1:]) < 3

@@ -6,9 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from dqnspeed.actors.base import ActorArguments, Actors
+from dqnspeed.actors.base import ActorArguments, Actors, Collected
 from dqnspeed.actors.local import Serial
-from dqnspeed.actors.stepper import Collected
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 

@@ -1,4 +1,4 @@
-"""A Ray cluster: whether it answers, joining it, and what it says of a failure, in a line."""
+"""Ray cluster: check of its address, connection to it, and its errors in one line."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Any
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system.signals import children_ignore_signals, handlers_kept
 
-CONNECT_S = 15.0  # until somebody answers
-LOCAL_STORE = 256 * 2**20  # bytes of the object store of a local cluster
-TRIES, TOO_SLOW = 2, "timed out during startup"  # what Ray says when a busy machine has not started one within 30 s
-COLOUR, MOST_SAID = re.compile(r"\x1b\[[0-9;]*m"), 400  # of what Ray says; characters
-# At 0 a cluster has no other machines and listens on 127.0.0.1 alone, as on macOS. Else Ray listens to everybody, also
-# where it is given that address.
+CONNECT_TIMEOUT_S = 15.0
+LOCAL_STORE_BYTES = 256 * 2**20  # object store of a local cluster
+MAX_START_TRIES, TOO_SLOW = 2, "timed out during startup"  # Ray's error if a busy machine takes more than 30 s
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+MAX_REASON = 400  # characters of an error of Ray
+# At 0 a cluster listens on 127.0.0.1 alone. Otherwise Ray listens to every machine, even if told that address.
 LOOPBACK_ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 def reason_of(error: BaseException) -> str:
-    """What Ray says of an actor that is lost, as one line: what happened, where, and why, which comes last."""
+    """Ray's error about a lost actor in one line: event, machine, and the reason, which comes last."""
     lines = [line.strip().rstrip(".") for line in COLOUR.sub("", str(error)).splitlines() if line.strip()]
     at = next((k for k, line in enumerate(lines) if line.startswith("ip:")), None)
     told = [*lines[:1], *(lines[-1:] if at is None else lines[at : at + 2])]
-    return "; ".join(dict.fromkeys(told))[:MOST_SAID] or type(error).__name__
+    return "; ".join(dict.fromkeys(told))[:MAX_REASON] or type(error).__name__
 
 
 def connected(option: str, address: str | None, own_cpus: float) -> Any:
-    """Ray, connected to the cluster at ``address``, or to a local one of its own that has ``own_cpus``.
+    """Ray, connected to the cluster at ``address``, or to a new local cluster that has ``own_cpus``.
 
     Raises:
-        ConfigError: it cannot be.
+        ConfigError: the cluster cannot be joined.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address is None:
@@ -41,31 +41,32 @@ def connected(option: str, address: str | None, own_cpus: float) -> Any:
     import ray as module
 
     ray: Any = module
-    how: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
+    options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
     if address is None:
-        how |= {"num_cpus": math.ceil(own_cpus), "include_dashboard": False, "object_store_memory": LOCAL_STORE}
-    for left in reversed(range(TRIES)):
+        options |= {
+            "num_cpus": math.ceil(own_cpus), "include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES,
+        }  # fmt: skip
+    for tries_left in reversed(range(MAX_START_TRIES)):
         try:
             with children_ignore_signals(), handlers_kept():
-                ray.init(address=address or "local", **how)
+                ray.init(address=address or "local", **options)
             break
-        except Exception as error:  # Ray's own kinds, and bare ones
-            if left and address is None and TOO_SLOW in str(error):
+        except Exception as error:  # Ray raises errors of its own and bare exceptions
+            if tries_left and address is None and TOO_SLOW in str(error):
                 continue
-            # Of versions that differ it has several lines.
-            reason = " ".join(str(error).split())[:MOST_SAID].rstrip(".")
+            reason = " ".join(str(error).split())[:MAX_REASON].rstrip(".")  # may have several lines
             raise ConfigError(f"{option}={address or 'null'}: the Ray cluster cannot be joined ({reason}).") from error
     return ray
 
 
 def check_address(option: str, address: str | None) -> None:
-    """Raise :class:`ConfigError` if ``address`` is none, or nobody answers there."""
+    """Raise :class:`ConfigError` if ``address`` is not valid, or nobody answers there."""
     if address is None:
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if port.isdigit():
         try:
-            socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
+            socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
         except OSError as error:
             raise ConfigError(
                 f"{option}={address}: nobody answers there ({error.strerror or error}); ray status on its head node "
@@ -79,7 +80,9 @@ def check_room(ray: Any, option: str, address: str | None, cpus: float, each: fl
     """Raise :class:`ConfigError` if the cluster is too small.
 
     Args:
-        cpus: of all actors or jobs together; ``each``, ``gpus_each``: of one, which a machine must have.
+        cpus: CPUs for all actors or jobs together.
+        each: CPUs for one, all of one machine.
+        gpus_each: GPUs for one, all of one machine.
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     has = sum(node.get("CPU", 0.0) for node in nodes)

@@ -1,0 +1,61 @@
+"""Random numbers for policies, alike on the host and on a device."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from dqnspeed.execution.arrays import Array, Arrays
+
+
+class RandomNumbers(Protocol):
+    """Random numbers as NumPy arrays on the host, or as tensors on a device.
+
+    Attributes:
+        arrays: the library of these arrays.
+    """
+
+    arrays: Arrays
+
+    def below(self, bound: int, count: int) -> Array:
+        """Integers ``(count,) int64``, equally likely from 0 to ``bound - 1``."""
+
+    def uniform(self, count: int) -> Array:
+        """Numbers ``(count,) float64`` from 0 to below 1."""
+
+    def exponential(self, count: int) -> Array:
+        """Numbers ``(count,) float64`` with mean 1."""
+
+
+class HostRandom:
+    """Random numbers of a NumPy generator."""
+
+    arrays = Arrays(None)
+
+    def __init__(self, rng: np.random.Generator):
+        self._rng = rng
+
+    def below(self, bound: int, count: int) -> np.ndarray:
+        return self._rng.integers(bound, size=count)
+
+    def uniform(self, count: int) -> np.ndarray:
+        return self._rng.random(count)
+
+    def exponential(self, count: int) -> np.ndarray:
+        return self._rng.exponential(size=count)
+
+    def state_dict(self) -> Any:
+        return self._rng.bit_generator.state
+
+    def load_state_dict(self, state: Any) -> None:
+        self._rng.bit_generator.state = state
+
+
+def draw(logits: Array, random: RandomNumbers) -> Array:
+    """One index ``(N,) int64`` for each row of ``logits`` ``(N, K)``, with the probabilities of their softmax."""
+    count, num_choices = logits.shape
+    noise = random.exponential(count * num_choices).reshape(count, num_choices)
+    # Gumbel-max trick: -log(noise) has a Gumbel distribution.
+    found: Array = (logits - random.arrays.xp.log(noise)).argmax(1)
+    return found
