@@ -210,7 +210,7 @@ def make_stepper(
     """The stepper of the ``actor``-th of ``actors``, which owns ``env``, continues from ``state``, is measured by
     ``timer`` and has its rows kept on ``kept_on``."""
     lanes = range(actor * env.num_envs, (actor + 1) * env.num_envs)
-    epsilons = functools.partial(algorithm_of(run).epsilons, run, lanes=lanes, total=actors * env.num_envs)
+    epsilons = functools.partial(algorithm_of(run).epsilons, run, envs=lanes, total=actors * env.num_envs)
     try:
         seed = [run.seed, actor, 1, *([segment] if segment else [])]
         policy = make_policy(run, spec, network, device, np.random.default_rng(seed))

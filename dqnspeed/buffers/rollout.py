@@ -125,12 +125,12 @@ class RolloutBuffer(HeldRings):
     Attributes:
         updates_done: updates of the learner so far.
         bootstrap: what is known of the observations after the last rows.
-        judge: the learner's network, if returns are to be corrected for the policy that acted (V-trace).
+        evaluate_actions: the learner's network, if returns are to be corrected for the policy that acted (V-trace).
     """
 
     updates_done: Callable[[], int] = int  # 0 without a learner
     bootstrap: Bootstrap | None = None
-    judge: Judge | None = None
+    evaluate_actions: Judge | None = None
 
     def __init__(
         self,
@@ -244,7 +244,13 @@ class RolloutBuffer(HeldRings):
         self._random.load_state_dict(state["random"])
 
     def close(self) -> None:
-        self._planned, self._joined, self.judge, self.bootstrap, self.updates_done = {}, None, None, None, int
+        self._planned, self._joined, self.evaluate_actions, self.bootstrap, self.updates_done = (
+            {},
+            None,
+            None,
+            None,
+            int,
+        )
         super().close()
 
     def _draw_arrays(self) -> list[Tensor]:
@@ -281,8 +287,8 @@ class RolloutBuffer(HeldRings):
         known = {name: of.reshape(lanes, count, *of.shape[1:]) for name, of in known.items()}
         inside = {name: of[:, : self._steps] for name, of in known.items()}
         values, log_ratios = known["values"], None
-        if self.judge is not None:
-            values, log_probs = self._judged(self.judge, known["places"], known["actions"])
+        if self.evaluate_actions is not None:
+            values, log_probs = self._judged(self.evaluate_actions, known["places"], known["actions"])
             log_ratios = log_probs[:, : self._steps] - inside["log_probs"]
         if self.bootstrap is not None:
             following = self.arrays.own(np.asarray(self.bootstrap(), np.float32))

@@ -158,7 +158,7 @@ class Training:
         learner, progress = self.learner, self.progress
         if not learner.started:
             if progress.agent_steps >= self.learning.start.steps:
-                learner.begin(self.buffer.recent_frames(self.run.model.background_frames))
+                learner.on_training_start(self.buffer.recent_frames(self.run.model.background_frames))
             self.buffer.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
         self.updates.do(due)

@@ -485,7 +485,7 @@ def test_the_background_that_a_learner_measures_reaches_copies_before_the_first_
     learner, own = (make_learner(run, describe(run), torch.device("cpu")) for _ in range(2))
     weights = HostWeights(learner.network, tmp_path / "weights.lock")
     publisher = Publisher(learner.network, weights)
-    learner.begin(np.full((5, 3), 7, np.float32))
+    learner.on_training_start(np.full((5, 3), 7, np.float32))
     publisher.publish()
     weights.load_into(own.network)
     assert (own.network.preprocess.background == 7).all() and int(own.network.version) == 0

@@ -238,7 +238,7 @@ def test_a_rollout_that_is_held_on_a_device_gives_the_same_batches(device: str, 
     rng, spec = np.random.default_rng(0), describe(run)
     here, there = make_buffer(run, spec), make_buffer(run, spec, device=torch.device(device))
     assert isinstance(here, RolloutBuffer) and isinstance(there, RolloutBuffer)
-    here.judge = there.judge = judge
+    here.evaluate_actions = there.evaluate_actions = judge
     for step in range(18):
         ends = np.array([step % 5 == 4, False])
         rows = Rows(
@@ -276,7 +276,7 @@ def test_a_judge_is_shown_the_stack_and_the_action_of_every_row(tensors: str | N
         shown.append((observations[:, 1].tolist(), actions.tolist()))
         return torch.stack([observations[:, 1], actions.float()])
 
-    rollouts.judge = judge
+    rollouts.evaluate_actions = judge
     lane, learnt = np.arange(lanes), 0
     for step in range(80):
         first, last = (step % 7 == lane) | (step == 0), (step % 7 == (lane - 1) % 7) & (step > 0)

@@ -3,7 +3,18 @@
 from pathlib import Path
 
 from dqnspeed.config.registry import add_folder
-from dqnspeed_example import actors, algorithm, exploration, network, optimizer, replay, smooth_double, tracker, wrapper
+from dqnspeed_example import (
+    actors,
+    algorithm,
+    exploration,
+    network,
+    optimizer,
+    qr_dqn,
+    replay,
+    smooth_double,
+    tracker,
+    wrapper,
+)
 
 add_folder(Path(__file__).parent / "conf")
 
@@ -13,6 +24,7 @@ __all__ = [
     "exploration",
     "network",
     "optimizer",
+    "qr_dqn",
     "replay",
     "smooth_double",
     "tracker",
