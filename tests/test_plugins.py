@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import dqnspeed
 from dqnspeed.algorithms import make_buffer, make_learner
+from dqnspeed.algorithms.dqn import Transitions
 from dqnspeed.buffers import Rows
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import registry
@@ -356,11 +357,11 @@ class Own(Wrappers):
 class Conv(Convolutional):
     pass
 
-from dqnspeed.algorithms.dqn import ScalarQ
+from dqnspeed.algorithms.dqn import DeepQ
 
 @register("algo", "cousin")
 @dataclass(frozen=True)
-class Cousin(ScalarQ):
+class Cousin(DeepQ):
     loss: str = option("another", choices=("huber",), default="huber")
     own: float = option("a number of its own", default=2.5)
 """
@@ -400,20 +401,20 @@ def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path
     text = [
         HEAD,
         "from dqnspeed.algorithms.actor_critic import ActorCritic",
-        "from dqnspeed.algorithms import data_sources",
+        "from dqnspeed.algorithms.data_sources import FromRollouts",
     ]
     for group, base in bases.items():
         module, name = base.rsplit(".", 1)
         text.append(f"from {module} import {name}\n@register({group!r}, 'plain')\n@dataclass(frozen=True)")
         text.append(f"class Plain{name}({name}):\n    pass")
     text.append("@register('algo', 'plain')\n@dataclass(frozen=True)")
-    text.append("class PlainAlgo(ActorCritic, data_sources.FromRollouts):\n    missing: int = option('a number', ge=1)")
+    text.append("class PlainAlgo(ActorCritic, FromRollouts):\n    missing: int = option('a number', ge=1)")
     (tmp_path / "my_options.py").write_text("\n".join(text))
     words = ["algo=plain", *(f"{group}=plain" for group in bases)]
     config, told = composed(*words, cwd=tmp_path, plugins="my_options", forks=True)
     usual = OmegaConf.load(f"{CONF_DIR}/algo/ppo.yaml")
     assert not told and config.num_envs == usual.num_envs == 8
-    for key in ("gamma", "num_steps", "epochs", "lam", "ent_coef", "ent_coef_final", "vf_coef"):
+    for key in ("gamma", "num_steps", "ent_coef", "ent_coef_final", "vf_coef"):
         assert config.algo._get_node(key)._value() == usual.algo._get_node(key)._value()
     assert not {"clip_range", "target_kl"} & set(config.algo)
     assert (config.optimizer.lr, config.optimizer.eps) == (usual.optimizer.lr, usual.optimizer.eps)
@@ -454,16 +455,17 @@ def test_the_code_of_the_documentation_is_that_of_the_example() -> None:
 def test_expected_sarsa_values_the_policy_that_is_random_now_and_then(example: ModuleType) -> None:
     run = make_toy()
     spec = describe(run)
-    shared = {key: value for key, value in vars(run.algo).items() if key != "double"}
+    shared = {key: value for key, value in vars(run.algo).items() if key not in ("double", "loss")}
     algo = example.algorithm.ExpectedSarsa(**shared, target_epsilon=0.2)
     learner = make_learner(replace(run, algo=algo), spec, torch.device("cpu"))
     observations = torch.rand(5, *spec.observation_shape)
     rewards, discounts = torch.arange(5.0), torch.full((5,), 0.5)
-    q = learner.target(observations)
+    q = learner.target.network(observations)
     chances = torch.full_like(q, 0.2 / q.shape[1]).scatter_add(1, q.argmax(1, keepdim=True), torch.full((5, 1), 0.8))
     wanted = rewards + 0.5 * (chances * q).sum(dim=1)
     none = torch.zeros(5, dtype=torch.int64)
-    torch.testing.assert_close(learner.target_values(observations, none, rewards, observations, discounts), wanted)
+    batch = Transitions(observations, none, rewards, observations, discounts)
+    torch.testing.assert_close(algo.targets(learner.network, learner.target.network, batch), wanted)
 
 
 def test_smooth_double_dqn_asks_the_online_network_and_has_its_own_loss(example: ModuleType) -> None:
@@ -472,7 +474,7 @@ def test_smooth_double_dqn_asks_the_online_network_and_has_its_own_loss(example:
     shared = {key: value for key, value in vars(run.algo).items() if key not in ("double", "loss")}
     algo = example.smooth_double.SmoothDouble(**shared)
     learner = make_learner(replace(run, algo=algo), spec, torch.device("cpu"))
-    for parameter in list(learner.target.q.parameters())[-2:]:  # of the last layer
+    for parameter in list(learner.target.network.q.parameters())[-2:]:  # of the last layer
         parameter.data.neg_()  # its best action is the online network's worst
     observations, following = torch.rand(64, *spec.observation_shape), torch.rand(64, *spec.observation_shape)
     actions, rewards = torch.arange(64) % spec.num_actions, torch.arange(64.0) / 8

@@ -198,7 +198,7 @@ def make_stepper(
         segment: number of times the run was resumed.
     """
     envs = range(index * env.num_envs, (index + 1) * env.num_envs)
-    per_env_epsilon = functools.partial(algorithm_of(run).epsilons, run, lanes=envs, total=count * env.num_envs)
+    per_env_epsilon = functools.partial(algorithm_of(run).epsilons, run, envs=envs, total=count * env.num_envs)
     try:
         seed = [run.seed, index, 1, *([segment] if segment else [])]
         policy = make_policy(run, spec, network, device, np.random.default_rng(seed))

@@ -1,4 +1,4 @@
-"""Algorithms, one file each; ``base.py`` defines their interface. These functions call that of ``run.algo``."""
+"""Algorithms, one file each; ``base.py`` defines their interface. The functions below call the one of ``run.algo``."""
 
 from __future__ import annotations
 

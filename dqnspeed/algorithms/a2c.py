@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, PolicyLearner, entropy_of
+from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus, entropy_of
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.data_sources import OnceFromRollouts
-from dqnspeed.algorithms.learner import Loss
-from dqnspeed.buffers import RolloutBatch
-from dqnspeed.config.options import ConfigError
+from dqnspeed.algorithms.data_sources import FromRollouts
+from dqnspeed.algorithms.learner import GradientLearner
+from dqnspeed.buffers import RolloutBatch, RolloutBuffer
+from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -23,7 +23,13 @@ from dqnspeed.execution.precision import precision
 
 @register("algo", "a2c")
 @dataclass(frozen=True)
-class A2C(ActorCritic, OnceFromRollouts):
+class A2C(ActorCritic, FromRollouts):
+    gae_lambda: float = option("lambda of generalised advantage estimation, 1: n-step returns", ge=0, le=1)
+
+    @property
+    def return_lambda(self) -> float:
+        return self.gae_lambda
+
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return A2CLearner(self, run, spec, device)
 
@@ -42,32 +48,73 @@ class A2C(ActorCritic, OnceFromRollouts):
         super().check(run)
 
 
-class ActorCriticLearner(PolicyLearner):
-    """Loss of A2C and A3C: the advantage is the bootstrapped return minus the value of the state."""
-
-    STATS = ("train/loss", "train/policy_loss", "train/value_loss", "train/entropy")
-
-    def actor_critic_loss(
-        self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, ent_coef: Tensor
-    ) -> Loss:
-        """Loss on transitions with ``weights``, whose sum is 1."""
-        with precision(self._execution, self.device):
-            logits, values = self.network.policy_and_value(observations)
-        log_probs = torch.log_softmax(logits, dim=1)
-        taken = log_probs.gather(1, actions[:, None])[:, 0]
-        policy_loss = -((returns - values.detach()) * taken) @ weights
-        value_loss = (values - returns) ** 2 @ weights
-        entropy = entropy_of(log_probs) @ weights
-        loss = policy_loss + self._vf_coef * value_loss - self._bonus(entropy, ent_coef)
-        return Loss((loss, policy_loss, value_loss, entropy))
+class ActorCriticLoss(NamedTuple):
+    loss: Tensor  # () like the others
+    policy_loss: Tensor
+    value_loss: Tensor
+    entropy: Tensor
 
 
-class A2CLearner(ActorCriticLearner):
-    """Learner from the returns of rollouts: n-step returns for the first of n steps, 1-step returns for the last."""
+def actor_critic_loss(
+    logits: Tensor,
+    values: Tensor,
+    actions: Tensor,
+    returns: Tensor,
+    weights: Tensor,
+    vf_coef: float,
+    entropy_bonus: EntropyBonus,
+    ent_coef: Tensor,
+) -> ActorCriticLoss:
+    """Loss of A2C and A3C (Mnih et al. 2016, section 4); the advantage is the return less the value of the state.
 
-    def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
+    Args:
+        logits: ``(B, num_actions)``; ``values``, ``returns``: ``(B,)``; ``actions``: ``(B,) int64``.
+        weights: ``(B,)`` of the transitions, whose sum is 1.
+    """
+    log_probs = torch.log_softmax(logits, dim=1)
+    taken = log_probs.gather(1, actions[:, None])[:, 0]
+    policy_loss = -((returns - values.detach()) * taken) @ weights
+    value_loss = (values - returns) ** 2 @ weights
+    entropy = entropy_of(log_probs) @ weights
+    loss = policy_loss + vf_coef * value_loss - entropy_bonus(entropy, ent_coef)
+    return ActorCriticLoss(loss, policy_loss, value_loss, entropy)
+
+
+class A2CLearner(GradientLearner):
+    """One step for each rollout, on n-step returns for the first of n steps and 1-step returns for the last."""
+
+    METRICS = (*ActorCriticLoss._fields, "policy_lag")
+    _rollouts: RolloutBuffer | None = None
+
+    def __init__(self, algo: A2C, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(run, spec, device)
+        self._vf_coef, self._entropy_bonus = algo.vf_coef, EntropyBonus(algo, run, spec.num_actions)
+
+    def update(self, batch: RolloutBatch) -> None:
+        """Take a gradient step on a whole rollout."""
+        loss: ActorCriticLoss = self.backward(batch)
+        self.optimizer_step(*loss, batch.lags @ batch.weights)
+
+    def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, Tensor]:
         names = ("observations", "actions", "returns", "weights")
-        return {**{name: getattr(batch, name) for name in names}, "ent_coef": self._ent_coef()}
+        ent_coef = self._entropy_bonus.coef(self.update_count)
+        return {**{name: getattr(batch, name) for name in names}, "ent_coef": ent_coef}
 
-    def loss(self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, ent_coef: Tensor) -> Loss:
-        return self.actor_critic_loss(observations, actions, returns, weights, ent_coef)
+    def loss(
+        self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, ent_coef: Tensor
+    ) -> ActorCriticLoss:
+        with precision(self.execution, self.device):
+            logits, values = self.network.policy_and_value(observations)
+        return actor_critic_loss(
+            logits, values, actions, returns, weights, self._vf_coef, self._entropy_bonus, ent_coef
+        )
+
+    def attach(self, buffer: RolloutBuffer) -> None:
+        self._rollouts = buffer
+        buffer.updates_done = lambda: self.updates
+
+    def stats(self) -> dict[str, float]:
+        stats = {**super().stats(), "train/ent_coef": float(self._entropy_bonus.coef(self.update_count))}
+        if self._rollouts is not None:
+            stats["train/explained_variance"] = self._rollouts.explained_variance
+        return stats

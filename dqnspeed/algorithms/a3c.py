@@ -5,19 +5,17 @@ A3C is slightly off-policy: transitions wait in a queue while the weights change
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.a2c import ActorCriticLearner
-from dqnspeed.algorithms.actor_critic import ActorCritic
+from dqnspeed.algorithms.a2c import ActorCriticLoss, actor_critic_loss
+from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromStream
-from dqnspeed.algorithms.learner import Loss
+from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import Batch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
@@ -52,18 +50,24 @@ class A3C(ActorCritic, FromStream):
             )
 
 
-class A3CLearner(ActorCriticLearner):
-    """Learner from n-step transitions of several processes, bootstrapped with the newest weights."""
+class A3CLearner(GradientLearner):
+    """One step for each batch of n-step transitions, bootstrapped with the newest weights (Mnih et al. 2016)."""
 
-    def attach(self, buffer: Any) -> None:
-        """Attach nothing: each transition carries the version of the weights that acted."""
+    METRICS = (*ActorCriticLoss._fields, "policy_lag")
 
-    def measured(self, batch: Batch) -> Sequence[Tensor]:
+    def __init__(self, algo: A3C, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(run, spec, device)
+        self._vf_coef, self._entropy_bonus = algo.vf_coef, EntropyBonus(algo, run, spec.num_actions)
+
+    def update(self, batch: Batch) -> None:
+        """Take a gradient step on transitions of several processes."""
         assert batch.versions is not None
-        return [(self.now - batch.versions.to(self.device, non_blocking=True)).float().mean()]
+        policy_lag = (self.update_count - batch.versions.to(self.device, non_blocking=True)).float().mean()
+        loss: ActorCriticLoss = self.backward(batch)
+        self.optimizer_step(*loss, policy_lag)
 
-    def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
-        return {**batch.arrays(), "ent_coef": self._ent_coef()}
+    def loss_inputs(self, batch: Batch) -> Mapping[str, Tensor]:
+        return {**batch.arrays(), "ent_coef": self._entropy_bonus.coef(self.update_count)}
 
     def loss(
         self,
@@ -73,9 +77,16 @@ class A3CLearner(ActorCriticLearner):
         next_observations: Tensor,
         discounts: Tensor,
         ent_coef: Tensor,
-    ) -> Loss:
-        with precision(self._execution, self.device), gradients_off(self._execution):
-            next_values = self.network.policy_and_value(next_observations)[1]
-        returns = rewards + discounts * next_values.detach()
-        weights = torch.full_like(rewards, 1 / len(rewards))
-        return self.actor_critic_loss(observations, actions, returns, weights, ent_coef)
+    ) -> ActorCriticLoss:
+        # One autocast each, for weights that are cast without gradients would be reused with gradients.
+        with precision(self.execution, self.device), gradients_off(self.execution):
+            _, next_values = self.network.policy_and_value(next_observations)
+        with precision(self.execution, self.device):
+            logits, values = self.network.policy_and_value(observations)
+        returns, weights = rewards + discounts * next_values.detach(), torch.full_like(rewards, 1 / len(rewards))
+        return actor_critic_loss(
+            logits, values, actions, returns, weights, self._vf_coef, self._entropy_bonus, ent_coef
+        )
+
+    def stats(self) -> dict[str, float]:
+        return {**super().stats(), "train/ent_coef": float(self._entropy_bonus.coef(self.update_count))}

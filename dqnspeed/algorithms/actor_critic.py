@@ -1,19 +1,16 @@
-"""What actor-critics share: a policy that actions are sampled from, a value, and an entropy bonus."""
+"""Options and entropy bonus of algorithms that learn a policy and a state value."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dqnspeed.algorithms.base import Algorithm
-from dqnspeed.algorithms.learner import OnPolicyLearner
-from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -62,37 +59,26 @@ class ActorCritic(Algorithm):
             )
 
 
-class PolicyLearner(OnPolicyLearner):
-    """A learner of a policy and a value, with an entropy bonus that may be annealed as the learning rate is."""
+class EntropyBonus:
+    """Part of a loss that keeps a policy random, with a coefficient that is annealed as the learning rate is.
 
-    _rollouts: RolloutBuffer | None = None
+    The entropy below the share ``algo.min_entropy`` of that of random actions keeps the first coefficient.
+    """
 
-    def __init__(self, algo: ActorCritic, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self._entropy, self._ent_coef_final, self._vf_coef = algo.ent_coef, algo.ent_coef_final, algo.vf_coef
-        self._min_entropy = algo.min_entropy * math.log(spec.num_actions)
+    def __init__(self, algo: ActorCritic, run: RunConfig, num_actions: int):
+        self._first, self._last, self._decay_updates = algo.ent_coef, algo.ent_coef_final, run.decay_updates
+        self._min_entropy = algo.min_entropy * math.log(num_actions)
 
-    def attach(self, buffer: Any) -> None:
-        super().attach(buffer)
-        self._rollouts = buffer
+    def coef(self, update_count: int | Tensor) -> Tensor:
+        """Coefficient ``() float32`` after so many updates. A changing Python number would make torch recompile."""
+        coef = annealed(update_count, self._first, self._last, self._decay_updates)
+        return coef.float() if isinstance(coef, Tensor) else torch.tensor(coef, dtype=torch.float32)
 
-    def stats(self) -> dict[str, float]:
-        stats = {**super().stats(), "train/ent_coef": float(self._ent_coef())}
-        if self._rollouts is not None:
-            stats["train/explained_variance"] = self._rollouts.explained_variance
-        return stats
-
-    def _ent_coef(self) -> Tensor:
-        """Weight of the bonus now, ``() float32``: a changing number would make torch recompile the loss."""
-        weight = annealed(self.now, self._entropy, self._ent_coef_final, self._decay_updates)
-        return weight.float().view(()) if isinstance(weight, Tensor) else torch.tensor(weight, dtype=torch.float32)
-
-    def _bonus(self, entropy: Tensor, coef: Tensor) -> Tensor:
-        """What is subtracted from the loss for a mean ``entropy``, nats, of which the part above the floor has the
-        annealed weight ``coef``, and that below it the first."""
+    def __call__(self, entropy: Tensor, coef: Tensor) -> Tensor:
+        """Bonus of a mean ``entropy``, nats, which a loss subtracts."""
         bonus = coef * entropy
         if self._min_entropy:
-            bonus = bonus + (self._entropy - coef) * entropy.clamp(max=self._min_entropy)
+            bonus = bonus + (self._first - coef) * entropy.clamp(max=self._min_entropy)
         return bonus
 
 

@@ -28,25 +28,25 @@ class Learner(Protocol):
 
     @property
     def network(self) -> Network:
-        """What is trained, and what actors act with."""
+        """The network that is trained, and that actors act with."""
 
-    def begin(self, frames: np.ndarray) -> None:
+    def attach(self, buffer: Any) -> None:
+        """Called once with the algorithm's buffer, before the first batch."""
+
+    def on_training_start(self, frames: np.ndarray) -> None:
         """Called once, before the first update, with frames ``(K, C, ...)`` of random play."""
 
     def warm_up(self, batch: Any) -> None:
-        """Do once what an update on ``batch`` does, without effect, so that the first update is not slower."""
-
-    def attach(self, buffer: Any) -> None:
-        """Called once with the algorithm's buffer, before its first batch."""
+        """Do once, without effect, all that an update on ``batch`` does, so that the first update is not slower."""
 
     def update(self, batch: Any) -> None:
-        """Learn from one batch of the algorithm's memory."""
+        """Learn from one batch of the algorithm's buffer."""
 
     def stats(self) -> dict[str, float]:
         """Metrics: means over the updates since the last call, NaN if there were none.
 
         Raises:
-            NotFiniteError: one of them, or a weight, is infinite or NaN.
+            NotFiniteError: a metric or a weight is infinite or NaN.
         """
 
     def state_dict(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Learner(Protocol):
 class Algorithm(AlgoConfig):
     """An option of ``algo``: a frozen dataclass whose fields are its options, and whose methods make its parts.
 
-    The three bases in ``data_sources.py`` bring the memory; most algorithms add options, a learner with a loss, and a
+    The three bases in ``data_sources.py`` bring the buffer; most algorithms add options, a learner with a loss, and a
     network of their own if they need one. ``check`` raises :class:`ConfigError` for combinations that cannot work;
     ``replays`` and ``uses`` are for the rest of the configuration.
     """
@@ -69,19 +69,19 @@ class Algorithm(AlgoConfig):
     explores_forever: ClassVar[bool] = False  # epsilon never falls: evaluations show what it learnt
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        """All that the memory keeps: a ring for each environment of all actors."""
+        """All that the buffer keeps: a ring for each environment of all actors."""
         raise NotImplementedError
 
     def arrays(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Layout:
-        """The arrays that actors write, of a memory that is held on ``device``, or on the host."""
+        """The arrays that actors write, of a buffer that is held on ``device``, or on the host."""
         return self.layout(run, spec)
 
     def size(self, run: RunConfig) -> tuple[str, int, str]:
-        """The option that the memory's size is proportional to, its value and its unit."""
+        """The option that the buffer's size is proportional to, its value and its unit."""
         raise NotImplementedError
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
-        """The memory it learns from, held on ``device`` or on the host; actor processes write into shared arrays."""
+        """The buffer it learns from, held on ``device`` or on the host; actor processes write into shared arrays."""
         raise NotImplementedError
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
@@ -102,10 +102,10 @@ class Algorithm(AlgoConfig):
         """The chance of a random action at an agent step; NaN for a policy without epsilon."""
         return typed(run.exploration, Exploration).epsilon_at(step) if "exploration" in self.uses else math.nan
 
-    def epsilons(self, run: RunConfig, epsilon: float, lanes: range, total: int) -> float | np.ndarray:
-        """That of each of the environments ``lanes``, of ``total`` of all actors, where ``epsilon`` is the run's."""
+    def epsilons(self, run: RunConfig, epsilon: float, envs: range, total: int) -> float | np.ndarray:
+        """The epsilon of each of the environments ``envs``, of ``total`` of all actors; ``epsilon`` is the run's."""
         exploration = typed(run.exploration, Exploration)
-        return exploration.per_env_epsilon(epsilon, lanes, total) if "exploration" in self.uses else epsilon
+        return exploration.per_env_epsilon(epsilon, envs, total) if "exploration" in self.uses else epsilon
 
     def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
         """Raise :class:`ConfigError` if it cannot learn an environment of these shapes."""

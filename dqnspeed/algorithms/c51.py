@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.dqn import DeepQ, DeepQLearner
+from dqnspeed.algorithms.dqn import DeepQ, TDLosses, Transitions
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import QNetwork
@@ -22,7 +21,7 @@ from dqnspeed.networks.heads import QNetwork
 def project(probabilities: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor) -> Tensor:
     """The distribution of ``reward + discount * return`` on the atoms of the returns themselves (algorithm 1).
 
-    What falls between two atoms is shared between them, and what falls beyond the outermost belongs to those.
+    A return between two atoms is shared between both; one beyond the outermost atoms belongs to the nearest.
 
     Args:
         probabilities: ``(B, Z) float32`` of the atoms.
@@ -49,6 +48,12 @@ def mean_return(probabilities: Tensor, support: Tensor) -> Tensor:
 @register("algo", "c51")
 @dataclass(frozen=True)
 class C51(DeepQ):
+    """Cross-entropy of the predicted distribution and the projected target distribution (algorithm 1).
+
+    The error of a transition is the reducible part of its loss, the Kullback-Leibler divergence (Hessel et al. 2018,
+    "The integrated agent").
+    """
+
     double: bool = option("the online network chooses the next action, the target network says what follows it")
     atoms: int = option("returns that have a probability", ge=2)
     value_min: float = option("the least of them")
@@ -57,8 +62,23 @@ class C51(DeepQ):
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         return AtomsNetwork(self, run, spec)
 
-    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-        return C51Learner(self, run, spec, device)
+    def predict(self, network: Any, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """Log-probabilities ``(B, Z)`` of the returns of the actions taken, and the support ``(Z,)``."""
+        taken = batch.actions[:, None, None].expand(-1, 1, self.atoms)
+        return network.log_probs(batch.observations).gather(1, taken)[:, 0], network.support
+
+    def targets(self, network: Any, target: Any, batch: Transitions) -> Tensor:
+        """Probabilities ``(B, Z)`` of the returns."""
+        probabilities = target.log_probs(batch.next_observations).exp()
+        next_q = network(batch.next_observations) if self.double else mean_return(probabilities, target.support)
+        rows = torch.arange(len(next_q), device=next_q.device)
+        return project(probabilities[rows, next_q.argmax(dim=1)], batch.rewards, batch.discounts, target.support)
+
+    def losses(self, predicted: tuple[Tensor, Tensor], targets: Tensor) -> TDLosses:
+        log_probs, support = predicted
+        losses = -(targets * log_probs).sum(dim=1)
+        divergences = losses.detach() - torch.special.entr(targets).sum(dim=1)
+        return TDLosses(losses, divergences, mean_return(log_probs.detach().exp(), support))
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
@@ -67,7 +87,7 @@ class C51(DeepQ):
 
 
 class AtomsNetwork(QNetwork):
-    """Probabilities of ``atoms`` returns for each action; called, it gives their means."""
+    """Probabilities of ``algo.atoms`` returns for each action. A call gives the mean returns."""
 
     support: Tensor
 
@@ -83,35 +103,3 @@ class AtomsNetwork(QNetwork):
     def log_probs(self, observations: Tensor) -> Tensor:
         """``(B, num_actions, atoms) float32``."""
         return torch.log_softmax(self.streams(self.features(self.preprocess(observations))), dim=2)
-
-
-class C51Learner(DeepQLearner):
-    """Moves the distribution of the action taken towards that of the reward and what follows.
-
-    The loss is the cross-entropy of the two; the error of a transition is the part of it that learning can remove, the
-    Kullback-Leibler divergence (Hessel et al. 2018, "The integrated agent").
-    """
-
-    network: AtomsNetwork
-    target: AtomsNetwork
-
-    def __init__(self, algo: C51, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(algo, run, spec, device)
-        self._double = algo.double
-
-    def losses(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        rows, support = torch.arange(len(actions), device=self.device), self.network.support
-        with precision(self._execution, self.device):
-            # Gathered, for the compiler's kernels of the gradient of an index may write outside of arrays on a CPU.
-            taken = actions[:, None, None].expand(-1, 1, len(support))
-            log_probs = self.network.log_probs(observations).gather(1, taken)[:, 0]
-            with gradients_off(self._execution):
-                following = self.target.log_probs(next_observations).exp()
-                values = self.network(next_observations) if self._double else mean_return(following, support)
-                following = following[rows, values.argmax(dim=1)]
-        targets = project(following.detach(), rewards, discounts, support)
-        losses = -(targets * log_probs).sum(dim=1)
-        errors = losses.detach() - torch.special.entr(targets).sum(dim=1)
-        return losses, errors, mean_return(log_probs.detach().exp(), support)

@@ -1,4 +1,4 @@
-"""Sources of an algorithm's data: a replay, a stream of pieces in their order, or whole rollouts."""
+"""Sources of experience: a replay, a stream of pieces in their order, or whole rollouts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FromReplay(Algorithm):
     """Keeps transitions of ``n_step`` agent steps in ``replay``, and draws from them for each update."""
 
     replays = True
-    captures = True
+    supports_cuda_graph = True
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer", "replay", "exploration")
 
     n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
@@ -118,18 +118,22 @@ class FromStream(Algorithm):
 
 
 @dataclass(frozen=True)
-class OnceFromRollouts(Algorithm):
-    """Base of algorithms that learn once from ``num_steps`` of every environment, then discard them."""
+class FromRollouts(Algorithm):
+    """Base of algorithms that learn from ``num_steps`` steps of every environment, then discard them."""
 
-    captures = True
+    supports_cuda_graph = True
 
     num_steps: int = option("steps of each environment in a rollout", ge=1)
-    lam: float = option("lambda of the returns: of GAE for a policy, of Q(lambda) for action values", ge=0, le=1)
 
     @property
     def num_epochs(self) -> int:
-        """Number of epochs."""
+        """Passes over each rollout."""
         return 1
+
+    @property
+    def return_lambda(self) -> float:
+        """The lambda of the returns: of GAE for a policy, of Q(lambda) for action values."""
+        raise NotImplementedError
 
     def samples_per_step(self, run: RunConfig) -> float | None:
         return self.num_epochs
@@ -150,7 +154,7 @@ class OnceFromRollouts(Algorithm):
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         storage = DeviceStorage(_host_storage(self.layout(run, spec), run), run.wrappers.stack, device=device)
         return RolloutBuffer(
-            storage, self.num_steps, self.num_epochs, self.gamma, self.lam, run.seed, run.execution.compile
+            storage, self.num_steps, self.num_epochs, self.gamma, self.return_lambda, run.seed, run.execution.compile
         )
 
     def check(self, run: RunConfig) -> None:
@@ -165,17 +169,6 @@ class OnceFromRollouts(Algorithm):
             raise ConfigError(
                 f"algo.batch_size={self.batch_size}: must be at most {rollout}, algo.num_steps of all environments."
             )
-
-
-@dataclass(frozen=True)
-class FromRollouts(OnceFromRollouts):
-    """Base of algorithms that learn for some epochs from each rollout."""
-
-    epochs: int = option("times a rollout is learnt from", ge=1)
-
-    @property
-    def num_epochs(self) -> int:
-        return self.epochs
 
 
 def _rows(run: RunConfig) -> int:

@@ -1,19 +1,19 @@
-"""Deep Q-learning (Mnih et al. 2015) with n-step, double and dueling options."""
+"""Deep Q-learning (Mnih et al. 2015): the base of its variants, DQN itself, and the learner of all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromReplay
-from dqnspeed.algorithms.learner import GradientLearner, Loss, as_tensors
+from dqnspeed.algorithms.learner import GradientLearner
+from dqnspeed.algorithms.target_network import TargetNetwork
 from dqnspeed.buffers import Batch
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
@@ -21,13 +21,42 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.exploration.base import Exploration
-from dqnspeed.networks.base import Network, frozen_copy
+from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import QNetwork
+
+CRITERIA = {"mse": F.mse_loss, "huber": F.smooth_l1_loss}
+
+
+class Transitions(NamedTuple):
+    """B transitions of up to ``algo.n_step`` steps."""
+
+    observations: Tensor  # (B, stack * C, ...) of the frames' dtype
+    actions: Tensor  # (B,) int64
+    rewards: Tensor  # (B,) float32, discounted sums
+    next_observations: Tensor  # (B, stack * C, ...)
+    discounts: Tensor  # (B,) float32, gamma**n, or 0 where the episode terminated
+
+
+class TDLosses(NamedTuple):
+    """Losses of B transitions, ``(B,) float32`` each."""
+
+    losses: Tensor
+    errors: Tensor  # magnitudes of the TD errors: the priorities of a prioritized replay
+    values: Tensor  # of the actions taken, for the metrics
 
 
 @dataclass(frozen=True)
 class DeepQ(FromReplay):
-    """What deep Q-learning and its kin share: a target network that is copied now and then."""
+    """Base of deep Q-learning: moves a prediction for the action taken towards a target (Mnih et al. 2015, equation 2).
+
+    A variant defines :meth:`targets`, and whatever else differs from DQN: :meth:`criterion`, or for a prediction that
+    is no number :meth:`network`, :meth:`predict` and :meth:`losses`. Each is computed with tensors on one device and,
+    under ``execution.compile``, compiled. ``network`` and ``target`` are the online and the target network.
+    """
+
+    # Safe only without gradients of indexing by tensors: compiled with the loss, such a kernel may write outside of its
+    # array on a CPU (pytorch/pytorch#191837). The gradient of gather() is safe.
+    compile_gradients: ClassVar[bool] = False
 
     target_update_every: int = option("updates between copies into the target network", ge=1)
 
@@ -35,128 +64,85 @@ class DeepQ(FromReplay):
         linear = typed(run.exploration, Exploration).linear
         return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
 
+    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
+        return DQNLearner(self, run, spec, device)
 
-@dataclass(frozen=True)
-class ScalarQ(DeepQ):
-    """Those whose action values are numbers, that are moved towards a target."""
+    def predict(self, network: Any, batch: Transitions) -> Any:
+        """Prediction for the actions taken; of DQN their values ``(B,)``."""
+        return network(batch.observations).gather(1, batch.actions[:, None])[:, 0]
 
-    loss: str = option("loss on the TD error", choices=("mse", "huber"))
+    def targets(self, network: Any, target: Any, batch: Transitions) -> Tensor:
+        """Targets of the predictions ``(B, ...)``, through which no gradient flows."""
+        raise NotImplementedError
+
+    def losses(self, predicted: Any, targets: Tensor) -> TDLosses:
+        """Losses of a prediction; of DQN the :meth:`criterion` of the TD errors."""
+        return TDLosses(self.criterion(predicted, targets), (predicted - targets).abs(), predicted)
+
+    def criterion(self, values: Tensor, targets: Tensor) -> Tensor:
+        """Loss ``(B,)`` of values ``(B,)`` whose targets are ``targets``."""
+        return F.smooth_l1_loss(values, targets, reduction="none")
 
 
 @register("algo", "dqn")
 @dataclass(frozen=True)
-class DQN(ScalarQ):
+class DQN(DeepQ):
+    """DQN of Mnih et al. (2015), or double DQN of van Hasselt et al. (2016)."""
+
+    compile_gradients: ClassVar[bool] = True
+
+    loss: str = option("loss on the TD error", choices=tuple(CRITERIA))
     double: bool = option("double DQN: the online network chooses, the target network values")
 
-    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-        return DQNLearner(self, run, spec, device)
-
-
-class DeepQLearner(GradientLearner):
-    """Trains a network from batches of replay, against a target network that is copied now and then."""
-
-    STATS: ClassVar[tuple[str, ...]] = ("train/loss", "train/q_mean")
-
-    def __init__(self, algo: DeepQ, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self.target = frozen_copy(self.network)
-        if not run.execution.no_grad:
-            self.target.requires_grad_(True)  # builds graphs nobody uses: the point of that rung
-        self._target_update_every = algo.target_update_every
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"target": self.target.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.target.load_state_dict(as_tensors(state["target"]))
-
-    def begin(self, frames: np.ndarray) -> None:
-        super().begin(frames)
-        self.target.preprocess.measure(torch.from_numpy(frames))
-
-    def step(self, batch: Batch) -> Loss:
-        """One optimizer step; a replay that draws by errors is given those of the batch."""
-        loss = super().step(batch)
-        assert loss is not None
-        if batch.reprioritize is not None and loss.errors is not None:
-            batch.reprioritize(loss.errors)
-        return loss
-
-    def settles(self, updates: int) -> bool:
-        return updates % self._target_update_every == 0
-
-    def settle(self) -> None:
-        """Copy the network into the target network."""
-        self.target.load_state_dict(self.network.state_dict())
-
-    def loss_inputs(self, batch: Batch) -> Mapping[str, np.ndarray | Tensor]:
-        return batch.arrays()
-
-    def loss(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        rewards: Tensor,
-        next_observations: Tensor,
-        discounts: Tensor,
-        weights: Tensor | None = None,
-    ) -> Loss:
-        """The mean of :meth:`losses`, each weighted by how much likelier its replay drew it than a uniform one."""
-        losses, errors, q_taken = self.losses(observations, actions, rewards, next_observations, discounts)
-        loss = losses.mean() if weights is None else (weights * losses).mean()
-        return Loss((loss, q_taken.detach().mean()), errors.detach())
-
-    def losses(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Of each transition: its loss, the size of its error, and the value of the action taken, ``(B,)`` each."""
-        raise NotImplementedError
-
-
-class ScalarQLearner(DeepQLearner):
-    """Regresses the value of the action taken on a target."""
-
-    def __init__(self, algo: ScalarQ, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(algo, run, spec, device)
-        self._loss = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
-
-    def losses(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        with precision(self._execution, self.device):
-            q = self.network(observations)
-            with gradients_off(self._execution):
-                targets = self.target_values(observations, actions, rewards, next_observations, discounts)
-        q_taken = q.gather(1, actions[:, None])[:, 0]
-        targets = targets.detach()
-        return self.criterion(q_taken, targets), (q_taken - targets).abs(), q_taken
+    def targets(self, network: Any, target: Any, batch: Transitions) -> Tensor:
+        next_q: Tensor = target(batch.next_observations)
+        if self.double:  # van Hasselt et al. (2016), equation 4
+            best = network(batch.next_observations).argmax(dim=1, keepdim=True)
+            next_values = next_q.gather(1, best)[:, 0]
+        else:
+            next_values = next_q.max(dim=1).values
+        return batch.rewards + batch.discounts * next_values
 
     def criterion(self, values: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each transition, ``(B,)``, whose action has the value ``values`` and should have ``targets``."""
-        return self._loss(values, targets, reduction="none")
-
-    def target_values(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
-    ) -> Tensor:
-        """What each transition's action is worth, ``(B,)``."""
-        raise NotImplementedError
+        return CRITERIA[self.loss](values, targets, reduction="none")
 
 
-class DQNLearner(ScalarQLearner):
-    """The target is the reward and the value of the best next action."""
+class DQNLoss(NamedTuple):
+    loss: Tensor  # ()
+    q_mean: Tensor  # (), mean value of the actions taken
+    errors: Tensor  # (B,)
 
-    JOINS = True
 
-    def __init__(self, algo: DQN, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(algo, run, spec, device)
-        self._double = algo.double
+class DQNLearner(GradientLearner):
+    """Algorithm 1 of Mnih et al. (2015), with the prediction, target and loss of ``algo``."""
 
-    def target_values(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
-    ) -> Tensor:
-        target_q: Tensor = self.target(next_observations)
-        if not self._double:
-            return rewards + discounts * target_q.max(dim=1).values
-        best = self.network(next_observations).argmax(dim=1, keepdim=True)  # van Hasselt et al. 2016, equation 4
-        return rewards + discounts * target_q.gather(1, best)[:, 0]
+    METRICS = ("loss", "q_mean")
+    target: TargetNetwork
+
+    def __init__(self, algo: DeepQ, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(run, spec, device, algo.compile_gradients)
+        self._algo = algo
+        self.target = TargetNetwork(self.network, algo.target_update_every, run.execution.no_grad)
+
+    def update(self, batch: Batch) -> None:
+        """Take a gradient step, tell a prioritized replay the TD errors, and sync the target network when it is due."""
+        loss: DQNLoss = self.backward(batch)
+        self.optimizer_step(loss.loss, loss.q_mean)
+        if batch.reprioritize is not None:
+            batch.reprioritize(loss.errors)
+        if self.target.is_due(self.updates):
+            self.target.sync()
+
+    def loss_inputs(self, batch: Batch) -> Mapping[str, Tensor]:
+        return batch.arrays()
+
+    def loss(self, weights: Tensor | None = None, **transitions: Tensor) -> DQNLoss:
+        """Mean loss of the transitions, with the importance-sampling ``weights`` ``(B,)`` of a prioritized replay."""
+        batch = Transitions(**transitions)
+        with precision(self.execution, self.device):
+            predicted = self._algo.predict(self.network, batch)
+            with gradients_off(self.execution):
+                targets = self._algo.targets(self.network, self.target.network, batch)
+        losses, errors, values = self._algo.losses(predicted, targets.detach())
+        loss = losses.mean() if weights is None else (weights * losses).mean()
+        return DQNLoss(loss, values.detach().mean(), errors.detach())

@@ -1,21 +1,20 @@
-"""The distribution of returns by its quantiles, at fractions drawn anew (Dabney et al. 2018)."""
+"""IQN: quantiles of the distribution of returns at random fractions (Dabney et al. 2018)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.dqn import DeepQ, DeepQLearner
+from dqnspeed.algorithms.dqn import DeepQ, TDLosses, Transitions
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import QNetwork
@@ -62,6 +61,11 @@ class CosineEmbedding(nn.Module):
 @register("algo", "iqn")
 @dataclass(frozen=True)
 class IQN(DeepQ):
+    """Quantile regression on samples of the return (equation 3).
+
+    The error of a transition is the difference of the means of prediction and target.
+    """
+
     double: bool = option("the online network chooses the next action, the target network says what follows it")
     samples: int = option("fractions at which an update looks at the action taken", ge=1)
     target_samples: int = option("fractions at which it looks at what follows", ge=1)
@@ -71,16 +75,33 @@ class IQN(DeepQ):
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         return QuantileNetwork(self, run, spec)
 
-    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-        return IQNLearner(self, run, spec, device)
+    def predict(self, network: Any, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """Quantiles ``(B, samples)`` of the returns of the actions taken, and their fractions."""
+        taus = torch.rand(len(batch.actions), self.samples, device=batch.actions.device)
+        taken = batch.actions[:, None, None].expand(-1, self.samples, 1)
+        return network.quantiles(batch.observations, taus).gather(2, taken)[:, :, 0], taus
+
+    def targets(self, network: Any, target: Any, batch: Transitions) -> Tensor:
+        """Samples ``(B, target_samples)`` of the returns."""
+        best = (network if self.double else target)(batch.next_observations).argmax(dim=1)
+        taus = torch.rand(len(best), self.target_samples, device=best.device)
+        rows = torch.arange(len(best), device=best.device)
+        following: Tensor = target.quantiles(batch.next_observations, taus)[rows, :, best]
+        return batch.rewards[:, None] + batch.discounts[:, None] * following
+
+    def losses(self, predicted: tuple[Tensor, Tensor], targets: Tensor) -> TDLosses:
+        quantiles, taus = predicted
+        values = quantiles.mean(dim=1)
+        losses = quantile_huber_loss(quantiles, targets, taus, self.kappa)
+        return TDLosses(losses, (targets.mean(dim=1) - values).abs(), values)
 
 
 class QuantileNetwork(QNetwork):
-    """Quantiles of the return of each action, at any fraction; called, it gives the mean of evenly spaced ones.
+    """Quantiles of the return of each action, at any fraction. A call gives the means of evenly spaced quantiles.
 
-    The paper draws those fractions too (section 3.1); evenly spaced ones have nearly the same mean, and values
-    without noise; a single one is the median. What is multiplied by a fraction's embedding are features that are
-    learnt: of an observation itself, what is near zero would be so at any fraction.
+    The paper draws the fractions of these means too (section 3.1). Evenly spaced fractions have nearly the same mean
+    and add no noise; a single one is the median. The embedding of a fraction multiplies learnt features: numbers near
+    zero in an observation would stay near zero at any fraction.
     """
 
     acting_taus: Tensor
@@ -101,34 +122,3 @@ class QuantileNetwork(QNetwork):
         both = features[:, None] * self.embedding(taus)  # (B, N, F)
         quantiles: Tensor = self.streams(both.flatten(0, 1))[:, :, 0].unflatten(0, taus.shape)
         return quantiles
-
-
-class IQNLearner(DeepQLearner):
-    """Moves quantiles of the action taken towards samples of the reward and what follows; the error of a transition is
-    the difference of their means."""
-
-    network: QuantileNetwork
-    target: QuantileNetwork
-
-    def __init__(self, algo: IQN, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(algo, run, spec, device)
-        self._double, self._kappa = algo.double, algo.kappa
-        self._samples, self._target_samples = algo.samples, algo.target_samples
-
-    def losses(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        count = len(actions)
-        rows = torch.arange(count, device=self.device)
-        taus = torch.rand(count, self._samples, device=self.device)
-        with precision(self._execution, self.device):
-            # Gathered, for the compiler's kernels of the gradient of an index may write outside of arrays on a CPU.
-            taken = actions[:, None, None].expand(-1, self._samples, 1)
-            quantiles = self.network.quantiles(observations, taus).gather(2, taken)[:, :, 0]
-            with gradients_off(self._execution):
-                best = (self.network if self._double else self.target)(next_observations).argmax(dim=1)
-                drawn = torch.rand(count, self._target_samples, device=self.device)
-                following = self.target.quantiles(next_observations, drawn)[rows, :, best]
-        targets = rewards[:, None] + discounts[:, None] * following.detach()
-        losses, values = quantile_huber_loss(quantiles, targets, taus, self._kappa), quantiles.mean(dim=1)
-        return losses, (targets.mean(dim=1) - values).abs(), values

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, PolicyLearner, entropy_of
+from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus, entropy_of
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
-from dqnspeed.algorithms.learner import Loss
-from dqnspeed.buffers import RolloutBatch
+from dqnspeed.algorithms.learner import GradientLearner
+from dqnspeed.buffers import RolloutBatch, RolloutBuffer
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.adaptive_kl import Steering
+from dqnspeed.execution.adaptive_kl import AdaptiveKL
 from dqnspeed.execution.precision import gradients_off, precision
 
 
 @register("algo", "ppo")
 @dataclass(frozen=True)
 class PPO(ActorCritic, FromRollouts):
+    epochs: int = option("times a rollout is learnt from", ge=1)
+    gae_lambda: float = option("lambda of generalised advantage estimation", ge=0, le=1)
     clip_range: float = option("how far the probability ratio may move", gt=0)
     clip_vloss: bool = option("clip the value function as the policy is")
     normalize_advantage: bool = option("normalise the advantages of each batch")
@@ -44,6 +45,14 @@ class PPO(ActorCritic, FromRollouts):
     correction: str = option(
         "vtrace: correct returns for actors that lag behind the learner (IMPALA)", choices=("none", "vtrace")
     )
+
+    @property
+    def num_epochs(self) -> int:
+        return self.epochs
+
+    @property
+    def return_lambda(self) -> float:
+        return self.gae_lambda
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return PPOLearner(self, run, spec, device)
@@ -79,89 +88,62 @@ class PPO(ActorCritic, FromRollouts):
             raise ConfigError("algo.batch_size=1: algo.normalize_advantage=true needs at least 2.")
 
 
-class PPOLearner(PolicyLearner):
+class PPOLoss(NamedTuple):
+    loss: Tensor  # () like the others
+    policy_loss: Tensor
+    value_loss: Tensor
+    entropy: Tensor
+    approx_kl: Tensor
+    clip_fraction: Tensor
+
+
+class PPOLearner(GradientLearner):
     """Proximal policy optimisation with the clipped objective (equation 7), as usually implemented.
 
     Advantages are normalised in each batch, the value function may be clipped as the policy is, and the gradient's
     norm is (Huang et al. 2022, "The 37 implementation details of proximal policy optimization", details 1 to 11).
     """
 
-    STATS = (
-        "train/loss", "train/policy_loss", "train/value_loss", "train/entropy", "train/approx_kl",
-        "train/clip_fraction",
-    )  # fmt: skip
+    METRICS = (*PPOLoss._fields, "policy_lag")
+    _rollouts: RolloutBuffer | None = None
+    _adaptive_kl: AdaptiveKL | None = None
 
     def __init__(self, algo: PPO, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(algo, run, spec, device)
-        self._clip, self._clip_vloss, self._normalize = algo.clip_range, algo.clip_vloss, algo.normalize_advantage
-        self._corrects = algo.correction == "vtrace"
-        self._most_kl = math.inf if algo.target_kl is None else 1.5 * algo.target_kl
-        self._rollout, self._left = -1, -1  # that it learns from now, and the last one that it learns no more from
-        self._steering: Steering | None = None
+        super().__init__(run, spec, device)
+        self._algo, self._entropy_bonus = algo, EntropyBonus(algo, run, spec.num_actions)
+        self._stopped_rollout = -1  # the last one that was stopped early
         if algo.adaptive_kl_target is not None and algo.adaptive_kl_target_final is not None:
-            self._steering = Steering(
-                algo.adaptive_kl_target, algo.adaptive_kl_target_final, self._decay_updates,
+            self._adaptive_kl = AdaptiveKL(
+                algo.adaptive_kl_target, algo.adaptive_kl_target_final, run.decay_updates,
                 algo.updates_per_rollout(run), device,
             )  # fmt: skip
 
-    def attach(self, buffer: Any) -> None:
-        super().attach(buffer)
-        if self._corrects:
-            buffer.evaluate_actions = self.judge
+    def update(self, batch: RolloutBatch) -> None:
+        """Take a gradient step on the clipped objective, unless the policy is too far from the one that acted."""
+        if batch.rollout == self._stopped_rollout:
+            return
+        loss: PPOLoss = self.backward(batch)
+        if self._algo.target_kl is not None and loss.approx_kl.item() > 1.5 * self._algo.target_kl:
+            self._stopped_rollout = batch.rollout  # early stopping, as in Stable-Baselines3
+            return
+        if self._adaptive_kl is not None:
+            self._adaptive_kl.observe(loss.approx_kl.detach(), self.update_count)
+        self.optimizer_step(*loss, batch.lags @ batch.weights)
 
-    def step(self, batch: RolloutBatch) -> Loss | None:
-        if batch.rollout == self._left:
-            return None
-        self._rollout = batch.rollout
-        return super().step(batch)
+    def learning_rate(self) -> float | Tensor:
+        rate = super().learning_rate()
+        return rate if self._adaptive_kl is None else rate * self._adaptive_kl.factor(self.on_device)
 
-    def see(self, now: int | Tensor, numbers: Tensor) -> bool:
-        divergence = numbers[self.STATS.index("train/approx_kl")]
-        if self._most_kl < math.inf and divergence.item() > self._most_kl:
-            self._left = self._rollout
-            return False
-        if self._steering is not None:
-            self._steering.see(divergence, now.view(()) if isinstance(now, Tensor) else now)
-        return True
-
-    def learning_rate(self, now: int | Tensor) -> float | Tensor:
-        rate = super().learning_rate(now)
-        return rate if self._steering is None else rate * self._steering.factor(self.on_device)
-
-    def state_dict(self) -> dict[str, Any]:
-        steering = {} if self._steering is None else {"steering": self._steering.state}
-        return {**super().state_dict(), **steering}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        if self._steering is not None:
-            self._steering.load(torch.from_numpy(np.array(state["steering"])))
-
-    def judge(self, observations: Tensor, actions: Tensor) -> Tensor:
-        """Values of observations and log-probabilities of actions, ``(2, K) float32`` on the device, by the network as
-        it is now."""
-        batch = self._to_device({"observations": observations, "actions": actions})
-        with gradients_off(self._execution), precision(self._execution, self.device):
-            logits, values = self.network.policy_and_value(batch["observations"])
-        log_probs = torch.log_softmax(logits, dim=1).gather(1, batch["actions"][:, None])[:, 0]
-        return torch.stack([values.detach().float(), log_probs.detach().float()])
-
-    def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
-        advantages, weights = batch.advantages, batch.weights
-        if self._normalize:
-            advantages = advantages - advantages @ weights
-            count = 1 / weights.max()
-            deviation = (advantages**2 @ weights * count / (count - 1).clamp(min=1)).sqrt()
-            advantages = advantages / (deviation + 1e-8)
+    def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, Tensor]:
         return {
             "observations": batch.observations,
             "actions": batch.actions,
             "old_log_probs": batch.log_probs,
             "old_values": batch.values,
             "returns": batch.returns,
-            "advantages": advantages,
-            "weights": weights,
-            "ent_coef": self._ent_coef(),
+            "advantages": normalized(batch) if self._algo.normalize_advantage else batch.advantages,
+            "weights": batch.weights,
+            "ent_coef": self._entropy_bonus.coef(self.update_count),
         }
 
     def loss(
@@ -174,21 +156,59 @@ class PPOLearner(PolicyLearner):
         advantages: Tensor,
         weights: Tensor,
         ent_coef: Tensor,
-    ) -> Loss:
-        with precision(self._execution, self.device):
+    ) -> PPOLoss:
+        clip_range = self._algo.clip_range
+        with precision(self.execution, self.device):
             logits, values = self.network.policy_and_value(observations)
         log_probs = torch.log_softmax(logits, dim=1)
         log_ratio = log_probs.gather(1, actions[:, None])[:, 0] - old_log_probs
         ratio = log_ratio.exp()
-        clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
+        clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
         policy_loss = -torch.min(advantages * ratio, advantages * clipped) @ weights
         errors = (values - returns) ** 2
-        if self._clip_vloss:
-            near = old_values + (values - old_values).clamp(-self._clip, self._clip)
+        if self._algo.clip_vloss:
+            near = old_values + (values - old_values).clamp(-clip_range, clip_range)
             errors = torch.max(errors, (near - returns) ** 2)
         value_loss = errors @ weights
         entropy = entropy_of(log_probs) @ weights
-        loss = policy_loss + self._vf_coef * value_loss / 2 - self._bonus(entropy, ent_coef)
+        loss = policy_loss + self._algo.vf_coef * value_loss / 2 - self._entropy_bonus(entropy, ent_coef)
         approx_kl = (ratio - 1 - log_ratio) @ weights  # never negative (Schulman, "Approximating KL divergence")
-        clip_fraction = ((ratio - 1).abs() > self._clip).float() @ weights
-        return Loss((loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction))
+        clip_fraction = ((ratio - 1).abs() > clip_range).float() @ weights
+        return PPOLoss(loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction)
+
+    def evaluate_actions(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """Values of observations and log-probabilities of actions by the present network, ``(2, K) float32``."""
+        batch = self.optimization.to_device({"observations": observations, "actions": actions})
+        with gradients_off(self.execution), precision(self.execution, self.device):
+            logits, values = self.network.policy_and_value(batch["observations"])
+        log_probs = torch.log_softmax(logits, dim=1).gather(1, batch["actions"][:, None])[:, 0]
+        return torch.stack([values.detach().float(), log_probs.detach().float()])
+
+    def attach(self, buffer: RolloutBuffer) -> None:
+        self._rollouts = buffer
+        buffer.updates_done = lambda: self.updates
+        if self._algo.correction == "vtrace":
+            buffer.evaluate_actions = self.evaluate_actions
+
+    def stats(self) -> dict[str, float]:
+        stats = {**super().stats(), "train/ent_coef": float(self._entropy_bonus.coef(self.update_count))}
+        if self._rollouts is not None:
+            stats["train/explained_variance"] = self._rollouts.explained_variance
+        return stats
+
+    def state_dict(self) -> dict[str, Any]:
+        adaptive_kl = {} if self._adaptive_kl is None else {"adaptive_kl": self._adaptive_kl.state}
+        return {**super().state_dict(), **adaptive_kl}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        if self._adaptive_kl is not None:
+            self._adaptive_kl.load(torch.from_numpy(np.array(state["adaptive_kl"])))
+
+
+def normalized(batch: RolloutBatch) -> Tensor:
+    """Advantages of the transitions of a batch, with mean 0 and standard deviation 1 (Huang et al. 2022, detail 7)."""
+    advantages, weights = batch.advantages - batch.advantages @ batch.weights, batch.weights
+    count = 1 / weights.max()
+    deviation = (advantages**2 @ weights * count / (count - 1).clamp(min=1)).sqrt()
+    return advantages / (deviation + 1e-8)

@@ -1,19 +1,20 @@
-"""PQN: Q(λ) on rollouts, without replay or target network (Gallici et al. 2024)."""
+"""PQN: Q(lambda) on rollouts, without a replay or a target network (Gallici et al. 2024)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
-from dqnspeed.algorithms.learner import Loss, OnPolicyLearner
-from dqnspeed.buffers import RolloutBatch
+from dqnspeed.algorithms.dqn import CRITERIA
+from dqnspeed.algorithms.learner import GradientLearner
+from dqnspeed.buffers import RolloutBatch, RolloutBuffer
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
@@ -30,7 +31,17 @@ from dqnspeed.networks.heads import QNetwork
 class PQN(FromRollouts):
     uses = ("model", "optimizer", "exploration")
 
-    loss: str = option("loss on the TD error", choices=("mse", "huber"))
+    epochs: int = option("times a rollout is learnt from", ge=1)
+    q_lambda: float = option("lambda of Q(lambda): 0: 1-step targets, 1: returns to the rollout's end", ge=0, le=1)
+    loss: str = option("loss on the TD error", choices=tuple(CRITERIA))
+
+    @property
+    def num_epochs(self) -> int:
+        return self.epochs
+
+    @property
+    def return_lambda(self) -> float:
+        return self.q_lambda
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         linear = typed(run.exploration, Exploration).linear
@@ -46,21 +57,34 @@ class PQN(FromRollouts):
         return exploration.policy(network, spec.num_actions, run.execution, device, rng, values=True)
 
 
-class PQNLearner(OnPolicyLearner):
-    """Regresses a Q-network on λ-returns of its own experience; layer norm replaces the target network."""
+class PQNLoss(NamedTuple):
+    loss: Tensor  # ()
+    q_mean: Tensor  # (), mean value of the actions taken
 
-    STATS = ("train/loss", "train/q_mean")
+
+class PQNLearner(GradientLearner):
+    """Regression of action values on the lambda-returns of fresh rollouts (Gallici et al. 2024, algorithm 1)."""
+
+    METRICS = (*PQNLoss._fields, "policy_lag")
 
     def __init__(self, algo: PQN, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
-        self._criterion = F.mse_loss if algo.loss == "mse" else F.smooth_l1_loss
+        self._criterion = CRITERIA[algo.loss]
 
-    def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, np.ndarray | Tensor]:
+    def update(self, batch: RolloutBatch) -> None:
+        """Take a gradient step on transitions of the newest rollout."""
+        loss: PQNLoss = self.backward(batch)
+        self.optimizer_step(*loss, batch.lags @ batch.weights)
+
+    def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, Tensor]:
         names = ("observations", "actions", "returns", "weights")
         return {name: getattr(batch, name) for name in names}
 
-    def loss(self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor) -> Loss:
-        with precision(self._execution, self.device):
+    def loss(self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor) -> PQNLoss:
+        with precision(self.execution, self.device):
             q = self.network(observations)
         q_taken = q.gather(1, actions[:, None])[:, 0]
-        return Loss((self._criterion(q_taken, returns, reduction="none") @ weights, q_taken.detach() @ weights))
+        return PQNLoss(self._criterion(q_taken, returns, reduction="none") @ weights, q_taken.detach() @ weights)
+
+    def attach(self, buffer: RolloutBuffer) -> None:
+        buffer.updates_done = lambda: self.updates

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromStream
-from dqnspeed.algorithms.learner import NotFiniteError, as_tensors
+from dqnspeed.algorithms.update_metrics import NotFiniteError
 from dqnspeed.buffers import Batch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.networks.base import Network, shown
+from dqnspeed.networks.base import Network, as_tensors, shown
 from dqnspeed.networks.table import Table
 
 
@@ -61,7 +61,7 @@ class QLearning(FromStream):
 
 
 class TableLearner:
-    """Moves one entry of a table towards ``r + γ max Q(s', ·)`` for each transition.
+    """Moves an entry of a table towards ``r + γ max_a Q(s', a)`` for each transition (Sutton and Barto, equation 6.8).
 
     The table has the interface of a network, for actors, checkpoints, evaluations and play.
     """
@@ -73,35 +73,28 @@ class TableLearner:
         self._errors: list[float] = []
         self._taken: list[float] = []
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"network": self.network.state_dict(), "updates": self.updates, "begun": self.started}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.network.load_state_dict(as_tensors(state["network"]))
-        self.updates, self.started = state["updates"], state["begun"]
-
-    def begin(self, frames: np.ndarray) -> None:
-        """A table needs no preparation."""
-        self.started = True
-
-    def warm_up(self, batch: Batch) -> None:
-        """A table has nothing to prepare."""
-
-    def attach(self, buffer: Any) -> None:
-        """Nothing: it needs its batches alone."""
-
     def update(self, batch: Batch) -> None:
         """Learn from the transitions of ``batch``, one by one."""
-        taken = batch.observations.argmax(dim=1), batch.actions, batch.rewards, batch.discounts
-        following = batch.next_observations.argmax(dim=1).tolist()
-        for i, (state, action, reward, discount) in enumerate(zip(*(each.tolist() for each in taken), strict=True)):
+        states, next_states = (one_hot.argmax(dim=1) for one_hot in (batch.observations, batch.next_observations))
+        columns = states, batch.actions, batch.rewards, batch.discounts, next_states
+        for state, action, reward, discount, next_state in zip(*(column.tolist() for column in columns), strict=True):
             value: Tensor = self._table[state, action]
-            target = reward + discount * float(self._table[following[i]].max())
+            target = reward + discount * float(self._table[next_state].max())
             error = target - float(value)
             value += self._step_size * error
             self._errors.append(error**2)
             self._taken.append(float(value))
         self.updates += 1
+
+    def attach(self, buffer: Any) -> None:
+        """Nothing to attach."""
+
+    def on_training_start(self, frames: np.ndarray) -> None:
+        """A table needs no preparation."""
+        self.started = True
+
+    def warm_up(self, batch: Batch) -> None:
+        """A table needs no preparation."""
 
     def stats(self) -> dict[str, float]:
         """Mean squared TD error and mean value of the entries updated since the last call.
@@ -115,6 +108,15 @@ class TableLearner:
             )
         errors, taken, self._errors, self._taken = self._errors, self._taken, [], []
         return {"train/loss": _mean(errors), "train/q_mean": _mean(taken)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The table and the count of updates."""
+        return {"network": self.network.state_dict(), "updates": self.updates, "started": self.started}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore :meth:`state_dict`, saved as arrays."""
+        self.network.load_state_dict(as_tensors(state["network"]))
+        self.updates, self.started = state["updates"], state["started"]
 
 
 def _mean(values: list[float]) -> float:

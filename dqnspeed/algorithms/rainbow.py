@@ -1,6 +1,6 @@
 """Rainbow (Hessel et al. 2018): C51 with double, dueling, n-step, noisy layers and prioritized replay.
 
-Each of these is an option of its own; ``conf/algo/rainbow.yaml`` puts them together with the paper's numbers.
+Each part is an option of its own; ``conf/algo/rainbow.yaml`` combines them with the paper's numbers.
 """
 
 from __future__ import annotations
@@ -14,4 +14,4 @@ from dqnspeed.config.registry import register
 @register("algo", "rainbow")
 @dataclass(frozen=True)
 class Rainbow(C51):
-    pass
+    """C51 by another name, whose option file has the paper's numbers."""

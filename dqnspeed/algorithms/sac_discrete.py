@@ -1,21 +1,25 @@
 """Soft actor-critic for discrete actions (Christodoulou 2019): expectations over all actions in place of draws.
 
-In all of these ``log_probs`` are the policy's ``(B, A)``, normalised and finite, as log_softmax gives them, and ``q1``
-and ``q2`` the action values ``(B, A)`` of two critics.
+Arguments of the functions: ``log_probs`` ``(B, A)`` of the policy, finite as log_softmax gives them; ``q1`` and ``q2``
+``(B, A)``, the action values of two critics.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.dqn import DeepQ, DeepQLearner
-from dqnspeed.algorithms.learner import Loss
+from dqnspeed.algorithms.data_sources import FromReplay
+from dqnspeed.algorithms.learner import GradientLearner
+from dqnspeed.algorithms.target_network import TargetNetwork
+from dqnspeed.buffers import Batch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
@@ -35,9 +39,9 @@ def soft_state_value(log_probs: Tensor, q1: Tensor, q2: Tensor, temperature: Ten
 def critic_target(
     rewards: Tensor, discounts: Tensor, log_probs: Tensor, q1: Tensor, q2: Tensor, temperature: Tensor
 ) -> Tensor:
-    """What both critics learn as the value of the action taken, ``(B,)``, without a gradient (algorithm 1).
+    """Target ``(B,)`` of both critics for the value of the action taken, without a gradient (algorithm 1).
 
-    With ``algo.n_step`` above 1, which is not of the paper, the entropies of the steps in between are left out.
+    Beyond the paper, ``algo.n_step`` may be above 1; the entropies of the steps in between are left out then.
 
     Args:
         rewards: ``(B,)``; ``discounts``: ``(B,)``, 0 where the episode terminated.
@@ -60,7 +64,7 @@ def temperature_loss(log_probs: Tensor, log_temperature: Tensor, target_entropy:
     """``sum_a pi(a) (-temperature * (log pi(a) + target_entropy))``, ``(B,)``, to the temperature alone (equation 11).
 
     Args:
-        log_temperature: ``()``, what is learnt, so that the temperature stays above 0.
+        log_temperature: ``()``, learnt in place of the temperature, which so stays above 0.
         target_entropy: in nats; the temperature falls while the policy's is above it.
     """
     log_probs = log_probs.detach()
@@ -69,10 +73,13 @@ def temperature_loss(log_probs: Tensor, log_temperature: Tensor, target_entropy:
 
 @register("algo", "sac_discrete")
 @dataclass(frozen=True)
-class SACDiscrete(DeepQ):
+class SACDiscrete(FromReplay):
+    """Christodoulou (2019), algorithm 1."""
+
     uses = ("model", "optimizer", "replay")
     outputs = "logits of the policy"
 
+    target_update_every: int = option("updates between copies into the target network", ge=1)
     target_entropy: float = option("share of the entropy of random actions that the policy keeps", ge=0, le=1)
     temperature: float = option("temperature at first, which then follows the entropy", gt=0)
 
@@ -94,7 +101,7 @@ class SACDiscrete(DeepQ):
 
 
 class PolicyCriticsNetwork(TorsoNetwork):
-    """A policy and two critics, which share no layer; called, it gives the policy's logits."""
+    """A policy and two critics, which share no layer. A call gives the logits of the policy."""
 
     def __init__(self, algo: SACDiscrete, run: RunConfig, spec: EnvSpec):
         super().__init__(run.model, spec.observation_shape, spec.largest)
@@ -116,24 +123,49 @@ class PolicyCriticsNetwork(TorsoNetwork):
 
 
 class PolicySampler(CategoricalPolicy):
-    """Draws from the policy alone: a replay keeps no values, so the critics are not asked and values are NaN."""
+    """Draws from the policy without a call of the critics. Values are NaN, as a replay keeps none."""
 
     def output(self, observations: Tensor) -> Tensor:
         log_probs = torch.log_softmax(self.network(observations), dim=1)
         return torch.column_stack([log_probs, torch.full_like(log_probs[:, 0], math.nan)])
 
 
-class SACDiscreteLearner(DeepQLearner):
-    """One step on the sum of the losses of the critics, the policy and the temperature, none of which reaches what
-    another one trains: the same as a step on each, unless ``algo.max_grad_norm`` clips the gradient of all."""
+class SACLoss(NamedTuple):
+    loss: Tensor  # () like all but errors
+    q_mean: Tensor
+    policy_loss: Tensor
+    entropy: Tensor
+    temperature: Tensor
+    errors: Tensor  # (B,)
 
-    STATS = ("train/loss", "train/q_mean", "train/policy_loss", "train/entropy", "train/temperature")
+
+class SACDiscreteLearner(GradientLearner):
+    """Algorithm 1 of Christodoulou (2019), with one step on the sum of all losses.
+
+    Each loss reaches only its own parameters. The step equals a step on each loss, unless ``algo.max_grad_norm`` clips
+    the common gradient.
+    """
+
+    METRICS = SACLoss._fields[:-1]
     network: PolicyCriticsNetwork
-    target: PolicyCriticsNetwork
+    target: TargetNetwork
 
     def __init__(self, algo: SACDiscrete, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(algo, run, spec, device)
+        super().__init__(run, spec, device)
+        self.target = TargetNetwork(self.network, algo.target_update_every, run.execution.no_grad)
         self._target_entropy = algo.target_entropy * math.log(spec.num_actions)
+
+    def update(self, batch: Batch) -> None:
+        """Step critics, policy and temperature, report the TD errors, and sync the target network if it is due."""
+        loss: SACLoss = self.backward(batch)
+        self.optimizer_step(*loss[:-1])
+        if batch.reprioritize is not None:
+            batch.reprioritize(loss.errors)
+        if self.target.is_due(self.updates):
+            self.target.sync()
+
+    def loss_inputs(self, batch: Batch) -> Mapping[str, Tensor]:
+        return batch.arrays()
 
     def loss(
         self,
@@ -143,22 +175,22 @@ class SACDiscreteLearner(DeepQLearner):
         next_observations: Tensor,
         discounts: Tensor,
         weights: Tensor | None = None,
-    ) -> Loss:
+    ) -> SACLoss:
         network = self.network
+        target: Any = self.target.network
         temperature = network.log_temperature.exp()
-        with precision(self._execution, self.device):
+        with precision(self.execution, self.device):
             q1, q2 = network.action_values(observations)
             log_probs = torch.log_softmax(network(observations), dim=1)
-            with gradients_off(self._execution):
-                following = torch.log_softmax(network(next_observations), dim=1)
-                targets = critic_target(
-                    rewards, discounts, following, *self.target.action_values(next_observations), temperature
-                )
+            with gradients_off(self.execution):
+                next_log_probs = torch.log_softmax(network(next_observations), dim=1)
+                next_q1, next_q2 = target.action_values(next_observations)
+                targets = critic_target(rewards, discounts, next_log_probs, next_q1, next_q2, temperature)
         critics = critic_loss(q1, actions, targets) + critic_loss(q2, actions, targets)
         critics = critics.mean() if weights is None else (weights * critics).mean()
         policy = policy_loss(log_probs, q1, q2, temperature).mean()
         heat = temperature_loss(log_probs, network.log_temperature, self._target_entropy).mean()
         q_taken = q1.detach().gather(1, actions[:, None])[:, 0]
         entropy = -(log_probs.detach().exp() * log_probs.detach()).sum(dim=1).mean()
-        numbers = (critics + policy + heat, q_taken.mean(), policy.detach(), entropy, temperature.detach())
-        return Loss(numbers, (q_taken - targets).abs())
+        errors = (q_taken - targets).abs()
+        return SACLoss(critics + policy + heat, q_taken.mean(), policy.detach(), entropy, temperature.detach(), errors)

@@ -173,7 +173,7 @@ def update(work: Work, counter: Counter) -> None:
     with contextlib.closing(make_buffer(run, work.spec, device=buffer_device(run, work.spec))) as buffer:
         batch = _filled(work, buffer)
         flop, learner = _flop_of_update(work, batch), make_learner(run, work.spec, device)
-        learner.begin(buffer.storage.recent_frames(run.model.background_frames))
+        learner.on_training_start(buffer.storage.recent_frames(run.model.background_frames))
         learner.warm_up(batch)
         learner.attach(buffer)
         updates = make_updates(run, learner, buffer, Timer(("sampling", "updating")))

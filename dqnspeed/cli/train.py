@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
-from dqnspeed.algorithms.learner import NotFiniteError
+from dqnspeed.algorithms.update_metrics import NotFiniteError
 from dqnspeed.cli import compose, optuna_search, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app

@@ -40,9 +40,9 @@ def check(run: RunConfig) -> None:
 def _check_graph(run: RunConfig) -> None:
     if not run.execution.graph:
         return
-    if not run.algo.captures:
+    if not run.algo.supports_cuda_graph:
         able = ", ".join(
-            sorted(name for name, kind in GROUPS["algo"].options.items() if getattr(kind, "captures", False))
+            sorted(name for name, kind in GROUPS["algo"].options.items() if getattr(kind, "supports_cuda_graph", False))
         )
         raise ConfigError(
             f"execution.graph=true: the batches of algo={run.algo.name} are chosen on the host; those of algo={able} "

@@ -41,7 +41,9 @@ class AlgoConfig(GroupOption):
 
     replays: ClassVar[bool] = False  # learns from a replay; else from experience in order, once
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
-    captures: ClassVar[bool] = False  # batches are drawn on the device, so that drawing and update can be one graph
+    supports_cuda_graph: ClassVar[bool] = (
+        False  # batches are drawn on the device, so that drawing and update can be one graph
+    )
     outputs: ClassVar[str] = "action values"  # what its network computes for each action
 
     name: str = option("the learning algorithm")

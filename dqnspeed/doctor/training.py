@@ -54,7 +54,7 @@ def training(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
             yield Finding(LOOK, "speed", f"{steps_s:.1f} steps/s, too few for an update in {2 * SPEED_S:g} s")
             return
         frames = buffer.storage.recent_frames(run.model.background_frames)
-        learner.begin(frames)
+        learner.on_training_start(frames)
         learner.update(batch)
         yield from _gradients(learner, run.algo.max_grad_norm)
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A learning rate that is steered by what updates do to a policy."""
+"""A learning rate that follows the divergence of a policy from the one that acted."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from torch import Tensor
 
 from dqnspeed.execution.optimizers import annealed
 
-STEP, TOLERANCE = 1.2, 1.5
-LEAST, MOST = 0.05, 8.0
+CHANGE, TOLERANCE = 1.2, 1.5
+MIN_LR_FACTOR, MAX_LR_FACTOR = 0.05, 8.0
 
 
-class Steering:
-    """A factor of the learning rate that keeps the Kullback-Leibler divergence of a policy from the one that acted near
-    a target, which is annealed as learning rates are.
+class AdaptiveKL:
+    """Factor of the learning rate that keeps the Kullback-Leibler divergence near a target, annealed as the rate is.
 
-    The mean over ``every`` updates, those of a rollout, may be off by a factor of ``TOLERANCE``, as in section 4 of
-    Schulman et al. (2017), where the weight of a penalty is adapted so. The divergence grows from a rollout's first
-    update to its last: the mean over fewer would swing.
+    After each rollout the factor changes by ``CHANGE`` if the mean divergence is off by more than ``TOLERANCE``.
+    Section 4 of Schulman et al. (2017) adapts the weight of a penalty this way. The divergence grows from a rollout's
+    first update to its last, so a mean over fewer updates would swing.
 
     Attributes:
-        state: the factor, and the divergences since it was last looked at; ``(2,) float64`` on the device.
+        state: the factor, and the sum of divergences since its last change; ``(2,) float64`` on the device.
     """
 
-    def __init__(self, target: float, target_final: float, decay_updates: float, every: int, device: torch.device):
+    def __init__(
+        self, target: float, target_final: float, decay_updates: float, updates_per_rollout: int, device: torch.device
+    ):
         self._target, self._target_final, self._decay_updates = target, target_final, decay_updates
-        self._every = every
+        self._updates_per_rollout = updates_per_rollout
         exact = "cpu" if device.type == "mps" else device  # which has no float64
         self.state = torch.tensor([1.0, 0.0], dtype=torch.float64, device=exact)
-        self._factor = 1.0  # as the host knows it
+        self._factor = 1.0  # of the state, known to the host
 
     def factor(self, on_device: bool) -> float | Tensor:
-        """That of the next step, ``() float64`` on the device where it is captured as a graph."""
+        """Factor of the next step; ``() float64`` if a CUDA graph reads it on the device."""
         return self.state[0] if on_device else self._factor
 
     def load(self, state: Tensor) -> None:
@@ -39,18 +40,17 @@ class Steering:
         self.state.copy_(state)
         self._factor = self.state[0].item()
 
-    def see(self, divergence: Tensor, now: int | Tensor) -> None:
-        """Take in the mean divergence ``()``, nats, of the update that follows on ``now`` others, ``()`` on the device
-        where it is captured as a graph."""
-        target = annealed(now, self._target, self._target_final, self._decay_updates)
+    def observe(self, divergence: Tensor, update_count: int | Tensor) -> None:
+        """Take in the mean divergence ``()``, nats, of the update after ``update_count`` others."""
+        target = annealed(update_count, self._target, self._target_final, self._decay_updates)
         factor, total = self.state[0], self.state[1] + divergence.to(self.state)
-        off = total / (self._every * target)
-        change = 1 / STEP ** ((off > TOLERANCE).double() - (off < 1 / TOLERANCE).double())
-        looked = torch.stack([(factor * change).clamp(LEAST, MOST), torch.zeros_like(total)])
-        due = (now + 1) % self._every == 0
+        ratio = total / (self._updates_per_rollout * target)
+        change = 1 / CHANGE ** ((ratio > TOLERANCE).double() - (ratio < 1 / TOLERANCE).double())
+        adapted = torch.stack([(factor * change).clamp(MIN_LR_FACTOR, MAX_LR_FACTOR), torch.zeros_like(total)])
+        due = (update_count + 1) % self._updates_per_rollout == 0
         if isinstance(due, Tensor):
-            self.state.copy_(torch.where(due, looked, torch.stack([factor, total])))
+            self.state.copy_(torch.where(due, adapted, torch.stack([factor, total])))
         elif due:
-            self.load(looked)  # the host waits for the device, once in so many updates
+            self.load(adapted)  # the host waits for the device, once in a rollout
         else:
             self.state[1] = total

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -79,9 +79,9 @@ class Model(ModelConfig):
             raise ConfigError(f"model.hidden={self.hidden}: every layer needs at least 1 unit.")
 
 
-def frozen_copy(network: Network) -> Network:
-    """A copy for targets, without gradients of its own."""
-    return copy.deepcopy(network).requires_grad_(False)
+def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """Arrays of a checkpoint as tensors on the CPU."""
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from dqnspeed import envs
 from dqnspeed.algorithms import make_network
-from dqnspeed.algorithms.learner import as_tensors
 from dqnspeed.cli import compose, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.config.options import ConfigError
@@ -21,6 +20,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, VectorEnv
 from dqnspeed.envs.backends.gymnasium import Gymnasium
 from dqnspeed.execution.precision import check_execution, precision, set_precision
+from dqnspeed.networks.base import as_tensors
 from dqnspeed.play.options import DEFAULT, PlayConfig
 from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, DamagedError

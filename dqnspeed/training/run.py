@@ -217,7 +217,7 @@ class Run:
         learner, progress = self.learner, self.progress
         if not learner.started:
             if progress.agent_steps >= self.learning_start.steps:
-                learner.begin(self.buffer.storage.recent_frames(self.config.model.background_frames))
+                learner.on_training_start(self.buffer.storage.recent_frames(self.config.model.background_frames))
             self.buffer.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
         self.update.do(due)

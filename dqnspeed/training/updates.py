@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import Protocol, cast
 
 from dqnspeed.algorithms import Learner
@@ -40,14 +39,14 @@ class PlainUpdates:
             before = self._learner.updates
             with self._timer("sampling"), self._timed():
                 batch = self._buffer.sample(self._batch_size)
-            with self._timer("updating"):
+            with self._timer("updating"), self._timed():
                 self._learner.update(batch)
             if self._learner.updates > before:  # a learner may skip a batch
                 self.samples += self._buffer.samples_in_batch(self._batch_size)
 
 
 class GraphedUpdates:
-    """Updates as CUDA graphs: drawing a batch, the update, and the target network's copy where it is due.
+    """Drawing a batch and the update, captured once with and once without a copy into the target network.
 
     Args:
         capture_graph: captures a graph; ``compiled``: whether torch.compile has joined operations.
@@ -75,16 +74,17 @@ class GraphedUpdates:
         for _ in range(count):
             with self._timer("sampling"):
                 self._buffer.prepare(self._batch_size)
+            updates = self._learner.updates + 1
             with self._timer("updating"):
-                self._launch(self._learner.settles(self._learner.updates + 1))
-            self._learner.count()
+                self._launch(self._learner.should_sync_target(updates))
+            self._learner.sync_update_count(updates)  # a graph counts on the device alone
             self._buffer.drawn()
             self.samples += self._buffer.samples_in_batch(self._batch_size)
         if self._in_rounds and count:
             self._pace.launched()
 
-    def _launch(self, settles: bool) -> None:
-        """Launch the next update, after which the learner ``settles``.
+    def _launch(self, syncs_target: bool) -> None:
+        """Launch the next update, which ends with a copy into the target network or not.
 
         Raises:
             CaptureError: it cannot be captured.
@@ -92,39 +92,33 @@ class GraphedUpdates:
         with refusals_of("the update"):
             if self._prepared < PREPARED:
                 self._prepared += 1
-                work = functools.partial(self._work, settles)
-                prepared(work, self._learner.device, last=self._prepared == PREPARED)
+                prepared(self._work, self._learner.device, last=self._prepared == PREPARED)
                 return
-            kinds = {settles}
-            if not self._graphs:  # all at once: a capture waits for the device
-                kinds |= {False, type(self._learner).settle is not GradientLearner.settle}
-            for kind in kinds - self._graphs.keys():
-                self._graphs[kind] = self._capture(functools.partial(self._work, kind), self._learner.device)
+            if syncs_target not in self._graphs:
+                self._graphs[syncs_target] = self._capture(self._work, self._learner.device)
         with self._learner.timed():
-            self._graphs[settles]()
+            self._graphs[syncs_target]()
         if not self._in_rounds:
             self._pace.launched()
 
-    def _work(self, settles: bool) -> None:
-        self._learner.step(self._buffer.draw_batch(self._batch_size))
-        if settles:
-            self._learner.settle()
+    def _work(self) -> None:
+        self._learner.update(self._buffer.draw_batch(self._batch_size))
 
 
 def make_updates(run: RunConfig, learner: Learner, buffer: Buffer, timer: Timer) -> Updates:
     """The updates that ``execution`` asks for.
 
     Raises:
-        CaptureError: a plugin's learner or memory is not made for the graph that is asked for.
+        CaptureError: a plugin's learner or buffer is not made for the graph that is asked for.
     """
     execution = run.execution
     if execution.graph:
-        if type(learner).update is not GradientLearner.update:
-            raise CaptureError("the update", f"{type(learner).__name__} has an update() of its own")
+        if not isinstance(learner, GradientLearner):
+            raise CaptureError("the update", f"{type(learner).__name__} is no GradientLearner")
         if not hasattr(buffer, "draw_batch"):
             raise CaptureError("the update", f"{type(buffer).__name__} has no draw_batch()")
         return GraphedUpdates(
-            cast("GradientLearner", learner), cast("DeviceBuffer", buffer), run.algo.batch_size, timer,
+            learner, cast("DeviceBuffer", buffer), run.algo.batch_size, timer,
             compiled=execution.compile, in_rounds=not run.parallelism.processes,
         )  # fmt: skip
     compiled = execution.compile and isinstance(learner, GradientLearner)  # a table has no operations to compile

@@ -233,7 +233,7 @@ def test_the_background_that_a_learner_measures_reaches_copies_before_the_first_
     learner, own = (make_learner(run, describe(run), torch.device("cpu")) for _ in range(2))
     snapshot = WeightSnapshot(learner.network, tmp_path / "weights.lock")
     publisher = WeightPublisher(learner.network, snapshot)
-    learner.begin(np.full((5, 3), 7, np.float32))
+    learner.on_training_start(np.full((5, 3), 7, np.float32))
     publisher.publish()
     snapshot.refresh(own.network)
     assert (own.network.preprocess.background == 7).all() and int(own.network.version) == 0

@@ -102,7 +102,7 @@ def log_probs_of(network: nn.Module, seen: torch.Tensor) -> torch.Tensor:
 def test_an_update_is_the_gradient_step_of_algorithm_1(overrides: tuple[str, ...], weighted: bool) -> None:
     run, learner = make_run("env=cartpole", *overrides), learner_of(*overrides)
     assert isinstance(run.algo, C51)
-    for network in (learner.network, learner.target):
+    for network in (learner.network, learner.target.network):  # type: ignore[union-attr]
         network.eval()  # without Rainbow's noise
     z = torch.linspace(run.algo.value_min, run.algo.value_max, run.algo.atoms)
 

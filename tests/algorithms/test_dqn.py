@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from torch import nn
 
 from dqnspeed.algorithms import epsilon_at, make_learner
 from dqnspeed.algorithms.dqn import DQNLearner
-from dqnspeed.algorithms.learner import NotFiniteError
+from dqnspeed.algorithms.learner import GradientLearner
+from dqnspeed.algorithms.update_metrics import NotFiniteError
 from dqnspeed.buffers import Batch
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -49,6 +51,15 @@ def make_dqn(run: RunConfig, spec: EnvSpec, device: torch.device = CPU) -> DQNLe
     return learner
 
 
+def losses_of(learner: GradientLearner, batches: Iterable[Batch]) -> list[float]:
+    """The loss of an update on each batch."""
+    losses = []
+    for batch in batches:
+        learner.update(batch)
+        losses.append(learner.stats()["train/loss"])
+    return losses
+
+
 def mlp(*overrides: str) -> RunConfig:
     return make_run("env=cartpole", "wrappers=none", "model=mlp", "model.hidden=[16]", *overrides)
 
@@ -59,8 +70,8 @@ def mlp(*overrides: str) -> RunConfig:
 def test_an_update_is_the_gradient_step_of_the_equation(double: bool, loss: str, dueling: bool) -> None:
     run = mlp(f"algo.double={double}", f"algo.loss={loss}", f"model.dueling={dueling}", "algo.max_grad_norm=0.5")
     dqn = make_dqn(run, VECTOR)
-    dqn.target.load_state_dict(make_target(dqn))  # so that online and target disagree
-    online, target = copy.deepcopy(dqn.network), copy.deepcopy(dqn.target)
+    dqn.target.network.load_state_dict(make_target(dqn))  # so that online and target disagree
+    online, target = copy.deepcopy(dqn.network), copy.deepcopy(dqn.target.network)
     optimizer = torch.optim.Adam(online.parameters(), lr=run.optimizer.lr)
     batch = make_batch(VECTOR)
 
@@ -85,15 +96,15 @@ def test_an_update_is_the_gradient_step_of_the_equation(double: bool, loss: str,
 
 def make_target(dqn: DQNLearner) -> dict[str, torch.Tensor]:
     torch.manual_seed(7)
-    return {key: value + 0.3 * torch.randn_like(value) for key, value in dqn.target.state_dict().items()}
+    return {key: value + 0.3 * torch.randn_like(value) for key, value in dqn.target.network.state_dict().items()}
 
 
-def test_the_target_network_is_copied_every_target_sync_updates() -> None:
+def test_the_target_network_is_copied_every_target_update_every_updates() -> None:
     dqn = make_dqn(mlp("algo.target_update_every=3"), VECTOR)
     same = []
     for i in range(6):
         dqn.update(make_batch(VECTOR, seed=i))
-        pairs = zip(dqn.network.parameters(), dqn.target.parameters(), strict=True)
+        pairs = zip(dqn.network.parameters(), dqn.target.network.parameters(), strict=True)
         same.append(all(torch.equal(a, b) for a, b in pairs))
     assert same == [False, False, True, False, False, True]
 
@@ -103,7 +114,7 @@ def test_building_graphs_changes_no_number() -> None:
     results = []
     for execution in ("execution.no_grad=true", "execution.no_grad=false"):
         dqn = make_dqn(mlp("algo.double=true", execution), VECTOR)
-        assert next(dqn.target.parameters()).requires_grad == execution.endswith("false")
+        assert next(dqn.target.network.parameters()).requires_grad == execution.endswith("false")
         for i in range(5):
             dqn.update(make_batch(VECTOR, seed=i))
         results.append([p.detach().clone() for p in dqn.network.parameters()])
@@ -130,9 +141,7 @@ def test_fast_executions_agree_with_the_plain_one(execution: str, spec: EnvSpec)
             images = [weight for weight in dqn.network.parameters() if weight.ndim == 4]
             assert images and all(weight.is_contiguous(memory_format=torch.channels_last) for weight in images)
         batch = make_batch(spec)
-        for _ in range(4):
-            dqn.update(batch)
-        losses.append(dqn._history[:4, 0].tolist())
+        losses.append(losses_of(dqn, [batch] * 4))
     assert losses[1] == pytest.approx(losses[0], rel=0.05 if "bf16" in execution else 1e-3)
     assert "bf16" not in execution or losses[1] != losses[0]
     assert losses[0][3] < losses[0][0]
@@ -141,10 +150,8 @@ def test_fast_executions_agree_with_the_plain_one(execution: str, spec: EnvSpec)
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "radam", "rmsprop", "rmsprop_deepmind"])
 def test_every_optimizer_lowers_the_loss(optimizer: str) -> None:
     dqn = make_dqn(mlp(f"optimizer={optimizer}", "optimizer.lr=3e-3"), VECTOR)
-    batch = make_batch(VECTOR)
-    for _ in range(50):
-        dqn.update(batch)
-    assert dqn._history[49, 0] < 0.9 * dqn._history[0, 0]
+    losses = losses_of(dqn, [make_batch(VECTOR)] * 50)
+    assert losses[49] < 0.9 * losses[0]
 
 
 def test_a_loss_that_is_not_finite_is_named_with_its_update() -> None:
@@ -164,11 +171,11 @@ def test_the_background_is_the_median_of_the_first_frames(layer_norm: bool) -> N
     frames = np.zeros((9, 1, 84, 84), np.uint8)
     frames[:5] = 80  # five of nine
     frames[:, 0, 0, 0] = np.arange(9) * 10
-    dqn.begin(frames)
+    dqn.on_training_start(frames)
     background = dqn.network.state_dict()["preprocess.background"]
     assert background.shape == (2, 84, 84)  # one for each frame of the stack
     assert background[0, 1, 1] == 80 and background[1, 0, 0] == 40
-    assert torch.equal(background, dqn.target.state_dict()["preprocess.background"])
+    assert torch.equal(background, dqn.target.network.state_dict()["preprocess.background"])
     still = torch.tensor(np.full((1, 2, 84, 84), 80, np.uint8))
     assert dqn.network.preprocess(still)[0, :, 1, 1].abs().max() == 0  # type: ignore[operator]
 
@@ -207,7 +214,7 @@ def test_gradients_that_the_compiler_joins_to_the_loss_change_the_weights_as_tho
     begin = copy.deepcopy(plain.network.state_dict())
     counters.clear()
     for learner in (plain, joined):
-        assert (learner._compute_both is not None) == (learner is joined)
+        assert learner.optimization.compiles_gradients == (learner is joined)
         learner.network.features[0].bias.requires_grad_(False)  # a model may have such
         for i in range(6):
             learner.update(make_batch(IMAGE, seed=i))
@@ -222,9 +229,7 @@ def test_cuda_learns_the_same_from_the_same_batches() -> None:
     losses = []
     for device in ("cpu", "cuda"):
         dqn = make_dqn(make_run("model=small", "execution.pin_memory=true"), IMAGE, torch.device(device))
-        for i in range(8):
-            dqn.update(make_batch(IMAGE, seed=i))
-        losses.append(dqn._history[:8, 0].tolist())
+        losses.append(losses_of(dqn, [make_batch(IMAGE, seed=i) for i in range(8)]))
     assert losses[1] == pytest.approx(losses[0], rel=1e-2)
 
 
@@ -243,7 +248,6 @@ def test_cuda_executions_agree_with_the_plain_one(execution: str, rel: float) ->
     losses = []
     for override in ("execution=eager", execution):
         dqn = make_dqn(make_run("model=small", "optimizer.lr=1e-3", override), IMAGE, torch.device("cuda"))
-        for i in range(4):  # other batches, so that a copy that comes too late would show
-            dqn.update(make_batch(IMAGE, seed=i))
-        losses.append(dqn._history[:4, 0].tolist())
+        batches = [make_batch(IMAGE, seed=i) for i in range(4)]  # a copy that comes too late would show
+        losses.append(losses_of(dqn, batches))
     assert losses[1] == pytest.approx(losses[0], rel=rel)

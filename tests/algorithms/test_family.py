@@ -287,8 +287,10 @@ def test_cuda_learns_and_acts_the_same(algo: str) -> None:
 @pytest.mark.cuda
 def test_the_seconds_of_updates_on_a_gpu_are_the_gpus_own() -> None:
     learner = make_learner(mlp("algo=ppo"), VECTOR, torch.device("cuda"))
+    assert isinstance(learner, GradientLearner)
     for _ in range(3):
-        learner.update(rollout())
+        with learner.timed():
+            learner.update(rollout())
     assert 0 < learner.stats()["time/gpu_updating"] < 60
 
 

@@ -123,7 +123,7 @@ def test_an_update_is_a_step_on_each_loss_by_itself(weighted: bool, no_grad: boo
         "algo=sac_discrete", "algo.max_grad_norm=null", "algo.temperature=0.7", "algo.target_entropy=0.5",
         f"execution.no_grad={no_grad}",
     )  # fmt: skip
-    online, target = copy.deepcopy(learner.network), copy.deepcopy(learner.target)
+    online, target = copy.deepcopy(learner.network), copy.deepcopy(learner.target.network)  # type: ignore[union-attr]
     batch, told = batch_of(weighted)
     weights = torch.ones(SIZE) if batch.weights is None else batch.weights
     alpha = online.log_temperature.exp().item()  # type: ignore[operator]

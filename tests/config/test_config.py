@@ -381,7 +381,7 @@ BAD = {
     "env.id=Ünïcode": "env.id=Ünïcode: cannot be read; give GROUP=OPTION or KEY=VALUE",
     "+foo=1": "foo: there is no such option.",
     "++foo=1": "foo: there is no such option.",
-    "+algo.tau=0.03": "algo.tau=0.03: there is no such option (nearest: algo.lam",
+    "+algo.tau=0.03": "algo.tau=0.03: there is no such option (nearest: algo.gae_lambda",
     "stop={max_steps:3,foo:1}": "stop.foo: there is no such option",
     "num_envs=1,2": "num_envs=1,2: a sweep over several values needs dqnspeed.train -m",
     "experiment=baseline,process": "experiment=baseline,process: a sweep over several values needs dqnspeed.train -m",

@@ -109,7 +109,7 @@ def test_compiled_learners_use_them_and_learn_as_without_them(
     torch.compiler.reset()
     for name, weight in own.network.named_parameters():
         other = dict(torchs.network.named_parameters())[name]
-        state, others = own.optimizer.state[weight], torchs.optimizer.state[other]
+        state, others = own.optimization.optimizer.state[weight], torchs.optimization.optimizer.state[other]
         assert (state["exp_avg"] - others["exp_avg"]).norm() < 0.02 * others["exp_avg"].norm(), name
 
 

@@ -36,7 +36,7 @@ from forked import Forked
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
-from dqnspeed.algorithms.learner import NotFiniteError
+from dqnspeed.algorithms.update_metrics import NotFiniteError
 from dqnspeed.cli.log_file import LogFile
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.schema import RunConfig

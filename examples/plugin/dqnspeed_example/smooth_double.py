@@ -1,33 +1,25 @@
 """Double DQN (van Hasselt et al. 2016) with a loss of its own."""
 
 from dataclasses import dataclass
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.base import Learner
-from dqnspeed.algorithms.dqn import ScalarQ, ScalarQLearner
+from dqnspeed.algorithms.dqn import DeepQ, Transitions
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec
 
 
 @register("algo", "smooth_double")
 @dataclass(frozen=True)
-class SmoothDouble(ScalarQ):
-    loss: str = option("loss on the TD error", choices=("pseudo_huber",), default="pseudo_huber")
+class SmoothDouble(DeepQ):
+    """The pseudo-Huber loss of the TD error, which is smooth everywhere."""
 
-    def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-        return SmoothDoubleLearner(self, run, spec, device)
+    delta: float = option("TD error at which the square gives way to the line", gt=0, default=1.0)
 
+    def targets(self, network: Any, target: Any, batch: Transitions) -> Tensor:
+        best = network(batch.next_observations).argmax(dim=1, keepdim=True)  # the online network chooses
+        return batch.rewards + batch.discounts * target(batch.next_observations).gather(1, best)[:, 0]
 
-class SmoothDoubleLearner(ScalarQLearner):
     def criterion(self, values: Tensor, targets: Tensor) -> Tensor:
-        return (1 + (values - targets).square()).sqrt() - 1  # of each transition
-
-    def target_values(
-        self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, discounts: Tensor
-    ) -> Tensor:
-        best = self.network(next_observations).argmax(dim=1, keepdim=True)  # the online network chooses
-        return rewards + discounts * self.target(next_observations).gather(1, best)[:, 0]
+        return self.delta**2 * ((1 + ((values - targets) / self.delta).square()).sqrt() - 1)  # of each transition
