@@ -39,7 +39,7 @@ help:
 install: $(VENV)/.installed
 
 PIP      := $(BIN)/python -m pip install --disable-pip-version-check
-EMULATOR := -e ./packages/atari-warp  # beside each extra, so that pip looks for it nowhere else
+EMULATOR := -e ./packages/atari-warp  # in each pip command with an extra, so that pip needs no other source for it
 
 # The Python of an environment, or that which is to make it.
 FIT  := 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))'

@@ -1,4 +1,4 @@
-"""Data of the console as ALE has it: colours, and memory and timers at power-on."""
+"""Colours of the console, and its memory and timers at power-on, as in ALE."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _init_quietly() -> None:
 
 _init_quietly()
 
-PARTS = ("bits", "tia", "dpc", "console", "cpu", "fast", "game", "agent", "entry")
+PARTS = ("bits", "tia", "tia_registers", "dpc", "console", "cpu", "fast", "game", "agent", "entry")
 SIZE, LOAD, START, PLAY, BEGIN, STEP = range(6)
 (
     POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, EPISODE_START, FIRST, SECOND, ANSWERS,

@@ -1,5 +1,5 @@
-// The console without Warp, for a compiler that looks after every access: bytes at random as cartridges, each played for
-// some frames. What is an array in the emulator is one of its own size here.
+// Console without Warp, for the sanitizers of a compiler: plays some frames of random bytes as cartridges. Each array of
+// the emulator is an array of exactly its size here.
 //
 // usage: harness FIRST LAST: seeds of the cartridges.
 #include <cstdio>
@@ -14,6 +14,7 @@
 static void play(unsigned seed) {
 #include "bits.h"
 #include "tia.h"
+#include "tia_registers.h"
 #include "dpc.h"
 #include "console.h"
 #include "cpu.h"
@@ -23,7 +24,7 @@ static void play(unsigned seed) {
     const i32 sizes[] = {4096, 8192, 16384, 8192, 8192, 10495}, scheme = (i32)(seed % 6), rows = 210;
     std::vector<u8> rom((size_t)sizes[scheme]), memory(128 * 9), screens((size_t)(3 * rows * Tia::WIDTH));
     for (u8& byte : rom) byte = (u8)draws();
-    if (seed % 3)  // few of the bytes stop the processor; most programs come further without them
+    if (seed % 3)  // without opcodes that stop the processor most programs run longer
         for (u8& byte : rom)
             if ((byte & 0x1f) == 0x12) byte = 0x85;
     for (u8& byte : memory) byte = (u8)draws();
@@ -41,7 +42,7 @@ static void play(unsigned seed) {
     Player player = {*console, made, facts.data(), tables.data(), screens.data(), 0, 0, false};
     for (i32 k = 0; k < 128; k++) console->ram[k] = made.ram[k], console->more_ram[k] = made.more_ram[k];
     console->scheme = facts[CARTRIDGE], console->superchip = facts[SUPERCHIP];
-    console->tia.top = (i32)(draws() % 3) * 40, console->tia.bottom = seed & 1 ? 1 << 30 : 200;  // as a crop may be
+    console->tia.top = (i32)(draws() % 3) * 40, console->tia.bottom = seed & 1 ? 1 << 30 : 200;  // rows of a crop
     console->tia.no_comb = 0, console->pal = facts[PAL], console->tia.parity = 0, console->turn = 0;
     console->limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
     console->dpc.switch_on();

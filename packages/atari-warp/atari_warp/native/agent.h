@@ -1,28 +1,28 @@
-// A game as an agent plays it: an action lasts for some frames, starts differ, and pictures become an observation.
+// Environment of an agent: actions last for some frames, starts differ, and pictures become observations.
 
-// What is asked for, as the host gives it: `settings` of Preprocessing in preprocessing.py, in the same order. ALE's
-// numbers of the actions follow.
+// Numbers from the host, in the order of `Preprocessing.settings` in preprocessing.py, followed by ALE's numbers of the
+// actions.
 enum { SKIP, POOL, MOST_NOOPS, PRESS_FIRE, STICKY, MOST_FRAMES, TAP, TOP, BOTTOM, EPISODIC, CLIP, HELD, ACTIONS, SETTINGS };
-// What is answered: of the game; of an episode, which may be a life, with the reward as the agent has it; and of which
-// two pictures an observation is the maximum, either of which may be the observation before it.
+// Results: of the game; of the episode, which may be a life, with the agent's reward; and the two pictures whose
+// maximum is the observation, either of which may be the previous observation.
 enum { POINTS, GAME_OVER, OUT_OF_TIME, LEFT, REWARD, TERMINATED, TRUNCATED, EPISODE_START, FIRST, SECOND };
-enum { READY = EPISODE_START };  // of a game that nobody plays, alone: it has started
+enum { READY = EPISODE_START };  // in the reset pool: the next game has started
 enum { KEPT = 2, BEFORE = -1 };
 
 struct Agent {
     u64 seed;
     u32 drawn;
-    i32 pressed;  // the action of the last frame, as ALE numbers it
+    i32 pressed;  // action of the last frame, with ALE's number
     i32 ended;    // the next step starts another game
-    i32 lost;     // a life: the next step starts another episode of this game
+    i32 lost;     // a life was lost: the next step starts another episode of this game
     i32 lives;    // after the last step
-    i32 owed;     // points that presses at the game's start brought, which belong to the first step
+    i32 owed;     // points of NOOPs and FIRE at the start, which belong to the first step
     i32 ready;    // another game has started, and waits for an agent
-    i32 at;       // frames of that start that have been played, but no-ops and FIRE
-    i32 noops;    // of it, to come
-    i32 fires;    // whether then FIRE is pressed
+    i32 at;       // played frames of that start, without NOOPs and FIRE
+    i32 noops;    // NOOPs of the start that remain
+    i32 fires;    // whether FIRE follows them
 
-    // Random by counter; Steele, Lea and Flood 2014, figure 16.
+    // Counter-based random numbers; Steele, Lea and Flood 2014, figure 16.
     CUDA_CALLABLE u32 draw() {
         u64 z = seed + ++drawn * 0x9e3779b97f4a7c15ull;
         z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -37,7 +37,7 @@ struct Environment {
     Agent& agent;
     const i32* settings;
 
-    // What is pressed for the agent takes effect, whatever sticky actions would draw.
+    // Play a frame. Presses for the agent are exempt from sticky actions.
     CUDA_CALLABLE i32 frame(i32 action, bool for_agent) {
         if (!for_agent && settings[STICKY] && (i32)(agent.draw() >> 1) < settings[STICKY]) action = agent.pressed;
         agent.pressed = action;
@@ -56,7 +56,7 @@ struct Environment {
         agent.ended = agent.ready = agent.at = 0;
     }
 
-    // The next frame of the start that is planned. A game that is over or out of time by then starts again.
+    // Play the next frame of the planned start. If the game ends or times out meanwhile, the start begins again.
     CUDA_CALLABLE void frame_of_start() {
         if (agent.at < player.frames_of_start()) {
             if (!agent.at) agent.owed = agent.pressed = 0;
@@ -72,21 +72,21 @@ struct Environment {
         agent.ready = agent.at == player.frames_of_start() && !agent.noops && !agent.fires;
     }
 
-    // Of a game that nobody plays: a step's frames of its next start, until that is ready.
+    // In the reset pool: play a step's frames of the next start, until it is ready.
     CUDA_CALLABLE void prepare(i32* answer) {
         if (agent.ended) plan_start();
         for (i32 k = 0; k < settings[SKIP] && !agent.ready; k++) frame_of_start();
         answer[READY] = agent.ready;
     }
 
-    // Another game starts, at once.
+    // Start another game at once.
     CUDA_CALLABLE void start(bool thorough) {
         plan_start();
         player.unseen = thorough ? 0 : player.frames_of_start() + agent.noops + agent.fires - 2;
         while (!agent.ready) frame_of_start();
     }
 
-    // The agent begins with a game that is ready.
+    // Hand a ready game to the agent.
     CUDA_CALLABLE void begin(i32* answer) {
         agent.ready = 0;
         answer[FIRST] = answer[SECOND] = console.turn;
@@ -94,7 +94,7 @@ struct Environment {
         tell(0, true, answer);
     }
 
-    // Whether no frame of a step goes unseen.
+    // Whether all frames of a step are drawn anyway.
     CUDA_CALLABLE bool sees_all() const { return settings[SKIP] <= settings[POOL] + 1; }
 
     CUDA_CALLABLE void step(i32 action, bool thorough, i32* answer) {
@@ -106,11 +106,11 @@ struct Environment {
         i32 points = agent.owed, last = settings[SKIP] - 1, k = 0, before = BEFORE;
         i32 lets_go = action < settings[HELD] || starts ? last + 1 : settings[TAP];
         if (starts) number = settings[PRESS_FIRE];  // ALE's number of FIRE is 1
-        // Steps of an odd number of frames end in either picture, so the newest of both are drawn.
+        // A step with an odd number of frames may end in either picture, so the newest of both are drawn.
         player.unseen = thorough ? 0 : last - (settings[POOL] || settings[SKIP] & 1);
         agent.owed = 0;
         for (; k <= last; k++) {
-            // It is played a second time, which is to find the pictures as they were.
+            // The step is played again from the same state, so the pictures must not change.
             if (k == last && !thorough && player.missed) return;
             if (settings[POOL] && k == last) before = console.ended ? console.turn : keep();
             points += frame(k < lets_go ? number : 0, for_agent);
@@ -122,7 +122,7 @@ struct Environment {
         tell(points, starts, answer);
     }
 
-    // The next frame is drawn over the newest picture: goes on with it, below where it was given up.
+    // Copy the newest picture: the next frame is drawn over it, below the line where it was abandoned.
     CUDA_CALLABLE i32 keep() {
         const u8* newest = player.picture(console.turn);
         u8* kept = player.picture(KEPT);

@@ -1,8 +1,10 @@
-// Small tools: integers by width, sets of pixels of a line, and their colours.
-// The parts of this folder are put together, in order, into the body of one native function of Warp, which compiles
-// them for a CPU and for CUDA alike. So they hold local structs, whose member functions are inline, and no includes.
+// Integers by width, sets of pixels of a line, and their colours.
+//
+// The files of this folder are joined in order into the body of one native function of Warp, which compiles them for a
+// CPU and for CUDA. So the files hold local structs, whose member functions are inline, and no includes.
 
-// What is called from many places is compiled once: compilers would copy it into each of them; or HERE, in each of them.
+// APART compiles a function once, where compilers would copy it into each of many callers; HERE copies it into all of
+// them.
 #ifdef __CUDA_ARCH__
 #define APART __noinline__
 #define HERE __forceinline__
@@ -19,7 +21,7 @@ typedef int i32;
 typedef long long i64;
 
 struct Bits {
-    static CUDA_CALLABLE i32 lowest(u64 word) {  // index of the lowest bit that is set; word is not 0
+    static CUDA_CALLABLE i32 lowest(u64 word) {  // index of the lowest set bit; word is not 0
 #ifdef __CUDA_ARCH__
         return __ffsll((long long)word) - 1;
 #else
@@ -41,14 +43,14 @@ struct Bits {
         return (byte & 0x55) << 1 | (byte >> 1 & 0x55);
     }
 
-    static CUDA_CALLABLE u32 doubled(u32 byte) {  // 8 bits to 16, each one twice
+    static CUDA_CALLABLE u32 doubled(u32 byte) {  // 8 bits to 16, each bit twice
         byte = (byte | byte << 4) & 0x0f0f;
         byte = (byte | byte << 2) & 0x3333;
         byte = (byte | byte << 1) & 0x5555;
         return byte | byte << 1;
     }
 
-    static CUDA_CALLABLE u32 fourfold(u32 byte) {  // 8 bits to 32, each one four times
+    static CUDA_CALLABLE u32 fourfold(u32 byte) {  // 8 bits to 32, each bit four times
         byte = (byte | byte << 12) & 0x000f000f;
         byte = (byte | byte << 6) & 0x03030303;
         byte = (byte | byte << 3) & 0x11111111;
@@ -56,8 +58,8 @@ struct Bits {
     }
 };
 
-// Colours of pixels side by side, as many as are painted at once: a CPU's vector of them, or, for other compilers than
-// Warp's own, a word; and a bit for each, the lowest for the leftmost.
+// Colours of adjacent pixels that are painted at once, and a bit for each, the lowest for the leftmost. Warp's own
+// compiler uses a vector of the CPU, other compilers a word.
 #if defined(__clang__) && !defined(__CUDACC__)
 typedef u8 Colors __attribute__((vector_size(32)));
 typedef u32 Side __attribute__((may_alias));
@@ -84,7 +86,7 @@ struct Paint {
         return (Colors)((each & bits) != 0);
     }
 #else
-    typedef Colors Anywhere;  // which is where rows of words are
+    typedef Colors Anywhere;  // rows of words are aligned
 
     static CUDA_CALLABLE Colors all_of(u8 color) { return color * 0x0101010101010101ull; }
 
@@ -97,12 +99,12 @@ struct Paint {
     static CUDA_CALLABLE Colors load(const u8* from) { return *(const Anywhere*)from; }
     static CUDA_CALLABLE void store(u8* to, Colors colors) { *(Anywhere*)to = colors; }
 
-    // What is above where bits are set, and else what is below.
+    // `above` where bits are set, otherwise `below`.
     static CUDA_CALLABLE Colors blended(Colors below, Colors above, Side where) {
         return (above & mask(where)) | (below & ~mask(where));
     }
 
-    // Of pixels from `x` on those that are among begin..end - 1, as at least one is.
+    // Bits of the pixels from `x` on that are in begin..end - 1; at least one is.
     static CUDA_CALLABLE Side within(i32 x, i32 begin, i32 end) {
         Side here = (Side)~0u;
         if (begin > x) here &= ~0u << (begin - x);
@@ -110,20 +112,20 @@ struct Paint {
         return here;
     }
 
-    // `back` where bits are set, and else what is there.
+    // `back` where bits are set, otherwise the present pixels.
     static CUDA_CALLABLE Colors filled(const u8* pixels, Colors back, Side where) {
         return where == (Side)~0u ? back : blended(load(pixels), back, where);
     }
 };
 
-// A set of the 160 pixels of a line.
+// Set of the 160 pixels of a line.
 struct Pixels {
     u64 w0, w1, w2;
 
     CUDA_CALLABLE void clear() { w0 = w1 = w2 = 0; }
     CUDA_CALLABLE bool any() const { return (w0 | w1 | w2) != 0; }
 
-    // Add `pattern` (the leftmost pixel lowest) at `x`; it wraps around the line's end.
+    // Add `pattern` (the leftmost pixel lowest) at `x`; it wraps around at the end of the line.
     CUDA_CALLABLE void put(u64 pattern, i32 x) {
         if (x >= 160) x -= 160;
         i32 shift = x & 63;
@@ -154,7 +156,7 @@ struct Pixels {
 
     static CUDA_CALLABLE u64 below(i32 x) { return x <= 0 ? 0 : x >= 64 ? ~0ull : (1ull << x) - 1; }
 
-    // Those of pixels that are painted at once, from `x` on.
+    // Bits of the pixels that are painted at once from `x` on.
     CUDA_CALLABLE Side side(i32 x) const { return ((const Side*)this)[x / Paint::SIDE]; }
 
     CUDA_CALLABLE Pixels both(const Pixels& o) const {

@@ -1,58 +1,58 @@
-// The console: 6507 processor, 6532 RIOT (RAM, ports, timer), cartridge, and the bus between them.
-// Cycles are the processor's; `t` counts those of the frame, since its line 0 began; three colour clocks each.
+// Console: 6507 processor, 6532 RIOT (RAM, ports, timer), cartridge, and the bus between them. Cycles are those of the
+// processor; `t` counts them from line 0 of the frame. A cycle is three colour clocks.
 
 struct Console {
     enum { PLAIN, F8, F6, E0, FE, DPC };
     enum { CYCLES = 76, INSTRUCTIONS = 25000, LONGEST = 1 << 24, NEVER = 10000 };
 
-    // First, and in this order, what others read: see FIELDS in emulator.py.
+    // Members that the host reads, in the order of FIELDS in consoles.py.
     u8 ram[128];
-    u8 more_ram[128];  // Superchip's
-    i32 turn;          // which of the two pictures is the newest
-    i32 frames;        // since the game started
+    u8 more_ram[128];  // of a Superchip
+    i32 turn;          // index of the newest picture
+    i32 frames;        // since the start of the game
     i32 score, lives, over;
     i32 t;             // cycles of the frame
     i32 pc, a, x, y, s;
 
     const u8* rom;
-    u8* trace;  // of each byte of the ROM, the address at which the processor found an instruction there; or null
+    u8* trace;  // for each byte of the ROM, the address at which it was executed as an instruction; or null
     i32 scheme, superchip;
-    i32 bank[4];  // offsets of the four quarters of what the processor sees of the ROM
+    i32 bank[4];  // ROM offsets of the four quarters of the cartridge's address space
 
-    i32 nv, zv;  // N is bit 7 of the one, Z is set where the other is 0
+    i32 nv, zv;  // N is bit 7 of nv, Z is set where zv is 0
     i32 carry, overflow, decimal, interrupt;
     u32 before;  // cycles before the frame
 
     u8 swcha, swchb, inpt[6], swacnt;  // inpt: 128 not pressed, 0 pressed
     i32 resistance;  // of the paddle that is turned
-    i32 paddle[4];   // cycles until each is charged; negative: not connected
+    i32 paddle[4];   // cycles until each capacitor is charged; negative: not connected
     u32 dumped_at;
     i32 dumping;
     u32 timer_at;
     i32 timer_value, timer_shift, timer_latched, timer_offset;
 
-    i32 watched;   // a byte of the memory as it was a frame ago, for a game whose lives or end show in its change
-    i32 instead;   // a second score, for a game that counts in two ways
+    i32 watched;   // value of a byte one frame ago, for games whose lives or end depend on its change
+    i32 instead;   // second score, for games that count in two ways
     i32 fell;      // the score fell in the last frame
-    i32 paid;      // points of it
-    i32 lasted;    // frames in a row, the last one among them, that were ends
-    i32 kept;      // lives stay as they are until something
-    i32 par;       // of a hole, for golf
-    i32 strokes;   // that are counted in it
-    i32 shown;     // the strokes of all holes, as they were last shown
-    i32 touched;   // clock of the last access to the TIA: what is seen of a frame that is given up ends there
+    i32 paid;      // points of the last frame
+    i32 lasted;    // consecutive frames that met a condition of game over
+    i32 kept;      // lives do not change yet
+    i32 par;       // of a hole, in golf
+    i32 strokes;   // counted in this hole
+    i32 shown;     // strokes of all holes, as last displayed
+    i32 touched;   // clock of the last access to the TIA: an abandoned frame is visible up to there
     i32 armed;     // VSYNC is set,
-    u32 armed_at;  // since then
+    u32 armed_at;  // since this clock
     i32 boots;     // resets of the processor
-    i32 ended;     // the frame has ended, and the next starts at a line of its own
-    i32 pal;       // the television shows colours by the phase of lines, which an odd number of them loses
-    i32 limit;     // a line after which any write to the TIA ends the frame
+    i32 ended;     // the frame has ended, and the next one starts with its own line 0
+    i32 pal;       // PAL televisions take colours from the phase of lines, which an odd number of lines loses
+    i32 limit;     // line after which any write to the TIA ends the frame
     Tia tia;
     Dpc dpc;
 
     CUDA_CALLABLE u32 now() const { return before + (u32)t; }
 
-    // What the reset button of the processor does; the RIOT's timer starts with `timer`.
+    // Reset the processor; `timer` is the first value of the RIOT's timer.
     CUDA_CALLABLE void reset(i32 timer) {
         a = x = y = 0;
         s = 0xff;
@@ -75,7 +75,7 @@ struct Console {
 
     CUDA_CALLABLE i32 cartridge(i32 address) const { return rom[bank[address >> 10 & 3] + (address & 1023)]; }
 
-    // Switch banks, if the address that is read or written asks for it.
+    // Switch banks, if the address that is read or written is a switch.
     CUDA_CALLABLE void touch(i32 address) {
         i32 low = address & 0xfff;
         if (scheme == F8 || scheme == DPC) {
@@ -90,7 +90,7 @@ struct Console {
         for (i32 k = 0; k < 4; k++) bank[k] = 4096 * number + 1024 * k;
     }
 
-    // The byte at `address` at the end of this cycle; `bus`: the last byte that was on the data bus.
+    // Read the byte at `address` at the end of this cycle; `bus` is the last byte on the data bus.
     CUDA_CALLABLE APART i32 read(i32 address, i32 bus) {
         if (address & 0x1000) {
             if (scheme != PLAIN) {
@@ -99,7 +99,7 @@ struct Console {
                     dpc.shift();
                     if ((address & 0xfff) < 0x40) return dpc.read(address & 0x3f, rom + 2 * 4096);
                 }
-                // Its port for writing reads as the ROM below it.
+                // The write port reads as the ROM below it.
                 if (superchip && (address & 0xf80) == 0x80) return more_ram[address & 0x7f];
             }
             return cartridge(address);
@@ -133,9 +133,9 @@ struct Console {
             case 0: return swcha;
             case 1: return swacnt;
             case 2: return swchb;
-            default: return 0;  // SWBCNT, which ALE does not keep
+            default: return 0;  // SWBCNT, which ALE does not store
         }
-        // After a hundred thousand frames of a game that never writes it, 31 bits would not hold them.
+        // A game that never writes the timer exceeds 31 bits after a hundred thousand frames.
         const i64 since = (i64)(u32)(now() - timer_at) - 1, value = timer_value - (since >> timer_shift) - 1;
         if (address & 1) return value < 0 && !timer_latched ? 0x80 : 0;
         if (value >= 0) return (i32)(value & 0xff);
@@ -168,12 +168,12 @@ struct Console {
         return charge(reg - 8, t);
     }
 
-    // Of a paddle, at the end of the cycle `end`.
+    // Level of a paddle's input at the end of cycle `end`.
     CUDA_CALLABLE i32 charge(i32 k, i32 end) const {
         i32 after = paddle[k];
         if (after < 0) return 0;
         if (after == 0) return dumping ? 0 : 0x80;
-        // One that would have been charged before this frame began is taken for one that never is.
+        // A capacitor charged before this frame counts as never charged, as in ALE.
         i32 charged_at = (i32)(dumped_at - before) + after;
         return !dumping && charged_at >= 0 && end > charged_at ? 0x80 : 0;
     }
@@ -203,7 +203,7 @@ struct Console {
 
     // --- a frame -------------------------------------------------------------------------------------------------
 
-    // Play until the frame ends, or for as many instructions as a frame may have.
+    // Play until the frame ends, or for the maximum number of instructions.
     CUDA_CALLABLE void frame(i32 first_line, i32 rows, u8* picture) {
         if (ended) {
             ended = 0;
@@ -211,14 +211,14 @@ struct Console {
             touched = 0;
         }
         tia.picture = picture;
-        tia.anew = 1;  // also where a frame goes on that had not ended: in another picture, or seen from another row on
+        tia.anew = 1;  // a frame may continue in another picture, or with other visible rows
         run();
         tia.draw_until(touched);
         tia.fill_up();
-        if (t > LONGEST) ended = 1;  // of a program that never writes to the TIA: before the clock overflows
+        if (t > LONGEST) ended = 1;  // a program that never writes to the TIA would overflow the clock
         if (!ended) return;
         i32 gone = t - t % CYCLES;
-        tia.picture = nullptr;  // what is left of the last line stays as it was
+        tia.picture = nullptr;  // the rest of the last line keeps its pixels
         tia.draw_until(3 * gone);
         tia.moved_at = tia.moved_at < -NEVER ? -NEVER : tia.moved_at - 3 * gone;
         if (pal) tia.parity = gone / CYCLES & 1;
@@ -226,5 +226,5 @@ struct Console {
         t -= gone;
     }
 
-    // The frame has ended, and not before all rows of the picture were there.
+    // Whether the frame has ended, and all rows of the picture were drawn.
     CUDA_CALLABLE bool whole() const { return ended && tia.row >= tia.height; }

@@ -1,7 +1,6 @@
     // --- 6507 ----------------------------------------------------------------------------------------------------
-    // As in ALE, what an instruction accesses, but for its own bytes, it accesses when it ends, also what a 6502 reads or
-    // writes on the way: `t` is brought there before. Reads whose result nobody uses are made where the processor pulls,
-    // and after a return.
+    // As in ALE, an instruction accesses everything but its own bytes in its last cycle, also where a 6502 accesses it
+    // earlier: `t` is advanced first. Reads without a use are made by pulls and after a return only.
 
     CUDA_CALLABLE void set_nz(i32 value) { nv = zv = value; }
 
@@ -26,7 +25,7 @@
         s = (s - 1) & 0xff;
     }
 
-    // Push in the cycle after a push, when WSYNC has no effect.
+    // Push in the cycle after a push, in which WSYNC has no effect.
     CUDA_CALLABLE void push_next(i32 value) {
         i32 end = t;
         push(value);
@@ -38,14 +37,13 @@
         return read(0x100 | s, bus);
     }
 
-    // The first byte that is pulled, by an instruction of so many `cycles`, at whose end ALE pulls them all: before it,
-    // what the stack's pointer is at is read by the way.
+    // Pull the first byte. ALE reads at the stack pointer and then pulls all bytes, at the end of `cycles`.
     CUDA_CALLABLE i32 pull_first(i32 opcode, i32 cycles) {
         t += cycles;
         return pull(read(0x100 | s, opcode));
     }
 
-    // A read whose result nobody uses, and that the timer does not notice.
+    // Read without a use, which does not affect the timer.
     CUDA_CALLABLE i32 idle_read(i32 address, i32 bus) {
         bool nothing = address & 0x1000 ? scheme == PLAIN : (address & 0x280) == 0x280;
         return nothing ? bus : read(address, bus);
@@ -53,8 +51,7 @@
 
     enum { LOADS, STORES, CHANGES };
 
-    // The address of the operand; `bus` is what was last on the data bus, `t` the end of the last cycle but that of
-    // the operand itself.
+    // Address of the operand. `bus`: last byte on the data bus; `t`: end of the cycle before the operand's.
     CUDA_CALLABLE i32 zero_page(i32& bus) {
         t += 2;
         return bus = fetch();
@@ -75,7 +72,7 @@
 
     static CUDA_CALLABLE bool same_page(i32 one, i32 other) { return !((one ^ other) & 0xff00); }
 
-    // A 6502 reads by the way, before the index is added; ALE does not.
+    // A 6502 makes a read before the index is added; ALE does not.
     CUDA_CALLABLE i32 indexed(i32 base, i32 index, i32 use) {
         i32 address = (base + index) & 0xffff;
         t += use != LOADS || !same_page(base, address);
@@ -87,8 +84,7 @@
         return indexed(base, index, use);
     }
 
-    // The address that stands in the zero page from `at` on. ALE reads it when the instruction ends, which takes so many
-    // `cycles` if no page is crossed; it matters where the television interface is read.
+    // Address stored in the zero page at `at`. ALE reads it when the instruction ends, after `cycles`.
     CUDA_CALLABLE i32 pointer(i32 at, i32 bus_before, i32 cycles, i32& bus) {
         i32 begin = t;
         t += cycles;
@@ -110,10 +106,10 @@
         return indexed(base, y, use);
     }
 
-    // Address modes by the low bits of the opcode (its columns), as the processor itself decodes them.
+    // Address mode by the low bits of the opcode, as the processor decodes them.
     CUDA_CALLABLE APART i32 address_of(i32 opcode, i32 use, i32& bus) {
         i32 column = opcode & 0x1f;
-        bool by_y = (opcode & 0xc2) == 0x82;  // STX, LDX and what belongs to them
+        bool by_y = (opcode & 0xc2) == 0x82;  // STX, LDX and related opcodes
         switch (column) {
             case 0x01: case 0x03: return indirect_x(use, bus);
             case 0x04: case 0x05: case 0x06: case 0x07: return zero_page(bus);
@@ -159,7 +155,7 @@
             i32 rest = (a >> 4) * 10 + (a & 15) - (m >> 4) * 10 - (m & 15) - !carry;
             carry = a - m - !carry >= 0;
             if (rest < 0) rest += 100;
-            if (rest < 0) {  // of digits that are none: then the number is taken for digits once more
+            if (rest < 0) {  // with digits above 9: the number is taken as digits once more
                 i32 number = (rest >> 4 & 15) * 10 + (rest & 15);
                 overflow = ((a ^ number) & (number ^ m)) >> 7 & 1;
                 set_nz(a = number);
@@ -194,10 +190,10 @@
         return value;
     }
 
-    // Read, change, write; the undocumented ones go on with the accumulator.
+    // Read, change and write; undocumented opcodes also use the accumulator.
     CUDA_CALLABLE APART void change(i32 opcode) {
         i32 bus, address = address_of(opcode, CHANGES, bus);
-        t += 3;  // in ALE it is read in the last cycle, and written once; a 6502 writes the old value in between
+        t += 3;  // ALE reads in the last cycle and writes once; a 6502 also writes the old value in between
         i32 value = read(address, bus);
         i32 operation = opcode >> 5;
         if (operation < 4) value = shifted(operation, value);
@@ -232,7 +228,7 @@
             case 0xa2: case 0xa6: case 0xb6: case 0xae: case 0xbe: set_nz(x = operand(opcode)); break;
             case 0xa0: case 0xa4: case 0xb4: case 0xac: case 0xbc: set_nz(y = operand(opcode)); break;
             case 0xa3: case 0xa7: case 0xaf: case 0xb3: case 0xb7: case 0xbf:  // LAX
-                t += opcode == 0xa7;  // in ALE alone
+                t += opcode == 0xa7;  // in ALE only
                 set_nz(a = x = operand(opcode));
                 break;
             // stores
@@ -363,12 +359,12 @@
             case 0x93: case 0x9f: store_high(opcode, a & x); break;  // SHA
             case 0x9c: store_high(opcode, y); break;                 // SHY
             case 0x9e: store_high(opcode, x); break;                 // SHX
-            // undocumented: that do nothing
+            // undocumented: no effect
             case 0x80: case 0x82: case 0x89: case 0xc2: case 0xe2: case 0x04: case 0x44: case 0x64: case 0x14: case 0x34:
             case 0x54: case 0x74: case 0xd4: case 0xf4: case 0x0c: case 0x1c: case 0x3c: case 0x5c: case 0x7c: case 0xdc:
             case 0xfc: operand(opcode); break;
             case 0xea: case 0x1a: case 0x3a: case 0x5a: case 0x7a: case 0xda: case 0xfa: idle(); break;
-            default:  // what stops the processor for ever
+            default:  // opcodes that stop the processor for ever
                 pc = (pc - 1) & 0xffff;
                 t += 2;
                 break;
@@ -393,12 +389,12 @@
         }
     }
 
-    // Stores whose value is joined with the high byte of the address plus one.
+    // Stores of a value AND the high byte of the address plus 1.
     CUDA_CALLABLE void store_high(i32 opcode, i32 value) {
         i32 bus, address;
         if (opcode == 0x93) address = indirect_y(STORES, bus);
         else address = absolute_indexed(opcode == 0x9c ? x : y, STORES, bus);
-        i32 page = address >> 8;  // with its index added
+        i32 page = address >> 8;  // after the index was added
         t += 1;
         write(address, value & (page + 1));
     }

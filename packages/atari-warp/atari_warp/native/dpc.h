@@ -1,5 +1,6 @@
-// The Display Processor Chip of Pitfall II's cartridge (US patent 4,644,495): eight fetchers that read 2 KB of display
-// data backwards, flags of where they are, and random numbers. Nobody hears its three voices: their wave reads as 0.
+// Display Processor Chip of Pitfall II's cartridge (US patent 4,644,495): eight fetchers that read 2 KB of display data
+// backwards, flags of their positions, and random numbers. Sound is not emulated: the wave of its three voices reads as
+// 0.
 
 struct Dpc {
     enum { FETCHERS = 8, DATA = 2048, VOICES = 3, REGISTERS = 0x80, HOT = 0xfc0 };
@@ -13,14 +14,14 @@ struct Dpc {
         random = 1;
     }
 
-    // Reads that shift the random number in ALE, as all writes do.
+    // Whether a read shifts the random number in ALE; all writes do.
     static CUDA_CALLABLE bool notices(i32 address) { return address < REGISTERS || address >= HOT; }
 
     CUDA_CALLABLE void shift() {
         random = (random << 1 | (~(random >> 7 ^ random >> 5 ^ random >> 4 ^ random >> 3) & 1)) & 0xff;
     }
 
-    // The register at `address`, 0 to 63.
+    // Read the register at `address`, 0 to 63.
     CUDA_CALLABLE i32 read(i32 address, const u8* display) {
         i32 k = address & 7, low = counter[k] & 0xff, value = 0;
         if (low == top[k]) flag[k] = 0xff;
@@ -30,13 +31,13 @@ struct Dpc {
             case 0: value = k < 4 ? random : 0; break;
             case 1: value = data; break;
             case 2: value = shown; break;
-            case 7: value = flag[k];  // the others, which are documented and no game uses, are 0 in ALE
+            case 7: value = flag[k];  // the other documented registers, which no game uses, read as 0 in ALE
         }
         if (!music[k]) counter[k] = (counter[k] - 1) & (DATA - 1);
         return value;
     }
 
-    // To the register at `address`, 64 to 127.
+    // Write the register at `address`, 64 to 127.
     CUDA_CALLABLE void write(i32 address, i32 value) {
         i32 k = address & 7, high = counter[k] & 0x700;
         switch (address >> 3 & 7) {

@@ -1,20 +1,20 @@
-// The body of the native function, for game `i` of many. Those from `envs` on have no agent: they start, for agents
-// whose games have ended to go on with.
+// Body of the native function, for game `i`. Games from `envs` on are the reset pool: they have no agent, and start
+// games for agents whose games have ended.
 
 struct EnvState {
     Console console;
     Agent agent;
-    i32 thorough;  // steps to come of which all frames are drawn
+    i32 thorough;  // remaining steps of which all frames are drawn
 };
 
-enum { LASTING = 8 };  // such steps, after one that showed what was around a frame
+enum { LASTING = 8 };  // such steps after a frame that showed older pixels
 enum { SIZE, LOAD, START, PLAY, BEGIN, STEP };
 i32* answer = &wp::index(answers, i, 0);
 if (order == SIZE) {
     answer[0] = (i32)sizeof(EnvState);
     return;
 }
-const bool plays = order == BEGIN || order == STEP;  // an agent
+const bool plays = order == BEGIN || order == STEP;  // for an agent
 const bool in_pool = i >= envs;
 if (in_pool && !plays) return;
 if ((order == LOAD || order == START) && !wp::index(mask, i)) return;
@@ -22,7 +22,7 @@ wp::uint8* stored = &wp::index(state, i, 0);
 if (in_pool && order == STEP && ((EnvState*)stored)->agent.ready) return;
 #ifdef __CUDA_ARCH__
 const EnvState& before = *(EnvState*)stored;
-EnvState env = before;  // in memory of the thread's own, which neighbours read side by side
+EnvState env = before;  // in memory of the thread, which the GPU interleaves
 #else
 const EnvState before = *(EnvState*)stored;
 EnvState& env = *(EnvState*)stored;
@@ -58,7 +58,7 @@ for (bool thorough = before.thorough || (order == STEP && (in_pool || environmen
         else environment.start(thorough), environment.begin(answer);
     }
     around = around || player.missed & Player::AROUND;
-    // What should have been drawn is drawn at a second try, from the same state.
+    // If frames should have been drawn, play again from the same state and draw all of them.
     if (thorough || !player.missed || (order == PLAY && !drawn)) break;
     env = before;
     console.rom = &wp::index(rom, 0);
@@ -70,13 +70,13 @@ if (!plays) {
     answer[OUT_OF_TIME] = answer[TRUNCATED] = 0;
     answer[EPISODE_START] = order != PLAY;
 }
-// A game that showed what was around a frame is likely to again. A start says nothing of it, if its frames drew both
-// pictures anew.
+// A game that showed older pixels is likely to do so again. A start whose frames drew both pictures completely clears
+// them.
 const bool starts = order == STEP ? before.agent.ended : order != PLAY;
 if (in_pool || (starts && player.whole == 3)) env.thorough = 0;
 else if (around) env.thorough = LASTING;
 else if (env.thorough) env.thorough--;
-console.tia.picture = nullptr;  // addresses are not part of a state that is saved
+console.tia.picture = nullptr;  // pointers are not part of a saved state
 console.rom = nullptr;
 console.trace = nullptr;
 #ifdef __CUDA_ARCH__

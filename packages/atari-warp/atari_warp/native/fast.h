@@ -1,10 +1,10 @@
     // --- 6507, fast ----------------------------------------------------------------------------------------------
-    // What programs do most, once more: code in the cartridge whose operands are in ROM, in RAM or registers of the
-    // TIA and the RIOT. The processor's registers are locals here (members would be loaded anew after every store of a
-    // byte, which might be theirs), and accesses by the way that change nothing are left out. Where that does not go,
-    // an instruction is left, before it has done anything, to instruction(), which is slow and complete.
+    // Frequent instructions, a second time: code in the cartridge whose operands are in ROM, in RAM or in registers of
+    // TIA and RIOT. The processor's registers are local variables, as members would be loaded again after every store
+    // of a byte. Accesses without an effect are left out. Any other case is left to instruction(), which is slow and
+    // complete, before it has had an effect.
 
-    // Play until the frame ends, or for as many instructions as a frame may have.
+    // Play until the frame ends, or for the maximum number of instructions.
     CUDA_CALLABLE void run() {
         for (i32 left = INSTRUCTIONS; left > 0 && !ended;) {
             if (trace) {
@@ -23,17 +23,17 @@
 
     static CUDA_CALLABLE bool in_ram(i32 address) { return (address & 0x1280) == 0x80; }
 
-    // Of an address in the cartridge; no bank is switched there.
+    // Whether an address in the cartridge is a register of the DPC; such accesses switch no bank.
     CUDA_CALLABLE bool in_dpc(i32 address) const { return scheme == DPC && (address & 0xfff) < Dpc::REGISTERS; }
 
-    // Write to the TIA at the end of the cycle `end`; the cycle at which the processor goes on.
+    // Write to the TIA at the end of cycle `end`, and return the cycle at which the processor continues.
     CUDA_CALLABLE APART i32 written(i32 reg, i32 value, i32 end) {
         t = end;
         write_tia(reg & 0x3f, value);
         return t;
     }
 
-    // The same where the register is known, of which most is compiled away.
+    // The function above for a known register, so that compilers remove most of it.
     CUDA_CALLABLE HERE i32 written_here(i32 reg, i32 value, i32 end) {
         reg &= 0x3f;
         if (reg < 4 && reg != 2) return written(reg, value, end);
@@ -56,7 +56,7 @@
         return read(address, bus);
     }
 
-    // Of the TIA, in zero page.
+    // Read the TIA through the zero page.
     CUDA_CALLABLE i32 read_here(i32 address, i32 bus, i32 end) {
         i32 reg = address & 15;
         if (reg < 8) return read_at(address, bus, end);
@@ -64,7 +64,7 @@
         return (reg >= 14 ? 0 : reg >= 12 ? inpt[reg - 8] : charge(reg - 8, end)) | (bus & 0x3f);
     }
 
-    // A pull where the stack ends or is none: at the end of the cycle `end` what its pointer is at is read by the way.
+    // Pull where the stack wraps or is not RAM: its previous address is read at the end of cycle `end` as well.
     CUDA_CALLABLE APART i32 pulled(i32 pointer, i32 opcode, i32 end) {
         t = end;
         i32 bus = read(0x100 | pointer, opcode);
@@ -72,9 +72,9 @@
         return read(0x100 | ((pointer + 1) & 0xff), bus);
     }
 
-    // `loop` waits for the timer: an instruction that reads it, of three bytes, and a branch back to it, which is taken
-    // now. As long as the timer's value stays the same nothing else happens: how many times more, if they take
-    // `cycles` each, the last read was at the end of cycle `last`, and has left the flags `nz`.
+    // Return how often a `loop` that waits for the timer repeats: a read of the timer of three bytes, and a branch
+    // back, which is taken now. Nothing else changes until the value of the timer does. A round takes `cycles`; the
+    // last read was at the end of cycle `last`, and left the flags `nz`.
     CUDA_CALLABLE APART i32 waits(const u8* loop, i32 last, i32 cycles, i32 accumulator, i32 nz) const {
         i32 address = loop[1] | loop[2] << 8;
         if ((address & 0x1284) != 0x284) return 0;
@@ -82,7 +82,7 @@
         const i32 period = 1 << timer_shift;
         i32 value = (i32)(timer_value - (since >> timer_shift) - 1);
         if (value < 0) return 0;
-        if (address & 1) value = 0;  // whether it has run out
+        if (address & 1) value = 0;  // whether the timer has expired
         switch (loop[0]) {
             case 0xad: case 0xae: case 0xac: break;  // LDA, LDX, LDY
             case 0x2c:                               // BIT
@@ -94,8 +94,8 @@
         return value == nz ? (i32)(period - 1 - (since & (period - 1))) / cycles : 0;
     }
 
-// An instruction finds the address `at` of its operand `m`, and what is last on the data `bus`; `base` is the address
-// before an index is added. It has done nothing until it knows that it need not be left to instruction().
+// An instruction computes the address `at` of its operand `m`, and the last byte on the data `bus`; `base` is the
+// address before an index is added. It has no effect before it is certain that it need not be left to instruction().
 
 #define ZERO_PAGE at = BYTE(1), bus = at;
 #define ZERO_PAGE_INDEXED(index) base = BYTE(1), at = (base + (index)) & 0xff;
@@ -106,8 +106,8 @@
     if (base < 0x80 || base == 0xff) goto other; \
     bus = ram[base - 0x7f], base = ram[base - 0x80] | bus << 8, at = (base + y) & 0xffff;
 
-// Do `action` with what is read at the end of the instruction. A read by the way, where the index has not reached the page
-// yet, is seen by a display processor only.
+// Do `action` with the value that is read at the end of the instruction. A read before the index has reached its page
+// matters to a display processor only.
 #define READ(bytes, cycles, action) READ_AFTER(false, bytes, cycles, action)
 #define READ_AFTER(another, bytes, cycles, action)                        \
     {                                                                     \
@@ -195,11 +195,11 @@
         JUMP(at, m)                                                                \
     }
 
-// The processor's registers, as locals and back.
+// Load the processor's registers into local variables, and store them.
 #define TAKE                                                                                            \
     i32 t = this->t, a = this->a, x = this->x, y = this->y, s = this->s, carry = this->carry;           \
     i32 nz = (nv & 0x80) << 1 | (zv != 0); /* N is bit 7 or bit 8, Z is set where the bits 0 to 7 are 0 */ \
-    i32 v = overflow << 7;                 /* of which bit 7 is meant */                                \
+    i32 v = overflow << 7;                 /* bit 7 is V                */                                \
     i32 at, base, bus, m, sum;
 #define RETURN                                                                                            \
     {                                                                                                     \
@@ -208,8 +208,8 @@
         return left;                                                                                      \
     }
 
-// The instruction at `pc`: one jump after each instruction, as compilers for CPUs can make it, lets the processor guess
-// better than one for all would. So an instruction is a label, or a case where there is no such jump.
+// Next instruction. On a CPU each instruction ends with its own jump, which the processor predicts better than one jump
+// for all, so an instruction is a label. For other compilers it is a case.
 #ifdef __CUDACC__
 #define OP(opcode) case opcode:
 #define NEXT_INSTRUCTION goto again;
@@ -222,7 +222,7 @@
     &&at_0x##row##a, &&at_0x##row##b, &&at_0x##row##c, &&at_0x##row##d, &&at_0x##row##e, &&at_0x##row##f
 #endif
 
-// Words that instructions are told in, beside those above: bytes of the instruction, and what comes after it.
+// Vocabulary of instructions, besides the macros above: bytes of the instruction, and its continuation.
 #define BYTE(k) ((i32)code[pc + (k)])
 #define CODE(address) (code + (address))
 #define IN_CODE(address) ((u32)(address) - first < size)
@@ -253,11 +253,11 @@
     }
 #define JUMP GO_TO
 
-    // From the instruction at `pc` on, `left` at most; how many are left.
+    // Run instructions from `pc` on, at most `left`; return how many are left.
     CUDA_CALLABLE APART i32 fast(i32 left) {
         if (!(this->pc & 0x1000)) return left;
-        // Where no bank is switched, and no RAM of the cartridge: data in [rom_first, rom_first + rom_size) of what the
-        // processor sees, and code in [first, first + size), less what might reach beyond.
+        // Addresses without bank switching and without RAM of the cartridge: data in [rom_first, rom_first + rom_size),
+        // and code in [first, first + size), which leaves room for operands.
         i32 begin = superchip ? 0x100 : scheme == DPC ? Dpc::REGISTERS : 0, end = 0x1000;
         if (scheme == F8) end = 0xff8;
         if (scheme == DPC) end = Dpc::HOT;
@@ -270,7 +270,7 @@
             if (end > quarter + 0x400) end = quarter + 0x400;
         }
         u32 first = (u32)((this->pc & 0xf000) | begin), size = (u32)(end - begin - 2);
-        const u8* code = rom + bank[this->pc >> 10 & 3] - (this->pc & 0xfc00);  // by the address
+        const u8* code = rom + bank[this->pc >> 10 & 3] - (this->pc & 0xfc00);  // indexed by the address
 
         i32 pc = this->pc;
         TAKE
@@ -294,7 +294,7 @@
         RETURN
     }
 
-// The same words for an instruction at an address that is known, of compiled code: see rom_compiler.py.
+// The same vocabulary for an instruction at a known address, in compiled code: see rom_compiler.py.
 #undef BYTE
 #undef CODE
 #undef IN_CODE

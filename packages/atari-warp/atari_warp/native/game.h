@@ -1,29 +1,32 @@
-// What a game is to a player: its start, its inputs, and score, lives and end as its memory tells them.
+// Game: its start, its inputs, and score, lives and game over as its memory shows them.
 
-// The facts of a game, as the host gives them: `facts` of Game in games.py, in the same order.
+// Numbers from the host, in the order of `Game.facts` in games.py.
 enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OTHER_PADDLES, PADDLE_MOST, LEGAL, LOAD_FRAMES, START_FRAMES, FIRST_FRAME, LOAD_SWITCHES, SWITCHES, WRAP, LEAST, MOST, WATCHED, FIRST_LIVES, FALLING, KEEP_ONE, LASTS, WHOLE, LIVES_AT_END, TERMS, FACTS };
-// Terms of a game's rules follow, four numbers each: what for, a byte of the memory, its table, and for an end which of
-// the ways to end it belongs to, that all its terms have to agree on. A byte of number EARLIER is the one that is
-// watched, as it was a frame ago. While all terms for KEEP agree, lives stay as they are, or, with KEEP_ONE, only the
-// loss of one is not seen; and so they do until all terms for UNTIL have agreed. Points of INSTEAD count in place of
-// others, at a frame that makes any, and those of FINAL at the end, of one way to it or of ANY; those of MORE are added
-// there. While all terms for AGAIN agree, a frame brings what the one before brought, and while those for STILL do,
-// that alone, and all else stays. An end has to hold for LASTS frames, and counts only if the terms for TOTAL sum up
-// to WHOLE. Each set of bytes for SAME, numbered as ways are, makes a point while they are equal. With terms for
-// STROKES, shown over all holes while none for PAR is, points are par less the strokes of a hole, when the watched
-// byte, which is its number, changes. Number SCORED stands for the score, and FELL for 1 where it fell; a
-// Superchip's bytes begin at CHIP.
+// Terms of the rules follow these numbers, four numbers each: purpose, byte, table and way to end. A way to
+// end holds if all its terms agree. Byte numbers from EARLIER on stand for the watched byte one frame ago, for the
+// score (SCORED), for 1 where the score fell (FELL), and for the RAM of a Superchip (CHIP).
+//
+// - KEEP: lives do not change while all terms agree; with KEEP_ONE only the loss of one life is ignored.
+// - UNTIL: lives do not change before all terms have agreed once.
+// - INSTEAD: points of a second score, which replace others in a frame that has any.
+// - FINAL, MORE: at the end, points that replace all others, and points that are added, for one way to end or ANY.
+// - AGAIN: while all terms agree, a frame repeats the points of the previous one.
+// - STILL: the same, and score, lives and end do not change.
+// - TOTAL: no way to end counts unless the sum of these terms is WHOLE; a way has to hold for LASTS frames.
+// - SAME: sets of bytes, numbered like ways; each set adds a point while its bytes are equal.
+// - PAR, STROKES: golf. Strokes of all holes are displayed while no par is. When the watched byte, the number of the
+//   hole, changes, the points are par minus the strokes of the hole.
 enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, UNTIL, STILL };
 enum { TERM = 4, ANY = -1, NONE = -1 };
 enum { EARLIER = 128, SCORED, FELL, CHIP = 256 };
 enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 
-// What all consoles have in common when they are switched on, and what starts the game. For each time that a console
-// is reset there are a value of the timer and the bytes of a Superchip, of 128 each.
+// Power-on state of all consoles, and the start of the game. For each reset of a console there is a value of the timer,
+// and 128 bytes for a Superchip.
 struct Made {
     const u8 *ram, *more_ram;
-    const i32 *timers, *script;  // the frames of a start, of the first one and of all others: action and switches
+    const i32 *timers, *script;  // action and switches of each frame of the first start, then of all others
     i32 number_of_timers, number_of_more;
 };
 
@@ -32,17 +35,17 @@ struct Player {
     const Made& made;
     const i32* facts;
     const i32* tables;  // (tables, 256)
-    u8* screens;        // pictures: two that frames are drawn to in turn, and one that is kept
-    i32 unseen;         // frames to play before those that are drawn
-    i32 missed;         // what was not drawn, and should have been
-    i32 whole;          // of which pictures all was drawn: a bit for each
-    bool loading;       // the first start of a game is its usual one
+    u8* screens;        // three pictures: frames alternate between two, and the third is a copy
+    i32 unseen;         // frames to play before frames are drawn
+    i32 missed;         // reasons why frames should have been drawn
+    i32 whole;          // bits of the pictures that were drawn completely
+    bool loading;       // the first start, at the default mode
 
-    // A drawn frame that ends early shows below it what was drawn there before, and one that was begun before it was
-    // drawn shows that above; and the end of a game is looked at.
+    // AROUND: a drawn frame that ends early shows older pixels below, and a frame that began before it was drawn shows
+    // them above. END: the last frame of a game is visible.
     enum { AROUND = 1, END = 2 };
 
-    // Bits of the directions and FIRE that an action presses, as ALE numbers actions.
+    // Directions and FIRE that an action presses; actions have ALE's numbers.
     enum { FIRE = 1, UP = 2, RIGHT = 4, LEFT = 8, DOWN = 16 };
 
     static CUDA_CALLABLE i32 pressed(i32 action) {
@@ -68,7 +71,7 @@ struct Player {
         }
     }
 
-    // The action, or NOOP if this game takes no such action.
+    // Return the action, or NOOP if this game does not take it.
     CUDA_CALLABLE i32 legal(i32 action) const {
         return action > 0 && action < 18 && facts[LEGAL] >> action & 1 ? action : 0;
     }
@@ -123,7 +126,7 @@ struct Player {
         return tables[256 * term[2] + value];
     }
 
-    // Whether term `k` is for it; those for FINAL and MORE are of one way to end, or of any.
+    // Whether term `k` has a purpose; for FINAL and MORE it must also have this way to end, or ANY.
     CUDA_CALLABLE bool is_for(i32 k, i32 purpose, i32 way) const {
         const i32* term = facts + FACTS + TERM * k;
         return term[0] == purpose && ((purpose != FINAL && purpose != MORE) || term[3] == ANY || term[3] == way);
@@ -155,7 +158,7 @@ struct Player {
         return sets;
     }
 
-    // Whether there are terms for it, and all of them agree.
+    // Whether there are terms with a purpose, and all agree.
     CUDA_CALLABLE bool agree(i32 purpose) const {
         bool any = false;
         for (i32 k = 0; k < facts[TERMS]; k++) {
@@ -166,7 +169,7 @@ struct Player {
         return any;
     }
 
-    // The way to end that holds, or NONE.
+    // Way to end that holds, or NONE.
     CUDA_CALLABLE i32 way_to_end() const {
         if (sum(TOTAL) != facts[WHOLE]) return NONE;
         for (i32 k = 0; k < facts[TERMS]; k++) {
@@ -181,7 +184,7 @@ struct Player {
         return NONE;
     }
 
-    // What a new number of a hole brings. A counter of strokes that falls is taken to have started anew from nothing.
+    // Points for a new number of a hole. A counter of strokes that falls is taken to have been reset to 0.
     CUDA_CALLABLE i32 of_last_hole(i32 hole) {
         i32 points = 0, par = sum(PAR), shown = sum(STROKES);
         if (hole != console.watched && console.strokes) points = console.par - console.strokes, console.strokes = 0;
@@ -190,7 +193,7 @@ struct Player {
         return points;
     }
 
-    // Bring score, lives and end up to date; the points that were made since the last time. `first`: of a game.
+    // Update score, lives and end, and return the points since the last update. `first`: at the start of a game.
     CUDA_CALLABLE APART i32 count(bool first = false) {
         if (agree(STILL) && !first) return console.paid;
         i32 before = console.score, watched = facts[WATCHED] < 0 ? 0 : console.ram[facts[WATCHED]], points;
@@ -242,8 +245,7 @@ struct Player {
         return IDLE_FRAMES + facts[loading ? LOAD_FRAMES : START_FRAMES];
     }
 
-    // The game starts anew: as when the console is reset, waits, and somebody presses its switches. Here, frame `k` of
-    // this.
+    // Play frame `k` of a start: the console is reset, waits, and its switches are pressed.
     CUDA_CALLABLE void frame_of_start(i32 k) {
         if (!k) reset();
         const i32* pressed = made.script + 2 * ((loading ? 0 : facts[LOAD_FRAMES]) + k - IDLE_FRAMES);
@@ -260,7 +262,7 @@ struct Player {
         while (++k < frames_of_start());
     }
 
-    // The cartridge is put in, the console switched on, and the game started.
+    // Insert the cartridge, switch the console on and start the game.
     CUDA_CALLABLE void load() {
         for (i32 k = 0; k < 128; k++) console.ram[k] = made.ram[k];
         console.scheme = facts[CARTRIDGE], console.superchip = facts[SUPERCHIP];
@@ -272,7 +274,7 @@ struct Player {
         loading = true;
         start();
         console.limit = facts[PAL] ? PAL_LIMIT : FIRST_LIMIT;
-        console.dpc.shift(), console.dpc.shift();  // here ALE resets the processor twice, which reads where to begin
+        console.dpc.shift(), console.dpc.shift();  // two resets in ALE, each of which reads the start address
         start();
         loading = false;
     }

@@ -1,5 +1,5 @@
-// What the processor does for each opcode, in words of fast.h, where they are explained: a line an instruction, from which
-// both the interpreter and compiled code of a ROM are made. All others are left to instruction().
+// Effect of each opcode, in the vocabulary of fast.h, one line an instruction. The interpreter and compiled code are
+// made of these lines. All other opcodes are left to instruction().
 
 // ORA, AND, EOR, ADC, LDA, CMP, SBC
 OP(0x09) m = BYTE(1); nz = a |= m; NEXT(2, 2)

@@ -1,22 +1,23 @@
-// The body of a native function that brings an observation of game `i` up to date: the rows of one of its parts.
+// Body of a native function that updates the observation of game `i`: the rows of one of its parts.
 //
-// What is kept and the newest frame are as this left them a step ago, or both empty: nobody else may write them.
+// `pooled` and the newest frame of `observations` must be as the previous call left them, or both empty.
 //
-// Shades of two pictures, their maximum, and a resize by area as OpenCV does it, in its order of sums, so that every
-// rounding is the same: of each row of the picture first the columns, then rows by their weights, and a `share` of that,
-// where all weights are 1. A half it rounds to the even number, but upwards where both sides are `halved`.
+// Two pictures are converted to shades, their maximum is taken, and it is resized by area as by OpenCV, with sums in
+// the same order and therefore the same roundings. Each row of the picture is resized first, then rows are added with
+// their weights. If all weights are 1, the sum is multiplied by `share`. Halves are rounded to the even number, or
+// upwards if both sides are `halved`.
 
 enum { WIDTH = 160, EPISODE_START = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160 };
-enum { TERMS = 40 };  // rows of a picture that one of an observation is made of, at most: 33, of 250 to 8
+enum { TERMS = 40 };  // picture rows in one row of an observation: at most 33, from 250 rows to 8
 
-// A row of the two pictures, each of them shown in shades of a colour or the maximum before; words are of eight pixels.
+// Row of two pictures, each in colours or, for the previous maximum, in shades; a word has eight pixels.
 struct Row {
     const u8 *a, *b;
     bool a_is_before, b_is_before;
 
     enum { WORDS = WIDTH / 8, ALL = (1 << WORDS) - 1 };
 
-    // Where this row looks otherwise than another: a bit for each word.
+    // Bits of the words in which this row differs from another.
     CUDA_CALLABLE u32 differs(const Row& other) const {
         if (a_is_before || b_is_before) return ALL;
         const u64 *x = (const u64*)a, *y = (const u64*)other.a, *v = (const u64*)b, *w = (const u64*)other.b;
@@ -41,8 +42,8 @@ struct Row {
     }
 };
 
-// Columns of an observation that words of a row, inside its crop, have a part in, each once: word by word, or all of
-// them if the words are many.
+// Columns of an observation that words of a row contribute to, each once: word by word, or all columns if there are
+// many words.
 struct Pieces {
     u32 words;
     const i32 left, width, side;
@@ -66,7 +67,7 @@ struct Pieces {
     }
 };
 
-// A row of a stack of frames, of which the newest is the last; at an episode's start all are the first.
+// Row of a stack of frames, the newest last; at the start of an episode all frames are equal.
 struct Stacked {
     u8* oldest;
     const i32 frames, width;
@@ -97,11 +98,11 @@ for (i32 channel = 0; channel < of_shades; channel++) {
     const u8* a = first == BEFORE ? kept : &wp::index(screens, i, first, 0, 0);
     const u8* b = second == BEFORE ? kept : &wp::index(screens, i, second, 0, 0);
     const size_t apart = (size_t)of_shades * side * wide;
-    if (!resized_to) {  // what is kept is the newest frame
+    if (!resized_to) {  // no resize: `pooled` is the newest frame
         for (i32 y = height * part / parts; y < height * (part + 1) / parts; y++) {
             Row row = {a + WIDTH * y, b + WIDTH * y, first == BEFORE, second == BEFORE};
             for (i32 x = 0; x < WIDTH; x++) kept[WIDTH * y + x] = row.shade(shade, x);
-            if (frames == 1) continue;  // it is where it is kept
+            if (frames == 1) continue;  // observations are `pooled`
             Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts};
             stacked.move_up();
             for (i32 x = 0; x < WIDTH; x++) stacked.newest()[x] = kept[WIDTH * y + x];
@@ -109,14 +110,15 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         }
         continue;
     }
-    // Most of a picture is as it was a step ago, and most of a row as the one above. So only what differs from the row
-    // above is shaded, and only what has changed is resized; all is in parts, which read rows that others write.
-    const u32 inside = (u32)Row::ALL >> (Row::WORDS - 1 - (left + width - 1) / 8) & ~0u << left / 8;  // words of a crop
-    float across_row[MOST], sum[MOST];  // a row of the picture with its columns resized, and a row of the observation
-    u64 shaded[Row::WORDS];             // the last row of the picture,
+    // Most of a picture equals the previous one, and most of a row equals the row above. So words are converted only
+    // where a row differs from the row above, and resized only where the picture has changed. Parallel parts resize
+    // everything, as they read rows that others write.
+    const u32 inside = (u32)Row::ALL >> (Row::WORDS - 1 - (left + width - 1) / 8) & ~0u << left / 8;  // of the crop
+    float across_row[MOST], sum[MOST];  // a picture row with resized columns, and a row of the observation
+    u64 shaded[Row::WORDS];             // last picture row,
     i32 last = -1;                      // its number,
-    u32 changed_last = 0;               // and what of it has changed
-    u32 differ[TERMS], there = 0;       // what differs in each row for one of the observation, what across_row has
+    u32 changed_last = 0;               // and its changed words
+    u32 differ[TERMS], there = 0;       // words of each picture row that differ from the one above; words in across_row
     for (i32 y = side * part / parts; y < side * (part + 1) / parts; y++) {
         u32 changed = 0;
         for (i32 k = 0; k < down; k++) {
@@ -140,7 +142,7 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         }
         changed &= inside;
         if (Bits::count(changed) > Pieces::FEW) changed = inside;
-        u32 needed = changed;  // columns that a word has a part in have one in its neighbours too
+        u32 needed = changed;  // columns of a word depend on its neighbours too
         for (i32 reach = 0; 8 * reach * side < width; reach++) needed |= needed << 1 | needed >> 1;
         needed &= inside;
         for (i32 k = 0; k < down; k++) {
@@ -164,7 +166,7 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts};
         stacked.move_up();
         u8* to = stacked.newest();
-        const float whole = 12582912.0f;  // added and taken away rounds to the nearest whole number, or the even one
+        const float whole = 12582912.0f;  // adding and subtracting it rounds to the nearest or even integer
         for (Pieces piece(changed, left, width, side); piece.next();)
             for (i32 x = piece.begin; x < piece.end; x++) {
                 const float mean = sum[x] * share;
