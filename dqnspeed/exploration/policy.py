@@ -17,9 +17,7 @@ from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
-Acted = tuple[
-    np.ndarray, dict[str, np.ndarray]
-]  # actions (N,) int64, and columns of buffers.ring_buffer.POLICY_COLUMNS
+Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of ring_buffer.POLICY_COLUMNS
 
 
 class Policy(Protocol):

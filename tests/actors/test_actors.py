@@ -74,9 +74,8 @@ class Started:
 
     def collect(self, steps: int) -> None:
         deadline = time.monotonic() + 60
-        while (
-            self.agent_steps < steps or self.replay.storage.written.sum() < steps
-        ):  # what was counted may still be in a pipe
+        # Rows that were counted may still be in a pipe.
+        while self.agent_steps < steps or self.replay.storage.written.sum() < steps:
             self.actors.dispatch()
             collected = self.actors.collect(self.limit, wait=True)
             self.agent_steps += collected.agent_steps
