@@ -398,14 +398,14 @@ def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path
     text = [
         HEAD,
         "from dqnspeed.algorithms.actor_critic import ActorCritic",
-        "from dqnspeed.algorithms import learns_from",
+        "from dqnspeed.algorithms import data_sources",
     ]
     for group, base in bases.items():
         module, name = base.rsplit(".", 1)
         text.append(f"from {module} import {name}\n@register({group!r}, 'plain')\n@dataclass(frozen=True)")
         text.append(f"class Plain{name}({name}):\n    pass")
     text.append("@register('algo', 'plain')\n@dataclass(frozen=True)")
-    text.append("class PlainAlgo(ActorCritic, learns_from.FromRollouts):\n    missing: int = option('a number', ge=1)")
+    text.append("class PlainAlgo(ActorCritic, data_sources.FromRollouts):\n    missing: int = option('a number', ge=1)")
     (tmp_path / "my_options.py").write_text("\n".join(text))
     words = ["algo=plain", *(f"{group}=plain" for group in bases)]
     config, told = composed(*words, cwd=tmp_path, plugins="my_options", forks=True)
@@ -413,7 +413,7 @@ def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path
     assert not told and config.num_envs == usual.num_envs == 8
     for key in ("gamma", "num_steps", "epochs", "lam", "ent_coef", "ent_coef_final", "vf_coef"):
         assert config.algo._get_node(key)._value() == usual.algo._get_node(key)._value()
-    assert not {"clip_range", "target_kl"} & set(config.algo)
+    assert not {"clip_range", "adaptive_kl_target"} & set(config.algo)
     assert (config.optimizer.lr, config.optimizer.eps) == (usual.optimizer.lr, usual.optimizer.eps)
     assert (config.replay.buffer_size, config.parallelism.timeout_s, config.wrappers.stack) == (100_000, 20.0, 4)
     assert "conv" not in config.model and config.tracking.project == "dqnspeed"
