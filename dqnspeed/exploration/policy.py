@@ -18,9 +18,7 @@ from dqnspeed.exploration.random_numbers import HostRandom, RandomNumbers
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
 
-Acted = tuple[
-    np.ndarray, dict[str, np.ndarray]
-]  # actions (N,) int64, and columns of buffers.ring_buffer.POLICY_COLUMNS
+Acted = tuple[np.ndarray, dict[str, np.ndarray]]  # actions (N,) int64, and columns of ring_buffer.POLICY_COLUMNS
 
 
 class Policy(Protocol):

@@ -183,7 +183,7 @@ def test_without_the_replay_it_is_filled_anew_before_learning_goes_on(
     assert caplog.text.count("the replay was not saved (checkpoint.replay=false): it is filled anew for 100 agent") == 1
     assert after["learner"]["updates"] == before["learner"]["updates"]
     later = go(tmp_path, make_toy(*toy, "stop.max_steps=800", "checkpoint.replay=true"), resumed=True)
-    assert later["replay"]["batches"] == later["learner"]["updates"]  # by which beta grows
+    assert later["replay"]["sampler"]["batches"] == later["learner"]["updates"]  # by which beta grows
     assert later["learner"]["updates"] == before["learner"]["updates"] + (800 - 690) // 2
     assert later["progress"]["resumed_at"] == [500, 590] and later["progress"]["lost_s"] == 0
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
