@@ -14,7 +14,7 @@ from dqnspeed.actors.worker import Paused, Ready
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.buffers import Rows
 from dqnspeed.envs import ActorError, Episode
-from dqnspeed.envs.resumable import REPEAT_S
+from dqnspeed.envs.resumable import MAX_REPEAT_S
 from dqnspeed.envs.workers import START_TIMEOUT_S
 
 MAX_FAILED_STARTS = 3  # replacements of an actor in a row that are lost before their first step
@@ -221,7 +221,7 @@ class RemoteActors(Generic[Handle]):
         self._counted_steps = sum(handle.agent_steps for handle in self._handles.values())
         patience = max(START_TIMEOUT_S, self._run.parallelism.timeout_s)
         if self._saved:
-            patience += REPEAT_S * self._num_envs
+            patience += MAX_REPEAT_S * self._num_envs
         deadline, started = time.monotonic() + patience, Collected()
         while len(self._ready()) < self._count:
             self._receive(started)

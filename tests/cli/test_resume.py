@@ -508,7 +508,7 @@ def test_ctrl_c_twice_leaves_at_once_without_harm(parallelism: str, tmp_path: Pa
         load(path)  # whole
 
 
-@pytest.mark.parametrize("parallelism, closes", [("overlap", "envs.backends.gymnasium.AsyncEngine"),
+@pytest.mark.parametrize("parallelism, closes", [("overlap", "envs.backends.gymnasium.WorkerEngine"),
                                                  ("process", "actors.process.ProcessActors")])  # fmt: skip
 def test_a_run_interrupted_while_it_closes_its_processes_still_ends(
     parallelism: str, closes: str, tmp_path: Path

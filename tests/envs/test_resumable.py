@@ -20,7 +20,7 @@ def played(steps: int) -> Resumable:
 
 
 def test_a_game_of_too_many_steps_to_repeat_keeps_none_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable, "MOST_ACTIONS", 10)
+    monkeypatch.setattr(resumable, "MAX_REPEATED_ACTIONS", 10)
     for steps in (10, 11, 12):
         game, other = played(steps).game, Resumable(gymnasium.make("CartPole-v1"))
         np.testing.assert_array_equal(game["actions"], np.arange(10) % 2 if steps == 10 else [])

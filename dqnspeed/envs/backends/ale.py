@@ -11,7 +11,7 @@ import numpy as np
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs.backends.base import Backend, Engine, RawStep
+from dqnspeed.envs.backends.base import Backend, Engine
 from dqnspeed.envs.backends.gymnasium import GymnasiumEngine
 from dqnspeed.envs.games import fire_index, start_rewards
 from dqnspeed.envs.workers import AUTORESET
@@ -81,37 +81,35 @@ class AleEngine(GymnasiumEngine):
     def __init__(self, env: Any, start_rewards: Mapping[int, float] | None = None):
         super().__init__(env)
         self._channels_last = len(env.single_observation_space.shape) == 4
-        self._start_rewards = start_rewards
+        self._start_rewards = start_rewards or {}
         self._pending_reward = np.zeros(self.num_envs)
         self._over = np.zeros(self.num_envs, bool)
-
-    def reset(self, seeds: list[int]) -> RawStep:
-        frames, info = self.env.reset(seed=np.array(seeds))
-        if self._start_rewards is not None:
-            self._set_pending_reward(np.ones(self.num_envs, bool), info)
-            self._over = np.zeros(self.num_envs, bool)
-        return self._first_step(self._frames(frames), info)
-
-    def save_games(self) -> list[dict[str, Any]] | None:
-        return None  # ALE's vector environment cannot save games
 
     def send(self, actions: np.ndarray) -> None:
         self.env.send(actions)
 
-    def recv(self) -> RawStep:
+    def save_games(self) -> list[dict[str, Any]] | None:
+        return None  # ALE's vector environment cannot save games
+
+    def _reset(self, seeds: list[int]) -> tuple[Any, ...]:
+        frames, info = self.env.reset(seed=np.array(seeds))
+        self._set_pending_reward(np.ones(self.num_envs, bool), info)
+        self._over = np.zeros(self.num_envs, bool)
+        return self._channels_first(frames), info
+
+    def _step(self) -> tuple[Any, ...]:
         frames, rewards, terminated, truncated, info = self.env.recv()
-        if self._start_rewards is not None:
+        if self._start_rewards:
             rewards = rewards + self._pending_reward
             self._set_pending_reward(self._over, info)
             self._over = terminated | truncated
-        return RawStep(self._frames(frames), rewards, terminated, truncated, info["lives"])
+        return self._channels_first(frames), rewards, terminated, truncated, info
 
     def _set_pending_reward(self, new: np.ndarray, info: dict[str, Any]) -> None:
         """Set the reward that is added to the first step of each game in ``new`` ``(N,) bool``."""
-        assert self._start_rewards is not None
         self._pending_reward[:] = 0
         for i in np.flatnonzero(new):
             self._pending_reward[i] = self._start_rewards.get(int(info["episode_frame_number"][i]), 0.0)
 
-    def _frames(self, frames: np.ndarray) -> np.ndarray:
+    def _channels_first(self, frames: np.ndarray) -> np.ndarray:
         return frames[:, 0].transpose(0, 3, 1, 2) if self._channels_last else frames

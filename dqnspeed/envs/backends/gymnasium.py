@@ -41,9 +41,9 @@ class Gymnasium(Backend):
         try:
             if overlap:
                 makers = [functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds]
-                return AsyncEngine(make_workers(makers, timeout), timeout)
+                return WorkerEngine(make_workers(makers, timeout), timeout)
             one = gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
-            return SyncEngine(one)
+            return GymnasiumEngine(one)
         except RuntimeError as error:
             if "not equivalent" not in str(error):
                 raise
@@ -57,16 +57,8 @@ def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str |
     return Resumable(make_env(env, wrappers, render_mode))
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress Gymnasium's warnings, which only announce the error it raises next."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 class GymnasiumEngine:
-    """Engine over a Gymnasium vector environment whose environments are :class:`Resumable`."""
+    """Engine over a Gymnasium vector environment, whose environments step one after another in :meth:`recv`."""
 
     device: torch.device | None = None
 
@@ -75,50 +67,48 @@ class GymnasiumEngine:
         self.num_envs: int = env.num_envs
 
     def reset(self, seeds: list[int]) -> RawStep:
-        return self._first_step(*self.env.reset(seed=seeds))
-
-    def save_games(self) -> list[dict[str, Any]] | None:
-        return list(self.env.get_attr("game"))
-
-    def restore_games(self, games: list[dict[str, Any]]) -> bool:
-        self.env.set_attr("game", games)
-        return all(self.env.get_attr("games_restored"))
-
-    def call(self, name: str) -> Any:
-        return self.env.call(name)[0]
-
-    def _first_step(self, frames: np.ndarray, info: dict[str, Any]) -> RawStep:
+        with self._errors():
+            frames, info = self._reset(seeds)
         nothing = np.zeros(self.num_envs, bool)
         return RawStep(frames, np.zeros(self.num_envs), nothing, nothing, info.get("lives"))
-
-    def _step(self, step: tuple[Any, ...]) -> RawStep:
-        frames, rewards, terminated, truncated, info = step
-        return RawStep(frames, rewards, terminated, truncated, info.get("lives"))
-
-    def close(self) -> None:
-        self.env.close()
-
-
-class SyncEngine(GymnasiumEngine):
-    """``gymnasium.vector.SyncVectorEnv``: environments step one after another inside :meth:`recv`.
-
-    What one of them raises becomes an :class:`ActorError`, as from processes.
-    """
-
-    def reset(self, seeds: list[int]) -> RawStep:
-        with actor_errors():
-            return super().reset(seeds)
 
     def send(self, actions: np.ndarray) -> None:
         self._actions = actions
 
     def recv(self) -> RawStep:
-        with actor_errors():
-            return self._step(self.env.step(self._actions))
+        with self._errors():
+            frames, rewards, terminated, truncated, info = self._step()
+        return RawStep(frames, rewards, terminated, truncated, info.get("lives"))
+
+    def save_games(self) -> list[dict[str, Any]] | None:
+        with self._errors():
+            return list(self.env.get_attr("game"))
+
+    def restore_games(self, games: list[dict[str, Any]]) -> bool:
+        with self._errors():
+            self.env.set_attr("game", games)
+            return all(self.env.get_attr("games_restored"))
+
+    def call(self, name: str) -> Any:
+        return self.env.call(name)[0]
+
+    def close(self) -> None:
+        self.env.close()
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return actor_errors()
+
+    def _reset(self, seeds: list[int]) -> tuple[Any, ...]:
+        first: tuple[Any, ...] = self.env.reset(seed=seeds)
+        return first
+
+    def _step(self) -> tuple[Any, ...]:
+        step: tuple[Any, ...] = self.env.step(self._actions)
+        return step
 
 
-class AsyncEngine(GymnasiumEngine):
-    """``gymnasium.vector.AsyncVectorEnv``: each environment steps in a worker process after :meth:`send`.
+class WorkerEngine(GymnasiumEngine):
+    """Engine over :class:`Workers`: each environment steps in a process of its own after :meth:`send`.
 
     A worker that raises, dies, or hangs longer than ``timeout`` seconds ends the step with :class:`ActorError`.
     """
@@ -127,27 +117,26 @@ class AsyncEngine(GymnasiumEngine):
         super().__init__(env)
         self._timeout = timeout
 
-    def reset(self, seeds: list[int]) -> RawStep:
-        with self._watched():
-            self.env.reset_async(seed=seeds)
-            self._wait()
-            frames, info = self.env.reset_wait()
-            return self._first_step(frames, info)
-
     def send(self, actions: np.ndarray) -> None:
-        with self._watched():
+        with self._errors():
             self.env.step_async(actions)
 
-    def recv(self) -> RawStep:
-        with self._watched():
-            self._wait()
-            return self._step(self.env.step_wait())
+    def _reset(self, seeds: list[int]) -> tuple[Any, ...]:
+        self.env.reset_async(seed=seeds)
+        self._wait()
+        first: tuple[Any, ...] = self.env.reset_wait()
+        return first
+
+    def _step(self) -> tuple[Any, ...]:
+        self._wait()
+        step: tuple[Any, ...] = self.env.step_wait()
+        return step
 
     def _wait(self) -> None:
-        """Wait until all have answered, in pieces: those in which all processes were stopped are no silence of theirs.
+        """Wait until all workers have answered, in short pieces, so that a pause of all processes counts for little.
 
         Raises:
-            multiprocessing.TimeoutError: one has been silent for too long.
+            multiprocessing.TimeoutError: one worker has been silent for too long.
         """
         waited = 0.0
         for pipe in self.env.parent_pipes:
@@ -157,21 +146,23 @@ class AsyncEngine(GymnasiumEngine):
                     raise multiprocessing.TimeoutError
 
     @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
-            with _quiet():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Gymnasium announces the error that it raises next
                 yield
         except Exception as error:
             self._kill()  # a worker that hangs or died cannot be asked to close
             raise ActorError(self._explain(error)) from error
 
-    def save_games(self) -> list[dict[str, Any]] | None:
-        with self._watched():
-            return super().save_games()
-
-    def restore_games(self, games: list[dict[str, Any]]) -> bool:
-        with self._watched():
-            return super().restore_games(games)
+    def _explain(self, error: Exception) -> str:
+        if isinstance(error, multiprocessing.TimeoutError):
+            return f"an environment has not answered for {self._timeout:g} s (parallelism.timeout_s)."
+        if isinstance(error, WorkerTraceback):
+            return f"an environment raised:\n{error}"
+        if isinstance(error, (EOFError, OSError)):  # of its pipe
+            return f"an environment's process died ({type(error).__name__})."
+        return f"an environment's process raised {type(error).__name__}: {error}"
 
     def close(self) -> None:
         if self.env.closed:
@@ -183,15 +174,6 @@ class AsyncEngine(GymnasiumEngine):
         for process in self.env.processes:
             process.join(max(0.0, deadline - time.monotonic()))
         self._kill()
-
-    def _explain(self, error: Exception) -> str:
-        if isinstance(error, multiprocessing.TimeoutError):
-            return f"an environment has not answered for {self._timeout:g} s (parallelism.timeout_s)."
-        if isinstance(error, WorkerTraceback):
-            return f"an environment raised:\n{error}"
-        if isinstance(error, (EOFError, OSError)):  # of its pipe
-            return f"an environment's process died ({type(error).__name__})."
-        return f"an environment's process raised {type(error).__name__}: {error}"
 
     def _kill(self) -> None:
         for process in self.env.processes:
@@ -210,9 +192,9 @@ def play_by_table(
     A vector of environments and a network cost several times what a step of a small environment does.
 
     Args:
-        best: the action of each state, ``(num_states,) int64``.
-        longest: most steps of a game.
-        give_up: asked now and then. True ends the play, as does a game that is too long.
+        best: action of each state, ``(num_states,) int64``.
+        longest: maximum number of steps of a game; a longer game ends the play.
+        give_up: called now and then; True ends the play.
 
     Returns:
         Actions and rewards of each game that ended.
