@@ -291,7 +291,7 @@ def test_an_agents_environment_is_one_of_gymnasium(trained: Path) -> None:
             env.step(action)  # type: ignore[arg-type]
     while not env.step(0)[2]:
         pass
-    with pytest.raises(ValueError, match=r"^step: no game is being played; reset\(\) starts one"):
+    with pytest.raises(ValueError, match=r"^step: no game is being played. Start one by reset\(\)"):
         env.step(0)
     env.close()
     with pytest.raises(ValueError, match=r"^render: needs make_env\(render_mode="):
@@ -314,10 +314,10 @@ def test_an_agent_takes_the_observations_it_was_trained_on_and_no_others(trained
     assert [agent.act(one) for one in batch] == values.argmax(axis=1).tolist()
     takes = "and this agent takes (4,) float32"
     for wrong, sentence in (
-        (batch[0].astype(float), f"is of float64, {takes} as the game gives it, not scaled."),
-        (batch[0][:3], f"is (3,) float32, {takes}; make_env() gives such."),
-        (batch, f"is (5, 4) float32, {takes}; make_env() gives such."),
-        (None, f"is () object, {takes}; make_env() gives such."),
+        (batch[0].astype(float), f"is float64, {takes}. Do not scale the game's observations."),
+        (batch[0][:3], f"is (3,) float32, {takes}. Use observations of make_env()."),
+        (batch, f"is (5, 4) float32, {takes}. Use observations of make_env()."),
+        (None, f"is () object, {takes}. Use observations of make_env()."),
     ):
         with pytest.raises(ValueError) as raised:
             agent.act(wrong)
@@ -355,13 +355,13 @@ def test_an_agent_of_any_algorithm_looks_at_a_game(algo: str, outputs: str, tmp_
     assert env.step(agent.act(observation))[0].dtype == agent.observation_space.dtype
     env.close()
     if algo != "q_learning":
-        with pytest.raises(ValueError, match="its channels are last, and should be first"):
+        with pytest.raises(ValueError, match="Put the channels first"):
             agent.act(observation.transpose(1, 2, 0))
 
 
 def check_what_is_learnt(agent: dqnspeed.Agent, observation: np.ndarray) -> None:
     """Check action values, or the policy and the value of the state; what the algorithm does not learn is refused."""
-    network, batch = agent._player.network, np.stack([observation, observation])
+    network, batch = agent.network, np.stack([observation, observation])
     algo, policy = agent.config.algo.name, agent.outputs == "logits of the policy"
     with torch.inference_mode():
         given = network(torch.from_numpy(batch))
@@ -370,14 +370,14 @@ def check_what_is_learnt(agent: dqnspeed.Agent, observation: np.ndarray) -> None
     np.testing.assert_allclose(learnt(batch), wanted, rtol=1e-5)
     np.testing.assert_allclose(learnt(observation), wanted[0], rtol=1e-5)
     assert learnt(observation).dtype == np.float32 and agent.act(observation) == int(wanted[0].argmax())
-    refused = {"value": f"algo={algo} learns no value of a state; use probabilities()."}
+    refused = {"value": f"algo={algo} learns no state value. Use probabilities()."}
     if not policy:
-        best = "values().max(axis=-1), that of the best action"
-        refused["value"] = f"algo={algo} learns no value of a state; use {best}."
-        refused["probabilities"] = f"algo={algo} learns action values and no policy; use values()."
+        best = "values().max(axis=-1), the value of the best action"
+        refused["value"] = f"algo={algo} learns no state value. Use {best}."
+        refused["probabilities"] = f"algo={algo} learns no policy. Use values()."
     else:
-        too = ", or value() for the state" if algo == "ppo" else ""
-        refused["values"] = f"algo={algo} learns a policy and no action values; use probabilities(){too}."
+        value = " or value()" if algo == "ppo" else ""
+        refused["values"] = f"algo={algo} learns no action values. Use probabilities(){value}."
     if algo == "ppo":
         del refused["value"]
         with torch.inference_mode():

@@ -6,16 +6,13 @@ import dataclasses
 import json
 import signal
 import sys
-from pathlib import Path
-from typing import Any
 
 from dqnspeed.cli.app import fail, run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import ActorError
+from dqnspeed.play.agent import NEWEST_RUN, PlayConfig, folder_of
 from dqnspeed.play.games import play
-from dqnspeed.play.options import NEWEST, PlayConfig
-from dqnspeed.play.player import home_of
 from dqnspeed.system import atomic
 from dqnspeed.system.signals import endings
 from dqnspeed.tracking.run_folder import PLAYED, newest_run
@@ -23,42 +20,38 @@ from dqnspeed.training.checkpoint import playable
 
 COMMAND_LINE = CommandLine(
     "python -m dqnspeed.play [run=FOLDER] [KEY=VALUE...]",
-    "Watch a trained agent, record its games, and see what it scores.",
+    "Watch a trained agent, record its games, and see its score.",
     PlayConfig,
 )
 
 
 def _main() -> None:
     options, _ = COMMAND_LINE.read(sys.argv[1:])
-    if options.run == NEWEST:
+    if options.run == NEWEST_RUN:
         options = dataclasses.replace(options, run=str(newest_run("run with something to play", playable)))
         print(f"plays the newest run, {options.run}", flush=True)
     try:
         result = play(options)
     except ActorError as error:
         fail(str(error), code=1)
+    num_games = len(result["games"])
     print(
         f"{result['checkpoint']} after {result['agent_steps']:,} agent steps: mean return {result['return_mean']:.2f} "
-        f"± {result['return_std']:.2f} over {len(result['games'])} game{'' if len(result['games']) == 1 else 's'}\n"
+        f"± {result['return_std']:.2f} over {num_games} game{'' if num_games == 1 else 's'}\n"
         f"actions: {', '.join(f'{name} {count:,}' for name, count in result['actions'].items())}"
     )
-    _keep(home_of(options.run), result)
-    if options.record and not all("video" in game for game in result["games"]):
-        sys.exit(1)  # which was told
-
-
-def _keep(folder: Path, result: dict[str, Any]) -> None:
-    """Add ``result`` to the run's ``play.jsonl``, which has a line a call."""
-    path = folder / PLAYED
+    path = folder_of(options.run) / PLAYED
     try:
         with atomic.opened(path, "ab") as file:
             file.write(f"{json.dumps(atomic.finite(result))}\n".encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error
+    if options.record and not all("video" in game for game in result["games"]):
+        sys.exit(1)  # the recorder has printed the reason
 
 
 def main() -> None:
-    """Console entry point; SIGTERM and a terminal that is closed end it as Ctrl-C does, which deletes half a film."""
+    """Console entry point; SIGTERM and a closed terminal end it as Ctrl-C does, which deletes an unfinished video."""
     for number in endings():
         signal.signal(number, signal.default_int_handler)
     run_app(_main)

@@ -13,113 +13,158 @@ import numpy as np
 
 from dqnspeed import envs
 from dqnspeed.config.options import ConfigError
-from dqnspeed.envs import AnyArray, Episode, Step
+from dqnspeed.envs import AnyArray, Step
 from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.table import Table
-from dqnspeed.play.options import PlayConfig
-from dqnspeed.play.player import Player, action_names
-from dqnspeed.play.recorder import Recorder, told
+from dqnspeed.play.agent import Agent, PlayConfig, action_names
+from dqnspeed.play.recorder import Recorder, print_write_errors
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
-from dqnspeed.play.tables import Walk, World, draw, world_of
+from dqnspeed.play.tables import TableLayout, draw_table, layout_of
 from dqnspeed.system import seeding
 from dqnspeed.tracking.run_folder import TABLE, VIDEOS, check_links
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name
 from dqnspeed.training.evaluation import LONGEST, Game, copies, distinct, play_games
 
 
+class Session:
+    """Chooses actions in one environment, and shows, records and counts the games.
+
+    Attributes:
+        games: the games that have ended.
+        results: their entries in ``play.jsonl``.
+        counts: number of times that each action was taken.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        options: PlayConfig,
+        deterministic: bool,
+        names: list[str],
+        recorder: Recorder,
+        screen: Screen | None,
+    ):
+        self._agent, self._options, self._deterministic = agent, options, deterministic
+        self._names, self._recorder, self._screen = names, recorder, screen
+        self._rng = np.random.default_rng(options.seed)
+        self._values = np.zeros(len(names), np.float32)  # outputs for the last observation
+        self._is_table, self._path = isinstance(agent.network, Table), list[str]()  # states and actions in turn
+        self.games, self.results, self.counts = list[Game](), list[dict[str, Any]](), Counter[str]()
+
+    def act(self, observations: AnyArray) -> np.ndarray:
+        """The action ``(1,)`` for one observation ``(1, stack * C, ...)``."""
+        self._recorder.start()
+        self._values = self._agent.compute(self._agent.network, host(observations))[0]
+        if self._rng.random() < self._options.epsilon:
+            return self._rng.integers(len(self._values), size=1)
+        if self._deterministic:
+            return np.array([self._values.argmax()])
+        return np.array([(self._values + self._rng.gumbel(size=self._values.shape)).argmax()])  # draws from the softmax
+
+    def watch(self, observations: AnyArray, actions: np.ndarray, step: Step) -> None:
+        """Count, record and show a step."""
+        observation, action = host(observations[0]), int(actions[0])
+        if not step.first[0]:  # a step that only starts a game ignores the action
+            self.counts[self._names[action]] += 1
+        if self._is_table and not step.first[0]:
+            self._path += [str(observation.argmax()), self._names[action]]
+            self._path += [str(step.frames[0].argmax())] if step.episodes else []
+        for image in self._recorder.add(observation, self._values, action, step):
+            if self._screen is not None:
+                self._screen.show(image)
+
+    def end_game(self, game: Game) -> None:
+        """Keep and print the result of a game."""
+        self.games.append(game)
+        number = len(self.games)
+        result: dict[str, Any] = {"game": number, "return": game.episode_return, "length": game.length}
+        line = f"game {number}: return {game.episode_return:g}, {game.length:,} agent steps"
+        name = f"play_{self._agent.checkpoint.stem}_seed{self._options.seed}_{video_name(number, game)}"
+        if video := self._recorder.end(name):
+            result["video"] = f"{VIDEOS}/{video.name}"
+            line += f", {video}"
+        if self._is_table:
+            result["path"] = " ".join(self._path)
+            line += f"\n  {result['path']}"
+        self._path.clear()
+        self.results.append(result)
+        print(line, flush=True)
+
+
 def play(options: PlayConfig) -> dict[str, Any]:
-    """Play, show, record; returns what ``play.jsonl`` gets."""
-    window = wants_window(options)
+    """Play games, and show and record them.
+
+    Returns:
+        The line for ``play.jsonl``.
+    """
+    has_window = wants_window(options)
     if options.record:
         check_encoder("record=true")
-    player = Player(options)
-    check_links(player.folder)
-    drawn = window or options.record
-    if drawn and (refused := _cannot_draw(player)):
+    agent = Agent(options)
+    algo, deterministic = agent.config.algo, options.deterministic
+    deterministic = agent.config.eval.deterministic if deterministic is None else deterministic
+    if not deterministic and not algo.has_policy:
+        raise ConfigError(
+            f"deterministic=false: algo={algo.name} learns action values and no policy to draw from. "
+            f"Use epsilon=0.05 for some random actions."
+        )
+    check_links(agent.folder)
+    renders = has_window or options.record
+    if renders and (problem := _render_problem(agent)):
         if options.window or options.record:
-            raise refused
-        print(f"The games are not shown: {refused}")
-        window = drawn = False
+            raise problem
+        print(f"The games are not shown: {problem}")
+        has_window = renders = False
     seeding.seed_everything(options.seed)
-    env = envs.make_vector_env(player.run, render_mode="rgb_array" if drawn else None)
+    is_closed = False
     with ExitStack() as resources:
+        env = envs.make_vector_env(agent.config, render_mode="rgb_array" if renders else None)
         resources.callback(env.close)
-        names = action_names(env, player.spec)
-        world = _world(player, names) if isinstance(player.network, Table) else None
-        if world is not None:
-            names = list(world.actions)
-        fps = options.fps or frame_rate(player.run, player.spec)
-        screen = resources.enter_context(Screen(fps)) if window else None
-        counts, recorder = Counter[str](), None
-        if drawn:
-            recorder = resources.enter_context(contextlib.closing(Recorder(env, player, names, options, fps)))
-        walk = None if world is None else Walk(world)
-
-        def watch(observations: AnyArray, actions: np.ndarray, step: Step) -> None:
-            observation = host(observations[0])
-            counts[names[actions[0]]] += int(not step.first[0])
-            if walk is not None:
-                walk.add(int(observation.argmax()), int(actions[0]), step)
-            for image in recorder.add(observation, int(actions[0]), step) if recorder is not None else ():
-                if screen is not None:
-                    screen.show(image)
-
-        def act(observations: AnyArray) -> np.ndarray:
-            if recorder is not None:
-                recorder.start()
-            return player.act(host(observations))
-
-        games, played, closed = [], list[Game](), False
-        ends = play_games(env, player.spec, act, [options.seed], options.episodes, watch)
+        layout = _table_layout(agent, action_names(env, agent.spec))
+        names, fps = list(layout.actions), options.fps or frame_rate(agent.config, agent.spec)
+        screen = resources.enter_context(contextlib.closing(Screen(fps))) if has_window else None
+        recorder = resources.enter_context(contextlib.closing(Recorder(env, agent, names, options, fps, renders)))
+        session = Session(agent, options, deterministic, names, recorder, screen)
         try:
-            for number, episode in enumerate(ends, start=1):
-                games.append(_result(number, episode))
-                played.append(episode)
-                name = f"play_{player.path.stem}_seed{options.seed}_{video_name(number, episode)}"
-                film = None if recorder is None else recorder.end(name)
-                if film is not None:
-                    games[-1]["video"] = f"{VIDEOS}/{film.name}"
-                print(f"game {number}: return {episode.episode_return:g}, {episode.length:,} agent steps"
-                      + ("" if film is None else f", {film}"), flush=True)  # fmt: skip
-                if walk is not None:
-                    games[-1]["path"] = walk.end()
-                    print(f"  {games[-1]['path']}", flush=True)
+            for game in play_games(env, agent.spec, session.act, [options.seed], options.episodes, session.watch):
+                session.end_game(game)
         except WindowClosedError:
-            closed = True
-        if world is not None:
-            _draw_table(player, world)
-    returns = [game["return"] for game in games]
-    other = "deterministic=false" if player.run.algo.has_policy and player.deterministic else "epsilon=0.05"
-    if len(games) < options.episodes and not closed:
-        print(f"The play was ended: a game took {LONGEST:,} steps, and the agent may be looping; try {other}.")
-    if note := copies(played):
-        print(f"{note} {other}, or noop_max=30 in an ALE game, makes them differ.")
-    if not games and closed:
+            is_closed = True
+    if isinstance(agent.network, Table):
+        _draw_table(agent, layout)
+    games = session.games
+    other = "deterministic=false" if algo.has_policy and deterministic else "epsilon=0.05"
+    if is_closed and not games:
         raise KeyboardInterrupt
     if not games:
-        raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps; try {other}.")
+        raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps. Try {other}.")
+    if len(games) < options.episodes and not is_closed:
+        print(f"The play has ended: a game took {LONGEST:,} steps, so the agent may be looping. Try {other}.")
+    if note := copies(games):
+        print(f"{note} {other}, or noop_max=30 in an ALE game, makes them differ.")
+    returns = [game.episode_return for game in games]
     return {
-        "checkpoint": player.path.name,
-        "agent_steps": player.agent_steps,
+        "checkpoint": agent.checkpoint.name,
+        "agent_steps": agent.agent_steps,
         "epsilon": options.epsilon,
-        "deterministic": player.deterministic,
-        "noop_max": player.noop_max,
+        "deterministic": deterministic,
+        "noop_max": agent.noop_max,
         "seed": options.seed,
         "return_mean": statistics.fmean(returns),
         "return_std": statistics.pstdev(returns),
-        "actions": dict(counts.most_common()),
-        "distinct_games": distinct(played),
-        "games": games,
+        "actions": dict(session.counts.most_common()),
+        "distinct_games": distinct(games),
+        "games": session.results,
     }
 
 
-def _cannot_draw(player: Player) -> ConfigError | None:
-    """Why an environment of the user's own cannot be drawn."""
-    if atari_game(player.run.env) is not None:
+def _render_problem(agent: Agent) -> ConfigError | None:
+    """Reason why a user's environment cannot be rendered."""
+    if atari_game(agent.config.env) is not None:
         return None
     try:
-        with contextlib.closing(envs.make_vector_env(player.run, render_mode="rgb_array")) as env:
+        with contextlib.closing(envs.make_vector_env(agent.config, render_mode="rgb_array")) as env:
             env.reset([0] * env.num_envs)
             env.render()
     except ConfigError as error:
@@ -127,25 +172,21 @@ def _cannot_draw(player: Player) -> ConfigError | None:
     return None
 
 
-def _world(player: Player, numbers: list[str]) -> World:
-    env = envs.make_env(player.run.env, player.run.wrappers)
-    try:
-        return world_of(env, numbers)
-    finally:
-        env.close()
+def _table_layout(agent: Agent, names: list[str]) -> TableLayout:
+    """The layout of a table; of another network only the ``names`` of the actions."""
+    if not isinstance(agent.network, Table):
+        return TableLayout(names)
+    with contextlib.closing(envs.make_env(agent.config.env, agent.config.wrappers)) as env:
+        return layout_of(env, names)
 
 
-def _draw_table(player: Player, world: World) -> None:
-    """Write the table into the run's folder as ``table.png``."""
-    path = player.folder / TABLE
+def _draw_table(agent: Agent, layout: TableLayout) -> None:
+    """Draw the table into ``table.png`` in the run's folder."""
+    path = agent.folder / TABLE
     if importlib.util.find_spec("matplotlib") is None:
-        print(f"{TABLE} needs matplotlib; pip install 'dqnspeed[report]' brings it.")
+        print(f"{TABLE} needs matplotlib. pip install 'dqnspeed[report]' installs it.")
         return
-    values = player.network.state_dict()["values"].cpu().numpy()
-    with told(path):
-        draw(values, world, path, f"{player.run.env.id} after {player.agent_steps:,} agent steps")
+    values = agent.network.state_dict()["values"].cpu().numpy()
+    with print_write_errors(path):
+        draw_table(values, layout, path, f"{agent.config.env.id} after {agent.agent_steps:,} agent steps")
         print(path)
-
-
-def _result(number: int, episode: Episode) -> dict[str, Any]:
-    return {"game": number, "return": episode.episode_return, "length": episode.length}

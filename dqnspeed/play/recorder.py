@@ -1,56 +1,67 @@
-"""Pictures and films of games."""
+"""Images and videos of games that are played."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from dqnspeed.algorithms import algorithm_of
 from dqnspeed.envs import Step, VectorEnv
 from dqnspeed.execution.arrays import host
-from dqnspeed.play.options import PlayConfig
+from dqnspeed.play.agent import Agent, PlayConfig
 from dqnspeed.play.overlay import Overlay
-from dqnspeed.play.player import Player
 from dqnspeed.tracking.run_folder import VIDEOS
 from dqnspeed.tracking.video import Film, enlarge
 
-LEAST_WIDTH = 160  # of a film, as Atari's are
+MIN_VIDEO_WIDTH = 160  # as Atari's
 
 
 @contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
-    """A file that cannot be written is a sentence, and play goes on."""
+def print_write_errors(path: Path, cleanup: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Print a sentence and call ``cleanup`` if ``path`` cannot be written in the block, instead of ending the play."""
     try:
         yield
     except OSError as error:
+        cleanup()
         print(f"dqnspeed: {path}: cannot be written ({error.strerror or error}).", file=sys.stderr, flush=True)
 
 
 class Recorder:
-    """Renders games, one picture for each step and one of the end, and films them if asked."""
+    """Renders games, one image before each step and one at the end, and records videos if ``record`` is set."""
 
-    def __init__(self, env: VectorEnv, player: Player, names: list[str], options: PlayConfig, fps: float):
-        self._env, self._player, self._records, self._fps = env, player, options.record, fps
-        self._folder = player.folder / VIDEOS
-        self._film: Film | None = None  # of this game; none either where it cannot be written
-        what = algorithm_of(player.run).outputs
-        self._overlay = Overlay(names, player.spec.stack, player.spec.largest, what) if options.overlay else None
-        self._before: np.ndarray | None = None  # the picture before the step
+    def __init__(
+        self, env: VectorEnv, agent: Agent, names: list[str], options: PlayConfig, fps: float, renders: bool = True
+    ):
+        self._env, self._fps, self._renders, self._records = env, fps, renders, options.record
+        self._folder = agent.folder / VIDEOS
+        self._film: Film | None = None
+        spec = agent.spec
+        self._overlay = Overlay(names, spec.stack, spec.largest, agent.outputs) if options.overlay else None
+        self._before: np.ndarray | None = None  # the image before the step
         self._steps, self._total = 0, 0.0
 
     def start(self) -> None:
-        """Render the first picture, after the reset; later calls do nothing."""
-        if self._before is None:
+        """Render the first image after the reset; later calls do nothing."""
+        if self._renders and self._before is None:
             self._before = self._env.render()
 
-    def add(self, observation: np.ndarray, action: int, step: Step) -> list[np.ndarray]:
-        """The picture in which the action of a finished step was chosen, and the last one if the game is over; none if
-        the step only started a game."""
+    def add(self, observation: np.ndarray, values: np.ndarray, action: int, step: Step) -> list[np.ndarray]:
+        """Record a step.
+
+        Args:
+            observation: input of the network ``(stack * C, ...)``.
+            values: outputs of the network ``(num_actions,)``.
+
+        Returns:
+            The image before the step, and the last image if the game has ended; none if the step only started a game,
+            or nothing is rendered.
+        """
+        if not self._renders:
+            return []
         image, self._before = self._before, self._env.render()
         if image is None or (step.first[0] and not self._steps):
             return []
@@ -58,51 +69,43 @@ class Recorder:
             self._film = Film(self._folder, self._fps)
         self._steps += 1
         caption = f"step {self._steps:,}   reward so far {self._total:g}"
-        shown = [self._picture(image, observation, self._player.q, action, caption)]
+        images = [self._drawn(image, observation, values, action, caption)]
         self._total += float(step.rewards[0])
         if step.episodes:
             frame = host(step.frames[0])
             stack = np.concatenate([observation[len(frame) :], frame])
-            shown.append(self._picture(self._before, stack, None, None, f"the end   return {self._total:g}"))
-        for picture in shown:
-            if self._film is not None:
-                with self._told(self._folder):
-                    self._film.add(enlarge(picture, LEAST_WIDTH))
-        return shown
+            images.append(self._drawn(self._before, stack, None, None, f"the end   return {self._total:g}"))
+        if self._film is not None:
+            with print_write_errors(self._folder, self.close):
+                for image in images:
+                    self._film.add(enlarge(image, MIN_VIDEO_WIDTH))
+        return images
 
-    def _picture(
-        self, image: np.ndarray, observation: np.ndarray, q: np.ndarray | None, action: int | None, caption: str
+    def _drawn(
+        self, image: np.ndarray, observation: np.ndarray, values: np.ndarray | None, action: int | None, caption: str
     ) -> np.ndarray:
-        return image if self._overlay is None else self._overlay.draw(image, observation, q, action, caption)
+        return image if self._overlay is None else self._overlay.draw(image, observation, values, action, caption)
 
     def end(self, name: str) -> Path | None:
-        """Begin the next game; returns the film of the one that ended if it could be written, by ``name`` if that is
-        free."""
-        film, path = self._film, self._folder / name
+        """End the video of a game.
+
+        Returns:
+            The video, called ``name`` or a similar name if that is taken; ``None`` if none was written.
+        """
         self._steps, self._total = 0, 0.0
-        if film is not None:
-            with self._told(path):
-                for number in itertools.count(2):  # another play of the same run may have chosen the name meanwhile
-                    if not path.exists():
-                        break
-                    path = self._folder / name.replace("_episode_", f"_{number}_episode_", 1)
-                film.end(path)
+        if self._film is None:
+            return None
+        numbered = (name.replace("_episode_", f"_{number}_episode_", 1) for number in itertools.count(2))
+        paths = (self._folder / name for name in itertools.chain([name], numbered))
+        path = next(path for path in paths if not path.exists())  # another play may have taken the name meanwhile
+        with print_write_errors(path, self.close):
+            self._film.end(path)
         written = path if self._film is not None else None
         self.close()
         return written
 
     def close(self) -> None:
-        """Delete the film of a game that has not ended."""
+        """Delete the video of a game that has not ended."""
         if self._film is not None:
             self._film.close()
         self._film = None
-
-    @contextlib.contextmanager
-    def _told(self, path: Path) -> Iterator[None]:
-        """Inside, what cannot be written is told, and filmed no more."""
-        with told(path):
-            try:
-                yield
-            except OSError:
-                self.close()
-                raise

@@ -1,4 +1,4 @@
-"""A table of action values as a picture, and the path of its policy."""
+"""A table of action values as a picture."""
 
 from __future__ import annotations
 
@@ -10,87 +10,70 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from dqnspeed.envs import Step
 from dqnspeed.system import atomic
 
-# Directions of the actions, in their order, where states are the cells of a grid (Gymnasium's toy text).
+# Directions of the actions, in their order, in Gymnasium's environments whose states are the cells of a grid.
 ARROWS = {"FrozenLakeEnv": "←↓→↑", "CliffWalkingEnv": "↑→↓←"}
 
 
 @dataclass(frozen=True)
-class World:
-    """The meaning of numbered states and actions."""
+class TableLayout:
+    """The meaning of numbered states and actions.
+
+    Attributes:
+        actions: a name for each action.
+        shape: rows and columns of the grid whose cells are the states, or ``None``.
+        cells: a letter for each cell.
+    """
 
     actions: Sequence[str]
-    shape: tuple[int, int] | None  # of the grid whose cells are the states, row by row
-    cells: Sequence[str]  # a letter for each state, or none
+    shape: tuple[int, int] | None = None
+    cells: Sequence[str] = ()
 
 
-def world_of(env: gymnasium.Env, numbers: list[str]) -> World:
-    """The states and actions of ``env``: grids for FrozenLake and CliffWalking, for others ``numbers`` as actions."""
+def layout_of(env: gymnasium.Env, names: list[str]) -> TableLayout:
+    """The layout of ``env``: a grid for FrozenLake and CliffWalking, else only the ``names`` of the actions."""
     game: Any = env.unwrapped
     arrows = ARROWS.get(type(game).__name__)
     if arrows is None:
-        return World(numbers, None, [])
+        return TableLayout(names)
     letters = getattr(game, "desc", None)
-    if letters is None:
-        rows, columns = game.shape
-        last = ["S", *["C"] * (columns - 2), "G"]
-        return World(arrows, (rows, columns), [*[""] * (rows - 1) * columns, *last])
-    return World(arrows, letters.shape, [letter.decode() for letter in letters.ravel()])
+    if letters is not None:
+        return TableLayout(arrows, letters.shape, [letter.decode() for letter in letters.ravel()])
+    rows, columns = game.shape
+    last_row = ["S", *["C"] * (columns - 2), "G"]
+    return TableLayout(arrows, (rows, columns), [*[""] * (rows - 1) * columns, *last_row])
 
 
-class Walk:
-    """The path of a tabular agent through the states."""
+def draw_table(values: np.ndarray, layout: TableLayout, path: Path, title: str) -> None:
+    """Draw the table ``values`` ``(num_states, num_actions)`` into ``path``.
 
-    def __init__(self, world: World):
-        self._world = world
-        self._steps, self._last = list[str](), ""
-
-    def add(self, state: int, action: int, step: Step) -> None:
-        """Add a step from ``state``, unless it only started a game."""
-        if not step.first[0]:
-            self._steps.append(f"{state} {self._world.actions[action]}")
-            self._last = str(int(step.frames[0].argmax()))
-
-    def end(self) -> str:
-        """The path of the game that ended, states and actions in turn, as in ``0 → 1 ↓ 5``."""
-        path = " ".join([*self._steps, self._last])
-        self._steps, self._last = [], ""
-        return path
-
-
-def draw(values: np.ndarray, world: World, path: Path, title: str) -> None:
-    """Write the table ``(num_states, num_actions)`` as a picture.
-
-    A grid shows the value of each state and the arrow of its best action (none if all are equal); other tables are a
-    map of states against actions.
+    A grid shows the value of each state, and the arrow of its best action unless all actions are equal. Other tables
+    become a map of states against actions.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    best = values.max(axis=1)
-    if world.shape is None:
+    if layout.shape is None:
         figure, axes = plt.subplots(figsize=(5, 8), layout="constrained")
-        image = axes.imshow(values, aspect="auto", interpolation="nearest")
-        axes.set(xlabel="action", ylabel="state", xticks=range(len(world.actions)), xticklabels=world.actions)
-        figure.colorbar(image, label="action value")
+        image, label = axes.imshow(values, aspect="auto", interpolation="nearest"), "action value"
+        axes.set(xlabel="action", ylabel="state", xticks=range(len(layout.actions)), xticklabels=layout.actions)
     else:
-        rows, columns = world.shape
+        rows, columns = layout.shape
         figure, axes = plt.subplots(figsize=(1.3 * columns + 1.5, 1.3 * rows + 0.8), layout="constrained")
-        image = axes.imshow(best.reshape(rows, columns))
-        figure.colorbar(image, label="value of the best action")
-        middle = (best.max() + best.min()) / 2
+        best = values.max(axis=1)
+        image, label = axes.imshow(best.reshape(rows, columns)), "value of the best action"
         for state, (row, column) in enumerate(np.ndindex(rows, columns)):
-            flat = np.ptp(values[state]) == 0
-            arrow = "" if flat else world.actions[int(values[state].argmax())]
-            color = "black" if best[state] > middle else "white"
-            axes.text(column, row - 0.28, world.cells[state], ha="center", va="center", color=color, fontsize=9)
-            axes.text(column, row + 0.02, arrow, ha="center", va="center", color=color, fontsize=22)
-            axes.text(column, row + 0.34, f"{best[state]:.2f}", ha="center", va="center", color=color, fontsize=9)
+            all_equal = np.ptp(values[state]) == 0
+            arrow = "" if all_equal else layout.actions[int(values[state].argmax())]
+            colour = "black" if best[state] > (best.max() + best.min()) / 2 else "white"
+            lines = (-0.28, layout.cells[state], 9), (0.02, arrow, 22), (0.34, f"{best[state]:.2f}", 9)
+            for below, text, size in lines:
+                axes.text(column, row + below, text, ha="center", va="center", color=colour, fontsize=size)
         axes.set(xticks=[], yticks=[])
+    figure.colorbar(image, label=label)
     axes.set_title(title, fontsize=10)
     with atomic.replacing(path) as partial:
         figure.savefig(partial, dpi=120, format=path.suffix[1:])
