@@ -25,8 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import dqnspeed
 from dqnspeed.algorithms import make_buffer, make_learner
-from dqnspeed.algorithms.dqn import Transitions
-from dqnspeed.buffers import Rows
+from dqnspeed.buffers import Batch, Rows, Transitions
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import registry
 from dqnspeed.config.options import ConfigError
@@ -412,11 +411,11 @@ def test_options_of_the_bases_alone_take_the_numbers_of_their_relatives(tmp_path
     (tmp_path / "my_options.py").write_text("\n".join(text))
     words = ["algo=plain", *(f"{group}=plain" for group in bases)]
     config, told = composed(*words, cwd=tmp_path, plugins="my_options", forks=True)
-    usual = OmegaConf.load(f"{CONF_DIR}/algo/ppo.yaml")
-    assert not told and config.num_envs == usual.num_envs == 8
+    usual = OmegaConf.load(f"{CONF_DIR}/algo/a2c.yaml")
+    assert not told and config.num_envs == usual.num_envs == 60
     for key in ("gamma", "num_steps", "ent_coef", "ent_coef_final", "vf_coef"):
         assert config.algo._get_node(key)._value() == usual.algo._get_node(key)._value()
-    assert not {"clip_range", "target_kl"} & set(config.algo)
+    assert not {"gae_lambda", "clip_range", "target_kl"} & set(config.algo)
     assert (config.optimizer.lr, config.optimizer.eps) == (usual.optimizer.lr, usual.optimizer.eps)
     assert (config.replay.buffer_size, config.parallelism.timeout_s, config.wrappers.stack) == (100_000, 20.0, 4)
     assert "conv" not in config.model and config.tracking.project == "dqnspeed"
@@ -435,7 +434,7 @@ def test_the_algorithm_of_the_documentation_trains_as_a_module_of_its_own(tmp_pa
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["updates"] > 0 and summary["algo"] == "smooth_double"
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["algo"]["loss"] == "pseudo_huber"
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["algo"]["delta"] == 1
 
 
 def test_the_code_of_the_documentation_is_that_of_the_example() -> None:
@@ -478,13 +477,40 @@ def test_smooth_double_dqn_asks_the_online_network_and_has_its_own_loss(example:
         parameter.data.neg_()  # its best action is the online network's worst
     observations, following = torch.rand(64, *spec.observation_shape), torch.rand(64, *spec.observation_shape)
     actions, rewards = torch.arange(64) % spec.num_actions, torch.arange(64.0) / 8
-    best, valued = learner.network(following).argmax(dim=1), learner.target(following)
+    best, valued = learner.network(following).argmax(dim=1), learner.target.network(following)
     targets = rewards + 0.5 * valued[range(64), best]
     assert (valued.argmax(dim=1) != best).all()
-    losses, errors, taken = learner.losses(observations, actions, rewards, following, torch.full((64,), 0.5))
+    batch = Transitions(observations, actions, rewards, following, torch.full((64,), 0.5))
+    given = algo.targets(learner.network, learner.target.network, batch)
+    losses, errors, taken = algo.losses(algo.predict(learner.network, batch), given)
     torch.testing.assert_close(taken, learner.network(observations)[range(64), actions])
     torch.testing.assert_close(errors, (taken - targets).abs())
     torch.testing.assert_close(losses, torch.sqrt(1 + (taken - targets) ** 2) - 1)
+
+
+def test_qr_dqn_regresses_fixed_quantiles_on_those_of_the_best_next_action(example: ModuleType) -> None:
+    """Equation 10 of Dabney et al. (2018), and its algorithm 1, written out."""
+    run = make_toy()
+    spec = describe(run)
+    shared = {key: value for key, value in vars(run.algo).items() if key not in ("double", "loss")}
+    algo = example.qr_dqn.QRDQN(**shared, quantiles=3)
+    learner = make_learner(replace(run, algo=algo), spec, torch.device("cpu"))
+    for parameter in learner.target.network.parameters():
+        parameter.data += 0.1
+    observations, following = torch.rand(8, *spec.observation_shape), torch.rand(8, *spec.observation_shape)
+    actions, rewards = torch.arange(8) % spec.num_actions, torch.arange(8.0) / 8
+    total = 0.0
+    for i in range(8):
+        next_quantiles = learner.target.network.quantiles(following[i : i + 1])[0]
+        best = int(next_quantiles.mean(dim=1).argmax())
+        predicted = learner.network.quantiles(observations[i : i + 1])[0, actions[i]].tolist()
+        for tau, quantile in zip((1 / 6, 1 / 2, 5 / 6), predicted, strict=True):
+            for target in (rewards[i] + 0.5 * next_quantiles[best]).tolist():
+                error = target - quantile
+                huber = error**2 / 2 if abs(error) <= 1 else abs(error) - 1 / 2
+                total += abs(tau - (error < 0)) * huber / 3 / 8
+    learner.update(Batch(observations, actions, rewards, following, torch.full((8,), 0.5)))
+    assert learner.stats()["train/loss"] == pytest.approx(total, rel=1e-4)
 
 
 def test_a_recent_replay_draws_the_newer_half_more_often(example: ModuleType) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus, entropy_of
+from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus, entropy_of, explained_variance
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
 from dqnspeed.algorithms.learner import GradientLearner
-from dqnspeed.buffers import RolloutBatch, RolloutBuffer
+from dqnspeed.buffers import RolloutBatch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
@@ -62,29 +63,27 @@ def actor_critic_loss(
     returns: Tensor,
     weights: Tensor,
     vf_coef: float,
-    entropy_bonus: EntropyBonus,
-    ent_coef: Tensor,
+    bonus: Callable[[Tensor], Tensor],
 ) -> ActorCriticLoss:
     """Loss of A2C and A3C (Mnih et al. 2016, section 4); the advantage is the return less the value of the state.
 
     Args:
         logits: ``(B, num_actions)``; ``values``, ``returns``: ``(B,)``; ``actions``: ``(B,) int64``.
         weights: ``(B,)`` of the transitions, whose sum is 1.
+        bonus: of a mean entropy.
     """
     log_probs = torch.log_softmax(logits, dim=1)
     taken = log_probs.gather(1, actions[:, None])[:, 0]
     policy_loss = -((returns - values.detach()) * taken) @ weights
     value_loss = (values - returns) ** 2 @ weights
     entropy = entropy_of(log_probs) @ weights
-    loss = policy_loss + vf_coef * value_loss - entropy_bonus(entropy, ent_coef)
-    return ActorCriticLoss(loss, policy_loss, value_loss, entropy)
+    return ActorCriticLoss(policy_loss + vf_coef * value_loss - bonus(entropy), policy_loss, value_loss, entropy)
 
 
 class A2CLearner(GradientLearner):
     """One step for each rollout, on n-step returns for the first of n steps and 1-step returns for the last."""
 
     METRICS = (*ActorCriticLoss._fields, "policy_lag")
-    _rollouts: RolloutBuffer | None = None
 
     def __init__(self, algo: A2C, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(run, spec, device)
@@ -105,16 +104,8 @@ class A2CLearner(GradientLearner):
     ) -> ActorCriticLoss:
         with precision(self.execution, self.device):
             logits, values = self.network.policy_and_value(observations)
-        return actor_critic_loss(
-            logits, values, actions, returns, weights, self._vf_coef, self._entropy_bonus, ent_coef
-        )
-
-    def attach(self, buffer: RolloutBuffer) -> None:
-        self._rollouts = buffer
-        buffer.updates_done = lambda: self.updates
+        bonus = partial(self._entropy_bonus, coef=ent_coef)
+        return actor_critic_loss(logits, values, actions, returns, weights, self._vf_coef, bonus)
 
     def stats(self) -> dict[str, float]:
-        stats = {**super().stats(), "train/ent_coef": float(self._entropy_bonus.coef(self.update_count))}
-        if self._rollouts is not None:
-            stats["train/explained_variance"] = self._rollouts.explained_variance
-        return stats
+        return {**super().stats(), **self._entropy_bonus.stats(self.update_count), **explained_variance(self.buffer)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromStream
 from dqnspeed.algorithms.learner import GradientLearner
-from dqnspeed.buffers import Batch
+from dqnspeed.buffers import Batch, Transitions
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
@@ -69,24 +70,17 @@ class A3CLearner(GradientLearner):
     def loss_inputs(self, batch: Batch) -> Mapping[str, Tensor]:
         return {**batch.arrays(), "ent_coef": self._entropy_bonus.coef(self.update_count)}
 
-    def loss(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        rewards: Tensor,
-        next_observations: Tensor,
-        discounts: Tensor,
-        ent_coef: Tensor,
-    ) -> ActorCriticLoss:
+    def loss(self, ent_coef: Tensor, **transitions: Tensor) -> ActorCriticLoss:
+        batch = Transitions(**transitions)
         # One autocast each, for weights that are cast without gradients would be reused with gradients.
         with precision(self.execution, self.device), gradients_off(self.execution):
-            _, next_values = self.network.policy_and_value(next_observations)
+            _, next_values = self.network.policy_and_value(batch.next_observations)
         with precision(self.execution, self.device):
-            logits, values = self.network.policy_and_value(observations)
-        returns, weights = rewards + discounts * next_values.detach(), torch.full_like(rewards, 1 / len(rewards))
-        return actor_critic_loss(
-            logits, values, actions, returns, weights, self._vf_coef, self._entropy_bonus, ent_coef
-        )
+            logits, values = self.network.policy_and_value(batch.observations)
+        returns = batch.rewards + batch.discounts * next_values.detach()
+        weights = torch.full_like(returns, 1 / len(returns))
+        bonus = partial(self._entropy_bonus, coef=ent_coef)
+        return actor_critic_loss(logits, values, batch.actions, returns, weights, self._vf_coef, bonus)
 
     def stats(self) -> dict[str, float]:
-        return {**super().stats(), "train/ent_coef": float(self._entropy_bonus.coef(self.update_count))}
+        return {**super().stats(), **self._entropy_bonus.stats(self.update_count)}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dqnspeed.algorithms.base import Algorithm
+from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
@@ -62,7 +63,7 @@ class ActorCritic(Algorithm):
 class EntropyBonus:
     """Part of a loss that keeps a policy random, with a coefficient that is annealed as the learning rate is.
 
-    The entropy below the share ``algo.min_entropy`` of that of random actions keeps the first coefficient.
+    Entropy below ``algo.min_entropy`` times the entropy of random actions keeps the first coefficient.
     """
 
     def __init__(self, algo: ActorCritic, run: RunConfig, num_actions: int):
@@ -70,7 +71,7 @@ class EntropyBonus:
         self._min_entropy = algo.min_entropy * math.log(num_actions)
 
     def coef(self, update_count: int | Tensor) -> Tensor:
-        """Coefficient ``() float32`` after so many updates. A changing Python number would make torch recompile."""
+        """Coefficient ``() float32`` of the next update. A Python number that changes would make torch recompile."""
         coef = annealed(update_count, self._first, self._last, self._decay_updates)
         return coef.float() if isinstance(coef, Tensor) else torch.tensor(coef, dtype=torch.float32)
 
@@ -80,6 +81,15 @@ class EntropyBonus:
         if self._min_entropy:
             bonus = bonus + (self._first - coef) * entropy.clamp(max=self._min_entropy)
         return bonus
+
+    def stats(self, update_count: int | Tensor) -> dict[str, float]:
+        """The coefficient of the next update, as a metric."""
+        return {"train/ent_coef": float(self.coef(update_count))}
+
+
+def explained_variance(rollouts: RolloutBuffer | None) -> dict[str, float]:
+    """Metric of the values of the newest rollout, if there are rollouts."""
+    return {} if rollouts is None else {"train/explained_variance": rollouts.explained_variance}
 
 
 def entropy_of(log_probs: Tensor) -> Tensor:

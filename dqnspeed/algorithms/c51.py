@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.dqn import DeepQ, TDLosses, Transitions
+from dqnspeed.algorithms.dqn import DeepQ, TDLosses
+from dqnspeed.buffers import Transitions
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed

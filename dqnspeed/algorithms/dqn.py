@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromReplay
 from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.algorithms.target_network import TargetNetwork
-from dqnspeed.buffers import Batch
+from dqnspeed.buffers import Batch, Transitions
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
@@ -25,16 +25,6 @@ from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import QNetwork
 
 CRITERIA = {"mse": F.mse_loss, "huber": F.smooth_l1_loss}
-
-
-class Transitions(NamedTuple):
-    """B transitions of up to ``algo.n_step`` steps."""
-
-    observations: Tensor  # (B, stack * C, ...) of the frames' dtype
-    actions: Tensor  # (B,) int64
-    rewards: Tensor  # (B,) float32, discounted sums
-    next_observations: Tensor  # (B, stack * C, ...)
-    discounts: Tensor  # (B,) float32, gamma**n, or 0 where the episode terminated
 
 
 class TDLosses(NamedTuple):
@@ -53,10 +43,6 @@ class DeepQ(FromReplay):
     is no number :meth:`network`, :meth:`predict` and :meth:`losses`. Each is computed with tensors on one device and,
     under ``execution.compile``, compiled. ``network`` and ``target`` are the online and the target network.
     """
-
-    # Safe only without gradients of indexing by tensors: compiled with the loss, such a kernel may write outside of its
-    # array on a CPU (pytorch/pytorch#191837). The gradient of gather() is safe.
-    compile_gradients: ClassVar[bool] = False
 
     target_update_every: int = option("updates between copies into the target network", ge=1)
 
@@ -89,7 +75,7 @@ class DeepQ(FromReplay):
 class DQN(DeepQ):
     """DQN of Mnih et al. (2015), or double DQN of van Hasselt et al. (2016)."""
 
-    compile_gradients: ClassVar[bool] = True
+    compiles_gradients = True
 
     loss: str = option("loss on the TD error", choices=tuple(CRITERIA))
     double: bool = option("double DQN: the online network chooses, the target network values")
@@ -120,7 +106,7 @@ class DQNLearner(GradientLearner):
     target: TargetNetwork
 
     def __init__(self, algo: DeepQ, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device, algo.compile_gradients)
+        super().__init__(run, spec, device)
         self._algo = algo
         self.target = TargetNetwork(self.network, algo.target_update_every, run.execution.no_grad)
 

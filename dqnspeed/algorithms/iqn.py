@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dqnspeed.algorithms.dqn import DeepQ, TDLosses, Transitions
+from dqnspeed.algorithms.dqn import DeepQ, TDLosses
+from dqnspeed.buffers import Transitions
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed

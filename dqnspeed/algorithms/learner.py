@@ -14,6 +14,7 @@ from dqnspeed.algorithms import make_network
 from dqnspeed.algorithms.optimization import Optimization
 from dqnspeed.algorithms.target_network import TargetNetwork
 from dqnspeed.algorithms.update_metrics import LIKELY_CAUSES, NotFiniteError, UpdateMetrics
+from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.optimizers import lr_at
@@ -28,10 +29,8 @@ class GradientLearner:
     A subclass defines ``loss``, its inputs, and an ``update`` of :meth:`backward` and :meth:`optimizer_step`. An update
     computes on the device and does not wait for it, so that ``execution.graph`` can capture it as a CUDA graph.
 
-    Args:
-        compile_gradients: as of :class:`~dqnspeed.algorithms.optimization.Optimization`.
-
     Attributes:
+        buffer: source of the batches.
         METRICS: names of the metrics that :meth:`optimizer_step` takes, in their order.
         loss: takes :meth:`loss_inputs` as tensors on the device. Its result is a NamedTuple of tensors with a field
             ``loss``.
@@ -42,8 +41,9 @@ class GradientLearner:
     METRICS: ClassVar[tuple[str, ...]] = ("loss",)
     loss: Callable[..., Any]
     target: TargetNetwork | None = None
+    buffer: Any = None
 
-    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device, compile_gradients: bool = False):
+    def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
         self.run, self.execution, self.device = run, run.execution, device
         self.updates, self.started, self.on_device = 0, False, run.execution.graph
         self.network: Network = make_network(run, spec)
@@ -51,7 +51,7 @@ class GradientLearner:
         bf16_nhwc = run.execution.channels_last and run.execution.precision == "bf16"
         if run.execution.compile and bf16_nhwc and device.type == "cpu":
             make_quick(self.network)
-        self.optimization = Optimization(self.network, self.loss, run, device, compile_gradients)
+        self.optimization = Optimization(self.network, self.loss, run, device)
         self._metrics, self._timer = UpdateMetrics(self.METRICS, device), DeviceTimer(device, "updating")
         self._device_count = torch.zeros((), dtype=torch.int64, device=device)
         self.sync_update_count(0)
@@ -98,7 +98,10 @@ class GradientLearner:
         return lr_at(self.update_count, self.run.optimizer, self.run.decay_updates)
 
     def attach(self, buffer: Any) -> None:
-        """Called once with the buffer that batches come from, before the first batch."""
+        """Keep the buffer that batches come from. A rollout buffer counts the updates since its policy acted."""
+        self.buffer = buffer
+        if isinstance(buffer, RolloutBuffer):
+            buffer.updates_done = lambda: self.updates
 
     def on_training_start(self, frames: np.ndarray) -> None:
         """Measure the background of frames ``(K, C, ...)`` of random play, before the first update."""

@@ -7,12 +7,13 @@ exponentials of q / temperature, which would overflow at a temperature of 0.03.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.dqn import CRITERIA, DeepQ, Transitions
+from dqnspeed.algorithms.dqn import CRITERIA, DeepQ
+from dqnspeed.buffers import Transitions
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 
@@ -40,7 +41,7 @@ def munchausen_reward(
 class Munchausen(DeepQ):
     """M-DQN (equation 1). In a transition of several steps only the first action is rewarded."""
 
-    compile_gradients: ClassVar[bool] = True
+    compiles_gradients = True
 
     loss: str = option("loss on the TD error", choices=tuple(CRITERIA))
     temperature: float = option("temperature of the policy that the action values stand for", gt=0)

@@ -20,43 +20,37 @@ from dqnspeed.networks.base import Network, as_tensors
 class Optimization:
     """Gradient steps on a network, in the way that ``execution`` asks for.
 
+    With ``execution.compile`` the loss is compiled. On a CPU its gradients are in the same graph if the algorithm says
+    ``compiles_gradients``. That is safe only without gradients of indexing by tensors, whose kernel may write outside
+    of its array (pytorch/pytorch#191837); the gradient of ``gather`` is safe.
+
     Args:
         loss: takes tensors on ``device`` by name. Its result is a NamedTuple of tensors, of which the field ``loss`` is
             minimised.
-        compile_gradients: with ``execution.compile`` on a CPU, compile the gradients in one graph with the loss.
 
     Attributes:
         to_device: brings arrays to ``device``.
-        compiles_gradients: whether loss and gradients are one graph.
+        loss_and_gradients: the one graph, or ``None``.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        loss: Callable[..., Any],
-        run: RunConfig,
-        device: torch.device,
-        compile_gradients: bool = False,
-    ):
+    def __init__(self, network: Network, loss: Callable[..., Any], run: RunConfig, device: torch.device):
         self._run, self._network, self._device = run, network, device
         self.optimizer = self._make_optimizer(network)
         self.to_device = ToDevice(device, run.execution.pin_memory)
+        self._plain_loss = loss
         self._loss = torch.compile(loss, dynamic=False) if run.execution.compile else loss
-        joined = None
-        if compile_gradients and run.execution.compile and device.type == "cpu":
-            joined = compiled_with_gradients(self._loss_and_gradients(loss))
-        self.compiles_gradients = joined is not None
-        self._joined = joined
+        one_graph = run.execution.compile and run.algo.compiles_gradients and device.type == "cpu"
+        self.loss_and_gradients = compiled_with_gradients(self._loss_and_gradients) if one_graph else None
 
     def backward(self, inputs: Mapping[str, np.ndarray | Tensor]) -> Any:
         """Compute the loss of ``inputs`` and the gradient of every trained parameter; returns the loss's result."""
         tensors = self.to_device(inputs)
         self.optimizer.zero_grad(set_to_none=True)
-        if self._joined is None:
+        if self.loss_and_gradients is None:
             result = self._loss(**tensors)
             result.loss.backward()
             return result
-        result, gradients = self._joined(**tensors)
+        result, gradients = self.loss_and_gradients(**tensors)
         for parameter, gradient in zip(self._trained, gradients, strict=True):
             if gradient is not None and gradient.stride() != parameter.stride():
                 gradient = torch.empty_like(parameter).copy_(gradient)  # a fused optimizer reads both in memory order
@@ -106,15 +100,11 @@ class Optimization:
     def _trained(self) -> list[nn.Parameter]:
         return [parameter for parameter in self._network.parameters() if parameter.requires_grad]
 
-    def _loss_and_gradients(self, loss: Callable[..., Any]) -> Callable[..., Any]:
-        """``loss``, with gradients; ``None`` for parameters that have no part in the loss."""
-
-        def loss_and_gradients(**inputs: Tensor) -> tuple[Any, tuple[Tensor | None, ...]]:
-            result = loss(**inputs)
-            gradients = torch.autograd.grad(result.loss, self._trained, allow_unused=True)
-            return type(result)(*(tensor.detach() for tensor in result)), gradients
-
-        return loss_and_gradients
+    def _loss_and_gradients(self, **inputs: Tensor) -> tuple[Any, tuple[Tensor | None, ...]]:
+        """The loss's result, and the gradients; ``None`` for parameters that have no part in the loss."""
+        result = self._plain_loss(**inputs)
+        gradients = torch.autograd.grad(result.loss, self._trained, allow_unused=True)
+        return type(result)(*(tensor.detach() for tensor in result)), gradients
 
     def _make_optimizer(self, network: Network) -> torch.optim.Optimizer:
         made = make_optimizer(self._run.optimizer, network, self._device)

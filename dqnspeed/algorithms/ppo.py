@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus, entropy_of
+from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus, entropy_of, explained_variance
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
 from dqnspeed.algorithms.learner import GradientLearner
@@ -105,7 +105,6 @@ class PPOLearner(GradientLearner):
     """
 
     METRICS = (*PPOLoss._fields, "policy_lag")
-    _rollouts: RolloutBuffer | None = None
     _adaptive_kl: AdaptiveKL | None = None
 
     def __init__(self, algo: PPO, run: RunConfig, spec: EnvSpec, device: torch.device):
@@ -185,16 +184,12 @@ class PPOLearner(GradientLearner):
         return torch.stack([values.detach().float(), log_probs.detach().float()])
 
     def attach(self, buffer: RolloutBuffer) -> None:
-        self._rollouts = buffer
-        buffer.updates_done = lambda: self.updates
+        super().attach(buffer)
         if self._algo.correction == "vtrace":
             buffer.evaluate_actions = self.evaluate_actions
 
     def stats(self) -> dict[str, float]:
-        stats = {**super().stats(), "train/ent_coef": float(self._entropy_bonus.coef(self.update_count))}
-        if self._rollouts is not None:
-            stats["train/explained_variance"] = self._rollouts.explained_variance
-        return stats
+        return {**super().stats(), **self._entropy_bonus.stats(self.update_count), **explained_variance(self.buffer)}
 
     def state_dict(self) -> dict[str, Any]:
         adaptive_kl = {} if self._adaptive_kl is None else {"adaptive_kl": self._adaptive_kl.state}

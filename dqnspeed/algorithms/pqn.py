@@ -14,7 +14,7 @@ from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
 from dqnspeed.algorithms.dqn import CRITERIA
 from dqnspeed.algorithms.learner import GradientLearner
-from dqnspeed.buffers import RolloutBatch, RolloutBuffer
+from dqnspeed.buffers import RolloutBatch
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
@@ -85,6 +85,3 @@ class PQNLearner(GradientLearner):
             q = self.network(observations)
         q_taken = q.gather(1, actions[:, None])[:, 0]
         return PQNLoss(self._criterion(q_taken, returns, reduction="none") @ weights, q_taken.detach() @ weights)
-
-    def attach(self, buffer: RolloutBuffer) -> None:
-        buffer.updates_done = lambda: self.updates

@@ -19,7 +19,7 @@ from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromReplay
 from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.algorithms.target_network import TargetNetwork
-from dqnspeed.buffers import Batch
+from dqnspeed.buffers import Batch, Transitions
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig, typed
@@ -167,30 +167,22 @@ class SACDiscreteLearner(GradientLearner):
     def loss_inputs(self, batch: Batch) -> Mapping[str, Tensor]:
         return batch.arrays()
 
-    def loss(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        rewards: Tensor,
-        next_observations: Tensor,
-        discounts: Tensor,
-        weights: Tensor | None = None,
-    ) -> SACLoss:
-        network = self.network
+    def loss(self, weights: Tensor | None = None, **transitions: Tensor) -> SACLoss:
+        batch, network = Transitions(**transitions), self.network
         target: Any = self.target.network
         temperature = network.log_temperature.exp()
         with precision(self.execution, self.device):
-            q1, q2 = network.action_values(observations)
-            log_probs = torch.log_softmax(network(observations), dim=1)
+            q1, q2 = network.action_values(batch.observations)
+            log_probs = torch.log_softmax(network(batch.observations), dim=1)
             with gradients_off(self.execution):
-                next_log_probs = torch.log_softmax(network(next_observations), dim=1)
-                next_q1, next_q2 = target.action_values(next_observations)
-                targets = critic_target(rewards, discounts, next_log_probs, next_q1, next_q2, temperature)
-        critics = critic_loss(q1, actions, targets) + critic_loss(q2, actions, targets)
+                next_log_probs = torch.log_softmax(network(batch.next_observations), dim=1)
+                next_q1, next_q2 = target.action_values(batch.next_observations)
+                targets = critic_target(batch.rewards, batch.discounts, next_log_probs, next_q1, next_q2, temperature)
+        critics = critic_loss(q1, batch.actions, targets) + critic_loss(q2, batch.actions, targets)
         critics = critics.mean() if weights is None else (weights * critics).mean()
         policy = policy_loss(log_probs, q1, q2, temperature).mean()
         heat = temperature_loss(log_probs, network.log_temperature, self._target_entropy).mean()
-        q_taken = q1.detach().gather(1, actions[:, None])[:, 0]
+        q_taken = q1.detach().gather(1, batch.actions[:, None])[:, 0]
         entropy = -(log_probs.detach().exp() * log_probs.detach()).sum(dim=1).mean()
         errors = (q_taken - targets).abs()
         return SACLoss(critics + policy + heat, q_taken.mean(), policy.detach(), entropy, temperature.detach(), errors)

@@ -2,7 +2,7 @@
 
 from dqnspeed.buffers.base import Buffer, DeviceBuffer
 from dqnspeed.buffers.device_storage import DeviceStorage
-from dqnspeed.buffers.n_step import Batch
+from dqnspeed.buffers.n_step import Batch, Transitions
 from dqnspeed.buffers.ordered import OrderedBuffer
 from dqnspeed.buffers.replay import ReplayBuffer
 from dqnspeed.buffers.ring_buffer import RingBuffer, Rows, ring_layout
@@ -28,6 +28,7 @@ __all__ = [
     "Sampler",
     "SharedStorage",
     "TransitionQueue",
+    "Transitions",
     "UniformSampler",
     "Window",
     "ring_layout",

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from dqnspeed.buffers.device_storage import DeviceStorage
 from dqnspeed.execution.arrays import Array
+
+
+class Transitions(NamedTuple):
+    """B transitions of up to n steps, as losses take them."""
+
+    observations: Tensor  # (B, stack * C, ...) of the frames' dtype
+    actions: Tensor  # (B,) int64
+    rewards: Tensor  # (B,) float32, discounted sums of up to n rewards
+    next_observations: Tensor  # (B, stack * C, ...)
+    discounts: Tensor  # (B,) float32, gamma**n, or 0 where the episode terminated
 
 
 @dataclass(slots=True)

@@ -44,6 +44,7 @@ class AlgoConfig(GroupOption):
     supports_cuda_graph: ClassVar[bool] = (
         False  # batches are drawn on the device, so that drawing and update can be one graph
     )
+    compiles_gradients: ClassVar[bool] = False  # on a CPU, in one graph with the loss; see algorithms/optimization.py
     outputs: ClassVar[str] = "action values"  # what its network computes for each action
 
     name: str = option("the learning algorithm")

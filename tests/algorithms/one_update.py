@@ -1,4 +1,4 @@
-"""A learner, a batch, and the optimizer step that an update is to be, for the tests of learners."""
+"""A learner, a batch, and the expected optimizer step, for the tests of learners."""
 
 from __future__ import annotations
 

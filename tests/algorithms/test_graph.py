@@ -136,7 +136,7 @@ def learnt(run: RunConfig, graph: bool, updates: int, device: str) -> tuple[Grad
 
 
 def rows(run: RunConfig) -> int:
-    """Of each lane, after which some updates are due."""
+    """Rows of each environment after which some updates are due."""
     return 16 if run.has_replay else run.algo.num_steps  # type: ignore[attr-defined]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from dqnspeed.algorithms.dqn import DeepQ, Transitions
+from dqnspeed.algorithms.dqn import DeepQ
+from dqnspeed.buffers import Transitions
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 

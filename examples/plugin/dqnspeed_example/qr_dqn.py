@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.dqn import DeepQ, TDLosses, Transitions
+from dqnspeed.algorithms.dqn import DeepQ, TDLosses
 from dqnspeed.algorithms.iqn import quantile_huber_loss
+from dqnspeed.buffers import Transitions
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
+from dqnspeed.exploration.base import Exploration
 from dqnspeed.networks.base import Network
 from dqnspeed.networks.heads import QNetwork
 
@@ -21,11 +23,14 @@ from dqnspeed.networks.heads import QNetwork
 @register("algo", "qr_dqn")
 @dataclass(frozen=True)
 class QRDQN(DeepQ):
+    """Dabney et al. (2018), algorithm 1."""
+
     quantiles: int = option("quantiles of the returns of each action", ge=1, default=200)
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
+        linear = typed(run.exploration, Exploration).linear  # noisy with exploration=noisy
         size = spec.observation_shape, spec.num_actions, spec.largest
-        return FixedQuantilesNetwork(run.model, *size, outputs=self.quantiles)
+        return FixedQuantilesNetwork(run.model, *size, linear, outputs=self.quantiles)
 
     def predict(self, network: Any, batch: Transitions) -> Tensor:
         taken = batch.actions[:, None, None].expand(-1, 1, self.quantiles)
@@ -45,6 +50,8 @@ class QRDQN(DeepQ):
 
 
 class FixedQuantilesNetwork(QNetwork):
+    """Quantiles of the return of each action. A call gives their means."""
+
     def forward(self, observations: Tensor) -> Tensor:
         return self.quantiles(observations).mean(dim=2)
 
