@@ -1,4 +1,4 @@
-"""Findings on an environment from games of a random policy, each with a verdict and advice."""
+"""Findings on an environment: on games of a random policy, and on its wrappers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
 from dqnspeed.execution.arrays import host
 from dqnspeed.exploration.base import Exploration
 
-OK, LOOK, WRONG = "ok", "look", "wrong"  # verdicts: nothing to do; worth a look; prevents learning
+OK, LOOK, WRONG = "ok", "look", "wrong"  # nothing to do; worth a look; prevents learning
 LATE_STEP = 10**12  # an agent step after the end of every schedule
-MIN_STEPS = 1000  # steps in which an event must occur, else its absence is a mistake
-# Wrappers that do what a stage of ours does.
-STAGES = {
+MIN_STEPS = 1000  # steps in which an event must happen
+# Wrappers that do the same as an option of ``wrappers``.
+EQUIVALENT_OPTIONS = {
     "FrameStackObservation": "stack",
     "FrameStack": "stack",
     "AtariPreprocessing": "frame_skip",
     "MaxAndSkipObservation": "frame_skip",
 }
+UNSAVED_STATISTICS = "NormalizeObservation", "NormalizeReward"
 
 
 @dataclass(frozen=True)
@@ -36,190 +37,177 @@ class Finding:
 
     verdict: str
     topic: str
-    what: str
+    text: str
     advice: str = ""
 
     def __str__(self) -> str:
-        return f"{self.verdict:<6} {self.topic:<14} {self.what}" + (f" -> {self.advice}" if self.advice else "")
+        return f"{self.verdict:<6} {self.topic:<14} {self.text}" + (f" -> {self.advice}" if self.advice else "")
+
+
+def first_problem(topic: str, text: str, *problems: tuple[bool, str, str]) -> Finding:
+    """The finding of the first of ``problems``, each a condition, a verdict and advice, whose condition is true."""
+    found = next((Finding(verdict, topic, text, advice) for is_true, verdict, advice in problems if is_true), None)
+    return found or Finding(OK, topic, text)
 
 
 @dataclass
-class Played:
-    """The results of a random policy; rewards are those of the environment, not clipped."""
+class RandomPlay:
+    """Results of a random policy.
 
-    seconds: float = 0.0
+    Attributes:
+        rewards: of the environment, not clipped.
+        num_unchanged: number of steps that did not change the frame.
+        observation: ``(stack * C, ...)`` from the middle of the play.
+        low, high: smallest and largest value of the frames; NaN if one is NaN.
+    """
+
     rewards: list[float] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)
-    terminated: int = 0
-    truncated: int = 0
-    still: int = 0  # steps that did not change the frame
-    stack: np.ndarray = field(default_factory=lambda: np.empty(0))  # (stack * C, ...) from the middle of the play
-    low: float = math.inf  # of the frames' values; NaN if one is
+    num_terminated: int = 0
+    num_truncated: int = 0
+    num_unchanged: int = 0
+    observation: np.ndarray = field(default_factory=lambda: np.empty(0))
+    low: float = math.inf
     high: float = -math.inf
 
 
-def play_at_random(env: VectorEnv, spec: EnvSpec, seconds: float, seed: int, beat: Callable[[], None]) -> Played:
-    """Play the one environment of ``env`` at random, a step at least; ``beat`` is called before each step."""
-    played, rng = Played(), np.random.default_rng(seed)
+def play_at_random(env: VectorEnv, spec: EnvSpec, seconds: float, seed: int, beat: Callable[[], None]) -> RandomPlay:
+    """Play one environment at random for some ``seconds``, at least one step; ``beat`` is called before each step."""
+    play, rng = RandomPlay(), np.random.default_rng(seed)
     stack = FrameStack(1, spec.stack, spec.frame_shape, spec.frame_dtype)
     before = np.array(host(env.reset([seed])))
     stack.push(before, np.ones(1, bool))
-    played.stack = np.array(stack.observations[0])
+    play.observation = np.array(stack.observations[0])
     begin = time.perf_counter()
-    while (now := time.perf_counter() - begin) < seconds or not played.rewards:
+    while (elapsed := time.perf_counter() - begin) < seconds or not play.rewards:
         beat()
         env.send(rng.integers(spec.num_actions, size=1))
         step = env.recv()
         frames = host(step.frames)
         stack.push(frames, step.first)
         if not step.first[0]:
-            played.rewards.append(float(step.rewards[0]))
-            played.still += int(np.array_equal(frames, before))
-        played.episodes += step.episodes
-        played.terminated += int(step.terminated[0])
-        played.truncated += int(step.truncated[0])
-        played.low = float(np.minimum(played.low, frames.min()))  # unlike min(), it keeps NaN
-        played.high = float(np.maximum(played.high, frames.max()))
-        if now < seconds / 2:
-            played.stack = np.array(stack.observations[0])
+            play.rewards.append(float(step.rewards[0]))
+            play.num_unchanged += int(np.array_equal(frames, before))
+        play.episodes += step.episodes
+        play.num_terminated += int(step.terminated[0])
+        play.num_truncated += int(step.truncated[0])
+        play.low = float(np.minimum(play.low, frames.min()))  # unlike min(), np.minimum keeps NaN
+        play.high = float(np.maximum(play.high, frames.max()))
+        if elapsed < seconds / 2:
+            play.observation = np.array(stack.observations[0])
         before = np.array(frames)
-    played.seconds = time.perf_counter() - begin
-    return played
+    return play
 
 
-def examine(run: RunConfig, spec: EnvSpec, played: Played, limit: int | None) -> Iterator[Finding]:
-    """Findings on what was played; ``limit``: the environment's limit of steps in a game."""
-    yield from _observations(run, spec, played)
-    yield from _rewards(run, played)
-    yield from _episodes(played, limit)
-    yield from _actions(run, spec)
+def check_play(run: RunConfig, spec: EnvSpec, play: RandomPlay, max_episode_steps: int | None) -> Iterator[Finding]:
+    """Findings on observations, rewards, episodes and exploration."""
+    yield from _observations(run, spec, play)
+    yield _rewards(run, play)
+    yield _episodes(play, max_episode_steps)
+    yield _exploration(run, spec)
 
 
-def _observations(run: RunConfig, spec: EnvSpec, played: Played) -> Iterator[Finding]:
-    topic = "observations"
-    scale = run.model.input_scale or spec.largest
-    low, high = played.low, played.high
+def _observations(run: RunConfig, spec: EnvSpec, play: RandomPlay) -> Iterator[Finding]:
+    topic, low, high = "observations", play.low, play.high
+    scale, largest = run.model.input_scale or spec.largest, max(abs(low), abs(high))
+    channels, *sides = spec.frame_shape
+    is_image, layout = len(sides) == 2, ""
+    if is_image:
+        layout = f", {_count(spec.stack, 'frame')} of {_count(channels, 'channel')}, channels first"
     shape = "x".join(map(str, spec.observation_shape))
-    image = len(spec.frame_shape) == 3
-    frames, channels = spec.stack, spec.frame_shape[0]
-    layout = (
-        f", {frames} frame{'s' * (frames > 1)} of {channels} channel{'s' * (channels > 1)}, channels first"
-        if image
-        else ""
-    )
-    largest = max(abs(low), abs(high))
-    what = f"{shape} {spec.frame_dtype}{layout}; {low:g} to {high:g}, scaled {low / scale:.3g} to {high / scale:.3g}"
-    if not math.isfinite(low + high):
-        yield Finding(WRONG, topic, what, "not finite; look for divisions by zero in the environment")
-    elif low == high:
-        yield Finding(WRONG, topic, what, "they never change; look at the picture, and at what reset and step return")
-    elif largest / scale < 1 / 16:
-        yield Finding(
-            WRONG,
-            topic,
-            what,
-            f"almost zero for the network; set model.input_scale={largest:g}, or do not divide them in the environment",
-        )
-    elif largest / scale > 10 and not run.model.background:
-        yield Finding(LOOK, topic, what, f"large for a network; set model.input_scale={largest:g}")
-    else:
-        yield Finding(OK, topic, what)
-    if image and spec.frame_shape[0] > min(spec.frame_shape[1:]):
-        yield Finding(
-            LOOK,
-            topic,
-            f"{spec.frame_shape[0]} channels of {spec.frame_shape[1]}x{spec.frame_shape[2]}",
-            "more channels than pixels a side; set env.channels=first or last if that is not so",
-        )
-    still = played.still / max(1, len(played.rewards))
-    if low != high and still > 0.5:
-        what = f"the frame does not change in {still:.0%} of steps"
-        yield Finding(WRONG if still == 1 else LOOK, topic, what, "actions may do nothing, or it is an old picture")
-    if image and spec.stack == 1 and spec.frame_dtype == np.uint8 and spec.largest == 255:
-        yield Finding(LOOK, topic, "one frame shows no movement", "wrappers.stack=2 or more, where things move")
+    yield first_problem(
+        topic,
+        f"{shape} {spec.frame_dtype}{layout}; {low:g} to {high:g}, scaled {low / scale:.3g} to {high / scale:.3g}",
+        (not math.isfinite(low + high), WRONG, "not finite; look for divisions by zero in the environment"),
+        (low == high, WRONG, "they never change; look at the picture, and at what reset and step return"),
+        (largest / scale < 1 / 16, WRONG,
+         f"almost zero for the network; set model.input_scale={largest:g}, or do not divide them in the environment"),
+        (largest / scale > 10 and not run.model.background, LOOK,
+         f"large for a network; set model.input_scale={largest:g}"),
+    )  # fmt: skip
+    if is_image and channels > min(sides):
+        text = f"{channels} channels of {sides[0]}x{sides[1]}, more channels than pixels a side"
+        yield Finding(LOOK, topic, text, "set env.channels=first or last if that is wrong")
+    unchanged = play.num_unchanged / max(1, len(play.rewards))
+    if low != high and unchanged > 0.5:
+        text = f"the frame does not change in {unchanged:.0%} of steps"
+        advice = "check that actions have an effect, and that step returns a new picture"
+        yield Finding(WRONG if unchanged == 1 else LOOK, topic, text, advice)
+    if is_image and spec.stack == 1 and spec.frame_dtype == np.uint8 and spec.largest == 255:
+        yield Finding(LOOK, topic, "one frame shows no movement", "set wrappers.stack=2 or more if things move")
 
 
-def _rewards(run: RunConfig, played: Played) -> Iterator[Finding]:
-    topic, rewards = "rewards", np.array(played.rewards)
-    nonzero = np.flatnonzero(rewards)
+def _rewards(run: RunConfig, play: RandomPlay) -> Finding:
+    topic, rewards = "rewards", np.array(play.rewards)
     if not np.isfinite(rewards).all():
         bad = int(np.argmin(np.isfinite(rewards)))
-        yield Finding(WRONG, topic, f"{rewards[bad]} at step {bad + 1:,}", "must be finite numbers")
-        return
-    if not len(nonzero):
-        what = f"all zero in {len(rewards):,} random steps"
-        advice = "nothing says what is good; give a reward that random play meets now and then"
-        yield Finding(WRONG if len(rewards) > MIN_STEPS else LOOK, topic, what, advice)
-        return
-    share, sizes = len(nonzero) / len(rewards), np.abs(rewards[nonzero])
-    what = (
-        f"{rewards.min():g} to {rewards.max():g}, not zero in {share:.2%} of steps, there of size {np.median(sizes):g}"
-    )
-    if share < 1e-3:
-        further = "algo.n_step=10 carries them further" if run.has_replay else "expect long training"
-        yield Finding(LOOK, topic, what, f"very rare; {further}")
-    elif run.wrappers.clip_reward and sizes.max() > 1 and np.ptp(sizes) > 0:
-        yield Finding(LOOK, topic, what, "wrappers.clip_reward=true makes them alike; returns are unclipped")
-    elif not run.wrappers.clip_reward and sizes.max() > 20 and "model" in run.algo.uses:
-        advice = "far from 1; divide them in the environment, or set wrappers.clip_reward=true"
-        yield Finding(WRONG if getattr(run.algo, "loss", None) == "mse" else LOOK, topic, what, advice)
-    elif np.ptp(rewards) == 0:
-        yield Finding(LOOK, topic, what, "the same at every step, so only the length of a game counts")
-    else:
-        yield Finding(OK, topic, what)
+        return Finding(WRONG, topic, f"{rewards[bad]} at step {bad + 1:,}", "rewards must be finite numbers")
+    sizes = np.abs(rewards[rewards != 0])
+    if not len(sizes):
+        advice = "give a reward that random play gets now and then; the agent learns from nothing else"
+        text = f"all zero in {len(rewards):,} random steps"
+        return Finding(WRONG if len(rewards) > MIN_STEPS else LOOK, topic, text, advice)
+    share, clips = len(sizes) / len(rewards), run.wrappers.clip_reward
+    verdict_on_large = WRONG if getattr(run.algo, "loss", None) == "mse" else LOOK
+    remedy = "set algo.n_step=10 to carry them further" if run.has_replay else "expect long training"
+    return first_problem(
+        topic,
+        f"{rewards.min():g} to {rewards.max():g}, not zero in {share:.2%} of steps, there of size {np.median(sizes):g}",
+        (share < 1e-3, LOOK, f"very rare; {remedy}"),
+        (clips and sizes.max() > 1 and np.ptp(sizes) > 0, LOOK,
+         "wrappers.clip_reward=true makes them equal for the learner; returns are not clipped"),
+        (not clips and sizes.max() > 20 and "model" in run.algo.uses, verdict_on_large,
+         "far from 1; divide them in the environment, or set wrappers.clip_reward=true"),
+        (np.ptp(rewards) == 0, LOOK, "the same at every step, so only the length of a game counts"),
+    )  # fmt: skip
 
 
-def _episodes(played: Played, limit: int | None) -> Iterator[Finding]:
-    topic, lengths = "episodes", [e.length for e in played.episodes]
+def _episodes(play: RandomPlay, max_episode_steps: int | None) -> Finding:
+    topic, num_steps, lengths = "episodes", len(play.rewards), [episode.length for episode in play.episodes]
     if not lengths:
-        what, steps = f"none ended in {len(played.rewards):,} steps", len(played.rewards)
-        if limit is not None and steps <= limit:
-            yield Finding(LOOK, topic, f"{what}, fewer than its limit of {limit:,}", "ask again with more seconds=")
-        else:
-            advice = "games must end: check terminated, or give gymnasium.register max_episode_steps"
-            yield Finding(WRONG if steps > MIN_STEPS else LOOK, topic, what, advice)
-        return
-    returns = [e.episode_return for e in played.episodes]
-    ends = played.terminated + played.truncated
-    what = (
+        text = f"none ended in {num_steps:,} steps"
+        if max_episode_steps is not None and num_steps <= max_episode_steps:
+            text += f", fewer than its limit of {max_episode_steps:,}"
+            return Finding(LOOK, topic, text, "give the doctor more seconds=")
+        advice = "games must end: check terminated, or give gymnasium.register max_episode_steps"
+        return Finding(WRONG if num_steps > MIN_STEPS else LOOK, topic, text, advice)
+    returns = [episode.episode_return for episode in play.episodes]
+    return first_problem(
+        topic,
         f"{len(lengths)} games of {min(lengths)} to {max(lengths)} steps (median {np.median(lengths):g}), "
-        f"{played.terminated} terminated, {played.truncated} truncated, returns {np.mean(returns):.3g} "
-        f"± {np.std(returns):.2g}"
-    )
-    if np.median(lengths) <= 1:
-        yield Finding(WRONG, topic, what, "over as soon as they begin: check what terminated means")
-    elif played.truncated == ends:
-        yield Finding(
-            LOOK, topic, what, "random play only ever meets the time limit; fine if nothing can be lost before"
-        )
-    elif len(returns) > 5 and np.std(returns) == 0:
-        yield Finding(LOOK, topic, what, "every game returns the same, so none is better than another yet")
-    else:
-        yield Finding(OK, topic, what)
+        f"{play.num_terminated} terminated, {play.num_truncated} truncated, returns {np.mean(returns):.3g} "
+        f"± {np.std(returns):.2g}",
+        (float(np.median(lengths)) <= 1, WRONG, "over as soon as they begin: check the meaning of terminated"),
+        (not play.num_terminated, LOOK, "random play only meets the time limit; fine if a game cannot be lost before"),
+        (len(returns) > 5 and np.std(returns) == 0, LOOK, "all games have the same return, so none is better yet"),
+    )  # fmt: skip
 
 
-def _actions(run: RunConfig, spec: EnvSpec) -> Iterator[Finding]:
-    topic, count = "exploration", spec.num_actions
+def _exploration(run: RunConfig, spec: EnvSpec) -> Finding:
+    topic, num_actions = "exploration", spec.num_actions
     algorithm, exploration = algorithm_of(run), typed(run.exploration, Exploration)
     if (bonus := algorithm.entropy_bonus) is not None:
-        yield Finding(
-            OK if bonus else LOOK,
-            topic,
-            f"{count} actions, entropy bonus {bonus:g} (a uniform policy has entropy {np.log(count):.2f})",
-            "" if bonus else "algo.ent_coef=0.01 keeps it from settling early",
+        text = (
+            f"{num_actions} actions, entropy bonus {bonus:g} (a uniform policy has entropy {np.log(num_actions):.2f})"
         )
-        return
-    random, last = exploration.random_steps(), algorithm.epsilon_at(run, LATE_STEP)
-    if "exploration" not in algorithm.uses or random is None:
-        yield Finding(OK, topic, f"{count} actions")
-        return
-    what = f"{count} actions; {exploration.sentence()}: {random / count:,.0f} random tries of each"
-    if random / count < 200:
-        yield Finding(LOOK, topic, what, "few; raise exploration.decay_steps")
-    elif last > 0.2 and not algorithm.explores_forever:
-        yield Finding(LOOK, topic, what, f"training's returns are of a policy that is random {last:.0%} of the time")
-    else:
-        yield Finding(OK, topic, what)
+        return first_problem(
+            topic, text, (not bonus, LOOK, "set algo.ent_coef=0.01, so that the policy does not settle early")
+        )
+    random_steps, last_epsilon = exploration.random_steps(), algorithm.epsilon_at(run, LATE_STEP)
+    if "exploration" not in algorithm.uses or random_steps is None:
+        return Finding(OK, topic, f"{num_actions} actions")
+    tries = random_steps / num_actions
+    return first_problem(
+        topic,
+        f"{num_actions} actions; {exploration.sentence()}: {tries:,.0f} random tries of each",
+        (tries < 200, LOOK, "few; raise exploration.decay_steps"),
+        (last_epsilon > 0.2 and not algorithm.explores_forever, LOOK,
+         f"training's returns are of a policy that is random {last_epsilon:.0%} of the time"),
+    )  # fmt: skip
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''}"
 
 
 def watchdog(run: RunConfig, topic: str) -> envs.Watchdog:
@@ -227,42 +215,39 @@ def watchdog(run: RunConfig, topic: str) -> envs.Watchdog:
     limit = run.parallelism.timeout_s
 
     def end(line: str) -> None:
-        what = f"env.id={run.env.id} has not answered for {limit:g} s ({line})"
-        print(Finding(WRONG, topic, what, "parallelism.timeout_s=60 waits longer"), flush=True)
-        os._exit(1)  # what hangs cannot be stopped otherwise
+        text = f"env.id={run.env.id} has not answered for {limit:g} s ({line})"
+        print(Finding(WRONG, topic, text, "set parallelism.timeout_s=60 to wait longer"), flush=True)
+        os._exit(1)  # nothing else stops code that hangs
 
     return envs.Watchdog(limit, end)
 
 
-def wrapper_order(env: gymnasium.Env, run: RunConfig) -> Iterator[Finding]:
+def check_wrappers(env: gymnasium.Env, run: RunConfig) -> Iterator[Finding]:
     """Findings on the wrappers of a user's environment, outermost first."""
-    topic, chain = "wrappers", []
+    topic, chain = "wrappers", list[gymnasium.Wrapper]()
     while isinstance(env, gymnasium.Wrapper):
         chain.append(env)
         env = env.env
     names = [type(wrapper).__name__ for wrapper in chain]
     shown = " > ".join([*names, type(env).__name__])
-    rewards = [i for i, w in enumerate(chain) if isinstance(w, gymnasium.RewardWrapper) or "Reward" in type(w).__name__]
-    statistics = [i for i, name in enumerate(names) if name == "RecordEpisodeStatistics"]
-    if rewards and statistics and min(statistics) < max(rewards):
-        what = f"{names[min(statistics)]} outside {names[max(rewards)]} ({shown})"
-        yield Finding(LOOK, topic, what, "its returns are of changed rewards; record first, change them after")
+    rewards = [i for i, w in enumerate(chain) if isinstance(w, gymnasium.RewardWrapper) or "Reward" in names[i]]
+    is_sound = not rewards
+    if rewards and "RecordEpisodeStatistics" in names[: max(rewards)]:
+        text = f"RecordEpisodeStatistics outside {names[max(rewards)]} ({shown})"
+        yield Finding(LOOK, topic, text, "its returns are of changed rewards; record first, change rewards after")
     elif rewards:
-        yield Finding(
-            LOOK,
-            topic,
-            f"{names[rewards[0]]} changes rewards ({shown})",
-            "episode/return is of changed rewards; wrappers.clip_reward=true leaves returns alone",
-        )
-    doubled = []
+        text = f"{names[rewards[0]]} changes rewards ({shown})"
+        advice = "episode/return is of changed rewards; wrappers.clip_reward=true does not change returns"
+        yield Finding(LOOK, topic, text, advice)
     for name in names:
-        stage = STAGES.get(name)
-        if stage is not None and getattr(run.wrappers, stage) > 1:
-            doubled.append(name)
-            yield Finding(WRONG, topic, f"{name} and wrappers.{stage} do the same twice ({shown})", "drop one of them")
-    running = [name for name in names if name in ("NormalizeObservation", "NormalizeReward")]
-    for name in running:
-        advice = "play and evaluations begin without them; divide by constants, or set model.input_scale"
-        yield Finding(LOOK, topic, f"{name} has statistics of each copy's own, not saved ({shown})", advice)
-    if not rewards and not doubled and not running:
+        option = EQUIVALENT_OPTIONS.get(name)
+        if option is not None and getattr(run.wrappers, option) > 1:
+            is_sound = False
+            yield Finding(WRONG, topic, f"{name} and wrappers.{option} do the same twice ({shown})", "drop one of them")
+        if name in UNSAVED_STATISTICS:
+            is_sound = False
+            text = f"{name} has other statistics in each copy of the environment, which are not saved ({shown})"
+            advice = "play and evaluations begin without statistics; divide by constants, or set model.input_scale"
+            yield Finding(LOOK, topic, text, advice)
+    if is_sound:
         yield Finding(OK, topic, shown)

@@ -14,20 +14,20 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.doctor.checkup import OK, WRONG
+from dqnspeed.doctor.checkup import WRONG
 from dqnspeed.doctor.diagnosis import diagnose
 
-ABOUT = """Check an environment: a random policy plays it for a while, and a few updates are done.
+ABOUT = """Check an environment by a random policy and a few updates.
 
-One line a finding: ok, look (worth a look) or wrong (prevents learning), and what to do about it.
-The exit code is 1 where something is wrong."""
-PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+Prints one line for each finding: ok, look (worth a look) or wrong (prevents learning), and what to do about it.
+The exit code is 1 if something is wrong."""
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 @dataclasses.dataclass(frozen=True)
 class DoctorConfig:
-    seconds: float = option("seconds that the random policy plays", gt=0, default=60.0)
-    picture: str = option("the file that shows one observation as the network gets it", default="doctor.png")
+    seconds: float = option("time for which the random policy plays, in seconds", gt=0, default=60.0)
+    picture: str = option("file to draw an observation into, as the network gets it", default="doctor.png")
 
 
 COMMAND_LINE = CommandLine(
@@ -44,18 +44,18 @@ def _main() -> None:
     image = Path(options.picture)
     if not image.absolute().parent.is_dir():
         raise ConfigError(f"picture={image}: there is no such folder.")
-    if image.suffix.lower() not in PICTURES:
-        raise ConfigError(f"picture={image}: must end with one of {', '.join(PICTURES)}.")
+    if image.suffix.lower() not in PICTURE_SUFFIXES:
+        raise ConfigError(f"picture={image}: must end with one of {', '.join(PICTURE_SUFFIXES)}.")
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         run = compose.from_hydra(hydra.compose("config", overrides=compose.as_meant(overrides)))
     for sentence in (*untuned(run, overrides), *unused(run, overrides)):
         print(f"dqnspeed: {sentence}", file=sys.stderr)
     print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {options.seconds:g} s", flush=True)
-    worst = OK
+    is_wrong = False
     for finding in diagnose(run, options.seconds, image):
         print(finding, flush=True)
-        worst = WRONG if WRONG in (worst, finding.verdict) else worst
-    if worst == WRONG:
+        is_wrong |= finding.verdict == WRONG
+    if is_wrong:
         sys.exit(1)
 
 

@@ -1,10 +1,9 @@
-"""What a configuration does to an agent, from the environment to the hours it would take."""
+"""Findings on a configuration, from its environment to the duration of its run."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from dqnspeed.actors.base import Parallelism
 from dqnspeed.algorithms import algorithm_of
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
-from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, examine, play_at_random, watchdog, wrapper_order
-from dqnspeed.doctor.training import training
+from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, check_play, check_wrappers, play_at_random, watchdog
+from dqnspeed.doctor.training import check_training
 from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.precision import check_execution, check_learner
@@ -25,9 +24,14 @@ from dqnspeed.system import atomic
 from dqnspeed.system.errors import FOREIGN
 from dqnspeed.tracking.video import enlarge, picture
 
+GAP = (0, 0), (0, 8), (0, 0)  # pixels at the right of a frame
+
 
 def diagnose(run: RunConfig, seconds: float, image: Path) -> Iterator[Finding]:
-    """Findings on ``run``, from the environment to its duration; writes an observation to ``image``.
+    """Findings on ``run``; writes an observation into the file ``image``.
+
+    Args:
+        seconds: time for which a random policy plays.
 
     Raises:
         ConfigError: the environment cannot be made at all.
@@ -36,35 +40,35 @@ def diagnose(run: RunConfig, seconds: float, image: Path) -> Iterator[Finding]:
     check_execution(run)
     check_learner(run)
     check_threads(run)
-    try:
-        with watchdog(run, "spaces"):
-            problems = [(LOOK, warning) for warning in envs.probe(run.env, run.model.input_scale)]
-    except ConfigError as error:
-        problems = [(WRONG, str(error))]
-    yield from (Finding(verdict, "spaces", text) for verdict, text in problems)
-    with watchdog(run, "spaces"):
+    with watchdog(run, "spaces") as watched:
+        try:
+            findings = [Finding(LOOK, "spaces", warning) for warning in envs.probe(run.env, run.model.input_scale)]
+        except ConfigError as error:
+            findings = [Finding(WRONG, "spaces", str(error))]
+        yield from findings
+        watched.beat()
         spec = envs.describe(run)
-    game = atari_game(run.env)
-    limit = game.max_episode_frames if game else None
-    if game is None:
-        with watchdog(run, "spaces"):
-            made = envs.make_registered(run.env)
-        limit = made.spec.max_episode_steps if made.spec else None
-        yield from wrapper_order(made, run)
-        with contextlib.suppress(*FOREIGN):  # the probe has reported it
-            made.close()
+        watched.beat()
+        game = atari_game(run.env)
+        limit = game.max_episode_frames if game else None
+        if game is None:
+            env = envs.make_registered(run.env)
+            limit = env.spec.max_episode_steps if env.spec else None
+            yield from check_wrappers(env, run)
+            with contextlib.suppress(*FOREIGN):  # the probe has reported it
+                env.close()
     try:
         algorithm_of(run).check_spec(run, spec)
     except ConfigError as error:
         yield Finding(WRONG, "network", str(error))
         return
-    decisions = None if limit is None else -(-limit // run.wrappers.frame_skip)
-    yield from _with_errors("play", _play(run, spec, decisions, seconds, image))
-    yield from _with_errors("training", training(run, spec))
+    max_episode_steps = None if limit is None else -(-limit // run.wrappers.frame_skip)
+    yield from _with_errors("play", _play(run, spec, max_episode_steps, seconds, image))
+    yield from _with_errors("training", check_training(run, spec))
 
 
 def _with_errors(topic: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """``findings``, and one more if an error of a user's environment ends them."""
+    """``findings``, and another finding if an error of a user's environment ends them."""
     try:
         yield from findings
     except Exception as error:
@@ -72,30 +76,29 @@ def _with_errors(topic: str, findings: Iterator[Finding]) -> Iterator[Finding]:
         yield Finding(WRONG, topic, f"ended by {type(error).__name__}: {text}", "fix this first")
 
 
-def _play(run: RunConfig, spec: EnvSpec, limit: int | None, seconds: float, image: Path) -> Iterator[Finding]:
-    alone = dataclasses.replace(run, num_envs=1, wrappers=dataclasses.replace(run.wrappers, clip_reward=False))
-    # Made outside the watchdog: a game's code may be compiled first, and a user's environment has been made before.
-    with contextlib.closing(envs.make_vector_env(alone)) as env, watchdog(run, "play") as watched:
-        played = play_at_random(env, spec, seconds, run.seed, watched.beat)
-    yield from examine(run, spec, played, limit)
+def _play(run: RunConfig, spec: EnvSpec, max_steps: int | None, seconds: float, image: Path) -> Iterator[Finding]:
+    unclipped = dataclasses.replace(run, num_envs=1, wrappers=dataclasses.replace(run.wrappers, clip_reward=False))
+    # Made outside the watchdog, because a game's code may be compiled first.
+    with contextlib.closing(envs.make_vector_env(unclipped)) as env, watchdog(run, "play") as watched:
+        play = play_at_random(env, spec, seconds, run.seed, watched.beat)
+    yield from check_play(run, spec, play, max_steps)
     try:
-        draw(image, played.stack, spec)
+        draw_observation(image, play.observation, spec)
     except OSError as error:
         yield Finding(LOOK, "picture", f"picture={image}: cannot be written ({error.strerror or error})")
         return
     yield Finding(OK, "picture", f"{image} shows one observation as the network gets it, oldest frame first")
 
 
-def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
-    """Write a stack ``(stack * C, ...)`` as one picture, its frames side by side."""
+def draw_observation(path: Path, observation: np.ndarray, spec: EnvSpec) -> None:
+    """Draw an observation ``(stack * C, ...)`` into ``path``, its frames side by side."""
     from PIL import Image
 
-    frames = stack.reshape(spec.stack, *spec.frame_shape)
+    frames = observation.reshape(spec.stack, *spec.frame_shape)
     if len(spec.frame_shape) == 1:  # a vector is a row of gray bars
         low, high = frames.min(), frames.max()
         frames = ((frames - low) / max(high - low, 1e-9) * spec.largest)[:, None, None, :].repeat(4, axis=2)
-    images = [enlarge(picture(frame, spec.largest), 160) for frame in frames]
-    gap = np.full((images[0].shape[0], 8, 3), 255, np.uint8)
-    parts = list(itertools.chain.from_iterable((gap, image) for image in images))[1:]
+    padded = [np.pad(enlarge(picture(frame, spec.largest), 160), GAP, constant_values=255) for frame in frames]
+    image = Image.fromarray(np.concatenate(padded, axis=1)[:, :-8])
     with atomic.replacing(path) as partial:
-        Image.fromarray(np.concatenate(parts, axis=1)).save(partial, Image.registered_extensions()[path.suffix.lower()])
+        image.save(partial, Image.registered_extensions()[path.suffix.lower()])

@@ -1,10 +1,11 @@
-"""The doctor: each mistake of an environment is found, and a sound one is let be."""
+"""The doctor finds each mistake of an environment, and nothing wrong in a sound one."""
 
 from __future__ import annotations
 
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import forked
@@ -13,11 +14,12 @@ import numpy as np
 import pytest
 from conftest import environment, make_run
 
-from dqnspeed.doctor import checkup, diagnosis, training
-from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, Played, examine
+from dqnspeed.doctor import checkup, command, diagnosis, training
+from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, RandomPlay, check_play
 from dqnspeed.doctor.diagnosis import diagnose
 from dqnspeed.envs import describe
 
+Script = Callable[..., tuple[int, str, str]]
 QUICK = ["model.hidden=[16]", "replay.buffer_size=2000", "algo.learning_starts=100", "execution.threads=1"]
 
 
@@ -28,17 +30,13 @@ def few_steps_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask(tmp_path: Path, *overrides: str, seconds: float = 0.3) -> dict[str, Finding]:
-    """The worst finding of each topic after some play."""
+    """The worst finding of each topic."""
     worst: dict[str, Finding] = {}
     order = [OK, LOOK, WRONG]
     for finding in diagnose(make_run(*overrides, *QUICK), seconds, tmp_path / "seen.png"):
         if finding.topic not in worst or order.index(finding.verdict) > order.index(worst[finding.topic].verdict):
             worst[finding.topic] = finding
     return worst
-
-
-def ask_in_a_shell(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return forked.run("dqnspeed.doctor", *arguments, cwd=tmp_path, env=environment(), timeout=120)
 
 
 @pytest.mark.cuda
@@ -51,8 +49,8 @@ def test_a_sound_environment_is_sound_on_a_gpu(algo: str, tmp_path: Path) -> Non
 def test_pong_is_sound(tmp_path: Path) -> None:
     found = ask(tmp_path, "backend=ale", seconds=2)
     assert {f.verdict for topic, f in found.items() if topic not in ("speed", "episodes")} == {OK}
-    assert "4x84x84 uint8, 4 frames of 1 channel, channels first" in found["observations"].what
-    assert "features.0" in found["gradients"].what and "steps/s" in found["speed"].what
+    assert "4x84x84 uint8, 4 frames of 1 channel, channels first" in found["observations"].text
+    assert "features.0" in found["gradients"].text and "steps/s" in found["speed"].text
     from PIL import Image
 
     assert np.asarray(Image.open(tmp_path / "seen.png")).std() > 10
@@ -74,7 +72,7 @@ def test_a_duration_is_until_the_nearer_limit(limits: str, phrase: str) -> None:
 
 def test_a_board_is_sound(tmp_path: Path) -> None:
     found = ask(tmp_path, "wrappers=none", "env.id=toy_envs:Board-v0", "model=board")
-    assert "1x15x15 uint8" in found["observations"].what
+    assert "1x15x15 uint8" in found["observations"].text
     assert [f for f in found.values() if f.verdict == WRONG] == []
 
 
@@ -103,10 +101,10 @@ def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
 
 def test_numbers_that_stop_being_finite_are_reported() -> None:
     run = make_run("env=cartpole")
-    played = Played(rewards=[1.0] * 500 + [math.nan], low=math.nan, high=math.nan)
-    found = {f.topic: f for f in examine(run, describe(run), played, 500)}
+    played = RandomPlay(rewards=[1.0] * 500 + [math.nan], low=math.nan, high=math.nan)
+    found = {f.topic: f for f in check_play(run, describe(run), played, 500)}
     assert found["observations"].verdict == found["rewards"].verdict == WRONG
-    assert "nan at step 501" in found["rewards"].what
+    assert "nan at step 501" in found["rewards"].text
 
 
 @pytest.mark.parametrize("wrong", ["no info", "four values", "nan", "nan reward", "raises", "turned"])
@@ -119,32 +117,34 @@ def test_an_environment_that_breaks_is_reported_without_a_traceback(wrong: str, 
 def test_no_time_to_play_is_no_mistake_of_the_environment_nor_is_a_close_that_raises(tmp_path: Path) -> None:
     kwargs = "env.kwargs={kind: hwc, wrong: close}"
     found = ask(tmp_path, "env.id=toy_envs:Anything-v0", "wrappers=none", "model=board", kwargs, seconds=1e-9)
-    assert found["observations"].verdict != WRONG and found["rewards"].what.startswith("1 to 1")
-    assert found["spaces"].verdict == LOOK and "its close() raises" in found["spaces"].what
+    assert found["observations"].verdict != WRONG and found["rewards"].text.startswith("1 to 1")
+    assert found["spaces"].verdict == LOOK and "its close() raises" in found["spaces"].text
 
 
-def test_four_mistakes_at_once_are_all_reported(tmp_path: Path) -> None:
+def test_four_mistakes_at_once_are_all_reported(
+    tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     mistakes = ["divided", "huge", "endless", "changed"]
-    line = [*SICK, "seconds=1", f"env.kwargs={{mistakes: [{','.join(mistakes)}]}}", *QUICK]
-    result = ask_in_a_shell(tmp_path, *line)
-    assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
+    code, out, _ = script(command, *SICK, "seconds=1", f"env.kwargs={{mistakes: [{','.join(mistakes)}]}}", *QUICK)
+    assert code == 1 and (tmp_path / "doctor.png").exists()
     for mistake in mistakes:
         topic, words = MISTAKES[mistake]
-        assert any(not line.startswith("ok") and topic in line and words in line for line in result.stdout.splitlines())
+        assert any(not line.startswith("ok") and topic in line and words in line for line in out.splitlines())
 
 
 @pytest.mark.parametrize("algo", ["a2c", "a3c", "ppo", "pqn"])
 def test_every_algorithm_can_be_asked_about(algo: str, tmp_path: Path) -> None:
     found = ask(tmp_path, "env=cartpole", f"algo={algo}", "num_envs=4", "algo.batch_size=16")
-    assert found["gradients"].verdict != WRONG and "updates/s" in found["speed"].what
+    assert found["gradients"].verdict != WRONG and "updates/s" in found["speed"].text
 
 
 def test_a_table_can_be_asked_about(tmp_path: Path) -> None:
     found = ask(tmp_path, "env=frozen_lake", "algo=q_learning")
-    assert "updates/s" in found["speed"].what
+    assert "updates/s" in found["speed"].text
 
 
-def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
+def test_bad_input_gets_one_sentence(script: Script) -> None:
     for line, sentence in {
         "seconds=-3": "seconds=-3.0: must be more than 0.",
         "picture=nowhere/a.png": "picture=nowhere/a.png: there is no such folder.",
@@ -152,41 +152,53 @@ def test_bad_input_gets_one_sentence(tmp_path: Path) -> None:
         "env=pongg": "env=pongg: there is no such option",
         "-m": "-m: is no option; give KEY=VALUE, where KEY is one of seconds, picture; or GROUP=OPTION and ",
     }.items():
-        result = ask_in_a_shell(tmp_path, line)
-        assert result.returncode == 2 and result.stderr.startswith(f"dqnspeed: {sentence}"), result.stderr
+        code, _, errors = script(command, line)
+        assert code == 2 and errors.startswith(f"dqnspeed: {sentence}"), errors
 
 
-@pytest.mark.parametrize(("how", "topic"), [("never made", "spaces"), ("hang", "play")])
-def test_it_ends_where_an_environment_hangs(how: str, topic: str, tmp_path: Path) -> None:
+HANGS = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", "parallelism.timeout_s=3", "seconds=60", *QUICK]
+
+
+def check_hang(line: str, topic: str) -> None:
+    assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 3 s (")
+    assert "in hang_in_the_toy)" in line and "set parallelism.timeout_s=60 to wait longer" in line
+
+
+def test_the_doctor_ends_if_an_environment_is_never_made(tmp_path: Path) -> None:
+    line = [*HANGS, "env.kwargs={how: never made}"]
+    done = forked.run("dqnspeed.doctor", *line, cwd=tmp_path, env=environment(), timeout=120)
+    assert done.returncode == 1
+    check_hang(done.stdout.splitlines()[-1], "spaces")
+
+
+def test_the_doctor_ends_if_an_environment_hangs_in_a_game(tmp_path: Path) -> None:
     ready = tmp_path / "ready"  # the toy hangs once this folder is there
-    kwargs = f"env.kwargs={{how: {how}, folder: '{ready if topic == 'play' else ''}'}}"
-    arguments = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", kwargs, "parallelism.timeout_s=3", *QUICK]
+    line = [*HANGS, f"env.kwargs={{how: hang, folder: '{ready}'}}"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "dqnspeed.doctor", "seconds=60", *arguments], cwd=tmp_path, env=environment(),
-        stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "dqnspeed.doctor", *line], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE,
+        text=True,
     )  # fmt: skip
     assert process.stdout is not None
-    for line in process.stdout:
-        if topic == "play" and "wrappers" in line:
-            ready.mkdir()
-        if "has not answered" in line:
-            break
+    lines = iter(process.stdout)
+    while "wrappers" not in next(lines):
+        pass
+    ready.mkdir()
+    *_, last = lines
     assert process.wait(20) == 1
     process.stdout.close()
-    assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 3 s (")
-    assert "in hang_in_the_toy)" in line and "parallelism.timeout_s=60 waits longer" in line
+    check_hang(last, "play")
 
 
 def test_running_statistics_of_a_copy_are_told() -> None:
     env = gymnasium.wrappers.NormalizeObservation(gymnasium.make("CartPole-v1"))
-    findings = list(checkup.wrapper_order(env, make_run("experiment=own_env")))
-    assert [finding.verdict for finding in findings] == [LOOK] and "not saved" in findings[0].what
+    findings = list(checkup.check_wrappers(env, make_run("experiment=own_env")))
+    assert [finding.verdict for finding in findings] == [LOOK] and "not saved" in findings[0].text
 
 
 def test_a_game_of_ales_may_last_as_long_as_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = list[int | None]()
     monkeypatch.setattr(diagnosis, "_play", lambda run, spec, limit, *_: limits.append(limit) or iter(()))
-    monkeypatch.setattr(diagnosis, "training", lambda *_: iter(()))
+    monkeypatch.setattr(diagnosis, "check_training", lambda *_: iter(()))
     for line in (["env=freeway"], ["experiment=cartpole"]):
         found = list(diagnosis.diagnose(make_run(*line), 0.1, tmp_path / "seen.png"))
         assert not [finding for finding in found if finding.verdict == WRONG]
