@@ -50,6 +50,7 @@ def test_a_failed_training_is_reported_with_the_end_of_its_log(tmp_path: Path) -
             "1 passed, 0 fai",
         ),
         (0, "[gw1] [ 50%] PASSED tests/a.py::test_a\n[gw0] [100%] PASSED tests/a.py::test_b", PASSED, "2 passed"),
+        (0, "packages/a/tests/a.py::test_a PASSED [ 50%]\ntests/a.py::test_a PASSED [100%]", PASSED, "2 passed"),
         (None, "tests/a.py::test_a PASSED [ 50%]", PASSED, "1 passed, 0 failed, 0 skipped; the rest did not end in"),
         (0, "tests/a.py::test_a SKIPPED (needs a CUDA device) [100%]", FAILED, "0 passed, 0 failed, 1 skipped"),
         (-9, "tests/a.py::test_a PASSED [ 50%]", FAILED, "1 passed"),
