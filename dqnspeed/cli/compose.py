@@ -147,7 +147,7 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
         run = _typed(cfg)
         check(run)  # before it is played
         with startup.within("random_play"):
-            part = envs.changing_part(run)
+            part = envs.find_crop(run)
         if part is not None:
             cfg.wrappers.crop = list(part)
             run = _typed(cfg)

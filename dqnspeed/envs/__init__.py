@@ -2,7 +2,7 @@
 
 from dqnspeed.envs.backends.base import ActorError, AnyArray
 from dqnspeed.envs.build import make_env, make_registered, make_vector_env
-from dqnspeed.envs.crop import changing_part
+from dqnspeed.envs.crop import find_crop
 from dqnspeed.envs.frame_stack import FrameStack
 from dqnspeed.envs.probe import Watchdog
 from dqnspeed.envs.spec import EnvSpec, describe, probe
@@ -17,8 +17,8 @@ __all__ = [
     "Step",
     "VectorEnv",
     "Watchdog",
-    "changing_part",
     "describe",
+    "find_crop",
     "make_env",
     "make_registered",
     "make_vector_env",

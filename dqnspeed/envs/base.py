@@ -14,12 +14,12 @@ from dqnspeed.config.schema import RunConfig, WrappersConfig
 @base_of("wrappers")
 @dataclass(frozen=True)
 class Wrappers(WrappersConfig):
-    """An option of ``wrappers``: the standard stages, and those that a subclass adds."""
+    """An option of ``wrappers``: the standard stages, and more stages of a subclass."""
 
     def wrap(self, env: gymnasium.Env) -> gymnasium.Env:
         """Add the stages of this stack to ``env``, one environment with the standard stages.
 
-        Observations are single frames, channels first; they are stacked afterwards.
+        Observations are single frames, channels first. :class:`FrameStack` stacks them afterwards.
         """
         return env
 

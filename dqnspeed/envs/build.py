@@ -32,7 +32,7 @@ from dqnspeed.envs.wrappers import (
 )
 from dqnspeed.system.errors import FOREIGN, kind_and_line
 
-DROPPED = 1e-4  # chance that ALE's sticky actions drop each frame of a press for the agent
+MAX_DROP_CHANCE = 1e-4  # that sticky actions replace every frame of a press for the agent
 MAX_CV2_CHANNELS = 4  # of an image that cv2 resizes with every interpolation
 
 
@@ -82,7 +82,7 @@ def make_vector_env(
     if game and game.sticky_actions and not backend.drops_presses:
         press = ~press
     elif game and game.sticky_actions and fire is not None:
-        frames = math.ceil(math.log(DROPPED, game.sticky_actions))
+        frames = math.ceil(math.log(MAX_DROP_CHANCE, game.sticky_actions))
         presses = start_presses = math.ceil(frames / wrappers.frame_skip)
     return VectorEnv(
         engine,
@@ -102,8 +102,7 @@ def cv2_threads_off() -> None:
 
 
 def _make_own(env: EnvConfig, render_mode: str | None) -> gymnasium.Env:
-    """An environment that is not ALE's, with observations as a Box and actions from 0, which it gets as its own space
-    has them."""
+    """An environment other than ALE's, with observations as a Box and actions numbered from 0."""
     made = AsBox(make_registered(env, render_mode), env)
     actions = made.action_space
     if isinstance(actions, spaces.Discrete) and (actions.start != 0 or actions.dtype != np.int64):
@@ -113,25 +112,25 @@ def _make_own(env: EnvConfig, render_mode: str | None) -> gymnasium.Env:
 
 
 def make_registered(env: EnvConfig, render_mode: str | None = None) -> gymnasium.Env:
-    """The environment as registered, without the stages of ``wrappers``.
+    """The environment as Gymnasium makes it, without the stages of ``wrappers``.
 
     Raises:
         ConfigError: it cannot be made.
     """
     try:
         named = _registered(env.id)
-        rendering: dict[str, Any] = (
-            {} if render_mode is None else {"render_mode": render_mode}
-        )  # not every environment takes render_mode
-        return gymnasium.make(named, disable_env_checker=True, **{**env.kwargs, **rendering})
+        kwargs: dict[str, Any] = dict(env.kwargs)
+        if render_mode is not None:  # not every environment takes render_mode
+            kwargs["render_mode"] = render_mode
+        return gymnasium.make(named, disable_env_checker=True, **kwargs)
     except FOREIGN as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={env.id}: could not be made ({kind_and_line(error)}).") from error
 
 
 def _registered(env_id: str) -> str | EnvSpecOfGymnasium:
-    """The argument of ``gymnasium.make`` for an id, with its module imported; ``module:Class`` may name a class.
+    """Argument of ``gymnasium.make`` for an id whose module is imported here; ``module:Class`` may name a class.
 
-    Packages that register on demand do it in ``register_envs()``.
+    A package that registers its environments on demand has a function ``register_envs()``.
     """
     module, _, name = env_id.rpartition(":")
     if not module or name in gymnasium.registry:

@@ -1,4 +1,4 @@
-"""The last frames of each environment, as the network sees them."""
+"""Stacks of the last frames of each environment, as the network sees them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dqnspeed.envs.backends.base import AnyArray
 
 
 class FrameStack:
-    """Stacks of ``(N, stack * C, ...)`` built from frames of ``(N, C, ...)``, where these are.
+    """Stacks ``(N, stack * C, ...)`` of frames ``(N, C, ...)``, on the device of the frames.
 
-    At a game's start the first frame is repeated, as in Gymnasium's ``FrameStackObservation``; the replay rebuilds
-    its stacks by the same rule.
+    At an episode's start the first frame is repeated, as in Gymnasium's ``FrameStackObservation``. Replay buffers
+    rebuild stacks by the same rule.
     """
 
     def __init__(self, num_envs: int, stack: int, frame_shape: tuple[int, ...], dtype: np.dtype):
@@ -24,14 +24,17 @@ class FrameStack:
 
     @property
     def observations(self) -> AnyArray:
-        """``(N, stack * C, ...)``, a tensor if the newest frames were one; NumPy's are overwritten by the next."""
+        """Stacks ``(N, stack * C, ...)``, a tensor if the newest frames were one.
+
+        :meth:`push` overwrites a NumPy array.
+        """
         count, stack, channels, *rest = self._stacks.shape
         return self._stacks.reshape(count, stack * channels, *rest)
 
     def push(self, frames: AnyArray, first: np.ndarray) -> None:
-        """Add the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` they start an episode.
+        """Add the newest frames ``(N, C, ...)``; where ``first`` ``(N,) bool`` is true, a frame starts an episode.
 
-        Nothing waits for a device that they are on, but for the first that come after NumPy's.
+        The host waits for the device of a tensor only if the frames before were NumPy's.
         """
         if isinstance(frames, Tensor):
             self._stacks = _pushed(torch.as_tensor(self._stacks, device=frames.device), frames[:, None], first)
@@ -44,7 +47,7 @@ class FrameStack:
             self._stacks[first] = frames[first, None]
 
     def state_dict(self) -> dict[str, Any]:
-        """NumPy's, wherever frames are."""
+        """Stacks as a NumPy array, whatever the device."""
         return {"stacks": torch.as_tensor(self._stacks).cpu().numpy().copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

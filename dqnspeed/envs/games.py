@@ -1,4 +1,4 @@
-"""The ALE game that an id names, and its rules."""
+"""ALE's games: which one an id names, its rules, its environment and its start."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _roms() -> set[str]:
 
 
 def rom_of(env_id: str) -> str | None:
-    """The ROM an id names (registered id or ROM name), or ``None`` if it is not an ALE game."""
+    """ROM that an id names (registered id or ROM name); ``None`` if it is not an ALE game."""
     env_id = _without_module(env_id)
     if env_id in _registered():
         return str(_registered()[env_id]["game"])
@@ -56,12 +56,12 @@ def rom_of(env_id: str) -> str | None:
 
 
 def _without_module(env_id: str) -> str:
-    """Gymnasium's ids may name a module that registers them, which is imported already."""
+    """``env_id`` without the module ``ale_py:``, which is imported already."""
     return env_id.removeprefix("ale_py:")
 
 
 def atari_game(env: EnvConfig) -> AtariGame | None:
-    """The ALE game an id names (registered id or ROM name), or ``None`` if it is not an ALE game."""
+    """ALE game that ``env.id`` names (registered id or ROM name); ``None`` if it is not an ALE game."""
     rom = rom_of(env.id)
     if rom is None:
         return None
@@ -122,7 +122,7 @@ def _bare(name: str) -> str:
 
 
 def make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: str | None = None) -> gymnasium.Env:
-    """The game without sticky actions, one frame a step."""
+    """ALE's own environment of a game, without sticky actions, one frame a step."""
     made: gymnasium.Env = AtariEnv(
         render_mode=render_mode,
         game=game.rom,
@@ -139,7 +139,7 @@ def make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: st
 
 @cache
 def fire_index(game: AtariGame) -> int | None:
-    """The action FIRE; ``None`` if the game has none, or if it changes the reward (as the match in Haunted House)."""
+    """Index of FIRE; ``None`` if the game has no FIRE, or FIRE changes the reward (as the match in Haunted House)."""
     env = make_atari(game, None)
     try:
         fire = action_index(env, "FIRE")
@@ -154,8 +154,10 @@ def fire_index(game: AtariGame) -> int | None:
 
 @cache
 def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float] | None:
-    """Total reward of FIRE and no-ops at a game's start, by the frame of the game (time in Skiing, walls in Entombed),
-    or ``None`` if there is none, as in most games."""
+    """Total reward of FIRE and no-ops at a game's start (time in Skiing, walls in Entombed), by the frame of the game.
+
+    ``None`` if there is no reward, as in most games.
+    """
     if not noop_max:
         return None  # FIRE is pressed only where it brings no reward
     env = make_atari(game, None)

@@ -14,7 +14,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig
 from dqnspeed.system.errors import FOREIGN
 
-MOST_VALUES = 1_000_000  # of a one-hot vector
+MAX_ONE_HOT_VALUES = 1_000_000
 
 Convert = Callable[[Any], np.ndarray]
 
@@ -22,8 +22,8 @@ Convert = Callable[[Any], np.ndarray]
 class AsBox(gymnasium.ObservationWrapper):
     """Observations as vectors ``(D,)`` or images ``(H, W)`` and ``(H, W, C)``, uint8 or float32.
 
-    Discrete and MultiDiscrete observations (and tuples of them) become one-hot vectors, MultiBinary ones become 0
-    and 1, of a Dict the entry ``env.observation_key`` is taken, and images with their channels first are transposed.
+    Discrete and MultiDiscrete observations (and tuples of them) become one-hot vectors, MultiBinary ones 0 and 1.
+    Of a Dict the entry ``env.observation_key`` is taken. Images with their channels first are transposed.
 
     Attributes:
         num_states: number of states if an observation is the number of a state, else ``None``.
@@ -39,19 +39,19 @@ class AsBox(gymnasium.ObservationWrapper):
         self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
         self.first_action = int(getattr(env.action_space, "start", 0))
         flatten, box = _box(space, config)
-        turn = _turns(box.shape, config)
+        transposes = has_channels_first(box.shape, config)
         dtype = np.uint8 if box.dtype in (bool, np.uint8) or _fits_a_byte(box) else np.float32
 
         def arrange(array: np.ndarray) -> np.ndarray:
-            image = array.transpose(1, 2, 0) if turn else array
+            image = array.transpose(1, 2, 0) if transposes else array
             return image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image
 
         def convert(observation: Any) -> np.ndarray:
             return arrange(np.asarray(flatten(pick(observation)), dtype))
 
-        # A number's vector is as it should be, and most of what a small environment's step costs would be spent here.
-        plain = self.num_states is not None and config.observation_key is None
-        self._convert = flatten if plain else convert
+        # A one-hot vector needs no conversion, which would take most of the time of a small environment's step.
+        one_hot = self.num_states is not None and config.observation_key is None
+        self._convert = flatten if one_hot else convert
         low, high = (arrange(bound.astype(dtype)) for bound in (box.low, box.high))
         self.observation_space = spaces.Box(low, high, dtype=dtype)
 
@@ -65,7 +65,7 @@ class AsBox(gymnasium.ObservationWrapper):
 
 
 def entry_of(space: spaces.Space[Any], observation: Any, config: EnvConfig) -> tuple[spaces.Space[Any], Any]:
-    """The part of an observation that is used, with its space."""
+    """Entry of an observation that is used, with its space."""
     pick, picked = _entry(space, config)
     return picked, pick(observation)
 
@@ -88,12 +88,12 @@ def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.B
         return np.asarray, spaces.Box(0, 1, space.shape, np.uint8)
     parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
     if parts and all(isinstance(part, (spaces.Discrete, spaces.MultiDiscrete)) for part in parts):
-        if (values := spaces.flatdim(space)) > MOST_VALUES:
+        if (values := spaces.flatdim(space)) > MAX_ONE_HOT_VALUES:
             raise ConfigError(
                 f"env.id={config.id}: its observations are {space}, and one-hot vectors of {values:,} values are too "
-                f"long to learn from; give {MOST_VALUES:,} at most."
+                f"long to learn from; give {MAX_ONE_HOT_VALUES:,} at most."
             )
-        if isinstance(space, spaces.Discrete):  # as Gymnasium flattens it, in a tenth of the time
+        if isinstance(space, spaces.Discrete):  # equal to Gymnasium's flatten(), in a tenth of the time
             start, states = int(space.start), int(space.n)
 
             def one_hot(number: Any) -> np.ndarray:
@@ -124,9 +124,11 @@ def _box(space: spaces.Space[Any], config: EnvConfig) -> tuple[Convert, spaces.B
     return np.asarray, space
 
 
-def _turns(shape: tuple[int, ...], config: EnvConfig) -> bool:
-    """Whether an image has its channels first: as configured, else if the other two sides are equal as those of a board
-    are, or the first is the shortest."""
+def has_channels_first(shape: tuple[int, ...], config: EnvConfig) -> bool:
+    """Whether an image has its channels first.
+
+    With ``env.channels=auto`` it has, if its first side is the shortest, or the other two are equal, as on a board.
+    """
     if len(shape) != 3 or config.channels == "last":
         return False
     if config.channels == "first" or shape[0] < min(shape[1:]):

@@ -17,7 +17,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig
 from dqnspeed.envs.observations import entry_of
 
-STEPS, SECONDS = 300, 2.0
+PROBE_STEPS, PROBE_SECONDS = 300, 2.0
 
 
 class Probe:
@@ -38,7 +38,7 @@ class Probe:
         self._env.action_space.seed(seed)
         self._reset(seed)
         begin = time.monotonic()
-        for step in range(1, STEPS + 1):
+        for step in range(1, PROBE_STEPS + 1):
             result = self._env.step(self._env.action_space.sample())
             if not isinstance(result, tuple) or len(result) != 5:
                 self._fail(f"step() must return five values (observation, reward, terminated, truncated, info), and "
@@ -52,7 +52,7 @@ class Probe:
                     self._fail(f"its {name} is {value!r} after {step} steps, and must be True or False")
             if terminated or truncated:
                 self._reset(None)
-            if time.monotonic() - begin > SECONDS:
+            if time.monotonic() - begin > PROBE_SECONDS:
                 break
         return [f"env.id={self._config.id}: {warning}." for warning in self._warnings()]
 

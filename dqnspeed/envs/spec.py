@@ -1,4 +1,4 @@
-"""The shapes of an environment, and whether it keeps to them."""
+"""Shapes of an environment, and checks that the environment has them."""
 
 from __future__ import annotations
 
@@ -21,57 +21,54 @@ from dqnspeed.system.errors import FOREIGN, kind_and_line
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """The shapes of an environment, for networks and memories."""
+    """Shapes of an environment, for networks and buffers."""
 
     frame_shape: tuple[int, ...]  # one frame, channels first: (1, 84, 84) or (D,)
     frame_dtype: np.dtype
     num_actions: int
     stack: int
-    largest: float  # magnitude that a value of an image can have; 1 for vectors
-    num_states: int | None = None  # if observations are one-hot numbers of states
+    largest: float  # largest magnitude of a value of an image; 1 for vectors
+    num_states: int | None = None  # if observations are one-hot vectors of states
     render_fps: float | None = None  # from the environment's metadata
-    first_action: int = 0  # of the environment itself, where its actions are not numbered from 0
+    first_action: int = 0  # number of the environment's first action, before it is renumbered from 0
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Shape of what the network sees: ``stack`` frames joined along the first axis."""
+        """Shape of the network's input: ``stack`` frames joined along the first axis."""
         return (self.stack * self.frame_shape[0], *self.frame_shape[1:])
 
 
 def probe(config: EnvConfig, input_scale: float | None = None) -> list[str]:
-    """Play an environment that is not ALE's at random for a moment; returns warnings, one sentence each.
+    """Play an environment other than ALE's at random for a moment; returns warnings, one sentence each.
 
-    With an ``input_scale`` there is none about the size of its values.
+    Args:
+        input_scale: ``model.input_scale``; if given, the size of values brings no warning.
 
     Raises:
-        ConfigError: it cannot be made, or violates its spaces so that nothing could be learnt.
+        ConfigError: the environment cannot be made, or violates its spaces so that nothing could be learnt.
     """
+    warnings: list[str] = []
     if atari_game(config) is not None:
-        return []
+        return warnings
     try:
         env = make_registered(config)
         try:
             warnings = Probe(env, config, input_scale).run()
         finally:
-            unclosed = _close(env)
-        return warnings + [f"env.id={config.id}: its close() raises ({why}), which is ignored." for why in unclosed]
+            try:
+                env.close()
+            except FOREIGN as error:
+                why = kind_and_line(error)
+                warnings = [*warnings, f"env.id={config.id}: its close() raises ({why}), which is ignored."]
     except ConfigError:
         raise
     except FOREIGN as error:  # a user's environment may raise anything
         raise ConfigError(f"env.id={config.id}: broke after a few steps ({kind_and_line(error)}).") from error
-
-
-def _close(env: gymnasium.Env) -> list[str]:
-    """Close ``env``; returns what that raised, if it did."""
-    try:
-        env.close()
-    except FOREIGN as error:
-        return [kind_and_line(error)]
-    return []
+    return warnings
 
 
 def describe(run: RunConfig) -> EnvSpec:
-    """The shapes of a configuration, read from one environment that is closed again.
+    """Shapes of a configuration, read from one environment that is closed again.
 
     Raises:
         ConfigError: the environment does not exist or does not fit the wrappers.

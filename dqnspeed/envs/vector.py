@@ -1,4 +1,4 @@
-"""N environments behind one interface: episodes, lives, returns and rewards are the same for every backend."""
+"""N environments with episodes, lives, returns and rewards that are the same for every backend."""
 
 from __future__ import annotations
 
@@ -16,49 +16,52 @@ from dqnspeed.system.errors import kind_and_line
 
 @dataclass(frozen=True)
 class Episode:
-    """A whole game that ended: its unclipped return and its length, all lives together, in agent steps and
-    the step after each lost life."""
+    """A whole game that ended, with all its lives: its unclipped return, and its length in agent steps.
+
+    The step after each lost life counts, too.
+    """
 
     env: int
     episode_return: float
     length: int
-    end_row: int = 0  # rows of its lane when it ended; the frames it acted on are the last ``length`` of these
+    end_row: int = 0  # rows of its environment when it ended; the last ``length`` are the frames it acted on
     last_frame: np.ndarray | None = field(default=None, repr=False, compare=False)  # (C, ...) for a video
-    begun: int = 0  # its number in the order in which the games of a run began, from 1
+    begun: int = 0  # place in the order in which the games of a run began, from 1
 
 
 @dataclass(slots=True)
 class Step:
-    """The result of one step of N environments; every array leads with N.
+    """Result of one step of N environments; every array leads with N.
 
-    Where ``first`` is true the frame starts an episode: the action sent was ignored, there is no transition, and
-    rewards and ends are zero.
+    Where ``first`` is true, the frame starts an episode: the action was ignored, there is no transition, and rewards
+    and ends are zero.
     """
 
-    frames: AnyArray  # (N, C, ...) the newest frame of each environment, where the backend has them
+    frames: AnyArray  # (N, C, ...) newest frame of each environment, on the engine's device
     rewards: np.ndarray  # (N,) float32, as the learner sees them
     terminated: np.ndarray  # (N,) bool, the learner's episode ended: do not bootstrap
-    truncated: np.ndarray  # (N,) bool, the episode was cut: bootstrap from these frames
+    truncated: np.ndarray  # (N,) bool, a limit ended the episode: bootstrap from these frames
     first: np.ndarray  # (N,) bool
     episodes: list[Episode]  # whole games that ended with this step
-    raw: RawStep  # of the games, whatever the learner sees of them
+    raw: RawStep  # of the games themselves, with unclipped rewards and all lives together
 
 
 class VectorEnv:
     """Steps N environments; :meth:`send` may return while they still step, :meth:`recv` waits for them.
 
-    After a step with ``terminated`` or ``truncated`` the next one ignores its action and starts the next
-    episode (``first``). With ``episodic_life`` a lost life ends the learner's episode in the same way while
-    the game goes on: the ignored action is replaced by ``life_action``, such as FIRE. A game that does not look at FIRE
-    yet, as Gopher does not for 130 frames, still waits for it after that.
+    After a step with ``terminated`` or ``truncated`` the next one ignores its action and starts the next episode
+    (``first``). With ``episodic_life`` a lost life ends the learner's episode in the same way, though the game
+    continues: the ignored action is replaced by ``life_action``, such as FIRE. A game may not look at FIRE yet, as
+    Gopher for 130 frames; such a game still waits for it afterwards.
 
     Args:
+        engine: steps the environments.
         life_action: may be ``~a``, as in :meth:`Engine.send`.
-        presses: steps after a lost life in which ``life_action`` is pressed.
-        start_presses: steps after a game's start in which it is pressed too.
+        presses: number of steps after a lost life in which ``life_action`` is pressed.
+        start_presses: number of steps after a game's start in which ``life_action`` is pressed.
 
     Attributes:
-        device: where actions may be given as a tensor, which nobody waits for before the step itself does.
+        device: device on which actions may be given as a tensor; only the step itself waits for it.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class VectorEnv:
         self._episodic_life = episodic_life
         self._life_action = life_action
         self._presses, self.start_presses = presses, start_presses
-        self._lives: np.ndarray | None = None
+        self._lives = np.zeros(self.num_envs, np.int64)
         self._game_over = np.zeros(self.num_envs, bool)
         self._to_press = np.zeros(self.num_envs, np.int64)  # steps to come with life_action
         self._returns = np.zeros(self.num_envs)
@@ -86,7 +89,7 @@ class VectorEnv:
     def reset(self, seeds: list[int]) -> AnyArray:
         """Start N games, each with its own seed; returns their first frames ``(N, C, ...)``."""
         raw = self.engine.reset(seeds)
-        self._lives = self._copy(raw.lives)
+        self._lives = self._lives_of(raw)
         for state in (self._game_over, self._returns, self._lengths):
             state[:] = 0
         self._to_press[:] = self.start_presses
@@ -110,7 +113,8 @@ class VectorEnv:
         self._returns += raw.rewards
         self._lengths += ~reset
         self._game_over = raw.terminated | raw.truncated
-        lost = self._lost_lives(raw.lives, raw.terminated | reset)
+        before, self._lives = self._lives, self._lives_of(raw)
+        lost = self._episodic_life & (self._lives < before) & ~(raw.terminated | reset)
         left = np.where(reset, self.start_presses, np.maximum(self._to_press - 1, 0))
         self._to_press = np.where(lost, self._presses, left)
 
@@ -146,10 +150,10 @@ class VectorEnv:
         return True
 
     def render(self) -> np.ndarray:
-        """A picture ``(h, w, 3) uint8`` of the first game, if made with a ``render_mode``.
+        """Image ``(H, W, 3) uint8`` of the first game; needs a ``render_mode``.
 
         Raises:
-            ConfigError: the environment gives none.
+            ConfigError: the environment gives no image.
         """
         try:
             image = np.asarray(self.engine.call("render"))
@@ -178,21 +182,17 @@ class VectorEnv:
         self.engine.close()
 
     def _counted(self) -> dict[str, np.ndarray]:
-        lives = {} if self._lives is None else {"lives": self._lives}
         return {
-            **lives,
+            "lives": self._lives,
             "game_over": self._game_over,
             "to_press": self._to_press,
             "returns": self._returns,
             "lengths": self._lengths,
         }
 
-    def _lost_lives(self, lives: np.ndarray | None, excluded: np.ndarray) -> np.ndarray:
-        before, self._lives = self._lives, self._copy(lives)
-        if not self._episodic_life or lives is None or before is None:
-            return np.zeros(self.num_envs, bool)
-        lost: np.ndarray = (lives < before) & ~excluded
-        return lost
+    def _lives_of(self, raw: RawStep) -> np.ndarray:
+        """Copy of the lives ``(N,)`` left in each game, 0 in games without lives."""
+        return np.zeros(self.num_envs, np.int64) if raw.lives is None else np.array(raw.lives)
 
     def _finished_games(self) -> list[Episode]:
         finished = []
@@ -200,7 +200,3 @@ class VectorEnv:
             finished.append(Episode(int(i), float(self._returns[i]), int(self._lengths[i])))
             self._returns[i] = self._lengths[i] = 0
         return finished
-
-    @staticmethod
-    def _copy(lives: np.ndarray | None) -> np.ndarray | None:
-        return None if lives is None else np.array(lives)

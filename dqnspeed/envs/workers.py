@@ -1,4 +1,4 @@
-"""Worker processes, one for each environment, of an ``overlap``."""
+"""Worker processes of ``backend=gymnasium`` with ``overlap``, one for each environment."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Workers(gymnasium.vector.AsyncVectorEnv):
     """Worker processes that end when they are closed, or with this process."""
 
     def __del__(self) -> None:
-        """Gymnasium would close them now, but what is collected together is closed in any order, pipes before them."""
+        """Do nothing: Gymnasium would close workers here, perhaps after their pipes were collected."""
 
 
 def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) -> Workers:
-    """A process for each of ``makers``; raises :class:`ActorError` if one ends or hangs before all are made."""
+    """Start a process for each of ``makers``; raises :class:`ActorError` if one ends or hangs before all are made."""
     others = set(multiprocessing.active_children())
-    limit = 2 * max(timeout, START_TIMEOUT_S)  # for one that is made here, and then for theirs
+    limit = 2 * max(timeout, START_TIMEOUT_S)  # for an environment that is made here first, and then for the workers
 
     def end(_: str = "") -> None:
         for worker in set(multiprocessing.active_children()) - others:
@@ -54,10 +54,11 @@ def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) 
 
 
 def make_in_worker(make: Callable[[], gymnasium.Env], seed: int, learner: int) -> gymnasium.Env:
-    """An environment in its worker, whose global generators are seeded, and which ends with its parent.
+    """Make an environment in its worker process, which is seeded and ends with its parent.
 
     Args:
-        learner: the number of the process that starts the workers, in which Gymnasium makes one, too.
+        seed: of the global random generators.
+        learner: id of the process that starts the workers, in which Gymnasium makes one environment, too.
     """
     end_with_parent()
     may_have_children()
@@ -69,11 +70,11 @@ def make_in_worker(make: Callable[[], gymnasium.Env], seed: int, learner: int) -
 
 
 class WorkerTraceback(Exception):
-    """What an environment raised in a worker process, as text."""
+    """Error of an environment in a worker process; the message is its traceback."""
 
 
 class TracebackToParent(gymnasium.Wrapper):
-    """Sends the traceback of an environment in a worker process along with its error."""
+    """Adds the traceback to an error of an environment in a worker process."""
 
     def step(self, action: Any) -> Any:
         with self._with_traceback():

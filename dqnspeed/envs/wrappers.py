@@ -1,7 +1,7 @@
-"""Wrappers of one environment, each one stage of ``wrappers``.
+"""Gymnasium wrappers, each one stage of ``wrappers``.
 
-Reward clipping, lost lives and the frame stack are not here: :mod:`dqnspeed.envs.vector` and
-:class:`dqnspeed.envs.frame_stack.FrameStack` do them for a whole batch, the same for every backend.
+:class:`VectorEnv` clips rewards and handles lost lives, and :class:`FrameStack` stacks frames, for a whole batch
+and for every backend.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dqnspeed.config.options import ConfigError
 
 
 class _StartPresses(gymnasium.Wrapper):
-    """Presses buttons at a game's start; ``start_reward``, the reward of those frames, is added to the first step's."""
+    """Presses buttons at a game's start, and adds their reward, ``start_reward``, to the first step's reward."""
 
     start_reward = 0.0
 
@@ -55,8 +55,10 @@ class NoopReset(_StartPresses):
 
 
 class FireReset(_StartPresses):
-    """Presses FIRE for one frame at a game's start, as ALE's vector environment does; a game that this ends is
-    restarted without it."""
+    """Presses FIRE for one frame at a game's start, as ALE's vector environment does.
+
+    A game that FIRE ends is restarted without it.
+    """
 
     def __init__(self, env: gymnasium.Env, fire: int):
         super().__init__(env)
@@ -75,14 +77,14 @@ class FireReset(_StartPresses):
 class StickyActions(gymnasium.Wrapper):
     """Repeats the action of the frame before with a probability, as ALE does (Machado et al. 2018, section 5.2).
 
-    The press at a game's start lies within, so that it always takes effect.
+    :class:`FireReset` is wrapped by it, so that its press always takes effect.
 
     Args:
-        start: the action of a game's last frame before the agent's first; ``None``: NOOP.
+        start: action of the frame before the agent's first; ``None``: NOOP.
 
     Attributes:
-        last_action: the action of the last frame, which may be repeated; ``None``: none that the game has.
-        for_agent: whether the frames to come are a press for the agent, which takes effect.
+        last_action: action of the last frame, which may be repeated; ``None``: no action of the game.
+        for_agent: whether the next frames are a press for the agent, which takes effect.
     """
 
     def __init__(self, env: gymnasium.Env, probability: float, start: int | None):
@@ -103,13 +105,13 @@ class StickyActions(gymnasium.Wrapper):
 
 
 def action_index(env: gymnasium.Env, name: str) -> int | None:
-    """The number of an ALE action in the set of this game, or ``None``."""
+    """Index of an ALE action in the set of this game, or ``None``."""
     meanings: list[str] = env.get_wrapper_attr("get_action_meanings")()
     return meanings.index(name) if name in meanings else None
 
 
 def with_taps(meanings: Sequence[str]) -> list[str]:
-    """ALE's names of actions, and those of the same actions when they are tapped; letting go of NOOP is no action."""
+    """ALE's names of actions, then the names of the taps, one for each action but NOOP."""
     return [*meanings, *(f"{name} TAP" for name in meanings if name != "NOOP")]
 
 
@@ -118,9 +120,9 @@ class FrameSkip(gymnasium.Wrapper):
 
     With ``tap`` each action but NOOP comes a second time, after all others: pressed for ``tap`` frames, then let go.
 
-    With ``max_pool`` the observation is the pixel maximum of the last two frames, which removes the flicker of
-    sprites drawn on every other frame (Mnih et al. 2015, Methods). A game that ends in the middle of a skip
-    leaves the frames of the step before it in the maximum, as Gymnasium's ``AtariPreprocessing`` does.
+    With ``max_pool`` the observation is the pixel maximum of the last two frames, which removes the flicker of sprites
+    drawn on every other frame (Mnih et al. 2015, Methods). If a game ends in the middle of a skip, the maximum is of
+    frames of the step before, as in Gymnasium's ``AtariPreprocessing``.
     """
 
     def __init__(self, env: gymnasium.Env, skip: int, max_pool: bool, tap: int = 0):
@@ -165,8 +167,10 @@ class FrameSkip(gymnasium.Wrapper):
 
 
 class Crop(gymnasium.ObservationWrapper):
-    """Keeps the rows ``[top, bottom)`` and columns ``[left, right)`` of (H, W) or (H, W, C) images, as those of the
-    field of play (Mnih et al. 2013, section 4.1)."""
+    """Keeps the rows ``[top, bottom)`` and columns ``[left, right)`` of (H, W) or (H, W, C) images.
+
+    Mnih et al. (2013, section 4.1) keep the field of play.
+    """
 
     def __init__(self, env: gymnasium.Env, top: int, bottom: int, left: int, right: int):
         super().__init__(env)
@@ -201,15 +205,15 @@ class PillowResize(gymnasium.ObservationWrapper):
     def observation(self, observation: np.ndarray) -> np.ndarray:
         if observation.ndim == 2 or observation.shape[2] == 3:
             return np.asarray(Image.fromarray(observation).resize(self.size, self.filter))
-        # Each channel by itself: Pillow would take the last of two or four for transparency.
+        # One channel at a time: Pillow takes the last of two or four for transparency.
         return np.stack([self.observation(channel) for channel in np.moveaxis(observation, 2, 0)], axis=2)
 
 
 def resized(space: spaces.Space[Any], side: int) -> spaces.Box:
-    """The space of (H, W) or (H, W, C) images after a resize to a square.
+    """Space of (H, W) or (H, W, C) images after a resize to a square.
 
     Raises:
-        ConfigError: they are not images.
+        ConfigError: observations are not images.
     """
     assert isinstance(space, spaces.Box)
     if len(space.shape) not in (2, 3):

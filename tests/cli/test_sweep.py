@@ -309,7 +309,7 @@ def of_sweep(*overrides: str) -> list[list[str]]:
         return list(sweeps.sweep_jobs(cfg, loader))
 
 
-CHAPTER = {"num_envs": 18, "ladder": 7, "wrappers": 9, "seeds": 6, "games": 24, "speedrun": 16}
+CHAPTER = {"num_envs": 18, "ladder": 7, "wrappers": 6, "backend": 6, "seeds": 6, "games": 24, "speedrun": 16}
 
 
 @pytest.mark.parametrize(("name", "jobs"), CHAPTER.items())

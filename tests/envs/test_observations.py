@@ -23,7 +23,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import make_env, make_vector_env
 from dqnspeed.envs.games import atari_game
-from dqnspeed.envs.observations import _turns
+from dqnspeed.envs.observations import has_channels_first
 
 
 def run_of(kind: str, *overrides: str, wrong: str = "") -> RunConfig:
@@ -255,9 +255,9 @@ def test_the_toys_cover_every_kind() -> None:
 )  # fmt: skip
 def test_two_equal_sides_are_those_of_a_board(shape: tuple[int, ...], first: bool) -> None:
     env = make_run("experiment=own_env").env
-    assert _turns(shape, env) == first
+    assert has_channels_first(shape, env) == first
     for channels in ("first", "last"):
-        assert _turns(shape, dataclasses.replace(env, channels=channels)) == (channels == "first")
+        assert has_channels_first(shape, dataclasses.replace(env, channels=channels)) == (channels == "first")
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (6, 5, 1), (6, 5, 3), (6, 5, 4)])

@@ -19,7 +19,7 @@ from PIL import Image
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import FrameStack, describe, make_env, make_vector_env
-from dqnspeed.envs.crop import changing_part
+from dqnspeed.envs.crop import find_crop
 from dqnspeed.envs.games import _roms, atari_game, fire_index
 from dqnspeed.play.environment import AgentEnv
 
@@ -158,13 +158,13 @@ def test_every_channel_is_resized_by_itself(channels: int, resizer: str) -> None
 
 def test_what_changes_is_seen_where_an_environment_draws_into_one_array() -> None:
     run = make_run(*PAINTED)
-    assert changing_part(run) == (5, 10, 3, 12)
+    assert find_crop(run) == (5, 10, 3, 12)
 
 
 def test_as_many_decisions_tell_what_changes_whatever_the_frame_skip_and_the_seed() -> None:
     for line in ("", "seed=7", "wrappers.frame_skip=12 wrappers.max_pool=false"):
         run = make_run("backend=auto", "env.id=boxing", *line.split())
-        top, bottom, left, right = changing_part(run) or (0, 0, 0, 0)
+        top, bottom, left, right = find_crop(run) or (0, 0, 0, 0)
         assert top <= 17 and bottom >= 172 and left <= 34 and right >= 126  # the ring, and the boxers in all corners
         assert top > 5 and right - left < 120
 
@@ -351,11 +351,11 @@ def test_ale_equals_gymnasium_where_their_definitions_coincide(game: str) -> Non
         for env in envs:
             env.send(actions)
             steps.append(env.recv())
-        native, ours = steps
+        ale, ours = steps
         for part in ("frames", "rewards", "terminated", "truncated", "first"):
-            np.testing.assert_array_equal(getattr(native, part), getattr(ours, part), err_msg=part)
-        assert native.episodes == ours.episodes
-        ends += native.terminated.sum() + native.truncated.sum()
+            np.testing.assert_array_equal(getattr(ale, part), getattr(ours, part), err_msg=part)
+        assert ale.episodes == ours.episodes
+        ends += ale.terminated.sum() + ale.truncated.sum()
     assert ends > 3
     for env in envs:
         env.close()
@@ -384,8 +384,8 @@ def test_a_life_that_is_lost_in_the_step_of_the_frame_limit_is_terminated_as_in_
 def test_native_draws_its_noops_differently() -> None:
     """The known difference: ale draws 0..noop_max-1 and counts FIRE among them; gymnasium draws 1..noop_max."""
 
-    def frames_at_start(native: bool, fire: bool) -> set[int]:
-        if native:
+    def frames_at_start(ale: bool, fire: bool) -> set[int]:
+        if ale:
             env = AtariVectorEnv("breakout", 6, num_threads=1, noop_max=3, use_fire_reset=fire)
             frames = env.reset(seed=0)[1]["episode_frame_number"]
             env.close()
@@ -396,10 +396,10 @@ def test_native_draws_its_noops_differently() -> None:
         env.close()
         return seen
 
-    assert frames_at_start(native=True, fire=False) == {0, 1, 2}
-    assert frames_at_start(native=False, fire=False) == {1, 2, 3}
-    assert frames_at_start(native=True, fire=True) == {1, 2}
-    assert frames_at_start(native=False, fire=True) == {2, 3, 4}
+    assert frames_at_start(ale=True, fire=False) == {0, 1, 2}
+    assert frames_at_start(ale=False, fire=False) == {1, 2, 3}
+    assert frames_at_start(ale=True, fire=True) == {1, 2}
+    assert frames_at_start(ale=False, fire=True) == {2, 3, 4}
 
 
 class EndsMidSkip(gymnasium.Env):
@@ -547,20 +547,20 @@ def test_rules_of_the_game_follow_the_id_and_can_be_switched() -> None:
 @pytest.mark.slow
 def test_without_max_pooling_native_shows_another_frame_only_at_an_end_in_mid_skip() -> None:
     common = ["wrappers.noop_max=0", "wrappers.max_pool=false", "env.max_episode_frames=403"]
-    native, ours = make_vector_env(make_run("backend=ale", *common)), make_vector_env(make_run(*common))
-    native.reset([1])
+    ale, ours = make_vector_env(make_run("backend=ale", *common)), make_vector_env(make_run(*common))
+    ale.reset([1])
     ours.reset([1])
     differ = []
     for i in range(150):
         steps = []
-        for env in (native, ours):
+        for env in (ale, ours):
             env.send(np.array([i % 6]))
             steps.append(env.recv())
         assert steps[0].truncated == steps[1].truncated
         if not np.array_equal(steps[0].frames, steps[1].frames):
             differ.append(bool(steps[0].truncated[0]))
     assert differ == [True]
-    native.close()
+    ale.close()
     ours.close()
 
 
@@ -625,10 +625,10 @@ def test_fire_is_not_pressed_where_it_costs_whatever_a_sticky_joystick_does() ->
 @pytest.mark.integration
 @pytest.mark.parametrize("part", range(4))
 def test_every_game_begins_alike_on_both_backends(part: int) -> None:
-    native, ours = make_run("backend=ale", "wrappers.noop_max=0"), make_run("wrappers.noop_max=0")
+    ale, ours = make_run("backend=ale", "wrappers.noop_max=0"), make_run("wrappers.noop_max=0")
     for rom in sorted(_roms())[part::4]:
         outcomes = []
-        for run in (native, ours):
+        for run in (ale, ours):
             env = make_vector_env(dataclasses.replace(run, env=dataclasses.replace(run.env, id=rom)))
             outcome = [env.reset([1]).copy()]
             for _ in range(3):

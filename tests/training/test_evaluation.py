@@ -131,9 +131,9 @@ def test_play_is_ended_by_a_game_that_does_not_end_and_not_by_many_that_do(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrappers", ["tweaked", "native"])
-def test_greedy_games_are_no_copies_and_it_is_reported_where_they_are(wrappers: str) -> None:
-    run = make_run(f"wrappers={wrappers}", "wrappers.noop_max=0", "env.max_episode_frames=200", "num_envs=2")
+@pytest.mark.parametrize("games_of", ["wrappers=tweaked", "backend=ale"])
+def test_greedy_games_are_no_copies_and_it_is_reported_where_they_are(games_of: str) -> None:
+    run = make_run(games_of, "wrappers.noop_max=0", "env.max_episode_frames=200", "num_envs=2")
     spec = describe(run)
     greedy = lambda frames: frames[:, -1].sum(axis=(1, 2), dtype=np.int64) % spec.num_actions  # noqa: E731
     different = []

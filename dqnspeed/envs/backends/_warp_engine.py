@@ -21,21 +21,21 @@ class WarpEngine:
     """Engine over :class:`atari_warp.ConsoleBatch`: many consoles on threads of a CPU, or on a GPU.
 
     Args:
-        meanings: the actions by ALE's names.
-        overlap: games step after :meth:`send` in a thread that waits for them.
+        meanings: ALE's names of the actions.
+        overlap: games step after :meth:`send`, in a thread that waits for them.
 
     Attributes:
-        device: of the games, where actions may be given.
+        device: device of the games, on which actions may be given.
     """
 
     def __init__(self, consoles: ConsoleBatch, meanings: Sequence[str], overlap: bool):
         self.num_envs = consoles.num_envs
         self.device: torch.device | None = torch.device(str(consoles.device))
         self._consoles = consoles
-        self._actions: Any = None  # copies for the step under way, which are read after send() has returned
+        self._actions: Any = None  # copies, as a step still reads them after send() has returned
         self._meanings = list(meanings)
         on_gpu = consoles.device.is_cuda
-        # One of torch's: work on its usual stream waits for streams that Warp makes, and they for it.
+        # A stream of torch: torch's default stream and streams that Warp makes wait for each other.
         self._stream = wp.stream_from_torch(torch.cuda.Stream(str(consoles.device))) if on_gpu else None
         self._waits = ThreadPoolExecutor(1, "emulator") if overlap and not on_gpu else None
         self._step: Future[None] | None = None
@@ -68,11 +68,11 @@ class WarpEngine:
             return self._raw()
 
     def _beside_the_learner(self) -> contextlib.AbstractContextManager[Any]:
-        """On a GPU, games play on a stream of their own."""
+        """Context in which work on a GPU goes to the games' own stream."""
         return contextlib.nullcontext() if self._stream is None else wp.ScopedStream(self._stream, sync_enter=False)
 
     def _wait_for_readers(self) -> None:
-        """A step writes where the learner's stream may still read the frames of the last one."""
+        """Let a step wait until the learner's stream has read the frames that the step overwrites."""
         if self._stream is not None:
             self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._consoles.device))))
 
@@ -112,7 +112,7 @@ class WarpEngine:
         self._consoles.close()
 
     def _wait(self) -> None:
-        """Until a step under way is done, of which no other stream or thread knows."""
+        """Wait for the step in progress."""
         if self._step is not None:
             wait([self._step])
         if self._stream is not None:

@@ -34,7 +34,7 @@ def playable(run: RunConfig) -> list[str]:
 
 
 def not_installed(run: RunConfig) -> Iterator[str]:
-    """A sentence for each backend of a higher priority than that of ``run`` whose package is missing here."""
+    """A sentence for each faster backend than the one of ``run`` whose package is missing here."""
     for backend in by_priority():
         if backend.name == run.backend.name:
             return

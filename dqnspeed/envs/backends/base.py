@@ -42,7 +42,7 @@ class RawStep:
     """One step of N environments as the engine returns it.
 
     Frames may be a tensor on any device, ready on the current stream of that device. Frame stacks, the network and a
-    replay buffer on that device take the tensor as it is. All other arrays are NumPy's.
+    replay buffer on that device take the tensor without a copy to the host. All other arrays are NumPy's.
     """
 
     frames: AnyArray  # (N, C, ...)
