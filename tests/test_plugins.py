@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import forked
 import gymnasium
@@ -30,6 +31,7 @@ from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config import registry
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe, make_vector_env
+from dqnspeed.exploration.cuda_graph import GraphedPolicy
 
 REPOSITORY = TESTS.parent
 EXAMPLE = REPOSITORY / "examples" / "plugin"
@@ -128,11 +130,11 @@ def test_such_a_run_is_resumed_and_played(trained: Path, site: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_a_sweep_goes_over_options_of_a_plugin(site: Path, tmp_path: Path) -> None:
-    sweep = ["-m", "dqnspeed.train", "-m", *FEW, "exploration=cosine,linear", "hydra.sweep.dir=it"]
+    sweep = ["-m", "dqnspeed.train", "-m", *FEW, "exploration=cosine,boltzmann", "hydra.sweep.dir=it"]
     done = call(*sweep, cwd=tmp_path, path=site)
     assert done.returncode == 0, done.stderr
     chosen = [json.loads((tmp_path / "it" / job / "config.json").read_text()) for job in "01"]
-    assert [config["exploration"]["name"] for config in chosen] == ["cosine", "linear"]
+    assert [config["exploration"]["name"] for config in chosen] == ["cosine", "boltzmann"]
 
 
 @pytest.mark.slow
@@ -532,6 +534,27 @@ def test_a_cosine_falls_from_start_to_final(example: ModuleType) -> None:
     epsilon = example.exploration.CosineEpsilon(**numbers).epsilon_at
     assert [round(epsilon(step), 6) for step in (0, 100, 200, 300, 900)] == [1.0, 1.0, 0.6, 0.2, 0.2]
     assert epsilon(150) > 0.8 and epsilon(250) < 0.4  # slower at its ends than a straight line
+
+
+@pytest.mark.parametrize("how", ["eager", "graph"])
+def test_boltzmann_exploration_takes_actions_with_their_probabilities(how: str, example: ModuleType) -> None:
+    run = make_toy()
+    spec, cpu = describe(run), torch.device("cpu")
+    network: Any = make_learner(run, spec, cpu).network
+    exploration = example.exploration.Boltzmann(name="boltzmann", temperature=0.5)
+    policy = exploration.policy(network, spec.num_actions, run.execution, cpu, np.random.default_rng(0))
+    frames = np.random.default_rng(1).normal(size=(4000, *spec.frame_shape)).astype(spec.frame_dtype)
+    frames[:] = frames[0]
+    if how == "graph":
+        graphed = GraphedPolicy(policy, spec, len(frames), cpu, [1], lambda function, device: function)
+        graphed.push(frames, np.ones(len(frames), bool))
+        actions, _ = graphed(0.0)()
+    else:
+        actions, _ = policy(frames, 0.0)
+    with torch.no_grad():
+        chances = torch.softmax(network(torch.from_numpy(frames[:1]))[0] / 0.5, dim=0)
+    np.testing.assert_allclose(np.bincount(actions, minlength=spec.num_actions) / len(actions), chances, atol=0.03)
+    assert chances.min() > 0.02 and chances.max() < 0.98
 
 
 def test_flickering_observations_are_blank_as_often_as_asked_and_the_same_for_a_seed(example: ModuleType) -> None:

@@ -128,18 +128,14 @@ class Parallelism(ParallelismConfig):
                 raise ConfigError(f"parallelism.samples_per_step={ratio}: must be 'free' or a positive number.")
             if run.device == "mps":
                 raise ConfigError(f"device=mps: parallelism={self.name} shares weights on cpu or cuda only.")
-        elif ratio is not None:
-            raise ConfigError(
-                f"parallelism.samples_per_step={ratio}: belongs to parallelism=process; with "
-                f"parallelism={self.name} it is algo.batch_size / algo.steps_per_update."
-            )
-        elif self.restart_actors:
-            raise ConfigError(
-                f"parallelism.restart_actors=true: belongs to parallelism=process; parallelism={self.name} has "
-                f"no actors to replace."
-            )
-        elif self.num_actors != 1:
-            raise ConfigError(
-                f"parallelism.num_actors={self.num_actors}: belongs to parallelism=process; use num_envs for more "
-                f"environments with parallelism={self.name}."
-            )
+            return
+        for key, usual, advice in (
+            ("samples_per_step", None, "algo.batch_size and algo.steps_per_update set it"),
+            ("restart_actors", False, "there is no actor process to replace"),
+            ("num_actors", 1, "num_envs sets the number of environments"),
+        ):
+            if (value := getattr(self, key)) != usual:
+                raise ConfigError(
+                    f"parallelism.{key}={str(value).lower()}: belongs to parallelism=process. With "
+                    f"parallelism={self.name} {advice}."
+                )

@@ -19,8 +19,8 @@ from dqnspeed.envs import make_vector_env
 from dqnspeed.execution.transfer import DeviceTimer
 
 
-class LocalActor:
-    """Base class: groups of environments whose rows are stored after each step.
+class SerialActor:
+    """Environments and learner take turns.
 
     Args:
         groups: groups of equally many environments; environments of the first group have the first indices.
@@ -64,6 +64,10 @@ class LocalActor:
     def send(self) -> None:
         """Do nothing: environments wait for the updates of the learner."""
 
+    def collect(self, limit: float, wait: bool) -> Collected:
+        self._send()
+        return self._recv()
+
     def pause(self) -> Collected:
         return Collected(epsilon=self._epsilon_at(self._agent_steps))
 
@@ -96,18 +100,10 @@ class LocalActor:
         return Collected(steps, [*episodes], epsilon)
 
 
-class SerialActor(LocalActor):
-    """Environments and learner take turns."""
-
-    def collect(self, limit: float, wait: bool) -> Collected:
-        self._send()
-        return self._recv()
-
-
-class OverlapActor(LocalActor):
+class OverlapActor(SerialActor):
     """Environments step while the learner trains, on actions that were chosen before its updates.
 
-    The acting policy is one round of updates older than with :class:`SerialActor`. If a GPU chooses actions as a graph,
+    The acting policy is one round of updates older than if they took turns. If a GPU chooses actions as a graph,
     updates are launched behind that graph before anybody waits for the actions, so that the GPU is never idle.
     """
 
@@ -118,7 +114,7 @@ class OverlapActor(LocalActor):
         return self._recv()
 
 
-class AlternatingActor(LocalActor):
+class AlternatingActor(SerialActor):
     """Two groups of environments, for on-policy learners: one steps while actions are chosen for the other.
 
     A group that has completed its part of a rollout waits until the learner has learnt from the rollout.

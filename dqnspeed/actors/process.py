@@ -9,7 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from dqnspeed.actors.worker import (
     ProcessArguments,
     SharedState,
     SharedWeights,
-    Weights,
     WeightSnapshot,
     all_weights,
     run_worker,
@@ -42,43 +41,42 @@ STACK_TIMEOUT_S, END_TIMEOUT_S = 3.0, 5.0
 
 
 class ProcessHandle(ActorHandle):
-    """An actor process and its pipe."""
+    """An actor process and its pipe.
 
-    def __init__(self, context: Any, arguments: ProcessArguments, lost: ProcessHandle | None):
-        self._counters, self._dump_path = arguments.shared.counters[arguments.index], Path(arguments.dump_path)
-        super().__init__(arguments.index, lost)
-        self._last_read, self._excused = self.started_at, 0.0
-        self.pipe, sender = context.Pipe(duplex=False)
-        self.process = context.Process(
-            target=run_worker, args=(arguments, sender), name=f"actor-{arguments.index}", daemon=True
+    Args:
+        arguments: arguments of the process, which gets another state, segment and dump path.
+    """
+
+    process: Any = None  # while it has not ended
+
+    def __init__(self, context: Any, arguments: ProcessArguments):
+        super().__init__(arguments.index)
+        self._context, self._arguments = context, arguments
+        self._counters = arguments.shared.counters[arguments.index]
+        self._last_read = self._excused = 0.0
+
+    def start(self, state: Mapping[str, Any] | None, segment: int) -> None:
+        self._dump_path = Path(f"{self._arguments.dump_path}-{segment}")
+        arguments = replace(self._arguments, state=state, segment=segment, dump_path=str(self._dump_path))
+        self._last_read = time.monotonic()
+        self.pipe, sender = self._context.Pipe(duplex=False)
+        process = self._context.Process(
+            target=run_worker, args=(arguments, sender), name=f"actor-{self.index}", daemon=True
         )
         try:
             with children_ignore_signals():
-                self.process.start()
+                process.start()
         finally:
             sender.close()
-
-    @property
-    def agent_steps(self) -> int:
-        return int(self._counters["agent_steps"])
-
-    @property
-    def seconds(self) -> tuple[float, float]:
-        acting, stepping = self._counters["seconds"].tolist()
-        return acting, stepping
-
-    @property
-    def version(self) -> int:
-        return int(self._counters["version"])
+        self.process = process
 
     def messages(self) -> Iterator[Any]:
         now = time.monotonic()
         try:
             # After a gap (a busy learner, or a machine asleep) an actor may have waited for its pipe to be read.
-            if now - self._last_read > MAX_READ_GAP_S and (
-                self._counters["heartbeat"] > self._excused or self.pipe.poll()
-            ):
-                self._excused = now
+            lives = self._counters["heartbeat"] > self._excused
+            if now - self._last_read > MAX_READ_GAP_S and (lives or self.pipe.poll()):
+                self._counters["heartbeat"] = self._excused = now
             self._last_read = now
             for _ in range(MAX_MESSAGES):
                 if not self.pipe.poll():
@@ -89,9 +87,6 @@ class ProcessHandle(ActorHandle):
                 yield message
         except (EOFError, OSError) as error:
             raise LostError(self._cause_of_death()) from error
-
-    def silent_s(self) -> float:
-        return time.monotonic() - max(float(self._counters["heartbeat"]), self._excused)
 
     def where_it_hangs(self) -> str:
         """Python stack of an actor that hangs, even in C code."""
@@ -104,10 +99,12 @@ class ProcessHandle(ActorHandle):
         return f"; it hangs at:\n{text or '(no stack: the process does not answer signals)'}"
 
     def end(self) -> None:
-        self.pipe.close()
-        self.process.kill()
-        self.process.join()
-        self.process.close()
+        if self.process is not None:
+            self.pipe.close()
+            self.process.kill()
+            self.process.join()
+            self.process.close()
+            self.process = None
 
     def _cause_of_death(self) -> str:
         self.process.join(STACK_TIMEOUT_S)
@@ -134,28 +131,28 @@ class ProcessActors(RemoteActors[ProcessHandle]):
     """
 
     def __init__(self, arguments: ActorArguments, copy_weights: bool):
-        super().__init__(arguments)
+        run, network, buffers = arguments.run, arguments.network, arguments.buffer.storage.host
+        context, count = torch.multiprocessing.get_context(parent.START_METHOD), run.parallelism.num_actors
+        self._shared = SharedState(context, count)
+        super().__init__(arguments, self._shared.counters)
         self._folder = tempfile.TemporaryDirectory(prefix="dqnspeed-actors-")
-        self._context = torch.multiprocessing.get_context(parent.START_METHOD)
-        self._shared = SharedState(self._context, self._count)
-        for index, saved in self._saved.items():
-            counters, seconds = self._shared.counters[int(index)], saved["seconds"]
-            counters["agent_steps"], counters["seconds"] = (
-                saved["agent_steps"],
-                (seconds["acting"], seconds["stepping"]),
-            )
-        buffers, network = arguments.buffer.storage.host, arguments.network
-        self._buffers = buffers if isinstance(buffers, SharedStorage) else None
         self._publisher: WeightPublisher | None = None
+        weights: SharedWeights | WeightSnapshot
         try:
-            with sharing(f"parallelism={self._run.parallelism.name}", network.num_bytes):
-                self._weights: Weights
+            with sharing(f"parallelism={run.parallelism.name}", network.num_bytes):
                 if copy_weights:
-                    self._weights = snapshot = WeightSnapshot(network, Path(self._folder.name) / "weights.lock")
-                    self._publisher = WeightPublisher(network, snapshot)
+                    weights = WeightSnapshot(network, Path(self._folder.name) / "weights.lock")
+                    self._publisher = WeightPublisher(network, weights)
                 else:
-                    self._weights = SharedWeights(network)
-            self._start_all()
+                    weights = SharedWeights(network)
+            shared_buffers = buffers if isinstance(buffers, SharedStorage) else None
+            common = weights, arguments.device, shared_buffers, self._shared
+            self._start_all([
+                ProcessHandle(context, ProcessArguments(
+                    run, arguments.spec, i, None, 0, *common, str(Path(self._folder.name) / f"actor-{i}"),
+                ))
+                for i in range(count)
+            ])  # fmt: skip
         except BaseException:
             self.close()
             raise
@@ -163,45 +160,35 @@ class ProcessActors(RemoteActors[ProcessHandle]):
     def close(self) -> None:
         """Stop every actor, and kill actors that have not ended after 5 s."""
         self._shared.stop.value = 1
-        for handle in self._handles.values():
+        running = [handle for handle in self._handles if handle.process is not None]
+        for handle in running:
             handle.pipe.close()  # an actor that waits in a write gets an error and ends
         deadline = time.monotonic() + END_TIMEOUT_S
-        for handle in self._handles.values():
+        for handle in running:
             handle.process.join(max(0.0, deadline - time.monotonic()))
             handle.end()
-        self._handles = {}
         self._folder.cleanup()
-
-    def _make_handle(
-        self, index: int, state: Mapping[str, Any] | None, segment: int, lost: ProcessHandle | None
-    ) -> ProcessHandle:
-        dump_path = str(Path(self._folder.name) / f"actor-{index}-{self._replaced}.txt")
-        arguments = ProcessArguments(
-            self._run, self._arguments.spec, index, state, segment, self._weights, self._arguments.device,
-            self._buffers, self._shared, dump_path,
-        )  # fmt: skip
-        return ProcessHandle(self._context, arguments, lost)
 
     def _allow(self, limit: float) -> None:
         if self._publisher is not None:
             self._publisher.publish()
         self._shared.limit.value = limit
-        self._shared.counters["rows_allowed"] = self._buffer.rows_allowed()[:: self._num_envs]
+        self._counters["rows_allowed"] = self._buffer.rows_allowed()[:: self._run.num_envs]
 
     def _order_pause(self, number: int) -> None:
         self._shared.pause.value = number
 
     def _wait(self) -> None:
         """Wait for at most 10 ms, until a message comes or the actors' counters change."""
-        pipes = [handle.pipe for handle in self._handles.values()]
+        pipes = [handle.pipe for handle in self._handles]
         end = time.perf_counter() + WAIT_S
-        while time.perf_counter() < end and self._shared.counters["agent_steps"].sum() == self._counted_steps:
+        while time.perf_counter() < end and self._counters["agent_steps"].sum() == self._counted_steps:
             if multiprocessing.connection.wait(pipes, timeout=POLL_S):
                 break
 
 
 class WeightPublisher:
-    """Copies the learner's weights from a GPU into a snapshot, while the learner goes on."""
+    """Copies the learner's weights from a GPU into a snapshot, while the learner trains."""
 
     def __init__(self, network: Network, snapshot: WeightSnapshot):
         self._network, self._snapshot = network, snapshot
@@ -211,8 +198,8 @@ class WeightPublisher:
             for name, t in all_weights(network).items()
         }
         self._version = int(network.version)  # newest version that is copied or on its way
-        self._is_on_its_way = False
         self._landed: torch.cuda.Event | None = None
+        self._is_on_its_way = False
 
     def publish(self) -> None:
         """Publish the newest weights once the last ones have been stored; never waits for the GPU."""

@@ -33,7 +33,7 @@ class EnvStepper:
     Args:
         seeds: seeds of the environments.
         state: :meth:`state_dict` to continue from.
-        per_env_epsilon: maps the epsilon of the run to that of each environment.
+        per_env_epsilon: maps the epsilon of the run to an epsilon of each environment.
         timer: measures the seconds that the device spends on acting.
         rows_device: device of the buffer; rows have their frames there, if the policy moved them there.
         last_frames: whether episodes come with their last frame, for videos.
@@ -62,22 +62,20 @@ class EnvStepper:
     ):
         self._env, self._policy, self._per_env_epsilon = env, policy, per_env_epsilon
         self._rows_device, self._last_frames = rows_device, last_frames
-        self._timed = timer.running if timer else contextlib.nullcontext
+        self._on_device = timer.running if timer else contextlib.nullcontext
         self.seconds = {"acting": 0.0, "stepping": 0.0}
         self.how = policy.how
         self._reset(seeds)
         self.games_restored = False
         if state is not None:
             self.games_restored = self._env.load_state_dict(state["env"])
+            if not self.games_restored:
+                self._reset(seeds)
             self._policy.load_state_dict(state, stacks=self.games_restored)
             if self.games_restored:
-                # Where environments give tensors, rows must hold tensors, too.
-                device = self._frames.device if isinstance(self._frames, Tensor) else None
-                self._frames, self._first = state["frames"], state["first"]
-                if device is not None:
-                    self._frames = torch.from_numpy(np.array(self._frames)).to(device)
-            else:
-                self._reset(seeds)
+                frames, self._first = state["frames"], state["first"]
+                gives_tensors = isinstance(self._frames, Tensor)  # then rows must hold tensors, too
+                self._frames = torch.from_numpy(np.array(frames)).to(self._frames.device) if gives_tensors else frames
         self._policy.warm_up()
 
     @property
@@ -94,23 +92,22 @@ class EnvStepper:
                 work behind it.
         """
         begin = time.perf_counter()
-        with self._timed():
+        with self._on_device():
             self._choosing = self._policy(self._per_env_epsilon(epsilon))
-        acted, chosen = time.perf_counter(), self._policy.device_actions
-        self.seconds["acting"] += acted - begin
-        self._sent = False
+        self.seconds["acting"] += time.perf_counter() - begin
+        chosen, self._sent = self._policy.device_actions, False
         if chosen is not None and chosen.device == self._env.device:
-            self._env.send(chosen.long())
-            self._sent = True
-            self.seconds["stepping"] += time.perf_counter() - acted
+            self._send(chosen.long())
         elif chosen is None or not late:
             self._send()
 
-    def _send(self) -> None:
+    def _send(self, actions: Tensor | None = None) -> None:
+        """Send ``actions``, or wait for the chosen actions and send them."""
         begin = time.perf_counter()
-        self._wait_for_actions()
+        if actions is None:
+            self._wait_for_actions()
         acted = time.perf_counter()
-        self._env.send(self._actions)
+        self._env.send(self._actions if actions is None else actions)
         self._sent = True
         self.seconds["acting"] += acted - begin
         self.seconds["stepping"] += time.perf_counter() - acted
@@ -149,7 +146,7 @@ class EnvStepper:
         """Values ``(N,)`` of the newest observations by the newest network; not between :meth:`send` and
         :meth:`recv`."""
         begin = time.perf_counter()
-        with self._timed():
+        with self._on_device():
             values = self._policy.values()
         self.seconds["acting"] += time.perf_counter() - begin
         return values

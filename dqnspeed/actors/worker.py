@@ -143,28 +143,22 @@ def reason_of(error: BaseException) -> str:
     return str(error) if isinstance(error, (ActorError, ConfigError, CaptureError)) else traceback.format_exc()
 
 
-class Weights(Protocol):
-    """Access of actor processes to the learner's weights; a copy in another process has the same weights."""
-
-    def network(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Network:
-        """Network of a worker."""
-
-    def refresh(self, network: Network) -> None:
-        """Load newer weights into the network of a worker."""
-
-
 class SharedWeights:
-    """The learner's network in shared memory, with which workers act, too."""
+    """The learner's network in shared memory, with which workers act, too.
+
+    Pickled for another process, it refers to the same memory, as does a :class:`WeightSnapshot`.
+    """
 
     def __init__(self, network: Network):
         network.share_memory()
         self._network = network
 
     def network(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Network:
+        """Network of a worker."""
         return self._network
 
     def refresh(self, network: Network) -> None:
-        """Do nothing: the weights are the learner's own."""
+        """Load newer weights into the network of a worker: here they are the same."""
 
 
 class WeightSnapshot:
@@ -174,7 +168,7 @@ class WeightSnapshot:
     learner writes when nobody reads. Both hold a lock on a file, which the system releases when its holder is killed.
 
     Args:
-        lock: path for the file, in a folder that lasts as long as the workers.
+        lock: path of the file, in a folder that lasts as long as the workers.
     """
 
     def __init__(self, network: Network, lock: Path):
@@ -228,7 +222,7 @@ def all_weights(network: Network) -> dict[str, Tensor]:
 # Counters of one actor process, in memory that is shared with the learner.
 COUNTERS = np.dtype(
     [
-        ("agent_steps", np.int64),  # of the process and those that it replaced
+        ("agent_steps", np.int64),  # of all processes of this actor, one after another
         ("rows_allowed", np.float64),  # row of its environments at which it must wait for the learner
         ("version", np.int64),  # updates done to the weights that it acts with
         ("heartbeat", np.float64),  # time.monotonic() of its last sign of life
@@ -264,7 +258,7 @@ class ProcessArguments(WorkerArguments):
         dump_path: file for the stack of a process that crashes or hangs.
     """
 
-    weights: Weights
+    weights: SharedWeights | WeightSnapshot
     device: torch.device
     buffers: SharedStorage | None
     shared: SharedState

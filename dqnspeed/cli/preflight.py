@@ -30,7 +30,7 @@ from dqnspeed.cli.app import one_sentence
 from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.config_store import bound_of, names
 from dqnspeed.cli.dry_run import print_plan
-from dqnspeed.cli.ray_jobs import check_jobs_of_ray, check_launcher, is_ray
+from dqnspeed.cli.ray_jobs import check_launcher, is_ray
 from dqnspeed.cli.schemas import CONF_DIR, default_options
 from dqnspeed.cli.sweep import sweep, sweep_jobs
 from dqnspeed.cli.sweep_record import FOLDER, Job, Line, earlier_jobs, outcome, quoted
@@ -94,7 +94,11 @@ class Preflight(Callback):
                     yield job_config, job.overrides
 
             checked = check_jobs(configs(), at_a_time)
-            check_jobs_of_ray(config.hydra.launcher, [run for run, _ in checked])
+            joining = [run.parallelism.name for run, _ in checked if run.parallelism.joins_cluster]
+            if joining and is_ray(config.hydra.launcher):
+                raise ConfigError(
+                    f"parallelism={joining[0]}: joins a cluster, which a job of hydra/launcher=ray cannot do."
+                )
             if sweep.dry_run:
                 print_plan([(job, run) for job, (run, _) in zip(jobs, checked, strict=True)], trials)
                 sys.exit()

@@ -25,7 +25,6 @@ from dqnspeed.actors.ray.cluster import check_address, check_room, connected
 from dqnspeed.cli.key_value import typed
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import machine
 
 log = logging.getLogger(__name__)
@@ -58,15 +57,6 @@ def check_launcher(launcher: DictConfig) -> None:
     if options.address is None and gpus > torch.cuda.device_count():
         raise ConfigError(f"hydra.launcher.gpus_per_job={gpus:g}: this machine has {torch.cuda.device_count()} GPUs.")
     check_address(ADDRESS, options.address)
-
-
-def check_jobs_of_ray(launcher: DictConfig, runs: Sequence[RunConfig]) -> None:
-    """Raise :class:`ConfigError` if this launcher is Ray's and one of the ``runs`` cannot be a job of Ray."""
-    for run in runs:
-        if is_ray(launcher) and run.parallelism.joins_cluster:
-            raise ConfigError(
-                f"parallelism={run.parallelism.name}: joins a cluster, which a job of hydra/launcher=ray cannot do."
-            )
 
 
 def is_ray(launcher: DictConfig) -> bool:

@@ -55,13 +55,8 @@ FIXED = "backend.name"  # games of one backend cannot continue in another
 
 def changeable() -> tuple[str, ...]:
     """Prefixes of the keys that may change in a resumed run."""
-    found = (
-        f"{group}.{f.name}"
-        for group, known in GROUPS.items()
-        for option in known.options.values()
-        for f in fields(option)
-        if f.metadata["changeable"]
-    )
+    options = [(group, option) for group, known in GROUPS.items() for option in known.options.values()]
+    found = (f"{group}.{f.name}" for group, option in options for f in fields(option) if f.metadata["changeable"])
     return (*CHANGEABLE, *dict.fromkeys(found))
 
 

@@ -57,7 +57,7 @@ class NetworkPolicy:
 
     def __init__(self, network: Network, execution: ExecutionConfig, device: torch.device, rng: np.random.Generator):
         self.network, self.execution, self._device = network, execution, device
-        self._random = HostRandom(rng)
+        self._rng, self._random = rng, HostRandom(rng)
         self._to_device = ToDevice(device, execution.pin_memory)
 
     def output(self, observations: Tensor) -> Tensor:
@@ -81,10 +81,10 @@ class NetworkPolicy:
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rng": self._random.state_dict()}
+        return {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._random.load_state_dict(state["rng"])
+        self._rng.bit_generator.state = state["rng"]
 
     def warm_up(self, observations: AnyArray) -> None:
         with seeding.preserved():  # a noisy network draws random numbers

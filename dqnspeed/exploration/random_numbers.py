@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -44,12 +44,6 @@ class HostRandom:
 
     def exponential(self, count: int) -> np.ndarray:
         return self._rng.exponential(size=count)
-
-    def state_dict(self) -> Any:
-        return self._rng.bit_generator.state
-
-    def load_state_dict(self, state: Any) -> None:
-        self._rng.bit_generator.state = state
 
 
 def draw(logits: Array, random: RandomNumbers) -> Array:

@@ -38,7 +38,7 @@ def kill(index: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def test_an_actor_that_was_not_paused_is_not_saved_as_it_was_at_an_earlier_pause() -> None:
-    """As where a run ends because no actor is left: the buffer has later rows than the earlier state."""
+    """A run may end without a pause, if no actor is left: the buffer then has later rows than the state."""
     with Started(make_toy("parallelism=process")) as started:
         started.collect(40)
         assert "env" in started.pause()["actors"]["0"]
@@ -215,7 +215,7 @@ def main():
 
 
 def test_actors_with_copies_of_the_weights_act_with_the_newest() -> None:
-    """As the actors of a learner on a GPU."""
+    """Actors of a learner on a GPU have copies."""
     run = make_toy(*GREEDY, "parallelism=process", "parallelism.num_actors=2", "num_envs=2")
     with Started(run, make=lambda arguments: ProcessActors(arguments, copy_weights=True)) as started:
         assert_newest_weights(started)

@@ -87,7 +87,7 @@ def test_a_local_cluster_that_a_busy_machine_starts_too_slowly_is_started_again(
 
 def rows(number: int) -> Rows:
     """A step of two environments."""
-    frames = np.full((2, 1, 3), number, np.uint8)
+    frames = np.full((2, 3), number, np.uint8)
     flags = np.array([False, number % 2 == 0])
     values = np.full(2, number, np.float32)
     return Rows(frames, np.full(2, number), values, flags, ~flags, flags, ~flags, {"values": values})
@@ -96,23 +96,24 @@ def rows(number: int) -> Rows:
 @pytest.mark.parametrize("compress", [False, True])
 def test_steps_arrive_as_they_left(compress: bool) -> None:
     run = make_toy(*RAY, f"parallelism.compress={compress}")
-    channel = RayChannel(RayArguments(run, describe(run), 0, None, 0, 0, 0), version=0)
+    spec = dataclasses.replace(describe(run), frame_dtype=np.dtype(np.uint8))
+    channel = RayChannel(RayArguments(run, spec, 0, None, 0, 0, 0), version=0)
     sent = [rows(number) for number in range(5)]
     for one in sent:
         channel.deliver(one, [], {"acting": 1.0, "stepping": 2.0})
     delivery = channel.exchange(RayCommand(), None)
     assert (delivery.frames is not None) is compress and delivery.seconds == (1.0, 2.0)
     assert delivery.agent_steps == sum(int(one.transition.sum()) for one in sent)
-    for one, got in zip(sent, delivery.steps(), strict=True):
+    for one, got in zip(sent, delivery.steps(spec), strict=True):
         for name in ("frames", "actions", "rewards", "terminated", "truncated", "first", "transition"):
             np.testing.assert_array_equal(getattr(one, name), getattr(got, name))
             assert getattr(one, name).dtype == getattr(got, name).dtype
         np.testing.assert_array_equal(one.acting["values"], got.acting["values"])
-    assert channel.exchange(RayCommand(), None).steps() == []
+    assert channel.exchange(RayCommand(), None).steps(spec) == []
 
 
 def test_steps_that_an_actor_has_no_room_for_are_granted_to_others() -> None:
-    budget = StepBudget([0, 0])
+    budget = StepBudget(2)
     budget.limit = 12
     assert [budget.grant(index, made=0, room=10, ahead=200) for index in (0, 1)] == [10, 2]
     # The rows of actor 0 are used up by 8 steps and 2 final frames.
@@ -121,7 +122,9 @@ def test_steps_that_an_actor_has_no_room_for_are_granted_to_others() -> None:
 
 
 def test_a_budget_keeps_an_actor_as_few_steps_ahead_as_asked_and_takes_back_what_a_lost_one_had() -> None:
-    budget = StepBudget([5, 5])
+    budget = StepBudget(2)
+    for index in (0, 1):
+        budget.take_back(index, made=5)
     budget.limit = 100
     assert budget.grant(0, made=5, room=50, ahead=8) == 13
     assert budget.grant(0, made=7, room=50, ahead=8) == 15

@@ -13,11 +13,11 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.system.signals import children_ignore_signals, handlers_kept
 
 CONNECT_TIMEOUT_S = 15.0
-LOCAL_STORE_BYTES = 256 * 2**20  # object store of a local cluster
+LOCAL_STORE = 256 * 2**20  # bytes of the object store of a local cluster
 MAX_START_TRIES, TOO_SLOW = 2, "timed out during startup"  # Ray's error if a busy machine takes more than 30 s
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MAX_REASON = 400  # characters of an error of Ray
-# At 0 a cluster listens on 127.0.0.1 alone. Otherwise Ray listens to every machine, even if told that address.
+# At 0 a cluster listens on 127.0.0.1 alone. Otherwise Ray listens to every machine, even if it is given that address.
 LOOPBACK_ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
@@ -43,9 +43,7 @@ def connected(option: str, address: str | None, own_cpus: float) -> Any:
     ray: Any = module
     options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
     if address is None:
-        options |= {
-            "num_cpus": math.ceil(own_cpus), "include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES,
-        }  # fmt: skip
+        options |= {"num_cpus": math.ceil(own_cpus), "include_dashboard": False, "object_store_memory": LOCAL_STORE}
     for tries_left in reversed(range(MAX_START_TRIES)):
         try:
             with children_ignore_signals(), handlers_kept():

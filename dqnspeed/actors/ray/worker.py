@@ -6,10 +6,11 @@ command and newer weights, and returns what was collected. Ray pickles everythin
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -19,7 +20,8 @@ import torch
 from dqnspeed.actors.worker import ActorCommand, Paused, Ready, Worker, WorkerArguments, reason_of
 from dqnspeed.algorithms import make_network
 from dqnspeed.buffers import Rows
-from dqnspeed.envs import Episode
+from dqnspeed.envs import EnvSpec, Episode
+from dqnspeed.execution.arrays import host
 from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.networks.base import Network
 from dqnspeed.system import machine
@@ -63,26 +65,12 @@ class RayCommand:
 
 
 @dataclass(frozen=True)
-class CompressedFrames:
-    data: bytes
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    @classmethod
-    def of(cls, frames: np.ndarray) -> CompressedFrames:
-        return cls(zlib.compress(frames.tobytes(), level=1), frames.shape, frames.dtype)
-
-    def array(self) -> np.ndarray:
-        return np.frombuffer(zlib.decompress(self.data), self.dtype).reshape(self.shape)
-
-
-@dataclass(frozen=True)
 class Delivery:
     """Everything that a worker collected since the last exchange.
 
     Args:
         rows: rows ``(T, N, ...)`` of T steps, or ``None``.
-        frames: the frames of ``rows``, if they were compressed.
+        frames: the compressed frames of ``rows``, which has none then.
         episodes: episodes that ended, each with the number of its step among the T.
         agent_steps: agent steps in ``rows``.
         seconds: seconds of acting and stepping since the start of the worker.
@@ -93,7 +81,7 @@ class Delivery:
     """
 
     rows: Rows | None
-    frames: CompressedFrames | None
+    frames: bytes | None
     episodes: Sequence[tuple[int, Episode]]
     agent_steps: int
     seconds: tuple[float, float]
@@ -107,32 +95,31 @@ class Delivery:
         """Number of bytes of all arrays."""
         if self.rows is None:
             return 0
-        arrays = [*_columns(self.rows).values(), *self.rows.acting.values()]
-        compressed = 0 if self.frames is None else len(self.frames.data)
-        return compressed + sum(int(array.nbytes) for array in arrays)
+        sizes = [len(self.frames or b"")]
+        _mapped(lambda column: sizes.append(column.nbytes), self.rows)
+        return sum(sizes)
 
-    def steps(self) -> list[Rows]:
+    def steps(self, spec: EnvSpec) -> list[Rows]:
         """Rows ``(N, ...)`` of each step."""
-        if self.rows is None:
+        rows = self.rows
+        if rows is None:
             return []
-        columns, acting = _columns(self.rows), self.rows.acting
         if self.frames is not None:
-            columns["frames"] = self.frames.array()
-        return [
-            Rows(**{k: v[t] for k, v in columns.items()}, acting={k: v[t] for k, v in acting.items()})
-            for t in range(len(self.rows.actions))
-        ]
+            frames = np.frombuffer(zlib.decompress(self.frames), spec.frame_dtype)
+            rows = replace(rows, frames=frames.reshape(*rows.actions.shape, *spec.frame_shape))
+        return [_mapped(operator.itemgetter(t), rows) for t in range(len(rows.actions))]
 
 
 def stacked(steps: Sequence[Rows]) -> Rows:
     """Stack the rows ``(N, ...)`` of T steps as ``(T, N, ...)``."""
-    columns = {name: np.stack([getattr(rows, name) for rows in steps]) for name in _columns(steps[0])}
-    return Rows(**columns, acting={name: np.stack([rows.acting[name] for rows in steps]) for name in steps[0].acting})
+    return _mapped(lambda *columns: np.stack(columns), *steps)
 
 
-def _columns(rows: Rows) -> dict[str, Any]:
-    """Columns of rows but those about the policy that acted."""
-    return {f.name: getattr(rows, f.name) for f in fields(Rows) if f.name != "acting"}
+def _mapped(function: Callable[..., Any], *rows: Rows) -> Rows:
+    """Rows whose columns are ``function`` of the columns of ``rows``."""
+    names = [f.name for f in fields(Rows) if f.name != "acting"]
+    acting = {name: function(*(one.acting[name] for one in rows)) for name in rows[0].acting}
+    return Rows(**{name: function(*(getattr(one, name) for one in rows)) for name in names}, acting=acting)
 
 
 @dataclass
@@ -224,7 +211,7 @@ class RayChannel:
             self._condition.notify_all()
         rows, frames = stacked(collected.steps) if collected.steps else None, None
         if rows is not None and self._compress:
-            rows.frames, frames = np.empty(0), CompressedFrames.of(rows.frames)
+            rows.frames, frames = np.empty(0), zlib.compress(host(rows.frames).tobytes(), level=1)
         return Delivery(
             rows, frames, collected.episodes, collected.agent_steps, self._seconds, collected.messages,
             self._version, time.monotonic() - self._heartbeat, self._failure,
@@ -254,12 +241,11 @@ class RayActor:
 
     def __init__(self, arguments: RayArguments, weights: tuple[int, Sequence[Any]]):
         self._channel = RayChannel(arguments, weights[0])
-        newest = [_fetched(weights)]
-        self._thread = threading.Thread(target=self._act, args=(arguments, newest), daemon=True)
+        self._thread = threading.Thread(target=self._act, args=(arguments, [_fetched(weights)]), daemon=True)
         self._thread.start()
 
     def exchange(self, command: RayCommand, weights: tuple[int, Sequence[Any]] | None) -> Delivery:
-        """See :meth:`RayChannel.exchange`."""
+        """Call :meth:`RayChannel.exchange`."""
         return self._channel.exchange(command, None if weights is None else _fetched(weights))
 
     def stop(self) -> None:
@@ -275,9 +261,8 @@ class RayActor:
             execution = replace(execution, precision="fp32")
         arguments = replace(arguments, run=replace(arguments.run, execution=execution))
         try:
-            network = make_network(arguments.run, arguments.spec)
+            self._channel.network = network = make_network(arguments.run, arguments.spec)
             load(network, newest.pop())  # the object store keeps arrays as long as somebody refers to them
-            self._channel.network = network
             Worker(arguments, network, torch.device("cpu"), self._channel).act()
         except FOREIGN as error:
             self._channel.fail(reason_of(error))
