@@ -109,7 +109,7 @@ def run(module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout
 
 
 class Piece:
-    """``python -m MODULE`` as :class:`dqnspeed.bench.measured_process.Subject` starts it, with the interface of
+    """A process of :class:`dqnspeed.bench.measured_process.MeasuredProcess`, with the interface of
     :class:`subprocess.Popen`; its children are spawned."""
 
     def __init__(
@@ -145,7 +145,7 @@ class Piece:
             raise subprocess.TimeoutExpired("piece", timeout or 0)
 
 
-# What the module of subjects has of ``subprocess``.
+# The part of ``subprocess`` that measured processes need.
 PIECES = SimpleNamespace(Popen=Piece, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
 
 
@@ -163,7 +163,7 @@ def _taken(handed: Any) -> int:
     return int(handed.detach())
 
 
-def _begin_piece(module: str, env: dict[str, str], handed: Mapping[str, int], files: list[int]) -> None:
+def _begin_piece(code: str, env: dict[str, str], handed: Mapping[str, int], files: list[int]) -> None:
     standard, others = files[:3], files[3:]
     for number, file in enumerate(standard):
         os.dup2(file, number)
@@ -172,8 +172,7 @@ def _begin_piece(module: str, env: dict[str, str], handed: Mapping[str, int], fi
     os.environ.update(env, **{name: str(others[which]) for name, which in handed.items()})
     sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
     _forget_plugins(env)
-    sys.argv = [module]
-    importlib.import_module(module).main()
+    exec(code, {})
 
 
 def _forget_plugins(env: Mapping[str, str]) -> None:

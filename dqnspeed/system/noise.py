@@ -14,13 +14,13 @@ import psutil
 from dqnspeed.system import machine
 
 CPUS = Path("/sys/devices/system/cpu")
-LOOK_S = 1.5  # length of a look at the other processes
+WATCH_S = 1.5  # length of a look at the other processes
 BUSY_CORES, STOLEN = 0.1, 0.02  # least that is told: cores that others keep busy, and the share of time that is stolen
 FEW = 3  # processes that are named
 SPINNING = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite", "KMP_BLOCKTIME": "infinite"}
 
 
-class Watch:
+class NoiseWatch:
     """Looks at the machine: :meth:`before` and :meth:`after` measuring.
 
     Args:
@@ -55,7 +55,7 @@ class Watch:
         ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
         begin, before = time.monotonic(), _processes()
         all_before, own_before = machine.cpu_seconds(), machine.own_cpu_seconds()
-        time.sleep(LOOK_S)
+        time.sleep(WATCH_S)
         seconds = time.monotonic() - begin
         busy = (machine.cpu_seconds() - all_before - machine.own_cpu_seconds() + own_before) / seconds
         if busy < BUSY_CORES:
