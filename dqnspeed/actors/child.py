@@ -21,10 +21,10 @@ from dqnspeed.envs import Episode
 from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.networks.base import Network
-from dqnspeed.system.errors import FOREIGN
-from dqnspeed.system.parent import end_with_parent, may_have_children
-from dqnspeed.system.signals import ENDING, kill_for_terminate
-from dqnspeed.system.streams import outlast_readers
+from dqnspeed.system.child_processes import end_with_parent, may_have_children, terminate_by_kill
+from dqnspeed.system.messages import FOREIGN
+from dqnspeed.system.signals import ENDING
+from dqnspeed.system.streams import tolerate_output_errors
 
 PAUSE_S = 0.0005
 # Of each actor, in memory that it shares with the learner.
@@ -79,8 +79,8 @@ def run_actor(job: ActorJob, pipe: Any) -> None:
         signal.signal(ignored, signal.SIG_IGN)
     end_with_parent()
     may_have_children()
-    kill_for_terminate()
-    outlast_readers()
+    terminate_by_kill()
+    tolerate_output_errors()
     dump = open(job.dump_path, "w")  # noqa: SIM115  held open for a crash of the interpreter itself
     faulthandler.enable(dump)
     faulthandler.register(signal.SIGUSR1, dump)

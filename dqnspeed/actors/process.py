@@ -25,7 +25,7 @@ from dqnspeed.buffers import SharedBuffers
 from dqnspeed.buffers.storage import sharing
 from dqnspeed.config.registry import register
 from dqnspeed.networks.base import Network
-from dqnspeed.system.signals import children_ignore_signals
+from dqnspeed.system.child_processes import children_ignore_signals
 
 STACK_TIMEOUT_S = 3.0
 END_TIMEOUT_S = 5.0

@@ -22,7 +22,7 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import ActorError
-from dqnspeed.system.errors import first_line
+from dqnspeed.system.messages import first_line
 
 ADDRESS = "parallelism.address"
 WAIT_S = 0.01

@@ -24,7 +24,7 @@ from dqnspeed.envs import Episode
 from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.networks.base import Network
 from dqnspeed.system import machine
-from dqnspeed.system.errors import FOREIGN
+from dqnspeed.system.messages import FOREIGN
 
 ANSWER_S = 0.2  # after which an exchange returns, whatever was collected
 BLOCKED_ANSWER_S = 0.01  # the same of an actor that waits for the learner
@@ -258,7 +258,7 @@ class RayActor:
         torch.set_num_threads(1)
         keep_memory(job.run.execution)
         execution = job.run.execution
-        if machine.precision("cpu") == "fp32":  # the learner's device may compute in bf16, and this processor does not
+        if machine.best_precision("cpu") == "fp32":  # the learner's device may have bf16, this processor not
             execution = replace(execution, precision="fp32")
         job = replace(job, run=replace(job.run, execution=execution))
         try:

@@ -10,7 +10,8 @@ import socket
 from typing import Any
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system.signals import children_ignore_signals, handlers_kept
+from dqnspeed.system.child_processes import children_ignore_signals
+from dqnspeed.system.signals import preserve_handlers
 
 CONNECT_S = 15.0  # until somebody answers
 LOCAL_STORE = 256 * 2**20  # bytes of the object store of a local cluster
@@ -46,7 +47,7 @@ def connected(option: str, address: str | None, own_cpus: float) -> Any:
         how |= {"num_cpus": math.ceil(own_cpus), "include_dashboard": False, "object_store_memory": LOCAL_STORE}
     for left in reversed(range(TRIES)):
         try:
-            with children_ignore_signals(), handlers_kept():
+            with children_ignore_signals(), preserve_handlers():
                 ray.init(address=address or "local", **how)
             break
         except Exception as error:  # Ray's own kinds, and bare ones

@@ -50,5 +50,5 @@ def draw(result: Result, path: Path) -> None:
         axes.margins(x=0.4)
         axes.get_xaxis().set_visible(False)
         axes.spines[:].set_visible(False)
-    with atomic.replacing(path) as partial:
+    with atomic.replace(path) as partial:
         figure.savefig(partial, format="png", dpi=100)

@@ -17,7 +17,7 @@ from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
 from dqnspeed.cli.errors import RunError
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system import shell
+from dqnspeed.system import messages
 from dqnspeed.tracking.run_folder import DamagedError, read_summary
 
 SAME_LEARNING = (changes.EXACT, changes.EQUIVALENT)  # kinds of change that are recommended
@@ -88,7 +88,7 @@ def recommendation(
     plan: Plan, overrides: Sequence[str] = (), expected: Interval = NO_GAIN, sentence: str = ""
 ) -> Recommendation:
     """The command with ``overrides``, by default the baseline, and the kind of change of each override."""
-    line = shell.command("train", *plan.command_overrides(*overrides))
+    line = messages.command("train", *plan.command_overrides(*overrides))
     kinds = {override: plan.kinds([override], overrides[:number])[-1] for number, override in enumerate(overrides)}
     return Recommendation(list(overrides), line, kinds, expected, sentence=sentence)
 

@@ -27,7 +27,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, make_env, make_vector_env
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.system import machine, seeding
-from dqnspeed.system.errors import kind_and_line
+from dqnspeed.system.messages import kind_and_line
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking import Callback
 from dqnspeed.tracking.metrics import Timer
@@ -246,7 +246,7 @@ def _flop_per_update(workload: Workload, batch: Any) -> int:
     """Multiplications and additions of the layers in one update, as torch counts them."""
     execution = dataclasses.replace(workload.run.execution, compile=False)  # compiled layers are not counted
     run = dataclasses.replace(workload.run, execution=execution)
-    with seeding.preserved(), FlopCounterMode(display=False) as flop:
+    with seeding.preserve(), FlopCounterMode(display=False) as flop:
         make_learner(run, workload.spec, machine.pick_device(run.device)).update(batch)
     return int(flop.get_total_flops())
 

@@ -132,7 +132,7 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
     if run.wrappers.backend == "auto":
         cfg.wrappers.backend = envs.fastest_backend(run.env, run.wrappers)
     if run.execution.precision == "auto":
-        cfg.execution.precision = machine.precision(run.device)
+        cfg.execution.precision = machine.best_precision(run.device)
     if run.tracking.wandb == "auto":
         cfg.tracking.wandb = mode_of_environment() or "offline"
     if "auto" in begun:

@@ -17,7 +17,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from dqnspeed import actors, algorithms, buffers, envs, execution, exploration, networks, tracking
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import FOLDERS, GROUPS
-from dqnspeed.system.errors import kind_and_line
+from dqnspeed.system.messages import kind_and_line
 
 ENTRY_POINTS = "dqnspeed.plugins"
 VARIABLE = "DQNSPEED_PLUGINS"

@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from dqnspeed.system.errors import FOREIGN
+from dqnspeed.system.messages import FOREIGN
 
 CLOSE_TIMEOUT_S = 3.0
 ASK_EVERY = 100  # steps of a game between two calls of ``give_up``

@@ -37,7 +37,7 @@ from dqnspeed.envs.wrappers import (
     resized,
 )
 from dqnspeed.system import machine
-from dqnspeed.system.errors import FOREIGN, kind_and_line
+from dqnspeed.system.messages import FOREIGN, kind_and_line
 
 DROPPED = 1e-4  # chance that ALE's sticky actions drop each frame of a press for the agent
 MOST_CHANNELS = 4  # of an image, which cv2 resizes with every interpolation

@@ -11,9 +11,13 @@ import gymnasium
 from dqnspeed.envs.backends import ActorError, TracebackToParent
 from dqnspeed.envs.probe import Watchdog
 from dqnspeed.system import seeding
-from dqnspeed.system.parent import end_with_parent, may_have_children
-from dqnspeed.system.signals import children_ignore_signals, kill_for_terminate
-from dqnspeed.system.streams import outlast_readers
+from dqnspeed.system.child_processes import (
+    children_ignore_signals,
+    end_with_parent,
+    may_have_children,
+    terminate_by_kill,
+)
+from dqnspeed.system.streams import tolerate_output_errors
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
@@ -58,7 +62,7 @@ def make_in_worker(make: Callable[[], gymnasium.Env], seed: int, learner: int) -
     end_with_parent()
     may_have_children()
     if os.getpid() != learner:
-        kill_for_terminate()
-        outlast_readers()
+        terminate_by_kill()
+        tolerate_output_errors()
     seeding.seed_everything(seed)
     return TracebackToParent(make())

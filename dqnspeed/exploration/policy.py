@@ -62,7 +62,7 @@ class NetworkPolicy:
 
     def warm_up(self, observations: AnyArray) -> None:
         """Compute once for ``observations``, so that what a first call prepares is no part of the training."""
-        with seeding.preserved():  # noise on weights is drawn
+        with seeding.preserve():  # noise on weights is drawn
             self._compute(observations)
 
     def values(self, observations: AnyArray) -> np.ndarray:

@@ -17,7 +17,7 @@ from dqnspeed.play.games import play
 from dqnspeed.play.options import NEWEST, PlayConfig
 from dqnspeed.play.player import home_of
 from dqnspeed.system import atomic
-from dqnspeed.system.signals import endings
+from dqnspeed.system.signals import ending_signals
 from dqnspeed.tracking.run_folder import PLAYED, newest_run
 from dqnspeed.training.checkpoint import playable
 
@@ -51,14 +51,14 @@ def _keep(folder: Path, result: dict[str, Any]) -> None:
     """Add ``result`` to the run's ``play.jsonl``, which has a line a call."""
     path = folder / PLAYED
     try:
-        with atomic.opened(path, "ab") as file:
-            file.write(f"{json.dumps(atomic.finite(result))}\n".encode())
+        with atomic.open_regular(path, "ab") as file:
+            file.write(f"{json.dumps(atomic.nan_to_none(result))}\n".encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error
 
 
 def main() -> None:
     """Console entry point; SIGTERM and a terminal that is closed end it as Ctrl-C does, which deletes half a film."""
-    for number in endings():
+    for number in ending_signals():
         signal.signal(number, signal.default_int_handler)
     run_app(_main)

@@ -92,6 +92,6 @@ def draw(values: np.ndarray, world: World, path: Path, title: str) -> None:
             axes.text(column, row + 0.34, f"{best[state]:.2f}", ha="center", va="center", color=color, fontsize=9)
         axes.set(xticks=[], yticks=[])
     axes.set_title(title, fontsize=10)
-    with atomic.replacing(path) as partial:
+    with atomic.replace(path) as partial:
         figure.savefig(partial, dpi=120, format=path.suffix[1:])
     plt.close(figure)

@@ -191,7 +191,7 @@ def _pictures(report: Report, out: Path, problems: Problems) -> list[str]:
     drawn = list[str]()
     try:
         if (out / PICTURES).is_symlink():
-            raise OSError(errno.EINVAL, atomic.NO_FILE)
+            raise OSError(errno.EINVAL, atomic.NOT_REGULAR)
         (out / PICTURES).mkdir(exist_ok=True)
         for figure in report.figures:
             name = f"{PICTURES}/{figure.name}.png"

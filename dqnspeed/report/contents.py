@@ -13,7 +13,7 @@ from dqnspeed.report.figures import Figure, figures_of
 from dqnspeed.report.rungs import Rung, game, shared_words
 from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import Table, as_text, duration, with_evaluations
-from dqnspeed.system.version import __version__
+from dqnspeed.system.messages import __version__
 
 NOT_KNOWN = "not known"
 NAMED = 4  # options in which runs of a rung differ

@@ -43,7 +43,9 @@ def page(report: Report, folder: Path) -> str:
 
 def _script_json(node: Any) -> str:
     """JSON that can stand in a ``<script>``: no text in it ends that. A number that is not finite is a gap."""
-    return json.dumps(atomic.finite(node), separators=(",", ":")).replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    return (
+        json.dumps(atomic.nan_to_none(node), separators=(",", ":")).replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    )
 
 
 def _plot(figure: Figure) -> dict[str, Any]:

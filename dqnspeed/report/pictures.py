@@ -51,7 +51,7 @@ def draw(figure: Figure, path: Path) -> None:
         axes.set_title(figure.title, fontsize=10)
         axes.grid(alpha=0.3)
         _legend(canvas, axes, sideways)
-        with atomic.replacing(path) as partial:
+        with atomic.replace(path) as partial:
             canvas.savefig(partial, dpi=120, format="png")
     finally:
         plt.close(canvas)

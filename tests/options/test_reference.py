@@ -100,7 +100,7 @@ def test_the_defaults_are_those_of_a_composed_run(name: str) -> None:
         if found.get("wrappers.backend") == "auto":
             found["wrappers.backend"] = "emulator"  # what the rule chooses for Pong
         if found.get("execution.precision") == "auto":
-            found["execution.precision"] = machine.precision("auto")
+            found["execution.precision"] = machine.best_precision("auto")
         if found.get("tracking.wandb") == "auto":
             found["tracking.wandb"] = "offline"
         root = OmegaConf.create(dataclasses.asdict(run))
