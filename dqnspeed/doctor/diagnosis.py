@@ -22,7 +22,7 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.system import atomic
-from dqnspeed.system.errors import FOREIGN
+from dqnspeed.system.messages import FOREIGN
 from dqnspeed.tracking.video import enlarge, picture
 
 
@@ -97,5 +97,5 @@ def draw(path: Path, stack: np.ndarray, spec: EnvSpec) -> None:
     images = [enlarge(picture(frame, spec.largest), 160) for frame in frames]
     gap = np.full((images[0].shape[0], 8, 3), 255, np.uint8)
     parts = list(itertools.chain.from_iterable((gap, image) for image in images))[1:]
-    with atomic.replacing(path) as partial:
+    with atomic.replace(path) as partial:
         Image.fromarray(np.concatenate(parts, axis=1)).save(partial, Image.registered_extensions()[path.suffix.lower()])

@@ -30,7 +30,7 @@ from dqnspeed.envs.wrappers import (
     StickyActions,
     resized,
 )
-from dqnspeed.system.errors import FOREIGN, kind_and_line
+from dqnspeed.system.messages import FOREIGN, kind_and_line
 
 DROPPED = 1e-4  # chance that ALE's sticky actions drop each frame of a press for the agent
 MAX_CV2_CHANNELS = 4  # of an image that cv2 resizes with every interpolation

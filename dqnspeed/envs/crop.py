@@ -13,7 +13,7 @@ from dqnspeed.envs.backends.base import Backend
 from dqnspeed.envs.backends.gymnasium import Gymnasium
 from dqnspeed.envs.build import make_vector_env
 from dqnspeed.envs.spec import describe
-from dqnspeed.system.errors import FOREIGN, kind_and_line
+from dqnspeed.system.messages import FOREIGN, kind_and_line
 
 KEEPS = (0.0, 0.5, 0.75, 0.9)  # probability that a game's player presses on: who does reaches what others do not
 DECISIONS = 800  # of each game

@@ -10,7 +10,8 @@ import socket
 from typing import Any
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system.signals import children_ignore_signals, handlers_kept
+from dqnspeed.system.child_processes import children_ignore_signals
+from dqnspeed.system.signals import preserve_handlers
 
 CONNECT_TIMEOUT_S = 15.0
 LOCAL_STORE_BYTES = 256 * 2**20  # object store of a local cluster
@@ -48,7 +49,7 @@ def connected(option: str, address: str | None, own_cpus: float) -> Any:
         }  # fmt: skip
     for tries_left in reversed(range(MAX_START_TRIES)):
         try:
-            with children_ignore_signals(), handlers_kept():
+            with children_ignore_signals(), preserve_handlers():
                 ray.init(address=address or "local", **options)
             break
         except Exception as error:  # Ray raises errors of its own and bare exceptions
