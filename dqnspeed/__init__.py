@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dqnspeed.system.startup  # noqa: F401 (its clock begins here)
 from dqnspeed.config.options import ConfigError, path_of
-from dqnspeed.system.version import __version__, about
+from dqnspeed.system.messages import __version__, about
 
 if TYPE_CHECKING:
     from dqnspeed.cli.errors import RunError

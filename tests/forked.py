@@ -24,9 +24,9 @@ from typing import IO, Any
 
 import torch
 
-from dqnspeed.system import parent
+from dqnspeed.system import child_processes
 
-START_METHOD = parent.START_METHOD  # outside tests
+START_METHOD = child_processes.START_METHOD  # outside tests
 IMPORTED = "torch torch._dynamo ale_py cv2 gymnasium hydra omegaconf PIL psutil rich safetensors warp".split()
 
 PACKAGES = "actors algorithms envs execution exploration buffers networks training system tracking cli".split()
@@ -52,7 +52,7 @@ if FORKS:
 
 def fork_children() -> None:
     """From now on this process forks actors and workers that it would have spawned; the server is their parent then."""
-    parent.START_METHOD = FORKED.get_start_method()
+    child_processes.START_METHOD = FORKED.get_start_method()
 
 
 class Forked:
@@ -112,7 +112,7 @@ def run(module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout
 
 
 class Piece:
-    """``python -m MODULE`` as :class:`dqnspeed.bench.measured_process.Subject` starts it, with the interface of
+    """A process of :class:`dqnspeed.bench.measured_process.MeasuredProcess`, with the interface of
     :class:`subprocess.Popen`; its children are spawned."""
 
     def __init__(
@@ -148,7 +148,7 @@ class Piece:
             raise subprocess.TimeoutExpired("piece", timeout or 0)
 
 
-# What the module of subjects has of ``subprocess``.
+# The part of ``subprocess`` that measured processes need.
 PIECES = SimpleNamespace(Popen=Piece, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
 
 
@@ -166,7 +166,7 @@ def _taken(handed: Any) -> int:
     return int(handed.detach())
 
 
-def _begin_piece(module: str, env: dict[str, str], handed: Mapping[str, int], files: list[int]) -> None:
+def _begin_piece(code: str, env: dict[str, str], handed: Mapping[str, int], files: list[int]) -> None:
     standard, others = files[:3], files[3:]
     for number, file in enumerate(standard):
         os.dup2(file, number)
@@ -175,8 +175,7 @@ def _begin_piece(module: str, env: dict[str, str], handed: Mapping[str, int], fi
     os.environ.update(env, **{name: str(others[which]) for name, which in handed.items()})
     sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
     _forget_plugins(env)
-    sys.argv = [module]
-    importlib.import_module(module).main()
+    exec(code, {})
 
 
 def _forget_plugins(env: Mapping[str, str]) -> None:

@@ -1,6 +1,7 @@
-"""``python tools/compare_results.py OLD NEW [fail_below=0.9]``: what moved between two files ``bench.json``.
+"""Compare two results of the bench: ``python tools/compare_results.py OLD NEW [fail_below=0.9]``.
 
-It cannot know what the machine did in between. Look at the floors, which use no code of this project.
+The machine may have changed between the two measurements. The rows of ``limits`` use no code of this project: if they
+changed, so did the machine.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from dqnspeed.bench.measuring import FLOORS, OF_REFERENCE
-from dqnspeed.bench.pairs import FEWEST, RESAMPLES, check_statistics
+from dqnspeed.bench.pairs import MIN_VALUES, RESAMPLES, check_statistics
+from dqnspeed.bench.plan import LIMITS
+from dqnspeed.bench.report import NOISE, number, times
 from dqnspeed.bench.result import Interval, Measurement
-from dqnspeed.bench.rows import NOISE, number, times
+from dqnspeed.bench.session import REFERENCE_FAILED
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.key_value import CommandLine
@@ -47,11 +49,11 @@ def _main() -> None:
     old, new = map(_read, files)
     for key in ("suite", "env", "overrides", "machine", "versions"):
         if old[key] != new[key]:
-            print(f"{key} is not the same: {old[key]} before, {new[key]} now.")
+            print(f"{key} differs: {old[key]} before, {new[key]} now.")
     before, now = ({(row["group"], row["name"]): row for row in one["measurements"]} for one in (old, new))
     for group, name in before.keys() ^ now.keys():
-        print(f"{group}: {name}: stands in one result alone.")
-    tell([_compared(before[key], now[key]) for key in now if key in before], options.fail_below)
+        print(f"{group}: {name}: only in one result.")
+    print_changes([_compared(before[key], now[key]) for key in now if key in before], options.fail_below)
 
 
 def _read(name: str) -> Any:
@@ -64,10 +66,10 @@ def _read(name: str) -> Any:
 def _compared(old: Any, new: Any) -> Measurement:
     """The row of ``new`` with the row of ``old`` as its reference."""
     before, now = ([value for _, value in row["pairs"] if value and not row["error"]] for row in (old, new))
-    error = f"{OF_REFERENCE}the older one: {old['error']}" if old["error"] else new["error"]
+    error = f"{REFERENCE_FAILED}{old['error']}" if old["error"] else new["error"]
     return Measurement(
         new["group"], new["name"], new["unit"], value=new["value"], reference=old["value"], error=error,
-        ratio=_ratio(now, before) if min(len(before), len(now)) >= FEWEST else None,
+        ratio=_ratio(now, before) if min(len(before), len(now)) >= MIN_VALUES else None,
     )  # fmt: skip
 
 
@@ -85,27 +87,28 @@ def _ratio(new: Sequence[float], old: Sequence[float]) -> Interval:
     return Interval(statistics.median(new) / statistics.median(old), float(found.low), float(found.high))
 
 
-def tell(rows: Sequence[Measurement], fail_below: float | None) -> None:
-    """Print how each piece moved.
+def print_changes(rows: Sequence[Measurement], fail_below: float | None) -> None:
+    """Print how the speed of each piece changed.
 
     Raises:
-        RunError: the whole interval of a piece of ours lies below ``fail_below``, or it can be measured no more.
+        RunError: the interval of a piece lies below ``fail_below``, or the piece can no longer be measured. Limits of
+            the machine do not count.
     """
-    fallen = []
+    slower = []
     for row in rows:
         name, ratio = f"{row.group}: {row.name}", row.ratio
         if ratio is None:
-            print(f"{name}: {row.error or 'fewer than five repeats, no interval'}")
-            fell = row.error is not None and not row.error.startswith(OF_REFERENCE)
+            print(f"{name}: {row.error or 'fewer than five repeats, so no interval.'}")
+            is_slower = row.error is not None and not row.error.startswith(REFERENCE_FAILED)
         else:
             verdict = NOISE if row.within_noise else "faster" if ratio.median > 1 else "slower"
             speeds = f"{number(row.reference)} before, {number(row.value)} {row.unit} now"
             print(f"{times(ratio):<22} {verdict:<12} {name}: {speeds}")
-            fell = fail_below is not None and ratio.high < fail_below
-        if fell and row.group != FLOORS:
-            fallen.append(name)
-    if fail_below is not None and fallen:
-        raise RunError(f"fail_below={fail_below:g}: {len(fallen)} of {len(rows)} fell below: {'; '.join(fallen)}.")
+            is_slower = fail_below is not None and ratio.high < fail_below
+        if is_slower and row.group != LIMITS:
+            slower.append(name)
+    if fail_below is not None and slower:
+        raise RunError(f"fail_below={fail_below:g}: {len(slower)} of {len(rows)} fell below: {'; '.join(slower)}.")
 
 
 if __name__ == "__main__":

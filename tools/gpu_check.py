@@ -1,7 +1,7 @@
 """Check dqnspeed on this machine's GPU in at most 12 minutes, and write ``docs/gpu.md``.
 
-Four parts, the most important first: tests (pytest -m cuda), train (a DQN and the speedrun), emulator (equal to the
-CPU's) and throughput. Each result is written at once, so a check that is cut short leaves a page.
+Four parts, the most important first: tests (pytest -m cuda), train (a DQN and the speedrun), emulator (compared with
+the CPU) and throughput. Each result is written at once, so an interrupted check leaves a page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EMULATOR = ROOT / "packages" / "atari-warp"
 SOURCES = (str(ROOT), str(EMULATOR))
 LIMITS = {"tests": 240, "train": 170, "emulator": 190, "throughput": 120}  # seconds
-FIRST = ("test_graph", "test_family", "test_held", "test_executions")  # in case time runs out
+FIRST = ("test_graph", "test_family", "test_device_storage", "test_executions")  # in case time runs out
 DQN = ("experiment=baseline", "num_envs=8", "algo.learning_starts=1000")
 EXECUTIONS = {
     "eager": (),
@@ -50,7 +50,7 @@ class Result:
 
 @dataclass
 class Part:
-    """One part of the check: its results, and the time it took and may take, in seconds."""
+    """One part of the check: its results, and the seconds that it took."""
 
     name: str
     device: str
@@ -63,7 +63,7 @@ class Part:
         return max(0.0, LIMITS[self.name] - (time.monotonic() - self.started))
 
     def call(self, name: str, *command: str, seconds: float = math.inf) -> tuple[int | None, str]:
-        """Exit code of ``python -m COMMAND``, ``None`` if its time ran out, and all that it printed."""
+        """Run ``python -m COMMAND``; returns its exit code, ``None`` if its time ran out, and its output."""
         log = self.folder / f"{re.sub(r'[^A-Za-z0-9]+', '_', name)}.log"
         with log.open("w") as output:
             process = subprocess.Popen(
@@ -82,13 +82,13 @@ class Part:
         return code, log.read_text(errors="replace")
 
     def pytest(self, name: str, *paths: str) -> Iterator[Result]:
-        """The tests marked cuda in ``paths``: their count, and a row for each that failed."""
+        """Run the tests marked cuda in ``paths``; yields their count, and a row for each failed test."""
         workers = ["-n", "4"] if importlib.util.find_spec("xdist") else []
         code, log = self.call(name, "pytest", "-m", "cuda", "-v", "-p", "no:cacheprovider", *workers, *paths)
         yield from read_tests(name, code, log)
 
     def train(self, name: str, seconds: float, *overrides: str) -> Result:
-        """Train for ``seconds`` and read what came of it."""
+        """Train for ``seconds`` and read the summary."""
         if self.left() < 1:
             return Result(name, SKIPPED, "no time left")
         folder = self.folder / re.sub(r"[^A-Za-z0-9]+", "_", name)
@@ -97,7 +97,7 @@ class Part:
             f"hydra.run.dir='{folder}'", "tracking=local", "tracking.progress=off",
         )  # fmt: skip
         if code != 0:
-            return ended(name, code, log)
+            return failure(name, code, log)
         summary = json.loads((folder / "summary.json").read_text())
         shown = ("steps_per_second", "updates_per_second", "startup_s", "peak_gpu_mib", "return_mean_100")
         detail = ", ".join(f"{key} {summary[key]:,.1f}" for key in shown if summary[key] is not None)
@@ -105,21 +105,21 @@ class Part:
 
 
 def read_tests(name: str, code: int | None, log: str) -> Iterator[Result]:
-    """The results of a pytest run by what it printed, also of one that was killed."""
+    """The results in the output of pytest, which may have been killed."""
     found = re.findall(r"^\S*tests/\S+::.* (PASSED|FAILED|ERROR|SKIPPED)\b", log, re.MULTILINE)
     found += re.findall(r"^\[gw\d+\] \[ *\d+%\] (PASSED|FAILED|ERROR|SKIPPED) ", log, re.MULTILINE)
     verdicts = [VERDICTS[verdict] for verdict in found]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in (PASSED, FAILED, SKIPPED))
     if code is None:
-        counts += "; the rest did not end in time"
+        counts += "; the others did not end in time"
     passed = code in (0, None) and FAILED not in verdicts and PASSED in verdicts
     yield Result(name, PASSED if passed else FAILED, counts)
     for test, reason in re.findall(r"^(?:FAILED|ERROR) (\S*tests/\S+)(?: - (.*))?$", log, re.MULTILINE):
         yield Result(test, FAILED, reason)
 
 
-def ended(name: str, code: int | None, log: str) -> Result:
-    """A command that failed, or that had to be ended."""
+def failure(name: str, code: int | None, log: str) -> Result:
+    """The result of a command that failed or ran out of time."""
     last = " / ".join([line.strip() for line in log.splitlines() if line.strip()][-3:])
     return Result(name, FAILED, f"{'not done in time' if code is None else f'exit code {code}'}: {last}")
 
@@ -145,7 +145,7 @@ def try_throughput(part: Part) -> Iterator[Result]:
     command = ("atari_warp", "game=pong", "num_envs=256,16384", f"device={part.device}")
     code, log = part.call(name, *command, seconds=60)
     table = [line.strip("| ") for line in log.splitlines() if line.startswith("|") and "---" not in line]
-    yield Result(name, PASSED, "<br>".join(table).replace("|", ",")) if code == 0 else ended(name, code, log)
+    yield Result(name, PASSED, "<br>".join(table).replace("|", ",")) if code == 0 else failure(name, code, log)
     for execution, overrides in EXECUTIONS.items():
         yield part.train(f"DQN, batches of 256, {execution}", 6, *DQN, "algo.batch_size=256", *overrides)
 
@@ -154,7 +154,7 @@ PARTS = {"tests": try_tests, "train": try_train, "emulator": try_emulator, "thro
 
 
 def render(parts: list[Part], head: str) -> str:
-    """The page: a table for each part."""
+    """The page, with a table for each part."""
     lines = ["# On a GPU", "", f"Written by `make gpu`. {head}", ""]
     for part in parts:
         lines += [
@@ -168,7 +168,7 @@ def render(parts: list[Part], head: str) -> str:
 
 
 def check(names: list[str], device: str, out: Path) -> bool:
-    """Run the parts and write the page after each result; returns whether all passed."""
+    """Run the parts, and write the page after each result; returns whether all parts passed."""
     folder = ROOT / "outputs" / "gpu" / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     folder.mkdir(parents=True)
     here, packages = machine.describe(torch.device(device)), machine.versions()
@@ -192,7 +192,7 @@ def check(names: list[str], device: str, out: Path) -> bool:
 
 def part_name(text: str) -> str:
     if text not in PARTS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no part; choose from {', '.join(PARTS)}.")
+        raise argparse.ArgumentTypeError(f"{text}: is no part. Choose one of {', '.join(PARTS)}.")
     return text
 
 
@@ -205,10 +205,10 @@ def main() -> int:
     )
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
-        print(f"gpu_check: torch {torch.__version__} finds no CUDA device, so nothing was checked.", file=sys.stderr)
+        print(f"gpu_check: torch {torch.__version__} finds no CUDA device. Nothing was checked.", file=sys.stderr)
         return 2
     if options.device == "cpu" and options.out is None:
-        parser.error("--device cpu: give --out FILE too, as docs/gpu.md is for a GPU's results.")
+        parser.error("--device cpu: needs a page of its own, because docs/gpu.md is for a GPU. Add --out FILE.")
     return 0 if check(options.parts, options.device, options.out or ROOT / "docs" / "gpu.md") else 1
 
 

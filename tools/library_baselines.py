@@ -1,9 +1,9 @@
-"""``python tools/library_baselines.py [OVERRIDE...]``: other libraries' DQN, in turns with a line of ours.
+"""Compare the DQN of other libraries with a training of dqnspeed: ``python tools/library_baselines.py [OVERRIDE...]``.
 
-The overrides of ``dqnspeed.train`` may make our line faster at the same work: the game, batch, ratio of steps and
-updates, replay, learning rate and last epsilon hold for both; network and wrappers are those of DQN on Atari (Mnih et
-al., 2015), which each library brings itself. Libraries are imported in the measured process alone, with what their
-documentation says.
+The overrides of ``dqnspeed.train`` may make our side faster at the same work. Game, batch size, ratio of steps and
+updates, replay, learning rate and last epsilon hold for both sides. Each library uses its own
+network and wrappers of DQN on Atari (Mnih et al., 2015), as its documentation says. A library is imported only in its
+measured process.
 """
 
 from __future__ import annotations
@@ -17,48 +17,45 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from dqnspeed.bench import child
-from dqnspeed.bench import result as results
-from dqnspeed.bench.command import begin
+from dqnspeed.bench import workloads
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.bench.measured_process import Program
-from dqnspeed.bench.measuring import Measuring
-from dqnspeed.bench.pairs import Pace, check_statistics
-from dqnspeed.bench.plan import Made, Piece, Plan
-from dqnspeed.bench.progress import Bar
-from dqnspeed.bench.rows import number
-from dqnspeed.bench.workloads import Work
+from dqnspeed.bench.pairs import SamplingPlan, check_statistics
+from dqnspeed.bench.plan import ComposedWorkload, Piece, Plan
+from dqnspeed.bench.report import number
+from dqnspeed.bench.session import BenchSession
+from dqnspeed.bench.workloads import Workload
 from dqnspeed.cli.app import run_app
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import machine
 
-PACE = Pace(settle_s=0.0, slice_s=1.0, min_pairs=5, max_pairs=6, start_s=60.0)  # some events take seconds
-FOREVER = 10**9  # agent steps
-WARM_UPDATES = 4  # before the first event
-WORK = ("algo.batch_size=32", "algo.steps_per_update=1")  # by rule more games would bring more
-# Groups and keys that hold for both sides, or change how fast the same work is done.
+SAMPLING = SamplingPlan(settle_s=0.0, slice_s=1.0, num_pairs=6, start_s=60.0)  # some events take seconds
+ENDLESS = 10**9  # agent steps
+WARM_UP_UPDATES = 4  # before the first event
+WORK = ("algo.batch_size=32", "algo.steps_per_update=1")  # else more games would change the batch size
+# Groups and keys that hold for both sides, or change only the speed of the same work.
 SAME_WORK = {"env", "env.id", "seed", "device", "algo.batch_size", "algo.steps_per_update", "algo.learning_starts",
              "algo.gamma", "optimizer.lr", "replay.buffer_size", "num_envs", "wrappers", "backend",
              "backend.compile_rom", "backend.reset_pool"}  # fmt: skip
 
 
-def set_threads(work: Work) -> None:
-    """Set ``execution.threads`` threads, or the library's own number, at most one for each core."""
+def set_threads(workload: Workload) -> None:
+    """Set ``execution.threads`` threads; with 0 the library's own number, at most one for each core."""
     import torch
 
-    torch.set_num_threads(work.run.execution.threads or min(torch.get_num_threads(), machine.cores()))
+    torch.set_num_threads(workload.run.execution.threads or min(torch.get_num_threads(), machine.cores()))
 
 
-def epsilon(work: Work) -> float:
-    return float(cast("Any", work.run.exploration).start)
+def epsilon(workload: Workload) -> float:
+    return float(cast("Any", workload.run.exploration).start)
 
 
-def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:
+def stable_baselines3_dqn(workload: Workload, counter: Counter, games: int = 1) -> None:
     """DQN of Stable-Baselines3 with the numbers of RL Baselines3 Zoo (hyperparams/dqn.yml).
 
-    With several ``games``, as its example of Atari has them, it does as many updates at a time, as its page on
-    off-policy algorithms and several environments says. An event is what was collected and learnt since the one before.
+    With several ``games``, as in its Atari example, DQN does as many updates at a time. Its page on off-policy
+    algorithms with several environments recommends this. An event is one rollout and its updates.
     """
     from stable_baselines3 import DQN
     from stable_baselines3.common.callbacks import BaseCallback
@@ -70,26 +67,26 @@ def stable_baselines3_dqn(work: Work, counter: Counter, games: int = 1) -> None:
             return True
 
         def _on_rollout_start(self) -> None:
-            if self.model._n_updates >= WARM_UPDATES:
+            if self.model._n_updates >= WARM_UP_UPDATES:
                 counter.event({STEPS: self.num_timesteps, UPDATES: self.model._n_updates})
 
-    set_threads(work)
-    run, algo = work.run, cast("Any", work.run.algo)
+    set_threads(workload)
+    run, algo = workload.run, cast("Any", workload.run.algo)
     env = VecFrameStack(make_atari_env(run.env.id, n_envs=games, seed=run.seed), n_stack=4)
     model = DQN(
         "CnnPolicy", env, buffer_size=run.replay.buffer_size, gamma=algo.gamma, learning_rate=run.optimizer.lr,
         batch_size=algo.batch_size, learning_starts=algo.learning_starts, target_update_interval=1000,
-        train_freq=algo.steps_per_update, gradient_steps=games, exploration_initial_eps=epsilon(work),
-        exploration_final_eps=epsilon(work), seed=run.seed, device=run.device,
+        train_freq=algo.steps_per_update, gradient_steps=games, exploration_initial_eps=epsilon(workload),
+        exploration_final_eps=epsilon(workload), seed=run.seed, device=run.device,
     )  # fmt: skip
-    model.learn(FOREVER, callback=Count())
+    model.learn(ENDLESS, callback=Count())
 
 
-def torchrl_dqn(work: Work, counter: Counter) -> None:
+def torchrl_dqn(workload: Workload, counter: Counter) -> None:
     """DQN of TorchRL after its ``sota-implementations/dqn``: 400 steps are collected, then the updates are done.
 
-    Its frames come from Gymnasium's preprocessing, which is quicker than its own in floating point, and are scaled by
-    the network, so that the replay holds bytes.
+    Frames come from Gymnasium's preprocessing, which is faster than TorchRL's in floating point. The network scales
+    frames, so that the replay holds bytes.
     """
     import gymnasium
     import torch
@@ -101,9 +98,9 @@ def torchrl_dqn(work: Work, counter: Counter) -> None:
     from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
     from torchrl.objectives import DQNLoss, HardUpdate
 
-    run, steps, device = work.run, 400, machine.pick_device(work.run.device)
+    run, steps, device = workload.run, 400, machine.pick_device(workload.run.device)
     algo: Any = run.algo
-    set_threads(work)
+    set_threads(workload)
     torch.manual_seed(run.seed)
 
     def make_game() -> Any:
@@ -128,13 +125,15 @@ def torchrl_dqn(work: Work, counter: Counter) -> None:
     ).to(device)
     network(torch.zeros(1, 4, 84, 84, device=device))  # lazy modules
     actor = QValueActor(network, spec=Composite(action=env.action_spec), in_keys=["observation"]).to(device)
-    greedy = EGreedyModule(spec=actor.spec, annealing_num_steps=1, eps_init=epsilon(work), eps_end=epsilon(work))
+    greedy = EGreedyModule(
+        spec=actor.spec, annealing_num_steps=1, eps_init=epsilon(workload), eps_end=epsilon(workload)
+    )
     greedy.to(device)
     collector = Collector(
         make_game,
         TensorDictSequential(actor, greedy),
         frames_per_batch=steps,
-        total_frames=FOREVER,
+        total_frames=ENDLESS,
         init_random_frames=algo.learning_starts,
         policy_device=device,
         env_device="cpu",
@@ -164,7 +163,7 @@ def torchrl_dqn(work: Work, counter: Counter) -> None:
         counter.event({STEPS: collected, UPDATES: updates})
 
 
-# What each is installed as, and what it does.
+# Package, name of the row, and function of each baseline.
 LIBRARIES = (
     ("stable-baselines3", "DQN", stable_baselines3_dqn),
     ("stable-baselines3", "DQN, 4 games", partial(stable_baselines3_dqn, games=4)),
@@ -178,29 +177,27 @@ def _main() -> None:
         return
     check_statistics()
     plan = Plan([*WORK, *sys.argv[1:]])
-    check(plan)
-    found = pieces(plan)
-    line, bar = plan.baseline(), Bar(len(LIBRARIES) * PACE.seconds(paired=True))
+    check_same_work(plan)
+    pieces = installed_libraries(plan)
     with (
         tempfile.TemporaryDirectory(prefix="dqnspeed-") as folder,
-        bar,
-        Measuring(begin(plan, "micro"), Path(folder, results.FILE), bar) as measuring,
+        BenchSession(plan, "micro", Path(folder), len(pieces) * SAMPLING.seconds(paired=True)) as session,
     ):
-        rows = [measuring.measure(piece, PACE, line) for piece in found]
-    print(*measuring.result.disturbances, plan.equal_work, sep="\n")
+        rows = [session.measure(piece, SAMPLING) for piece in pieces]
+    print(*session.result.disturbances, plan.equal_work, sep="\n")
     for row in rows:
         if row.ratio is None:
             print(f"{row.name}: {row.error}")
             continue
         faster, low, high = (1 / ratio for ratio in (row.ratio.median, row.ratio.high, row.ratio.low))
-        speeds = f"{number(row.value)} {row.unit}, the line {number(row.reference)}"
+        speeds = f"{number(row.value)} {row.unit}, dqnspeed {number(row.reference)}"
         print(f"{row.name}: {speeds}, which is {faster:.2f}× ({low:.2f}–{high:.2f}) as fast")
 
 
-def check(plan: Plan) -> None:
-    """Raise :class:`ConfigError` if the line is not to do the work of the libraries."""
+def check_same_work(plan: Plan) -> None:
+    """Raise :class:`ConfigError` if the overrides would change the work of our side alone."""
     run = plan.reference
-    if not plan.is_atari or "NoFrameskip" not in run.env.id:
+    if plan.game is None or "NoFrameskip" not in run.env.id:
         raise ConfigError(f"env.id={run.env.id}: is no game of the libraries. Name one such as PongNoFrameskip-v4.")
     for key in sorted(changes.keys_of(plan.overrides)):
         speeds = key.partition(".")[0] in ("execution", "parallelism") and key != "parallelism.samples_per_step"
@@ -210,20 +207,21 @@ def check(plan: Plan) -> None:
         raise ConfigError(f"wrappers={run.wrappers.name}: would change the work of our side alone. Leave it out.")
 
 
-def pieces(plan: Plan) -> Sequence[Piece]:
-    """The libraries that are installed; raises :class:`ConfigError` if none is."""
-    found = []
+def installed_libraries(plan: Plan) -> Sequence[Piece]:
+    """A piece for each installed library; raises :class:`ConfigError` if there is none."""
+    pieces = []
     for package, what, train in LIBRARIES:
         try:
             name = f"{package} {importlib.metadata.version(package)} {what}"
         except importlib.metadata.PackageNotFoundError:
             continue
-        program = Program([sys.executable, __file__, "child"], pickle.dumps(Work(train, plan.reference, plan.spec)))
-        found.append(Piece("libraries", name, f"{STEPS}/s", STEPS, partial(Made, program)))
-    if not found:
-        raise ConfigError("library_baselines: no library is installed. pip install 'dqnspeed[peers]' brings them.")
-    return found
+        workload = pickle.dumps(Workload(train, plan.reference, plan.spec))
+        program = Program([sys.executable, __file__, "measured"], workload)
+        pieces.append(Piece("libraries", name, STEPS, partial(ComposedWorkload, program), plan.baseline))
+    if not pieces:
+        raise ConfigError("library_baselines: no library is installed. Use pip install 'dqnspeed[peers]'.")
+    return pieces
 
 
 if __name__ == "__main__":
-    child.main() if sys.argv[1:] == ["child"] else run_app(_main)
+    workloads.main() if sys.argv[1:] == ["measured"] else run_app(_main)

@@ -1,8 +1,8 @@
 """Compare what short seeded trainings compute at two commits, to the last bit.
 
-A change that only moves code must leave every number as it was. Each case trains for about 200 updates on one thread
-in float32, once in a worktree of each commit; compared are the losses, the returns and the weights. A case that
-differs is named with what differs, and the exit code is 1.
+A change that only moves code must change no number. Each case trains for about 200 updates on one thread in float32,
+once in a worktree of each commit. Losses, returns and weights are compared. The differences of a case are named, and
+the exit code is 1.
 
     python tools/same_numbers.py COMMIT            the working tree against COMMIT
     python tools/same_numbers.py COMMIT OTHER      two commits
@@ -27,13 +27,13 @@ from typing import Any
 from safetensors import safe_open
 
 ROOT = Path(__file__).resolve().parents[1]
-# Names of options that changed: name in the working tree -> name at an earlier commit that lacks it.
+# Renamed options: name in the working tree -> name at earlier commits.
 EARLIER_OPTIONS: dict[str, str] = {
     "algo.adaptive_kl_target": "algo.target_kl", "algo.adaptive_kl_target_final": "algo.target_kl_final",
 }  # fmt: skip
-# Names of metrics that changed: earlier name -> name in the working tree.
+# Renamed metrics: earlier name -> name in the working tree.
 RENAMED_METRICS: dict[str, str] = {}
-COMPARED = "train/"  # metrics with other names hold times
+COMPARED = "train/"  # other metrics contain times
 
 COMMON = (
     "seed=7", "device=cpu", "execution=eager", "execution.threads=1", "tracking=local", "tracking.progress=off",
@@ -66,7 +66,7 @@ CASES = {
 CASES["q_learning, frozen_lake, serial"] = (
     *COMMON, "experiment=q_learning", "eval.every_steps=100", "stop.max_steps=200",
 )  # fmt: skip
-# A3C's actors are processes, so that no two runs are alike: three updates on one fixed batch instead.
+# A3C's actors are processes, so no two runs are equal: three updates on one fixed batch instead.
 A3C = """
 import dataclasses, hashlib, json, numpy as np, torch
 import dqnspeed
@@ -93,7 +93,7 @@ print(json.dumps({**learner.stats(), "weights": hashlib.sha256(b"".join(weights)
 
 
 def options_at(tree: Path, options: tuple[str, ...]) -> list[str]:
-    """The options under the names that they have in ``tree``."""
+    """``options`` with the names that they have in ``tree``."""
     return [option if known_at(tree, option) else earlier(option) for option in options]
 
 
@@ -114,7 +114,7 @@ def earlier(option: str) -> str:
 
 
 def numbers_of(tree: Path, options: tuple[str, ...]) -> dict[str, Any]:
-    """Train in ``tree``; returns the metrics, the returns and a hash of the weights."""
+    """Train with the code of ``tree``; returns the metrics, the returns and a hash of the weights."""
     with tempfile.TemporaryDirectory(prefix="numbers-") as folder:
         overrides = [*options_at(tree, options), f"hydra.run.dir={folder}/run"]
         python(tree, "-m", "dqnspeed.train", *overrides)
@@ -130,7 +130,7 @@ def python(tree: Path, *arguments: str) -> str:
 
 
 def recorded(folder: Path) -> dict[str, Any]:
-    """The metrics of a run without times, its returns, and a hash of its weights."""
+    """Metrics without times, returns, and a hash of the weights of a run."""
     found: dict[str, Any] = {}
     for line in (folder / "metrics.jsonl").read_text().splitlines():
         for name, value in json.loads(line).items():
@@ -146,13 +146,13 @@ def recorded(folder: Path) -> dict[str, Any]:
 
 
 def digest(parts: list[Any]) -> str:
-    """A hash of bytes or texts, in their order."""
+    """A hash of bytes or texts in their order."""
     encoded = [part if isinstance(part, bytes) else part.encode() for part in parts]
     return hashlib.sha256(b"".join(encoded)).hexdigest()
 
 
 def compare(case: str, trees: tuple[Path, Path]) -> tuple[str, list[str]]:
-    """The updates and games of a case, and the names of what differs between the trees."""
+    """The number of updates and games of a case, and the names of the differing numbers."""
     if case == "a3c, one batch":
         first, second = (json.loads(python(tree, "-c", A3C)) for tree in trees)
     else:
@@ -184,7 +184,7 @@ def main() -> int:
 
 
 def report(cases: list[str], trees: tuple[Path, Path]) -> int:
-    """Compare the cases, as many at a time as there are cores, and print a line for each."""
+    """Compare the cases, one on each core, and print a line for each; returns the exit code."""
     unequal = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for case, (done, differing) in zip(cases, pool.map(lambda case: compare(case, trees), cases), strict=True):

@@ -31,8 +31,8 @@ from dqnspeed.buffers import SharedStorage
 from dqnspeed.buffers.storage import sharing
 from dqnspeed.config.registry import register
 from dqnspeed.networks.base import Network
-from dqnspeed.system import parent
-from dqnspeed.system.signals import children_ignore_signals
+from dqnspeed.system import child_processes
+from dqnspeed.system.child_processes import children_ignore_signals
 
 MAX_MESSAGES = 256  # taken from an actor at a time, so that a fast one cannot block the learner
 MAX_READ_GAP_S = 1.0  # longest time between two reads in which a silent actor cannot be waiting for the learner
@@ -132,7 +132,7 @@ class ProcessActors(RemoteActors[ProcessHandle]):
 
     def __init__(self, arguments: ActorArguments, copy_weights: bool):
         run, network, buffers = arguments.run, arguments.network, arguments.buffer.storage.host
-        context, count = torch.multiprocessing.get_context(parent.START_METHOD), run.parallelism.num_actors
+        context, count = torch.multiprocessing.get_context(child_processes.START_METHOD), run.parallelism.num_actors
         self._shared = SharedState(context, count)
         super().__init__(arguments, self._shared.counters)
         self._folder = tempfile.TemporaryDirectory(prefix="dqnspeed-actors-")

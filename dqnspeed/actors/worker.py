@@ -29,10 +29,10 @@ from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.networks.base import Network
 from dqnspeed.system import seeding
-from dqnspeed.system.errors import FOREIGN
-from dqnspeed.system.parent import end_with_parent, may_have_children
-from dqnspeed.system.signals import ENDING, kill_for_terminate
-from dqnspeed.system.streams import outlast_readers
+from dqnspeed.system.child_processes import end_with_parent, may_have_children, terminate_by_kill
+from dqnspeed.system.messages import FOREIGN
+from dqnspeed.system.signals import ENDING
+from dqnspeed.system.streams import tolerate_output_errors
 
 PAUSE_S = 0.0005  # between two looks at the learner's command
 NO_VERSION = -2  # version of a network without the learner's weights
@@ -271,8 +271,8 @@ def run_worker(arguments: ProcessArguments, pipe: Any) -> None:
         signal.signal(ignored, signal.SIG_IGN)
     end_with_parent()
     may_have_children()
-    kill_for_terminate()
-    outlast_readers()
+    terminate_by_kill()
+    tolerate_output_errors()
     dump = open(arguments.dump_path, "w")  # noqa: SIM115  open for a crash of the interpreter
     faulthandler.enable(dump)
     faulthandler.register(signal.SIGUSR1, dump)

@@ -57,7 +57,7 @@ def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs:
     option, asked, unit = algorithm_of(run).size(run)
     weights = 0
     if run.parallelism.shares_memory:
-        with seeding.preserved():
+        with seeding.preserve():
             weights = make_network(run, spec).num_bytes
 
     def held(size: int) -> int:

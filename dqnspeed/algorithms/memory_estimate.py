@@ -33,8 +33,8 @@ def buffer_device(run: RunConfig, spec: EnvSpec) -> torch.device | None:
     wanted = "replay.device=cuda" if run.replay.device == "cuda" else "execution.graph=true"
     fits = bisect.bisect_right(range(1, number), free, key=lambda fewer: _experience(with_size(run, size, fewer), spec))
     raise ConfigError(
-        f"{wanted}: {size}={number} needs {machine.in_words(asked)} of the GPU's memory, and {machine.in_words(free)} "
-        f"can be had; at most {fits} {unit} would fit."
+        f"{wanted}: {size}={number} needs {machine.format_bytes(asked)} of the GPU's memory, and "
+        f"{machine.format_bytes(free)} can be had; at most {fits} {unit} would fit."
     )
 
 

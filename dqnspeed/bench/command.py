@@ -1,46 +1,43 @@
-"""``python -m dqnspeed.bench``: which of these speed-ups pays on this machine?"""
+"""``python -m dqnspeed.bench``: which of the speed-ups pays on this machine?"""
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from dqnspeed.bench import result as results
-from dqnspeed.bench.measuring import Measuring
+from dqnspeed.bench import picture, report
 from dqnspeed.bench.pairs import check_statistics
-from dqnspeed.bench.plan import BASELINE, Plan
-from dqnspeed.bench.progress import Bar, shown
-from dqnspeed.bench.recommend import SAFE, WIDER
+from dqnspeed.bench.plan import BASELINE, TRAININGS
+from dqnspeed.bench.recommend import ANY_ALGORITHM, SAME_LEARNING
 from dqnspeed.bench.result import Result
+from dqnspeed.bench.session import BenchSession
 from dqnspeed.bench.suites import SUITES, Suite
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.system import machine
+from dqnspeed.system import atomic
 from dqnspeed.tracking.run_folder import why_not_made
 from dqnspeed.training.folder_lock import new_folder
 
-BENCH = "bench"  # where results are, unless out= says otherwise
-ABOUT = """Measure on this machine which of the engineering speed-ups pays, and end with one line to paste.
+ABOUT = """Measure on this machine which of the engineering speed-ups pays, and end with one command to paste.
 
-Everything is measured in pairs with its reference, in turns, so that a noisy machine slows both. GROUP=OPTION and
-KEY=VALUE of dqnspeed.train, such as env=breakout, hold for all that is measured. Ctrl-C keeps what was measured."""
+Each candidate and its reference take turns, so that a noisy machine slows both. Overrides of dqnspeed.train, for
+example env=breakout, hold for everything measured. Ctrl-C keeps what was measured."""
 
 
 @dataclass(frozen=True)
 class BenchConfig:
     suite: str = option(
-        "quick: in ten minutes; full: compiled trainings and more games, too; micro: parts",
+        "quick: ten minutes; full: also compiled trainings and more games; micro: only parts of a training",
         choices=SUITES,
         default="quick",
     )
     out: str | None = option("a new folder for the result, null: one in bench/", default=None)
-    allow: str | None = option("what else the line may change", choices=("algorithm",), default=None)
+    allow: str | None = option("what else the recommended command may change", choices=("algorithm",), default=None)
 
 
 COMMAND_LINE = CommandLine(
@@ -56,51 +53,42 @@ def _main() -> None:
     options, overrides = COMMAND_LINE.read(sys.argv[1:])
     check_statistics()
     suite = Suite(options.suite, overrides)
-    folder, seconds = _new_folder(options.out), suite.seconds()
-    print(f"suite={suite.name} takes about {shown(seconds)} minutes here; the result goes to {folder}", flush=True)
-    bar = Bar(seconds)
+    folder, seconds = _make_folder(options.out), suite.seconds()
+    print(f"suite={suite.name} takes about {seconds / 60:.0f} minutes. The result goes to {folder}.", flush=True)
+    session = BenchSession(suite.plan, suite.name, folder, seconds)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, bar.interrupt)
-    measuring = Measuring(begin(suite.plan, options.suite), folder / results.FILE, bar)
+        signal.signal(number, session.progress.interrupt)
     try:
-        with bar, measuring:
-            suite.run(measuring, SAFE if options.allow is None else WIDER)
+        with session:
+            suite.run(session, SAME_LEARNING if options.allow is None else ANY_ALGORITHM)
     finally:  # also after Ctrl-C
-        _tell(measuring.result, folder)
-    baseline = measuring.result.find("rungs", BASELINE)
+        report.print_result(session.result)
+        write_page(session.result, folder)
+        print(folder)
+    baseline = session.result.find(TRAININGS, BASELINE)
     if baseline is not None and baseline.error:
-        raise RunError(f"the baseline could not be measured, and so no line is recommended: {baseline.error}")
+        raise RunError(f"the baseline could not be measured, so no command is recommended: {baseline.error}")
 
 
-def begin(plan: Plan, suite: str) -> Result:
-    """A result of ``plan`` in which nothing is measured yet."""
-    return Result(
-        command=shlex.join(["python", "-m", "dqnspeed.bench", *sys.argv[1:]]), started=results.now(), suite=suite,
-        env=plan.reference.env.id, overrides=plan.overrides, commit=machine.git_commit(),
-        machine=machine.describe(machine.pick_device(plan.reference.device)), versions=machine.versions(),
-    )  # fmt: skip
-
-
-def _tell(result: Result, folder: Path) -> None:
-    from dqnspeed.bench import show
-
-    show.table(result)
-    show.write(result, folder)
-    print(folder)
-
-
-def _new_folder(named: str | None) -> Path:
-    folder = Path(named or BENCH)
+def write_page(result: Result, folder: Path) -> None:
+    """Write the page and its picture into ``folder``; print why if that fails."""
     try:
-        if named is None:
+        atomic.write_text(folder / report.PAGE, report.page(result))
+        picture.draw(result, folder / report.PICTURE)
+    except (ImportError, OSError) as error:
+        print(f"dqnspeed: {folder}: {report.PAGE} and its picture cannot be written ({error}).", file=sys.stderr)
+
+
+def _make_folder(out: str | None) -> Path:
+    folder = Path(out or "bench")
+    try:
+        if out is None:
             return new_folder(folder / datetime.now().strftime("%Y-%m-%d_%H-%M-%S"))
         folder.mkdir(parents=True)
     except OSError as error:
-        if not isinstance(error, FileExistsError) or not folder.exists():
-            raise ConfigError(f"out={folder}: cannot be made ({why_not_made(folder, error)}).") from error
-        if named is None:
-            raise ConfigError(f"{BENCH}: is a file, where the folder of results goes; name one, out=FOLDER.") from error
-        raise ConfigError(f"out={named}: is there already; name a new folder.") from error
+        raise ConfigError(
+            f"out={folder}: cannot be made ({why_not_made(folder, error)}). Name a new folder."
+        ) from error
     return folder
 
 

@@ -1,19 +1,19 @@
-"""How a process that is measured answers the bench, which counts its work from outside.
+"""How a measured process counts its work and answers the bench.
 
-The bench starts a process with one end of a socket, whose number stands in the environment variable ``FD``. It asks by
-one byte, and the process answers at its next *event*, such as a step and the updates due with it, by one line of JSON:
-the time of the event and all that was done until then. A speed is the difference of two answers, so that it begins and
-ends with a whole event, however long one takes.
+The bench starts the process with one end of a socket, whose number is in the environment variable ``SOCKET``. The
+bench sends requests of one byte. The process answers at its next *event*, for example a step with its updates. An
+answer is one line of JSON: the time of the event, and all work done until then. A speed is the difference of two
+answers, so that it begins and ends with a whole event.
 
-| question | meaning |
+| request | meaning |
 |---|---|
 | ``COUNT`` | answer at the next event |
-| ``STOP`` | answer at the next event, and wait there, with all child processes suspended |
-| ``GO`` | go on; not answered |
-| ``END`` | leave by :class:`SystemExit`; not answered |
+| ``PAUSE`` | answer at the next event, and wait there; the bench then stops the whole process group |
+| ``RESUME`` | continue; not answered |
+| ``EXIT`` | leave by :class:`SystemExit`; not answered |
 
-A process begins as if it was asked to ``STOP``: its first answer tells that it is ready. It works until it is told to
-end, and kills itself and its children when the bench is gone. That is all that another library needs::
+A process starts as if it had received ``PAUSE``: its first answer says that it is ready. If the bench dies, the process
+kills itself and its children. Another library needs only this::
 
     counter = Counter()
     while True:
@@ -34,65 +34,53 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
-import psutil
-
-FD = "DQNSPEED_BENCH_FD"
-COUNT, STOP, GO, END = b"c", b"s", b"g", b"e"
-STEPS, UPDATES = "agent steps", "updates"  # what a training counts; a piece counts what its unit names
+SOCKET = "DQNSPEED_BENCH_SOCKET"
+COUNT, PAUSE, RESUME, EXIT = b"c", b"p", b"r", b"e"
+STEPS, UPDATES = "agent steps", "updates"  # work of a whole training
 
 
 class Counter:
-    """The measured process' side.
+    """The side of the measured process.
 
     Attributes:
-        stopped: a context that the process is in while it waits.
+        paused: context manager around every wait, for example to stop clocks.
     """
 
-    stopped: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+    paused: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
 
     def __init__(self) -> None:
-        # A group of its own, which can be killed with all that it starts.
         if os.getpgrp() != os.getpid():
-            os.setpgid(0, 0)
-        self._socket = socket.socket(fileno=int(os.environ.pop(FD)))
-        self._questions: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._questions.put(STOP)
-        threading.Thread(target=self._listen, daemon=True).start()
+            os.setpgid(0, 0)  # the process can be stopped and killed with all its children
+        self._socket = socket.socket(fileno=int(os.environ.pop(SOCKET)))
+        self._requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._requests.put(PAUSE)
+        threading.Thread(target=self._receive, daemon=True).start()
 
     def event(self, counts: Mapping[str, float]) -> None:
-        """Something whole was done; ``counts`` is all that was done since the start, by its name."""
-        if self._questions.empty():
+        """Report a finished unit of work; ``counts`` is all work since the start, by name."""
+        if self._requests.empty():
             return
-        node = {"time": time.monotonic(), "counts": dict(counts)}
-        question = self._questions.get()
-        if question == COUNT:
-            self._answer(node)
-        if question == STOP:
-            with self.stopped():
-                children = psutil.Process().children(recursive=True)
-                _each(children, "suspend")
-                self._answer(node)
-                question = self._questions.get()
-                _each(children, "resume")
-        if question == END:
+        answer = {"time": time.monotonic(), "counts": dict(counts)}
+        request = self._requests.get()
+        if request == COUNT:
+            self._send(answer)
+        if request == PAUSE:
+            with self.paused():
+                self._send(answer)
+                request = self._requests.get()
+        if request == EXIT:
             raise SystemExit
 
     def fail(self, sentence: str) -> None:
-        """Tell why nothing can be measured."""
-        self._answer({"error": sentence})
+        """Tell the bench why nothing can be measured."""
+        self._send({"error": sentence})
 
-    def _answer(self, node: Mapping[str, object]) -> None:
-        with contextlib.suppress(OSError):  # the bench is gone, and this process soon
-            self._socket.sendall(json.dumps(node).encode() + b"\n")
+    def _send(self, answer: Mapping[str, object]) -> None:
+        with contextlib.suppress(OSError):  # the bench has died, and this process is about to be killed
+            self._socket.sendall(json.dumps(answer).encode() + b"\n")
 
-    def _listen(self) -> None:
+    def _receive(self) -> None:
         with contextlib.suppress(OSError):
-            while question := self._socket.recv(1):
-                self._questions.put(question)
+            while request := self._socket.recv(1):
+                self._requests.put(request)
         os.killpg(0, signal.SIGKILL)
-
-
-def _each(processes: list[psutil.Process], action: str) -> None:
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            getattr(process, action)()

@@ -1,4 +1,4 @@
-"""A measured process as the bench sees it: started, asked, told to wait, and ended with all that it started."""
+"""The bench's side of a measured process: start it, read its counts, pause it, end it."""
 
 from __future__ import annotations
 
@@ -10,142 +10,162 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dqnspeed.bench.counting import COUNT, END, FD, GO, STOP
+from dqnspeed.bench.counting import COUNT, EXIT, PAUSE, RESUME, SOCKET
 
-START_S, ANSWER_S, END_S = 180.0, 60.0, 10.0  # most seconds until a process is ready, answers, and has ended
+START_S, ANSWER_S, EXIT_S = 180.0, 60.0, 10.0  # most seconds until a process is ready, answers, has ended
 
-Speeds = Mapping[str, float]  # what is done a second, by the names that a process counts
+Speeds = Mapping[str, float]  # work per second, by the names that a process counts
 
 
-class SubjectError(Exception):
-    """The measured process ``subject`` failed; the message is one sentence without its full stop."""
+class ProcessError(Exception):
+    """The measured process ``process`` failed; the message is one sentence without its full stop."""
 
-    def __init__(self, subject: Subject, sentence: str):
+    def __init__(self, process: MeasuredProcess, sentence: str):
         super().__init__(sentence)
-        self.subject = subject
+        self.process = process
 
 
 @dataclass(frozen=True)
 class Program:
-    """A command that answers as :mod:`dqnspeed.bench.counting` says, and what it reads from its standard input."""
+    """A command that follows :mod:`dqnspeed.bench.counting`, and its standard input."""
 
     command: Sequence[str]
     stdin: bytes = b""
 
 
-class Subject:
-    """A running :class:`Program`, which waits until it is measured."""
+class MeasuredProcess:
+    """A running :class:`Program`, paused until :func:`measure_speeds` resumes it."""
 
     def __init__(self, program: Program):
-        self._socket, theirs = socket.socketpair()
-        self._received = b""
+        self._socket, child_socket = socket.socketpair()
+        self._answers = self._socket.makefile("rb")
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
-        with theirs:
+        with child_socket:
+            number = child_socket.fileno()
             self._process = subprocess.Popen(
                 program.command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,
-                env={**os.environ, FD: str(theirs.fileno())}, pass_fds=[theirs.fileno()],
+                env={**os.environ, SOCKET: str(number)}, pass_fds=[number],
             )  # fmt: skip
+        self.pid = self._process.pid
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError), self._process.stdin as stdin:  # it may have died at once
+        with contextlib.suppress(OSError), self._process.stdin as stdin:  # the process may have died at once
             stdin.write(program.stdin)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def await_ready(self) -> None:
-        """Wait until it is ready, which is when its first work is done; raises :class:`SubjectError`."""
+        """Wait for the first finished unit of work, and pause there; raises :class:`ProcessError`."""
         self.answer(START_S)
+        self.send_signal(signal.SIGSTOP)
 
-    def end(self) -> None:
-        """End it and all that it started, whatever it does."""
-        self.tell(END)
-        try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_S)
-        finally:
-            with contextlib.suppress(OSError):  # no such group: it may not have come to make one
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.kill()
-            self._process.wait()
-            self._socket.close()
-            self._log.close()
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process and all its children."""
+        with contextlib.suppress(OSError):  # a process that failed early has no group
+            os.killpg(self.pid, number)
 
-    def tell(self, message: bytes) -> None:
-        """Ask it, or let it go on. If it is dead its next answer says why."""
+    def resume(self) -> None:
+        """Continue after a pause."""
+        self.send_signal(signal.SIGCONT)
+        self.request(RESUME)
+
+    def request(self, message: bytes) -> None:
+        """Send a request; if the process is dead, :meth:`answer` says why."""
         with contextlib.suppress(OSError):
             self._socket.sendall(message)
 
     def answer(self, limit_s: float = ANSWER_S) -> tuple[float, dict[str, float]]:
-        """The time and the counts of its next answer.
+        """Time and counts of the next answer.
 
         Raises:
-            SubjectError: it died, hangs or says that it cannot go on.
+            ProcessError: the process died, hangs, or reports an error.
         """
-        deadline = time.monotonic() + limit_s
-        while b"\n" not in self._received:
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-            try:
-                received = self._socket.recv(65536)
-            except TimeoutError as error:
-                raise SubjectError(self, f"has not answered for {limit_s:g} s") from error
-            except OSError:
-                received = b""
-            if not received:
-                raise SubjectError(self, self._cause_of_death())
-            self._received += received
-        line, _, self._received = self._received.partition(b"\n")
-        node = json.loads(line)
-        if "error" in node:
-            raise SubjectError(self, node["error"])
-        return node["time"], node["counts"]
+        self._socket.settimeout(limit_s)
+        try:
+            line = self._answers.readline()
+        except TimeoutError as error:
+            raise ProcessError(self, f"has not answered for {limit_s:g} s") from error
+        except OSError:
+            line = b""
+        if not line:
+            raise ProcessError(self, self._cause_of_death())
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ProcessError(self, answer["error"])
+        return answer["time"], answer["counts"]
+
+    def end(self) -> None:
+        """End the process and all its children, whatever they do."""
+        self.send_signal(signal.SIGCONT)
+        self.request(EXIT)
+        try:
+            self._wait()
+        finally:
+            self.send_signal(signal.SIGKILL)
+            self._process.kill()
+            self._process.wait()
+            for file in (self._answers, self._socket, self._log):
+                file.close()
+
+    def _wait(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(EXIT_S)
 
     def _cause_of_death(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
+        self._wait()
         code = self._process.returncode
         how = "closed its socket" if code is None else f"exited with {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         self._log.seek(0)
-        lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        return f"{how} ({lines[-1][:200].rstrip('.')})" if lines else how
+        last = last_line(self._log.read().decode(errors="replace"))
+        return f"{how} ({last})" if last else how
+
+
+def last_line(log: str) -> str:
+    """The last line of ``log`` with text, shortened and without its full stop; or an empty text."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return lines[-1][:200].rstrip(".") if lines else ""
 
 
 @contextlib.contextmanager
-def running(*programs: Program, end: Callable[[Subject], object] = Subject.end) -> Iterator[list[Subject]]:
-    """Subjects that are ready, and for which ``end`` is called with the block's end; raises :class:`SubjectError`."""
+def running(programs: Sequence[Program]) -> Iterator[list[MeasuredProcess]]:
+    """Processes that are ready, and that end with the block; raises :class:`ProcessError`."""
     with contextlib.ExitStack() as resources:
-        subjects = list[Subject]()
+        processes = list[MeasuredProcess]()
         for program in programs:
-            subjects.append(Subject(program))
-            resources.callback(end, subjects[-1])
-        for subject in subjects:
-            subject.await_ready()
-        yield subjects
+            processes.append(MeasuredProcess(program))
+            resources.callback(processes[-1].end)
+        for process in processes:
+            process.await_ready()
+        yield processes
 
 
-def speeds_of(subjects: Sequence[Subject], settle_s: float, slice_s: float) -> Speeds:
-    """Let them work for ``settle_s`` and then for ``slice_s`` seconds, and a little longer; the speeds of the latter.
+def measure_speeds(processes: Sequence[MeasuredProcess], settle_s: float, slice_s: float) -> Speeds:
+    """Run paused processes side by side, and return the sum of their speeds.
 
-    Those of several, which work at the same time, are added up. Raises :class:`SubjectError`.
+    Args:
+        settle_s: seconds before the measurement, in which caches fill and waiting threads wake.
+        slice_s: seconds measured; a slice ends with the next whole event.
+
+    Raises:
+        ProcessError: a process failed.
     """
-    for subject in subjects:
-        subject.tell(GO)
+    for process in processes:
+        process.resume()
     time.sleep(settle_s)
-    before = _asked(subjects, COUNT)
+    before = _answers(processes, COUNT)
     time.sleep(slice_s)
-    total = dict[str, float]()
-    for (begin, counts), (end, later) in zip(before, _asked(subjects, STOP), strict=True):
+    after, total = _answers(processes, PAUSE), dict[str, float]()
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+    for (begin, counts), (end, later) in zip(before, after, strict=True):
         for name, count in later.items():
             total[name] = total.get(name, 0.0) + (count - counts[name]) / (end - begin)
     return total
 
 
-def _asked(subjects: Sequence[Subject], question: bytes) -> list[tuple[float, dict[str, float]]]:
-    for subject in subjects:
-        subject.tell(question)
-    return [subject.answer() for subject in subjects]
+def _answers(processes: Sequence[MeasuredProcess], request: bytes) -> list[tuple[float, dict[str, float]]]:
+    for process in processes:
+        process.request(request)
+    return [process.answer() for process in processes]

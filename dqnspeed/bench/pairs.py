@@ -1,87 +1,74 @@
-"""Paired measuring: reference and candidate take turns, and what counts is the ratio of neighbours."""
+"""Paired measurements: reference and candidate take turns, and the ratio of neighbouring slices counts."""
 
 from __future__ import annotations
 
 import importlib.util
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dqnspeed.bench.measured_process import Speeds, Subject, speeds_of
+from dqnspeed.bench.measured_process import MeasuredProcess, Speeds, measure_speeds
 from dqnspeed.bench.result import Interval
 from dqnspeed.config.options import ConfigError
 
-RESAMPLES = 9999
-FEWEST = 5  # values for an interval
+RESAMPLES = 9999  # of the bootstrap
+MIN_VALUES = 5  # of an interval
 
 
 def check_statistics() -> None:
-    """Raise :class:`ConfigError` if what estimates intervals is not installed."""
+    """Raise :class:`ConfigError` if SciPy, which computes the intervals, is not installed."""
     if importlib.util.find_spec("scipy") is None:
-        raise ConfigError("the bench needs scipy; pip install 'dqnspeed[bench]' brings it.")
+        raise ConfigError("the bench needs scipy, which is not installed. Use pip install 'dqnspeed[bench]'.")
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How long things are measured.
+class SamplingPlan:
+    """How often and how long a piece is measured.
 
     Attributes:
-        settle_s: seconds of a slice that are left out, in which caches fill and waiting threads wake.
-        slice_s: seconds that count; a slice ends with the next whole event.
-        min_pairs, max_pairs: after the former it ends as soon as the interval is narrower than ``narrow``.
-        start_s: an estimate of what a process takes to start and to end.
+        settle_s, slice_s: seconds of a slice that are left out, and seconds that count.
+        num_pairs: slices of the candidate, and of its reference if there is one.
+        start_s: estimated seconds for a process to start and to end.
     """
 
     settle_s: float
     slice_s: float
-    min_pairs: int
-    max_pairs: int
-    narrow: float = 0.03
+    num_pairs: int
     start_s: float = 4.0
 
     def seconds(self, paired: bool) -> float:
-        """What it takes at most, but for events that take longer than a slice."""
-        return self.start_s + (1 + paired) * self.max_pairs * (self.settle_s + self.slice_s)
+        """Estimated seconds for a piece with or without a reference."""
+        return self.start_s + (1 + paired) * self.num_pairs * (self.settle_s + self.slice_s)
 
 
 def take_turns(
-    reference: Sequence[Subject],
-    candidate: Sequence[Subject],
-    pace: Pace,
-    judged: Callable[[Speeds | None, Speeds], float],
-) -> Iterator[tuple[Speeds | None, Speeds]]:
-    """Pairs of neighbouring slices; every other pair begins with the candidate, so that a drift favours neither.
+    reference: Sequence[MeasuredProcess], candidate: Sequence[MeasuredProcess], sampling: SamplingPlan
+) -> list[tuple[Speeds, Speeds]]:
+    """Pairs of neighbouring slices of reference and candidate.
+
+    Every other pair begins with the candidate, so that a drift of the machine favours neither.
 
     Args:
-        reference: empty if there is none; several processes of a side work at the same time.
-        judged: the number of a pair whose interval is to become narrow.
+        reference: may be empty, for empty speeds; several processes of a side work at the same time.
 
     Raises:
-        SubjectError: a process failed.
+        ProcessError: a process failed.
     """
-    found = list[float]()
-    while len(found) < pace.max_pairs and not (len(found) >= pace.min_pairs and _is_narrow(found, pace.narrow)):
-        first, before = len(found) % 2 == 0, None
-        if reference and first:
-            before = speeds_of(reference, pace.settle_s, pace.slice_s)
-        value = speeds_of(candidate, pace.settle_s, pace.slice_s)
-        if reference and not first:
-            before = speeds_of(reference, pace.settle_s, pace.slice_s)
-        found.append(judged(before, value))
-        yield before, value
-
-
-def _is_narrow(values: Sequence[float], narrow: float) -> bool:
-    found = interval(values)
-    return found is not None and found.high - found.low <= narrow * found.median
+    pairs = []
+    for number in range(sampling.num_pairs):
+        order = 1 if number % 2 == 0 else -1
+        sides = (reference, candidate)[::order]
+        first, second = (measure_speeds(side, sampling.settle_s, sampling.slice_s) if side else {} for side in sides)
+        pairs.append((first, second) if order == 1 else (second, first))
+    return pairs
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """The median of ``values`` and its 95 % interval, by the percentile bootstrap; ``None`` for fewer than five.
+    """The median with its 95 % interval by the percentile bootstrap; ``None`` for fewer than five values.
 
-    The same values always give the same interval. With five values it reaches from the least to the largest.
+    Equal values always give equal intervals. The interval of five values is their range.
     """
-    if len(values) < FEWEST:
+    if len(values) < MIN_VALUES:
         return None
     import numpy as np
     from scipy.stats import bootstrap
@@ -90,5 +77,5 @@ def interval(values: Sequence[float]) -> Interval | None:
         (np.asarray(values),), np.median, n_resamples=RESAMPLES, method="percentile",
         random_state=np.random.default_rng(0),
     ).confidence_interval  # fmt: skip
-    low, high = max(float(found.low), min(values)), min(float(found.high), max(values))  # but for rounding
+    low, high = max(float(found.low), min(values)), min(float(found.high), max(values))  # rounding can exceed them
     return Interval(statistics.median(values), low, high)

@@ -1,22 +1,16 @@
-"""``bench.json``: the result of the bench; these classes are its schema.
+"""The schema of ``bench.json``, the result of the bench.
 
-Numbers are speeds in the ``unit`` of their measurement, times are in seconds unless said otherwise, and moments are
-local times in ISO 8601.
+Speeds are in the ``unit`` of their measurement, durations in seconds, moments in local time (ISO 8601).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from dqnspeed.system import atomic
+FILE, SCHEMA = "bench.json", 2
 
-FILE, SCHEMA = "bench.json", 1
-
-Pair = list[float | None]  # [reference, value], neighbours in time; [None, value] where there is no reference
+Pair = list[float | None]  # [reference, value] of neighbouring slices; [None, value] without a reference
 
 
 @dataclass(frozen=True)
@@ -27,49 +21,49 @@ class Interval:
     low: float
     high: float
 
-    def holds(self, value: float) -> bool:
+    def contains(self, value: float) -> bool:
         return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
-class Floor:
-    """What this machine could do at most."""
+class LimitShare:
+    """The share of a hardware limit that a piece reached."""
 
-    what: str  # part of a sentence: "ALE's raw frames on these cores"
-    share: float  # of it that was reached
+    limit: str  # part of a sentence: "the raw frames of ALE"
+    share: float
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One row: a piece or a rung."""
+    """One row: a whole training, or a part of one."""
 
-    group: str  # "envs", "replay", "acting", "update", "transfer", "rungs", "check" or "floors"
+    group: str  # "trainings", "check", "envs", "replay", "acting", "update", "transfer" or "limits"
     name: str  # unique in its group
-    unit: str  # "agent steps/s", say
+    unit: str  # for example "agent steps/s"
     kind: str = "exact"  # or "equivalent", "changes the task", "changes the algorithm"
-    overrides: list[str] = field(default_factory=list)  # of dqnspeed.train, that make this of the reference
+    overrides: list[str] = field(default_factory=list)  # of dqnspeed.train, against the reference
     pairs: list[Pair] = field(default_factory=list)  # in the order taken
     value: float | None = None  # median of the values; None with an error
     reference: float | None = None  # median of the references
-    ratio: Interval | None = None  # value / reference of neighbours
-    floor: Floor | None = None
-    parts: dict[str, float] = field(default_factory=dict)  # of a training, the share of the time that each part takes
+    ratio: Interval | None = None  # value / reference of neighbouring slices
+    limit: LimitShare | None = None
+    parts: dict[str, float] = field(default_factory=dict)  # of a training: the share of time of each part
     error: str | None = None  # one sentence on why it could not be measured
 
     @property
     def within_noise(self) -> bool:
-        """Whether the interval holds 1."""
-        return self.ratio is not None and self.ratio.holds(1)
+        """Whether the interval of the ratio contains 1."""
+        return self.ratio is not None and self.ratio.contains(1)
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The line to paste, and whether it held what it promised."""
+    """The recommended command, and whether it kept its promise."""
 
     overrides: list[str]
     line: str  # the whole command
     kinds: dict[str, str]  # the kind of change of each override
-    expected: Interval  # gain over the baseline, from pairs that it was not chosen by
+    expected: Interval  # gain over the baseline, from pairs measured after the choice
     measured: Interval | None = None  # gain of whole trainings, end to end
     sentence: str = ""
 
@@ -82,26 +76,16 @@ class Result:
     started: str
     suite: str  # "quick", "full" or "micro"
     env: str  # the game's id
-    overrides: list[str]  # of everything that was measured: env=NAME and the like
+    overrides: list[str]  # of everything measured, for example env=breakout
     machine: dict[str, Any]  # as in summary.json
     versions: dict[str, str]
     commit: str | None
     schema: int = SCHEMA
-    ended: str | None = None  # null until nothing of the suite is left to measure
+    ended: str | None = None  # null for a partial result
     disturbances: list[str] = field(default_factory=list)  # sentences on what spoils the figures
     measurements: list[Measurement] = field(default_factory=list)
-    walls: list[str] = field(default_factory=list)  # sentences that name what limits the speed
+    bottlenecks: list[str] = field(default_factory=list)  # sentences on what limits the speed
     recommendation: Recommendation | None = None
 
     def find(self, group: str, name: str) -> Measurement | None:
-        return next((one for one in self.measurements if (one.group, one.name) == (group, name)), None)
-
-
-def now() -> str:
-    """This moment."""
-    return datetime.now().isoformat(timespec="seconds")
-
-
-def write(result: Result, path: Path) -> None:
-    """Write ``result`` to ``path``, whole or not at all; raises :class:`OSError`."""
-    atomic.write_json(path, dataclasses.asdict(result))
+        return next((row for row in self.measurements if (row.group, row.name) == (group, name)), None)

@@ -1,154 +1,137 @@
-"""The suites: what is measured in which order, how long, and what is said of it."""
+"""The suites: which pieces are measured, in which order, and how long."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
 
-from dqnspeed.bench.measuring import Measuring, severest, with_pairs
-from dqnspeed.bench.pairs import Pace
-from dqnspeed.bench.plan import BASELINE, Piece, Plan
-from dqnspeed.bench.recommend import (
-    TOGETHER,
-    TrainingError,
-    checked,
-    chosen,
-    more_if_allowed,
-    nothing,
-    recommendation,
-    train,
-    tried,
-)
+from dqnspeed.bench import recommend
+from dqnspeed.bench.counting import STEPS
+from dqnspeed.bench.pairs import SamplingPlan
+from dqnspeed.bench.plan import BASELINE, TRAININGS, Plan
 from dqnspeed.bench.result import Measurement, Pair, Recommendation
-from dqnspeed.system.noise import LOOK_S
+from dqnspeed.bench.session import BenchSession, with_pairs
+from dqnspeed.cli.errors import RunError
+from dqnspeed.config.schema import KINDS
+from dqnspeed.system.noise import WATCH_S
 
 SUITES = ("quick", "full", "micro")
-PIECES = Pace(settle_s=0.1, slice_s=0.3, min_pairs=5, max_pairs=5)
-RUNGS = Pace(settle_s=0.25, slice_s=0.8, min_pairs=5, max_pairs=5, start_s=7.0)
-FRESH = Pace(settle_s=0.3, slice_s=1.0, min_pairs=6, max_pairs=8, start_s=7.0)  # of the line that was chosen
-CHECKS, CHECK_S = 5, 6.0  # pairs of whole trainings, and the seconds that each trains
-TRIES = 2  # lines that are measured once more, of which the first that pays is recommended
-CHECK_START_S, CHECK_LIMIT_S = 5.0, 120.0  # what a whole training takes besides, and may take at most
-NAMES = {
-    "sampling": "drawing batches", "updating": "the learner's updates", "acting": "choosing actions",
-    "stepping": "stepping the games",
+CHECK = "check"  # group of the recommended command, measured again
+PART_SAMPLING = SamplingPlan(settle_s=0.1, slice_s=0.3, num_pairs=5)
+TRAINING_SAMPLING = SamplingPlan(settle_s=0.25, slice_s=0.8, num_pairs=5, start_s=7.0)
+CHECK_SAMPLING = SamplingPlan(settle_s=0.3, slice_s=1.0, num_pairs=8, start_s=7.0)
+MAX_CANDIDATES = 2  # trainings that are measured again; the first that is still faster is recommended
+WHOLE_TRAININGS = 5  # pairs
+WHOLE_S, WHOLE_START_S, WHOLE_LIMIT_S = 6.0, 5.0, 120.0  # seconds of training, of its start and end, and at most
+NOTHING_FASTER = "No allowed change is faster than the baseline beyond noise."
+PART_NAMES = {
+    "sampling": "drawing batches takes", "updating": "the learner's updates take", "acting": "choosing actions takes",
+    "stepping": "stepping the games takes",
 }  # fmt: skip
 
 
 class Suite:
-    """A suite with the overrides of all that it measures.
+    """A suite with the overrides of all its pieces.
 
     Raises:
-        ConfigError: the reference cannot be trained here.
+        ConfigError: the baseline cannot be trained here.
     """
 
     def __init__(self, name: str, overrides: Sequence[str]):
         self.name, self.plan = name, Plan(overrides, full=name == "full")
 
     def seconds(self) -> float:
-        """How long it takes about."""
-        pieces = [reference is not None for _, reference in self.plan.pieces()] + [False for _ in self.plan.floors()]
-        parts = 2 * LOOK_S + sum(map(PIECES.seconds, pieces))
+        """Estimated duration."""
+        paired = [piece.reference is not None for piece in (*self.plan.limits(), *self.plan.parts())]
+        total = 2 * WATCH_S + sum(map(PART_SAMPLING.seconds, paired))
         if self.name == "micro":
-            return parts
-        rungs = 1 + sum(map(len, self.plan.axes().values())) + TOGETHER
-        check = FRESH.seconds(paired=True) + 2 * CHECKS * (CHECK_S + CHECK_START_S)
-        return parts + rungs * RUNGS.seconds(paired=True) + check
+            return total
+        trainings = 1 + sum(map(len, self.plan.choices().values())) + recommend.MAX_COMBINATIONS
+        check = CHECK_SAMPLING.seconds(paired=True) + 2 * WHOLE_TRAININGS * (WHOLE_S + WHOLE_START_S)
+        return total + trainings * TRAINING_SAMPLING.seconds(paired=True) + check
 
-    def run(self, measuring: Measuring, allowed: Collection[str]) -> None:
-        """Measure all."""
-        for piece in self.plan.floors():
-            measuring.measure(piece, PIECES)
-        if self.name != "micro":
-            self._rungs(measuring, allowed)
-        for piece, reference in self.plan.pieces():
-            measuring.measure(piece, PIECES, reference)
+    def run(self, session: BenchSession, allowed: Collection[str]) -> None:
+        """Measure all pieces, and recommend a command whose changes are of the ``allowed`` kinds."""
+        for piece in self.plan.limits():
+            session.measure(piece, PART_SAMPLING)
+        if self.name != "micro" and session.measure(self.plan.baseline, TRAINING_SAMPLING).error is None:
+            recommend.try_choices(
+                self.plan, lambda overrides: session.measure(self.plan.training(*overrides), TRAINING_SAMPLING)
+            )
+            self.recommend(session, allowed)
+            self._find_bottlenecks(session)
+        for piece in self.plan.parts():
+            session.measure(piece, PART_SAMPLING)
 
-    def _rungs(self, measuring: Measuring, allowed: Collection[str]) -> None:
-        plan, pace = self.plan, RUNGS
-        baseline = plan.baseline()
-        if measuring.measure(baseline, pace).error:
-            return  # everything else would be compared with it
-
-        def measure(overrides: Sequence[str]) -> Measurement:
-            return measuring.measure(plan.rung(*overrides), pace, baseline)
-
-        tried(plan, measure)
-        self._recommend(measuring, baseline, allowed)
-        self._say_walls(measuring)
-
-    def _recommend(self, measuring: Measuring, baseline: Piece, allowed: Collection[str]) -> None:
-        plan = self.plan
-        found, failed = nothing(plan), list[list[str]]()
-        while not found.overrides and len(failed) < TRIES:
-            row = chosen(plan, measuring.result, allowed, failed)
-            if row is None:
+    def recommend(self, session: BenchSession, allowed: Collection[str]) -> None:
+        """Choose a training, measure it again and end to end, and recommend it if it is still faster."""
+        plan, found, tried = self.plan, recommend.recommendation(self.plan, sentence=NOTHING_FASTER), list[list[str]]()
+        while len(tried) < MAX_CANDIDATES and (row := recommend.choose(plan, session.result, allowed, tried)):
+            tried.append(row.overrides)
+            # The fastest of many is partly the luckiest, so only new pairs say how much faster it is.
+            piece = plan.training(*row.overrides, name=_again(row.overrides), group=CHECK)
+            again = session.measure(piece, CHECK_SAMPLING)
+            if again.ratio is not None and again.ratio.low > 1:
+                found = recommend.recommendation(plan, row.overrides, again.ratio)
                 break
-            # The best of many is partly the luckiest: what it gains is measured anew.
-            again = plan.training(_once_more(row.overrides), *row.overrides, group="check")
-            fresh = measuring.measure(again, FRESH, baseline)
-            if fresh.ratio is not None and fresh.ratio.low > 1:
-                found = recommendation(plan, row, fresh.ratio)
-            elif fresh.error:
-                found = nothing(plan, f"{' '.join(row.overrides)} could not be measured once more: {fresh.error}")
-            failed.append(row.overrides)
-        more = more_if_allowed(plan, measuring.result, allowed, found.expected.high, failed)
-        measuring.change(recommendation=found)
-        measuring.end_reference()
+            if again.error:
+                found = recommend.recommendation(plan, sentence=f"{piece.name}: {again.error}")
+        more = recommend.gain_if_allowed(plan, session.result, allowed, found.expected.high, tried)
+        session.update(recommendation=found)
+        session.end_reference()
         if found.overrides:
-            found = self._check(measuring, found)
+            found = self._check(session, found)
         if found.measured is not None and found.measured.high < 1:
-            found = nothing(plan, f"{' '.join(found.overrides)} looked faster, but: {found.sentence}")
+            sentence = f"{' '.join(found.overrides)} looked faster, but: {found.sentence}"
+            found = recommend.recommendation(plan, sentence=sentence)
         sentence = " ".join(filter(None, [found.sentence, more, plan.equal_work]))
-        measuring.change(recommendation=dataclasses.replace(found, sentence=sentence))
+        session.update(recommendation=dataclasses.replace(found, sentence=sentence))
 
-    def _check(self, measuring: Measuring, found: Recommendation) -> Recommendation:
-        """The line against the baseline, each as whole trainings in turn."""
-        name = f"{' '.join(found.overrides)}, end to end"
-        seconds = max(CHECK_S, 3 * self._warm_up_s(measuring))
-        pairs, error = list[Pair](), None
-        lines = [self.plan.lines(*self.plan.baseline().make().overrides), self.plan.lines(*found.overrides)]
+    def _check(self, session: BenchSession, found: Recommendation) -> Recommendation:
+        """Compare the recommended command with the baseline in whole trainings."""
+        seconds, pairs = max(WHOLE_S, 3 * self._warm_up_s(session)), list[Pair]()
+        sides = [self.plan.equal_work_overrides(), self.plan.equal_work_overrides(*found.overrides)]
+        kind = max(found.kinds.values(), key=KINDS.index)
+        row = Measurement(CHECK, f"{' '.join(found.overrides)}, end to end", f"{STEPS}/s", kind, found.overrides)
         try:
-            for number in range(CHECKS):
-                measuring.bar.begin(f"check: whole trainings, pair {number + 1} of {CHECKS}")
+            for number in range(WHOLE_TRAININGS):
+                session.progress.start(f"{CHECK}: whole trainings, pair {number + 1} of {WHOLE_TRAININGS}")
                 order = (0, 1) if number % 2 == 0 else (1, 0)
-                speeds = {which: train(lines[which], seconds, CHECK_LIMIT_S + seconds) for which in order}
+                speeds = {side: recommend.train(sides[side], seconds, WHOLE_LIMIT_S + seconds) for side in order}
                 pairs.append([speeds[0], speeds[1]])
-                measuring.bar.remaining.advance(2 * (seconds + CHECK_START_S))
-        except (TrainingError, OSError) as failed:
-            error = f"{failed}."
-        row = Measurement("check", name, "agent steps/s", severest(found.kinds.values()), found.overrides)
-        row = with_pairs(row, pairs, error)
-        measuring.add(row)
-        if row.error:
-            return dataclasses.replace(found, sentence=f"It was not checked: {row.error}")
-        return checked(found, row.pairs)
+                session.progress.advance(2 * (seconds + WHOLE_START_S))
+        except (RunError, OSError) as error:
+            session.add(dataclasses.replace(row, error=str(error)))
+            return dataclasses.replace(found, sentence=f"The command was not checked: {error}")
+        row = with_pairs(row, pairs)
+        session.add(row)
+        return recommend.with_check(found, row.ratio)
 
-    def _warm_up_s(self, measuring: Measuring) -> float:
-        """Seconds before the first update, about, in which the games are stepped as in the baseline."""
-        row = measuring.result.find("rungs", BASELINE)
-        return self.plan.starts * row.parts.get("stepping", 0.0) / row.value if row and row.value else 0.0
+    def _warm_up_s(self, session: BenchSession) -> float:
+        """Estimated seconds before the first update, when the baseline only steps."""
+        row = session.result.find(TRAININGS, BASELINE)
+        return self.plan.learning_starts * row.parts.get("stepping", 0.0) / row.value if row and row.value else 0.0
 
-    def _say_walls(self, measuring: Measuring) -> None:
-        """A sentence for the baseline and for the line on what takes most of their time."""
-        found = measuring.result.recommendation
-        names = {"the baseline": ("rungs", BASELINE)}
+    def _find_bottlenecks(self, session: BenchSession) -> None:
+        found = session.result.recommendation
+        keys = {"the baseline": (TRAININGS, BASELINE)}
         if found and found.overrides:
-            names["the line"] = ("check", _once_more(found.overrides))
-        rows = {who: measuring.result.find(*key) for who, key in names.items()}
-        time = "the time" if self.plan.on_cpu else "the host's time, which also waits for the device"
-        measuring.change(walls=[wall(who, row, time) for who, row in rows.items() if row and row.parts])
+            keys["the recommended command"] = (CHECK, _again(found.overrides))
+        rows = {who: session.result.find(*key) for who, key in keys.items()}
+        session.update(bottlenecks=[bottleneck(who, row) for who, row in rows.items() if row and row.parts])
 
 
-def _once_more(overrides: Sequence[str]) -> str:
-    return f"{' '.join(overrides)}, once more"
+def _again(overrides: Sequence[str]) -> str:
+    return f"{' '.join(overrides)}, measured again"
 
 
-def wall(who: str, row: Measurement, time: str = "the time") -> str:
-    """What takes most of the time of a training, and, of the learner, how near it is to what the cores can do."""
-    part = max(row.parts, key=lambda name: row.parts[name])
-    share = row.parts[part]
-    sentence = f"{who}: {NAMES[part]} take{'' if part == 'updating' else 's'} {share:.0%} of {time}"
-    if part == "updating" and row.floor is not None and share > 0:
-        sentence += f", in which they reach {row.floor.share / share:.0%} of {row.floor.what}"
+def bottleneck(who: str, row: Measurement) -> str:
+    """A sentence on the part that takes most of the host's time in a training.
+
+    If that part is the learner's updates, the sentence says how near they are to the limit of the hardware.
+    """
+    part, share = max(row.parts.items(), key=lambda item: item[1])
+    sentence = f"{who}: {PART_NAMES[part]} {share:.0%} of the host's time"
+    if part == "updating" and row.limit is not None and share > 0:
+        sentence += f", in which they reach {row.limit.share / share:.0%} of {row.limit.limit}"
     return f"{sentence}."

@@ -1,11 +1,15 @@
-"""What is measured, in the process that is measured: whole trainings and their parts, by the code of a training."""
+"""Workloads of measured processes: whole trainings, their parts and hardware limits, by the code of a training."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import itertools
+import logging
+import pickle
+import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +25,9 @@ from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.buffers import Batch, Buffer, Rows
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, make_env, make_vector_env
-from dqnspeed.execution.malloc import keep_memory
-from dqnspeed.execution.precision import set_precision
-from dqnspeed.execution.threads import set_threads
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.system import machine, seeding
+from dqnspeed.system.messages import kind_and_line
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking import Callback
 from dqnspeed.tracking.metrics import Timer
@@ -34,214 +36,224 @@ from dqnspeed.training.request import RunRequest
 from dqnspeed.training.run import Run, prepare_process
 from dqnspeed.training.updates import make_updates
 
-WARM_UPDATES = 4  # of a training, before its first event
-STORED = 20_000  # transitions in the replay that pieces draw from
-# What pieces count, beside STEPS and UPDATES.
-FRAMES, TRANSITIONS, BATCHES, ACTIONS = "frames", "transitions", "batches", "observations"
+WARM_UP_UPDATES = 4  # of a training, before its first event
+STORED = 20_000  # transitions in the replay of parts
+FRAMES, TRANSITIONS, BATCHES, ACTIONS = "frames", "transitions", "batches", "observations"  # work of parts
 FLOP, BYTES = "FLOP", "bytes"
-PARTS = ("sampling", "updating", "acting", "stepping")  # of a training; counted in seconds
-MATRIX = {"cpu": 1024}  # rows and columns of the matrices that are multiplied; elsewhere 8192
-COPIED = 64 * 2**20  # bytes copied at a time
+PARTS = ("sampling", "updating", "acting", "stepping")  # of a training, counted in seconds
+MATRIX_SIZE = {"cpu": 1024}  # rows and columns of multiplied matrices; 8192 on other devices
+COPIED_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class Work:
-    """The arguments of a piece.
+class Workload:
+    """The arguments of a measured process.
 
-    Args:
-        piece: what is measured, a function of this module or of a script; ``size``: of its batches.
+    Attributes:
+        function: counts work until the counter raises :class:`SystemExit`.
+        batch_size: observations or transitions processed at a time, in parts of a training.
     """
 
-    piece: Callable[[Work, Counter], None]
+    function: Callable[[Workload, Counter], None]
     run: RunConfig
     spec: EnvSpec
-    size: int = 32
+    batch_size: int = 32
+
+
+def main() -> None:
+    """Run the pickled workload from standard input."""
+    counter = Counter()
+    logging.basicConfig(level=logging.WARNING)
+    try:
+        workload = pickle.load(sys.stdin.buffer)
+        workload.function(workload, counter)
+    except Exception as error:
+        traceback.print_exc()
+        counter.fail(kind_and_line(error))
 
 
 class CountUpdates(Callback):
-    """Tells the bench, after every round of updates, how much was done.
+    """Counts the work of a training after every round of updates.
 
-    Agent steps are those that the updates are due for, since actors may be some steps ahead.
+    Actors may be some steps ahead, so agent steps are those whose updates are done.
     """
 
-    flop = 0  # of an update
+    flop_per_update = 0
 
     def __init__(self, counter: Counter):
         self._counter = counter
 
     def on_update(self, training: Any) -> None:
         updates, config = training.updates, training.config
-        if updates <= WARM_UPDATES:
+        if updates <= WARM_UP_UPDATES:
             return
         actors = config.parallelism.num_actors if config.parallelism.processes else 1
-        of_each = {part: seconds / actors for part, seconds in training.actors.seconds.items()}
-        seconds = {**training.progress.timer.seconds, **of_each}
-        parts = {part: seconds.get(part, 0.0) for part in PARTS}
-        counts = {STEPS: updates / config.updates_per_step, UPDATES: updates, FLOP: updates * self.flop, **parts}
-        self._counter.event(counts)
+        per_actor = {part: seconds / actors for part, seconds in training.actors.seconds.items()}
+        seconds = {**dict.fromkeys(PARTS, 0.0), **training.progress.timer.seconds, **per_actor}
+        work = {STEPS: updates / config.updates_per_step, UPDATES: updates, FLOP: updates * self.flop_per_update}
+        self._counter.event({**work, **{part: seconds[part] for part in PARTS}})
 
 
-def training(work: Work, counter: Counter) -> None:
-    """The training of ``dqnspeed.train``, in a folder that is thrown away."""
-    prepare_process(work.run)
+def train(workload: Workload, counter: Counter) -> None:
+    """A training as by ``dqnspeed.train``, in a temporary folder."""
+    prepare_process(workload.run)
     with contextlib.ExitStack() as resources:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="dqnspeed-bench-")))
         signals = resources.enter_context(StopSignals())
         counting = CountUpdates(counter)
-        request = RunRequest(work.run, work.spec, folder, {}, "bench", callbacks=[counting])
+        request = RunRequest(workload.run, workload.spec, folder, {}, "bench", callbacks=[counting])
         run = Run(request, None, signals, resources)
         resources.callback(run.close, None)
         run.start_parts()
-        counter.stopped = run.threads.stopped
-        counting.flop = _flop_of_update(work, run.buffer.blank(work.run.algo.batch_size))
+        counter.paused = run.threads.stopped
+        counting.flop_per_update = _flop_per_update(workload, run.buffer.blank(workload.run.algo.batch_size))
         loop(run)
         run.callbacks.check()
 
 
-def envs(work: Work, counter: Counter) -> None:
+def step_envs(workload: Workload, counter: Counter) -> None:
     """The environments, with random actions and no network."""
-    run, rng, steps = work.run, np.random.default_rng(work.run.seed), 0
+    run, rng, steps = workload.run, np.random.default_rng(workload.run.seed), 0
     seeds = list(range(run.num_envs))
     with contextlib.closing(make_vector_env(run, run.parallelism.overlaps, seeds=seeds)) as env:
         env.reset(seeds)
         while True:
-            env.send(rng.integers(work.spec.num_actions, size=run.num_envs))
+            env.send(rng.integers(workload.spec.num_actions, size=run.num_envs))
             steps += int((~env.recv().first).sum())
-            counter.event({STEPS: steps})
+            counter.event({STEPS: steps, FRAMES: steps * run.wrappers.frame_skip})
 
 
-def frames(work: Work, counter: Counter) -> None:
-    """ALE alone: frames of the game, which nobody looks at."""
-    env: Any = make_env(work.run.env, work.run.wrappers)
-    ale = env.unwrapped.ale
-    ale.reset_game()
-    for count in _forever():
-        for _ in range(100):
-            ale.act(0)
-        if ale.game_over():
-            ale.reset_game()
-        counter.event({FRAMES: 100 * count})
-
-
-def write(work: Work, counter: Counter) -> None:
-    """Writing into the replay, a step of all environments at a time."""
-    run = work.run
-    with contextlib.closing(make_buffer(run, work.spec, device=buffer_device(run, work.spec))) as buffer:
-        rows = _rows(work)
-        for count in _forever():
-            for _ in range(20):
+def write_replay(workload: Workload, counter: Counter) -> None:
+    """Writing into the replay, one step of all environments at a time."""
+    rows, each = _random_rows(workload), 20
+    with _replay(workload) as (buffer, _):
+        for count in itertools.count(each, each):
+            for _ in range(each):
                 buffer.storage.append(rows)
-            counter.event({TRANSITIONS: 20 * count * run.num_envs, BYTES: 20 * count * rows.frames.nbytes})
+            counter.event({TRANSITIONS: count * workload.run.num_envs, BYTES: count * rows.frames.nbytes})
 
 
-def sample(work: Work, counter: Counter) -> None:
+def sample_replay(workload: Workload, counter: Counter) -> None:
     """Drawing batches from the replay."""
-    with contextlib.closing(make_buffer(work.run, work.spec, device=buffer_device(work.run, work.spec))) as buffer:
-        size = _bytes(_filled(work, buffer))
-        for count in _forever():
-            batch = buffer.sample(work.size)
+    with _replay(workload) as (buffer, first):
+        for count in itertools.count(1):
+            batch = buffer.sample(workload.batch_size)
             if batch.actions.device.type != "cpu":
                 batch.actions[0].item()  # waits for the device
-            counter.event({BATCHES: count, BYTES: count * size})
+            counter.event({BATCHES: count, BYTES: count * _num_bytes(first)})
 
 
-def act(work: Work, counter: Counter) -> None:
-    """Choosing greedy actions for ``size`` observations at a time."""
-    run, spec = work.run, work.spec
-    set_threads(run)
-    set_precision(run.execution)
+def transfer_batches(workload: Workload, counter: Counter) -> None:
+    """Copying batches from the host to the device."""
+    to_device = ToDevice(machine.pick_device(workload.run.device), workload.run.execution.pin_memory)
+    with _replay(workload, on_host=True) as (_, batch):
+        for count in itertools.count(1):
+            moved = to_device(batch.arrays())
+            if count % 16 == 0:
+                next(iter(moved.values())).flatten()[0].item()  # waits for the device
+                counter.event({BATCHES: count, BYTES: count * _num_bytes(batch)})
+
+
+def act(workload: Workload, counter: Counter) -> None:
+    """Choosing greedy actions for a batch of observations."""
+    run, spec = workload.run, workload.spec
+    prepare_process(run)
     device, rng = machine.pick_device(run.device), np.random.default_rng(run.seed)
     network = make_network(run, spec)
     network.place(device, run.execution.channels_last)
     policy = make_policy(run, spec, network, device, rng)
-    observations = _random(rng, (work.size, *spec.observation_shape), spec.frame_dtype)
-    with FlopCounterMode(display=False) as counted:
+    observations = _random(rng, (workload.batch_size, *spec.observation_shape), spec.frame_dtype)
+    with FlopCounterMode(display=False) as flop:
         policy(observations, 0.0)
-    for count in _forever():
+    for count in itertools.count(1):
         policy(observations, 0.0)
-        counter.event({ACTIONS: count * work.size, FLOP: count * counted.get_total_flops()})
+        counter.event({ACTIONS: count * workload.batch_size, FLOP: count * flop.get_total_flops()})
 
 
-def update(work: Work, counter: Counter) -> None:
-    """Updates, and the arithmetic of their layers: on a CPU on one batch, again and again, else on batches that are
-    drawn for them."""
-    run = work.run
-    set_threads(run)
-    set_precision(run.execution)
-    keep_memory(run.execution)
+def update(workload: Workload, counter: Counter) -> None:
+    """Updates: of one batch again and again on a CPU, else of batches drawn for each update."""
+    run = workload.run
+    prepare_process(run)
     device = machine.pick_device(run.device)
-    with contextlib.closing(make_buffer(run, work.spec, device=buffer_device(run, work.spec))) as buffer:
-        batch = _filled(work, buffer)
-        flop, learner = _flop_of_update(work, batch), make_learner(run, work.spec, device)
+    with _replay(workload) as (buffer, batch):
+        flop, learner = _flop_per_update(workload, batch), make_learner(run, workload.spec, device)
         learner.on_training_start(buffer.storage.recent_frames(run.model.background_frames))
         learner.warm_up(batch)
         learner.attach(buffer)
         updates = make_updates(run, learner, buffer, Timer(("sampling", "updating")))
-        for count in _forever():
+        each = 1 if device.type == "cpu" else 64
+        for count in itertools.count(each, each):
             if device.type == "cpu":
                 learner.update(batch)
-                counter.event({UPDATES: count, FLOP: count * flop})
             else:
-                updates.do(64)
-                learner.stats()  # waits for the device, and looks at every weight
-                counter.event({UPDATES: 64 * count, FLOP: 64 * count * flop})
+                updates.do(each)
+                learner.stats()  # waits for the device
+            counter.event({UPDATES: count, FLOP: count * flop})
 
 
-def transfer(work: Work, counter: Counter) -> None:
-    """The way of batches to the device."""
-    run = work.run
+def play_ale(workload: Workload, counter: Counter) -> None:
+    """Frames of ALE alone, without observations."""
+    env: Any = make_env(workload.run.env, workload.run.wrappers)
+    ale = env.unwrapped.ale
+    ale.reset_game()
+    for count in itertools.count(100, 100):
+        for _ in range(100):
+            ale.act(0)
+        if ale.game_over():
+            ale.reset_game()
+        counter.event({FRAMES: count})
+
+
+def multiply_matrices(workload: Workload, counter: Counter) -> None:
+    """Products of square matrices, with the precision and the threads of the learner."""
+    run = workload.run
+    prepare_process(run)
     device = machine.pick_device(run.device)
-    to_device = ToDevice(device, run.execution.pin_memory)
-    with contextlib.closing(make_buffer(run, work.spec)) as buffer:
-        batch = _filled(work, buffer)
-        for count in _forever():
-            moved = to_device(batch.arrays())
-            if count % 16 == 0:
-                next(iter(moved.values())).flatten()[0].item()  # waits for the device
-                counter.event({BATCHES: count, BYTES: count * _bytes(batch)})
-
-
-def multiply(work: Work, counter: Counter) -> None:
-    """Products of square matrices, in the learner's precision and on its threads."""
-    run = work.run
-    set_threads(run)
-    device = machine.pick_device(run.device)
-    set_precision(run.execution)
-    keep_memory(run.execution)
-    side, dtype = MATRIX.get(device.type, 8192), torch.bfloat16 if run.execution.precision == "bf16" else torch.float32
-    left, right = (torch.rand(side, side, dtype=dtype, device=device) for _ in range(2))
-    for count in _forever():
+    size, dtype = MATRIX_SIZE.get(device.type, 8192), torch.float32
+    if run.execution.precision == "bf16":
+        dtype = torch.bfloat16
+    left, right = (torch.rand(size, size, dtype=dtype, device=device) for _ in range(2))
+    for count in itertools.count(1):
         product = left @ right
         if device.type != "cpu":
             product[0, 0].item()  # waits for the device
-        counter.event({FLOP: 2 * count * side**3})
+        counter.event({FLOP: 2 * count * size**3})
 
 
-def copy(work: Work, counter: Counter) -> None:
-    """Copies of memory, by one thread as the replay makes them."""
-    there = np.ones(COPIED, np.uint8)
-    here = np.empty_like(there)
-    for count in _forever():
-        np.copyto(here, there)
-        counter.event({BYTES: count * COPIED})
+def copy_memory(workload: Workload, counter: Counter) -> None:
+    """Copies of memory by one thread, as the replay makes them."""
+    source = np.ones(COPIED_BYTES, np.uint8)
+    target = np.empty_like(source)
+    for count in itertools.count(1):
+        np.copyto(target, source)
+        counter.event({BYTES: count * COPIED_BYTES})
 
 
-def _forever() -> Iterator[int]:
-    return itertools.count(1)
+@contextlib.contextmanager
+def _replay(workload: Workload, on_host: bool = False) -> Iterator[tuple[Buffer, Batch]]:
+    """A replay with a few thousand random transitions, and a batch of it."""
+    run, spec = workload.run, workload.spec
+    with contextlib.closing(make_buffer(run, spec, None if on_host else buffer_device(run, spec))) as buffer:
+        rows = _random_rows(workload)
+        for _ in range(0, min(STORED, run.replay.buffer_size // 2), run.num_envs):
+            buffer.storage.append(rows)
+        batch = buffer.sample(workload.batch_size)
+        assert isinstance(batch, Batch)
+        yield buffer, batch
 
 
-def _flop_of_update(work: Work, batch: Any) -> int:
-    """Operations of the layers in one update: multiplications and additions, as torch counts them."""
-    with seeding.preserved(), FlopCounterMode(display=False) as counted:
-        eager = dataclasses.replace(work.run.execution, compile=False)
-        run = dataclasses.replace(work.run, execution=eager)
-        make_learner(run, work.spec, machine.pick_device(run.device)).update(batch)
-    return int(counted.get_total_flops())
+def _flop_per_update(workload: Workload, batch: Any) -> int:
+    """Multiplications and additions of the layers in one update, as torch counts them."""
+    execution = dataclasses.replace(workload.run.execution, compile=False)  # compiled layers are not counted
+    run = dataclasses.replace(workload.run, execution=execution)
+    with seeding.preserve(), FlopCounterMode(display=False) as flop:
+        make_learner(run, workload.spec, machine.pick_device(run.device)).update(batch)
+    return int(flop.get_total_flops())
 
 
-def _rows(work: Work) -> Rows:
-    """A step of all environments, with random frames."""
-    count, spec, rng = work.run.num_envs, work.spec, np.random.default_rng(work.run.seed)
+def _random_rows(workload: Workload) -> Rows:
+    """One step of all environments, with random frames."""
+    count, spec, rng = workload.run.num_envs, workload.spec, np.random.default_rng(workload.run.seed)
     false = np.zeros(count, bool)
     return Rows(
         frames=_random(rng, (count, *spec.frame_shape), spec.frame_dtype),
@@ -254,17 +266,7 @@ def _rows(work: Work) -> Rows:
     )
 
 
-def _filled(work: Work, buffer: Buffer) -> Batch:
-    """A batch of a replay that this fills with a few thousand transitions."""
-    rows = _rows(work)
-    for _ in range(0, min(STORED, work.run.replay.buffer_size // 2), work.run.num_envs):
-        buffer.storage.append(rows)
-    batch = buffer.sample(work.size)
-    assert isinstance(batch, Batch)
-    return batch
-
-
-def _bytes(batch: Batch) -> int:
+def _num_bytes(batch: Batch) -> int:
     return sum(array.nbytes for array in batch.arrays().values())
 
 

@@ -16,7 +16,7 @@ import torch
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import machine
-from dqnspeed.system.errors import first_line
+from dqnspeed.system.messages import first_line
 
 Layout = Mapping[str, tuple[tuple[int, ...], np.dtype]]  # shape and dtype of each array, by name
 SHARE_OF_FREE_MEMORY = 0.9  # the rest is for networks, batches and the system
@@ -96,8 +96,8 @@ def check_memory(
         each = "" if jobs == 1 else f" for each of {jobs} jobs at a time"
         smaller = f"; at most {fits} {unit} would fit" if fits else ""
         raise ConfigError(
-            f"{option}={asked_for}: needs {machine.in_words(asked)} of {where} and {machine.in_words(free)} can be "
-            f"had{each}{smaller}.{advice}"
+            f"{option}={asked_for}: needs {machine.format_bytes(asked)} of {where} and {machine.format_bytes(free)} "
+            f"can be had{each}{smaller}.{advice}"
         )
 
 
@@ -108,6 +108,6 @@ def sharing(option: str, needed: int) -> Iterator[None]:
         yield
     except RuntimeError as error:  # of torch
         raise ConfigError(
-            f"{option}: {machine.in_words(needed)} of shared memory could not be had ({first_line(error)}); another "
-            f"run may use it.{SHM_ADVICE}"
+            f"{option}: {machine.format_bytes(needed)} of shared memory could not be had ({first_line(error)}); "
+            f"another run may use it.{SHM_ADVICE}"
         ) from error

@@ -72,7 +72,7 @@ def undisturbed() -> Iterator[None]:
     """Restore the threads of torch and OpenCV, and the global random generators."""
     threads, cv2_threads = torch.get_num_threads(), cv2.getNumThreads()
     try:
-        with seeding.preserved():
+        with seeding.preserve():
             yield
     finally:
         torch.set_num_threads(threads)

@@ -18,8 +18,8 @@ from dqnspeed.cli.errors import ASKED_FOR, FULL_ERROR, RunError, explain, is_use
 from dqnspeed.cli.plugins import find_modules_here
 from dqnspeed.cli.sweep import sweep
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system.streams import lost_output, outlast_readers
-from dqnspeed.system.version import about
+from dqnspeed.system.messages import about
+from dqnspeed.system.streams import output_error, tolerate_output_errors
 
 USAGE_EXIT_CODE = 2
 
@@ -30,7 +30,7 @@ def run_app(job: Callable[..., Any], prints: bool = True) -> None:
     Args:
         prints: the command is used for what it prints, so it fails where that cannot be written; a run continues.
     """
-    outlast_readers()
+    tolerate_output_errors()
     if "--version" in sys.argv[1:]:
         print(about())
         check_output()
@@ -77,7 +77,7 @@ def one_sentence() -> Iterator[None]:
 
 def check_output() -> None:
     """End with a sentence and exit code 1 if standard output could not be written."""
-    if why := lost_output():
+    if why := output_error():
         fail(f"standard output: could not be written ({why}).", code=1)
 
 

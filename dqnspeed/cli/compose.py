@@ -133,7 +133,7 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
     if run.backend.name == "auto":
         cfg.backend = schemas.writable(auto.choose(run))
     if run.execution.precision == "auto":
-        cfg.execution.precision = machine.precision(run.device)
+        cfg.execution.precision = machine.best_precision(run.device)
     if run.tracking.wandb == "auto":
         cfg.tracking.wandb = mode_of_environment() or "offline"
     if "auto" in begun:

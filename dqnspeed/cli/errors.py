@@ -19,7 +19,7 @@ from yaml.reader import ReaderError
 
 from dqnspeed.cli import schemas
 from dqnspeed.config.options import ConfigError, in_words, nearest
-from dqnspeed.system.errors import first_line
+from dqnspeed.system.messages import first_line
 
 ASKED_FOR = "DQNSPEED_FULL_ERROR"  # what the user set of Hydra's, where a sweep that has set it started this process
 FULL_ERROR = os.environ.get(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR")) == "1"

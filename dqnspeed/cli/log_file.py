@@ -17,7 +17,7 @@ class LogFile(logging.FileHandler):
     _reported = False
 
     def _open(self) -> TextIOWrapper:
-        return TextIOWrapper(cast("BinaryIO", atomic.opened(Path(self.baseFilename), "ab")), encoding="utf-8")
+        return TextIOWrapper(cast("BinaryIO", atomic.open_regular(Path(self.baseFilename), "ab")), encoding="utf-8")
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -6,8 +6,8 @@ import importlib
 import sys
 
 from dqnspeed.config.options import nearest
-from dqnspeed.system.streams import lost_output, outlast_readers
-from dqnspeed.system.version import about
+from dqnspeed.system.messages import about
+from dqnspeed.system.streams import output_error, tolerate_output_errors
 
 COMMANDS = {
     "train": "train an agent; everything is an override, GROUP=OPTION or KEY=VALUE",
@@ -23,9 +23,9 @@ def main() -> None:
     """Console entry point: the first argument is the command, the others are its own."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("-h", "--help", "--version"):
-        outlast_readers()
+        tolerate_output_errors()
         print(about() if name == "--version" else _help())
-        if why := lost_output():
+        if why := output_error():
             print(f"dqnspeed: standard output: could not be written ({why}).", file=sys.stderr)
             sys.exit(1)
     elif name in COMMANDS:

@@ -27,7 +27,7 @@ from dqnspeed.cli.sweep import sweep, swept
 from dqnspeed.cli.sweep_record import Job, Outcome, outcome
 from dqnspeed.config.changes import without_escapes
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.system import shell
+from dqnspeed.system import messages
 from dqnspeed.tracking import Callback, TrainingState
 from dqnspeed.tracking.run_folder import STUDY
 
@@ -252,7 +252,7 @@ def _best(study: optuna.Study, folder: Path, options: StudyOptions) -> Iterator[
         scores = ", ".join(_score(name, value, outcome(folder / job.folder)) for name, value in pairs)
         chosen = " ".join(text for text in job.overrides if text.partition("=")[0] in job.searched)
         yield f"Best: trial {trial.number}, {scores}: {chosen}"
-        yield f"To train it again: {shell.command('train', *sweep.line.flags, *_alone(job.overrides))}"
+        yield f"To train it again: {messages.command('train', *sweep.line.flags, *_alone(job.overrides))}"
     if len(best) > BEST:
         yield f"{len(best) - BEST} more trials are no worse."
 

@@ -18,7 +18,7 @@ from dqnspeed import actors, algorithms, buffers, envs, execution, exploration, 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import FOLDERS, GROUPS
 from dqnspeed.envs import backends
-from dqnspeed.system.errors import kind_and_line
+from dqnspeed.system.messages import kind_and_line
 
 ENTRY_POINTS = "dqnspeed.plugins"
 VARIABLE = "DQNSPEED_PLUGINS"

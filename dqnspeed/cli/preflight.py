@@ -178,7 +178,7 @@ def check_run(run: RunConfig, jobs: int = 1) -> EnvSpec:
 
 def emulated(run: RunConfig) -> Iterator[str]:
     """A sentence if this device has no instructions for the precision that was chosen."""
-    if run.execution.precision == "bf16" != machine.precision(run.device):
+    if run.execution.precision == "bf16" != machine.best_precision(run.device):
         yield (
             f"execution.precision=bf16: {machine.pick_device(run.device)} has no instructions for it here, and takes "
             f"several times as long as for fp32; auto chooses."

@@ -20,7 +20,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.system import atomic, shell, signing
+from dqnspeed.system import atomic, messages, signing
 from dqnspeed.tracking.run_folder import (
     CHECKPOINTS,
     CONFIG,
@@ -247,7 +247,7 @@ def advice(folder: Path) -> str:
     """The command that resumes the run in ``folder``, if it left a checkpoint."""
     if not checkpoint.candidates(folder / CHECKPOINTS):
         return "No checkpoint was saved to resume from."
-    return f"To resume: {shell.command('train', f'{PREFIX}{folder}')}"
+    return f"To resume: {messages.command('train', f'{PREFIX}{folder}')}"
 
 
 def _folder(arguments: Sequence[str]) -> Path:

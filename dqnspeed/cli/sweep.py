@@ -28,8 +28,8 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.cli.sweep_record import PREFIX, Job, Line, Outcome, Record, outcome, quoted, varied_first
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.system import atomic, shell, signing
-from dqnspeed.system.signals import Remembering, endings
+from dqnspeed.system import atomic, messages, signing
+from dqnspeed.system.signals import SignalRecorder, ending_signals
 from dqnspeed.tracking.run_folder import STUDY, SUMMARY, SWEEP_JOBS, Row
 from dqnspeed.training.folder_lock import locked_folder
 
@@ -50,7 +50,7 @@ class Sweep:
 
     def __init__(self) -> None:
         self.dry_run = False
-        self.heard = Remembering()
+        self.heard = SignalRecorder()
         self.folder: Path | None = None
         self.jobs: list[Job] = []
         self.trust = list[str]()  # the argument by which the files of this sweep's jobs are trusted too
@@ -126,7 +126,7 @@ class Sweep:
                 with contextlib.suppress(psutil.Error):
                     child.terminate()
 
-        before = {number: signal.signal(number, end) for number in endings()}
+        before = {number: signal.signal(number, end) for number in ending_signals()}
         try:
             yield
         except Exception as error:
@@ -145,7 +145,7 @@ class Sweep:
 
     def remember_signals(self) -> None:
         """In a process of a launcher's: a signal between two trainings ends the sweep too."""
-        for number in endings():
+        for number in ending_signals():
             signal.signal(number, self.heard)
 
     def table(self) -> list[str]:
@@ -161,7 +161,7 @@ class Sweep:
         if not all(one.is_finished or one.state in final for one in found):
             if self.is_queued:
                 lines.append("Slurm may still have some of them (squeue); go on once it has none.")
-            lines.append(f"To go on: {shell.command('train', f'{RESUME}{self.folder}')}")
+            lines.append(f"To go on: {messages.command('train', f'{RESUME}{self.folder}')}")
         return lines
 
     def problems(self) -> list[str]:

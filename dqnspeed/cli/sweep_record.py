@@ -14,7 +14,7 @@ from hydra._internal.utils import get_args_parser
 from dqnspeed.cli import trust
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import signing
-from dqnspeed.system.signals import STOPPING
+from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.run_folder import (
     CONFIG,
     SUMMARY,
@@ -32,7 +32,7 @@ FOLDER = "hydra.sweep.dir"
 # What became of a job, by the reason that its summary gives.
 STATES = {
     "reward_bound": "solved", "max_steps": "at its limit", "max_minutes": "at its limit", "pruned": "pruned",
-    "error": "failed", **dict.fromkeys(STOPPING, "ended"),
+    "error": "failed", **dict.fromkeys(EXIT_CODES, "ended"),
 }  # fmt: skip
 # Overrides of which Hydra may import what they name: its own, values that are composed of others, other packages and
 # folders, and modules.

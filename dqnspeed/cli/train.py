@@ -31,8 +31,8 @@ from dqnspeed.cli.sweep_record import Line, outcome, searched, varied_first
 from dqnspeed.config import changes
 from dqnspeed.execution.graph import CaptureError
 from dqnspeed.execution.threads import set_threads
-from dqnspeed.system import machine, shell
-from dqnspeed.system.signals import PREEMPTING, STOPPING
+from dqnspeed.system import machine, messages
+from dqnspeed.system.signals import EXIT_CODES, PREEMPTING
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking import CallbackError
 from dqnspeed.tracking.run_folder import group_of, holds_run
@@ -118,7 +118,7 @@ def _resume() -> None:
 def _train(request: RunRequest, flags: Sequence[str] = ()) -> None:
     summary = train_and_print(request)
     # A signal ends a sweep even if it came after the job had ended by itself.
-    if summary["stopped_by"] in STOPPING or (request.group is not None and "signal" in summary):
+    if summary["stopped_by"] in EXIT_CODES or (request.group is not None and "signal" in summary):
         stopped_by = signal.Signals[summary["signal"]]
         if request.restart_if_no_checkpoint and sweep.is_elsewhere:
             sweep.heard.received = stopped_by
@@ -175,7 +175,7 @@ def train_and_print(request: RunRequest) -> dict[str, Any]:
         raise RunError(f"{str(error).partition('. ')[0]}; {least}\n{resuming.advice(shown)}") from error
     _print_result(summary, shown, config.stop.on == "eval")
     lost = f"{shown}: could not be written: {', '.join(summary['not_written'])}; what was saved before is whole."
-    if summary["stopped_by"] in STOPPING:
+    if summary["stopped_by"] in EXIT_CODES:
         print(resuming.advice(shown))
         if summary["not_written"]:
             print(f"dqnspeed: {lost}", file=sys.stderr)
@@ -200,7 +200,7 @@ def _next(folder: Path, overrides: Sequence[str], flags: Sequence[str] = ()) -> 
     if not playable(folder):
         del commands["watch it"]
     for what, (name, *arguments) in commands.items():
-        yield f"{what + ':':<16} {shell.command(name, *arguments)}"
+        yield f"{what + ':':<16} {messages.command(name, *arguments)}"
 
 
 def _shown(folder: Path) -> Path:

@@ -21,7 +21,7 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.system import atomic
-from dqnspeed.system.errors import FOREIGN
+from dqnspeed.system.messages import FOREIGN
 from dqnspeed.tracking.video import enlarge, picture
 
 GAP = (0, 0), (0, 8), (0, 0)  # pixels at the right of a frame
@@ -100,5 +100,5 @@ def draw_observation(path: Path, observation: np.ndarray, spec: EnvSpec) -> None
         frames = ((frames - low) / max(high - low, 1e-9) * spec.largest)[:, None, None, :].repeat(4, axis=2)
     padded = [np.pad(enlarge(picture(frame, spec.largest), 160), GAP, constant_values=255) for frame in frames]
     image = Image.fromarray(np.concatenate(padded, axis=1)[:, :-8])
-    with atomic.replacing(path) as partial:
+    with atomic.replace(path) as partial:
         image.save(partial, Image.registered_extensions()[path.suffix.lower()])

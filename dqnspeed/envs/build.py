@@ -30,7 +30,7 @@ from dqnspeed.envs.wrappers import (
     StickyActions,
     resized,
 )
-from dqnspeed.system.errors import FOREIGN, kind_and_line
+from dqnspeed.system.messages import FOREIGN, kind_and_line
 
 MAX_DROP_CHANCE = 1e-4  # that sticky actions replace every frame of a press for the agent
 MAX_CV2_CHANNELS = 4  # of an image that cv2 resizes with every interpolation

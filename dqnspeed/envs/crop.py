@@ -13,7 +13,7 @@ from dqnspeed.envs.backends.base import Backend
 from dqnspeed.envs.backends.gymnasium import Gymnasium
 from dqnspeed.envs.build import make_vector_env
 from dqnspeed.envs.spec import describe
-from dqnspeed.system.errors import FOREIGN, kind_and_line
+from dqnspeed.system.messages import FOREIGN, kind_and_line
 
 KEEP_CHANCES = (0.0, 0.5, 0.75, 0.9)  # of repeating an action, in each game: repeating reaches other parts of a game
 DECISIONS = 800  # of each game

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import EnvConfig
-from dqnspeed.system.errors import FOREIGN
+from dqnspeed.system.messages import FOREIGN
 
 MAX_ONE_HOT_VALUES = 1_000_000
 

@@ -13,7 +13,7 @@ from ale_py import ALEState
 from ale_py.env import AtariEnv
 
 from dqnspeed.envs.wrappers import FireReset, FrameSkip, NoopReset, StickyActions
-from dqnspeed.system.errors import FOREIGN
+from dqnspeed.system.messages import FOREIGN
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from dqnspeed.envs.backends.base import Backend
 from dqnspeed.envs.build import make_env, make_registered
 from dqnspeed.envs.games import atari_game, check_id
 from dqnspeed.envs.probe import Probe
-from dqnspeed.system.errors import FOREIGN, kind_and_line
+from dqnspeed.system.messages import FOREIGN, kind_and_line
 
 
 @dataclass(frozen=True)

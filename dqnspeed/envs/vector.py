@@ -11,7 +11,7 @@ import torch
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs.backends.base import AnyArray, Engine, RawStep
-from dqnspeed.system.errors import kind_and_line
+from dqnspeed.system.messages import kind_and_line
 
 
 @dataclass(frozen=True)

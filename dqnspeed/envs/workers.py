@@ -13,11 +13,15 @@ import gymnasium
 
 from dqnspeed.envs.backends.base import ActorError
 from dqnspeed.envs.probe import Watchdog
-from dqnspeed.system import parent, seeding
-from dqnspeed.system.errors import FOREIGN
-from dqnspeed.system.parent import end_with_parent, may_have_children
-from dqnspeed.system.signals import children_ignore_signals, kill_for_terminate
-from dqnspeed.system.streams import outlast_readers
+from dqnspeed.system import child_processes, seeding
+from dqnspeed.system.child_processes import (
+    children_ignore_signals,
+    end_with_parent,
+    may_have_children,
+    terminate_by_kill,
+)
+from dqnspeed.system.messages import FOREIGN
+from dqnspeed.system.streams import tolerate_output_errors
 
 START_TIMEOUT_S = 120.0  # importing torch and making environments on a busy machine
 AUTORESET = gymnasium.vector.AutoresetMode.NEXT_STEP
@@ -42,7 +46,7 @@ def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) 
 
     try:
         with Watchdog(limit, end), children_ignore_signals():
-            return Workers(makers, copy=False, context=parent.START_METHOD, autoreset_mode=AUTORESET)
+            return Workers(makers, copy=False, context=child_processes.START_METHOD, autoreset_mode=AUTORESET)
     except RuntimeError:
         end()
         raise
@@ -63,8 +67,8 @@ def make_in_worker(make: Callable[[], gymnasium.Env], seed: int, learner: int) -
     end_with_parent()
     may_have_children()
     if os.getpid() != learner:
-        kill_for_terminate()
-        outlast_readers()
+        terminate_by_kill()
+        tolerate_output_errors()
     seeding.seed_everything(seed)
     return TracebackToParent(make())
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from dqnspeed.system.errors import first_line
+from dqnspeed.system.messages import first_line
 
 
 class CaptureError(RuntimeError):

@@ -202,7 +202,7 @@ def _cores(count: int) -> str:
 
 def check_threads(run: RunConfig) -> None:
     """Raise :class:`ConfigError` if more threads are set than there are cores."""
-    cores = machine.there()  # also in a job that has some of them: it may go on elsewhere
+    cores = machine.available_cores()  # also in a job that has some of them: it may go on elsewhere
     for key, asked in (
         ("execution.threads", run.execution.threads),
         ("backend.threads", run.backend.given_threads),

@@ -98,7 +98,7 @@ class GraphedPolicy:
         if self._launch is not None:
             return
         stacks, random = self._stacks.clone(), self._random.state_dict()
-        with seeding.preserved(), refusals_of("acting"):
+        with seeding.preserve(), refusals_of("acting"):
             for last in (False, True):
                 prepared(self._step, self._device, last)
             self._launch = self._capture(self._step, self._device)

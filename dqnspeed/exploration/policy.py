@@ -87,7 +87,7 @@ class NetworkPolicy:
         self._rng.bit_generator.state = state["rng"]
 
     def warm_up(self, observations: AnyArray) -> None:
-        with seeding.preserved():  # a noisy network draws random numbers
+        with seeding.preserve():  # a noisy network draws random numbers
             self._compute(observations)
 
     def _compute(self, observations: AnyArray) -> np.ndarray:

@@ -1,10 +1,10 @@
-"""``python -m dqnspeed.options``."""
+"""``python -m dqnspeed.options``: the reference of all options."""
 
 from __future__ import annotations
 
 
 def main() -> None:
     """Console entry point."""
-    from dqnspeed.options.command import main as command  # not needed to import other parts of this package
+    from dqnspeed.options.command import main as command  # imports Hydra and torch, which take seconds
 
     command()

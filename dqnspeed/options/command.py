@@ -1,4 +1,4 @@
-"""``python -m dqnspeed.options [WORD]``: the reference of every option, in the terminal."""
+"""``python -m dqnspeed.options [WORD]``: the reference of all options in the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OptionsConfig:
 
 COMMAND_LINE = CommandLine(
     "python -m dqnspeed.options [GROUP | GROUP.KEY | GROUP=OPTION | WORD] [KEY=VALUE...]",
-    "What every option of dqnspeed.train means, what it takes, and its default in each option of its group.",
+    "Print what each option of dqnspeed.train means, its values, and its default in each option of its group.",
     OptionsConfig,
     others="a group, a key, GROUP=OPTION, or a word to search for",
     is_other=lambda _: True,
@@ -31,7 +31,7 @@ COMMAND_LINE = CommandLine(
 
 
 class _Table(TableElement):
-    """A table that loses nothing in a narrow terminal, and has names whole."""
+    """A table that keeps all text and whole names in a narrow terminal."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
@@ -43,16 +43,16 @@ class _Table(TableElement):
 
 
 class Page(Markdown):
-    """A page of the reference, as the terminal shows it."""
+    """A page of the reference for the terminal."""
 
     elements = {**Markdown.elements, "table_open": _Table}
 
 
 def _page(word: str) -> str:
-    """The Markdown of what there is to say of a word.
+    """The Markdown about a group, a key, an option or a word.
 
     Raises:
-        ConfigError: it is nobody's name and in no description.
+        ConfigError: no name or description contains the word.
     """
     sections = reference.sections()
     if not word:
@@ -72,17 +72,16 @@ def _page(word: str) -> str:
 def _main() -> None:
     options, words = COMMAND_LINE.read(sys.argv[1:])
     if options.markdown and words:
-        raise ConfigError(f"{' '.join(words)}: does not go with markdown=true, which prints everything.")
+        raise ConfigError(f"{words[0]}: cannot be combined with markdown=true, which prints everything. Leave one out.")
+    console = Console()
+    with Console(stderr=True).status("reading the options"):
+        page = reference.markdown() if options.markdown else _page(" ".join(words))
     if options.markdown:
-        print(reference.markdown())
+        print(page)
+    elif console.is_terminal:
+        console.print(Page(page))
     else:
-        with Console(stderr=True).status("reading the options"):
-            page = _page(" ".join(words))
-        console = Console()
-        if console.is_terminal:
-            console.print(Page(page))
-        else:
-            print(re.sub(r'<a id="[^"]*"></a>', "", page))  # the site's links go to these
+        print(re.sub(r'<a id="[^"]*"></a>', "", page))  # anchors are only for the site
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
-"""Every option: what it means, what it takes, and its default in each option of its group.
+"""The reference of all options: meaning, values, and defaults in each option of their group.
 
-It is read from what a run is checked and composed with: the registered schemas, ours and those of plugins, and the
-files of ``conf/``.
+The reference is read from the registered schemas, also of plugins, and from the files of ``conf/``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import hydra
 from omegaconf import OmegaConf
 
 from dqnspeed.cli import (
-    compose,  # noqa: F401  loads plugins, and fills Hydra's store with their options
+    compose,  # noqa: F401  loads plugins and registers their options
     config_store,
 )
 from dqnspeed.cli.schemas import CONF_DIR, default_options
@@ -27,12 +26,12 @@ from dqnspeed.config.registry import FOLDERS, GROUPS, class_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.tracking.run_folder import flat
 
-RUN = "run"  # the section of the keys that stand in no group
+RUN = "run"  # the section of keys outside of groups
 EXPERIMENT = "experiment"
-OF_ITSELF = ("kind", "about")  # what an experiment says of itself
+DESCRIPTIONS = ("kind", "about")  # keys that describe an experiment
 _HINTS = get_type_hints(RunConfig)
 # The functions of ``${...}`` in option files, in words.
-_WORDS: dict[str, Callable[..., str]] = {
+_RESOLVERS: dict[str, Callable[..., str]] = {
     "mul": lambda *factors: " × ".join(factors),
     "tenth": lambda steps, usual: f"a tenth of {steps}, or of {usual} where that is null",
     "bound_of": lambda env, *_: f"that of {env} in conf/reward_bounds.yaml",
@@ -41,12 +40,12 @@ _WORDS: dict[str, Callable[..., str]] = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a section.
+    """A key of a section; options of a group may have keys of one name with different meanings.
 
     Attributes:
-        name: as an override has it, ``algo.clip_range``; ``takes``: the values, in words.
-        defaults: as the files write them, by the options of the group that have this key; outside of a group one, by
-            an empty name. Keys of a group's options that share no more than a name are several.
+        name: as in an override, for example ``algo.clip_range``.
+        takes: the allowed values in words.
+        defaults: as written in the files, by option of the group; outside of groups by an empty name.
     """
 
     name: str
@@ -57,22 +56,22 @@ class Key:
 
 @dataclass(frozen=True)
 class Section:
-    """A config group, or keys that are none: ``stop``, ``eval`` and those of :data:`RUN`."""
+    """A config group; or ``stop``, ``eval`` and :data:`RUN`, which have keys but no options.
+
+    Attributes:
+        options: description of each option.
+        default: the option chosen by default.
+    """
 
     name: str
     about: str
-    options: Mapping[str, str]  # what each is
-    default: str | None  # the option that is chosen where none is given
-
-    @property
-    def overrides(self) -> list[str]:
-        """What chooses each of its options; one empty override outside of a group."""
-        return [f"{self.name}={option}" for option in self.options] or [""]
+    options: Mapping[str, str]
+    default: str | None
 
 
 @cache
 def sections() -> dict[str, Section]:
-    """Every section by its name, in the order of :class:`RunConfig`."""
+    """Every section by name, in the order of :class:`RunConfig`."""
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         names = config_store.names()
     found = {}
@@ -80,51 +79,46 @@ def sections() -> dict[str, Section]:
         if is_dataclass(_HINTS[f.name]):
             options = {name: _about(f.name, name) for name in names.get(f.name, [])}
             found[f.name] = Section(f.name, f.metadata["about"], options, default_options().get(f.name))
-    return {**found, RUN: Section(RUN, "what stands in no group", {}, None)}
+    return {**found, RUN: Section(RUN, "keys outside of groups", {}, None)}
 
 
 def meanings(section: str) -> dict[str, str]:
-    """What each key of a section means, by its name; without composing their defaults, which takes longer."""
+    """The meaning of each key of a section; faster than :func:`keys`, which composes defaults."""
     schemas = [*GROUPS[section].options.values()] if section in GROUPS else [_HINTS.get(section, RunConfig)]
-    described = (one for schema in schemas for one in _described(section, schema))
-    found: dict[str, str] = {}
-    for name, about, _ in described:
-        found[name] = "; ".join(dict.fromkeys([*filter(None, [found.get(name)]), about]))
-    return found
+    found = dict[str, list[str]]()
+    for schema in schemas:
+        for name, about, _ in _described(section, schema):
+            found.setdefault(name, []).append(about)
+    return {name: "; ".join(dict.fromkeys(abouts)) for name, abouts in found.items()}
 
 
 def keys(section: Section) -> list[Key]:
-    """The keys of a section."""
+    """The keys of a section; keys of one name follow each other."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for override in section.overrides:
-        for key, value in _defaults(section.name, override):
-            found.setdefault(key, {})[override.partition("=")[2]] = value
-    names = list(dict.fromkeys(name for name, _, _ in found))  # those of one name together
-    described = sorted(found, key=lambda one: names.index(one[0]))
-    return [Key(*one, found[one]) for one in described]
+    for option in section.options or [""]:
+        values, _ = _composed(*([f"{section.name}={option}"] if option else []))
+        schema = _HINTS.get(section.name, RunConfig)
+        if section.name in GROUPS:
+            schema = class_of(section.name, values[f"{section.name}.name"])
+        for described in _described(section.name, schema):
+            found.setdefault(described, {})[option] = values[described[0]]
+    names = list(dict.fromkeys(name for name, _, _ in found))
+    return [Key(*described, found[described]) for described in sorted(found, key=lambda one: names.index(one[0]))]
 
 
 @cache
-def brings(section: str, option: str) -> list[str]:
-    """The overrides outside of its group for which an option stands, with values in words."""
+def equivalent_overrides(section: str, option: str) -> list[str]:
+    """The overrides outside of its group that an option stands for; values in words."""
     values, chosen = _composed(f"{section}={option}")
     _, usual = _composed()
     groups = [f"{group}={name}" for group, name in chosen.items() if name != usual[group] and group != section]
     without, _ = _composed(*groups)
-    own = [key for key in values if not key.startswith(f"{section}.") and values[key] != without.get(key)]
-    return [*groups, *(f"{key}={written(values[key])}" for key in own)]
-
-
-def kind(section: str, option: str) -> str:
-    """A sentence on what an experiment changes; of other options, nothing."""
-    if section != EXPERIMENT:
-        return ""
-    values, _ = _composed(f"{section}={option}")
-    return f"Kind: {', '.join(values['experiment.kind'])}."
+    changed = [key for key in values if not key.startswith(f"{section}.") and values[key] != without.get(key)]
+    return [*groups, *(f"{key}={written(values[key])}" for key in changed)]
 
 
 def written(value: Any) -> str:
-    """A default as an override would write it; what is computed from other values, in words."""
+    """A default as in an override; a computed value in words."""
     if isinstance(value, list):
         return f"[{','.join(map(written, value))}]"
     if isinstance(value, Mapping):
@@ -132,43 +126,32 @@ def written(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
     text, inner = str(value), re.compile(r"\$\{(?:(\w+):)?([^${}]*)\}")
-    while inner.search(text):
-        text = inner.sub(lambda found: _call(found[1], found[2]), text)
+    while found := inner.search(text):
+        function, arguments = found.groups()
+        if function in _RESOLVERS:
+            arguments = _RESOLVERS[function](*arguments.split(","))
+        elif function:
+            arguments = f"{function}({arguments})"
+        text = text.replace(found[0], arguments)
     return text
 
 
-def _call(function: str | None, arguments: str) -> str:
-    if function is None:
-        return arguments
-    words = _WORDS.get(function)
-    return f"{function}({arguments})" if words is None else words(*arguments.split(","))
-
-
 def defaults_in_words(key: Key, section: Section) -> str:
-    """The defaults of a key: ``0.99; 0.9 (q_learning)``, where the first is that of all other options."""
+    """The defaults of a key, for example ``0.99; 0.9 (q_learning)``; a default shared by most options comes first."""
     leaf = key.name.partition(".")[2]
-    if leaf == "name" or (section.name == EXPERIMENT and leaf in OF_ITSELF):
+    if leaf == "name" or (section.name == EXPERIMENT and leaf in DESCRIPTIONS):
         return "each its own"
     by_value: dict[str, list[str]] = {}
     for option, value in key.defaults.items():
         by_value.setdefault(written(value), []).append(option)
     usual = max(by_value, key=lambda value: len(by_value[value]))
-    shared = len(key.defaults) >= len(section.options) and 2 * len(by_value[usual]) > len(key.defaults)
-    first = [usual] if shared else []
+    is_shared = len(key.defaults) >= len(section.options) and 2 * len(by_value[usual]) > len(key.defaults)
+    first = [usual] if is_shared else []
     return "; ".join([*first, *(f"{v} ({', '.join(options)})" for v, options in by_value.items() if v not in first)])
 
 
-def _defaults(section: str, override: str) -> Iterator[tuple[tuple[str, str, str], Any]]:
-    """Every key of a section as ``override`` composes it, and its default."""
-    values, _ = _composed(*filter(None, [override]))
-    named = section in GROUPS
-    schema = class_of(section, values[f"{section}.name"]) if named else _HINTS.get(section, RunConfig)
-    for described in _described(section, schema):
-        yield described, values[described[0]]
-
-
 def _described(section: str, schema: type) -> Iterator[tuple[str, str, str]]:
-    """Name, meaning and values in words of the keys in a schema."""
+    """Name, meaning, and allowed values in words of each key in a schema."""
     hints = get_type_hints(schema)
     for f in fields(cast("Any", schema)):
         if not is_dataclass(hints[f.name]):
@@ -186,7 +169,7 @@ def _takes(kind: Any, meta: Mapping[str, Any]) -> str:
 
 @cache
 def _composed(*overrides: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Every value as the files write it, by its key, and the chosen option of each group."""
+    """Every value by key, as written in the files, and the chosen option of each group."""
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         cfg = hydra.compose("config", overrides=list(overrides), return_hydra_config=True)
     chosen = {group: name for group, name in cfg.hydra.runtime.choices.items() if group in default_options()}
@@ -195,8 +178,12 @@ def _composed(*overrides: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _about(group: str, name: str) -> str:
-    """What an option is: what an experiment says of itself, else the comment at the top of its file, else what the
-    file sets, or the docstring of its class if it has no file."""
+    """The description of an option.
+
+    Returns:
+        The ``about`` of an experiment, the comment at the top of the option's file, or the keys that the file sets;
+        without a file, the docstring of the option's class.
+    """
     files = (folder / group / f"{name}.yaml" for folder in (Path(CONF_DIR), *FOLDERS))
     file = next((file for file in files if file.is_file()), None)
     if file is None:
@@ -221,24 +208,24 @@ def markdown() -> str:
 def overview() -> str:
     """A table of the sections, in Markdown."""
     rows = ([one.name, one.about, ", ".join(one.options or meanings(one.name))] for one in sections().values())
-    return "\n".join(_table(["group", "what it decides", "options or keys"], rows))
+    return _table(["group", "what it decides", "options or keys"], rows)
 
 
 def page(section: Section, word: str = "") -> str:
-    """A section in Markdown, with an anchor a key, ``#algo.clip_range``.
+    """A section in Markdown, with an anchor for each key, for example ``#algo.clip_range``.
 
     Args:
-        word: in lower case; only options and keys with it in their name or description are listed. Without any the
-            page is empty.
+        word: list only options and keys with this lower-case word in their name or description. The page is empty if
+            there are none.
     """
     options = [name for name, about in section.options.items() if word in f"{name} {about}".lower()]
     names = [name for name, about in meanings(section.name).items() if word in f"{name} {about}".lower()]
-    lines = [f"## {section.name}", "", f"{section.about[0].upper()}{section.about[1:]}.", ""]
+    blocks = [f"## {section.name}\n", f"{section.about[0].upper()}{section.about[1:]}.\n"]
     if options:
-        lines += _table(["option", "what it is", "what it sets elsewhere"], _option_rows(section, options))
+        blocks.append(_table(["option", "what it is", "what it sets elsewhere"], _option_rows(section, options)))
     if names:
-        lines += _table(["key", "what it means", "what it takes", "default"], _key_rows(section, names))
-    return "\n".join(lines) if options or names else ""
+        blocks.append(_table(["key", "what it means", "what it takes", "default"], _key_rows(section, names)))
+    return "\n".join(blocks) if options or names else ""
 
 
 def _key_rows(section: Section, names: Collection[str]) -> Iterator[list[str]]:
@@ -246,22 +233,22 @@ def _key_rows(section: Section, names: Collection[str]) -> Iterator[list[str]]:
     for key in (key for key in keys(section) if key.name in names):
         anchor = "" if key.name in anchors else f'<a id="{key.name}"></a>'
         anchors.add(key.name)
-        yield [f"{anchor}`{key.name}`", *map(_text, (key.about, key.takes, defaults_in_words(key, section)))]
+        cells = (key.about, key.takes, defaults_in_words(key, section))
+        yield [f"{anchor}`{key.name}`", *(html.escape(cell, quote=False) for cell in cells)]
 
 
 def _option_rows(section: Section, options: Iterable[str]) -> Iterator[list[str]]:
     for option in options:
         name = f"`{option}`{' (default)' if option == section.default else ''}"
-        about = " ".join(filter(None, [section.options[option], kind(section.name, option)]))
-        yield [name, _text(about), " ".join(f"`{one}`" for one in brings(section.name, option))]
+        about = section.options[option]
+        if section.name == EXPERIMENT:
+            values, _ = _composed(f"{EXPERIMENT}={option}")
+            about = f"{about} Kind: {', '.join(values['experiment.kind'])}."
+        overrides = equivalent_overrides(section.name, option)
+        yield [name, html.escape(about, quote=False), " ".join(f"`{one}`" for one in overrides)]
 
 
-def _text(text: str) -> str:
-    return html.escape(text, quote=False)
-
-
-def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield f"|{'---|' * len(head)}"
-    yield from (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-    yield ""
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+    return "\n".join([*lines, ""])

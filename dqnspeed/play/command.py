@@ -14,7 +14,7 @@ from dqnspeed.envs import ActorError
 from dqnspeed.play.agent import NEWEST_RUN, PlayConfig, folder_of
 from dqnspeed.play.games import play
 from dqnspeed.system import atomic
-from dqnspeed.system.signals import endings
+from dqnspeed.system.signals import ending_signals
 from dqnspeed.tracking.run_folder import PLAYED, newest_run
 from dqnspeed.training.checkpoint import playable
 
@@ -42,8 +42,8 @@ def _main() -> None:
     )
     path = folder_of(options.run) / PLAYED
     try:
-        with atomic.opened(path, "ab") as file:
-            file.write(f"{json.dumps(atomic.finite(result))}\n".encode())
+        with atomic.open_regular(path, "ab") as file:
+            file.write(f"{json.dumps(atomic.nan_to_none(result))}\n".encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error
     if options.record and not all("video" in game for game in result["games"]):
@@ -52,6 +52,6 @@ def _main() -> None:
 
 def main() -> None:
     """Console entry point; SIGTERM and a closed terminal end it as Ctrl-C does, which deletes an unfinished video."""
-    for number in endings():
+    for number in ending_signals():
         signal.signal(number, signal.default_int_handler)
     run_app(_main)

@@ -75,6 +75,6 @@ def draw_table(values: np.ndarray, layout: TableLayout, path: Path, title: str) 
         axes.set(xticks=[], yticks=[])
     figure.colorbar(image, label=label)
     axes.set_title(title, fontsize=10)
-    with atomic.replacing(path) as partial:
+    with atomic.replace(path) as partial:
         figure.savefig(partial, dpi=120, format=path.suffix[1:])
     plt.close(figure)

@@ -188,7 +188,7 @@ def _write_pictures(report: Report, out: Path, problems: Problems) -> dict[str, 
         return links
     with problems.of_writing(folder):
         if folder.is_symlink():
-            raise OSError(errno.EINVAL, atomic.NO_FILE)
+            raise OSError(errno.EINVAL, atomic.NOT_REGULAR)
         folder.mkdir(exist_ok=True)
         for figure in report.figures:
             pictures.write_png(figure, folder / f"{figure.name}.png")

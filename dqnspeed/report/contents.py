@@ -14,7 +14,7 @@ from dqnspeed.report.progress import Progress
 from dqnspeed.report.rungs import Rung, game_name, shared_overrides
 from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import Table, escaped
-from dqnspeed.system.version import __version__
+from dqnspeed.system.messages import __version__
 from dqnspeed.tracking.run_folder import Row
 
 UNKNOWN = "not known"

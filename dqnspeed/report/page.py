@@ -45,7 +45,8 @@ def render_page(report: Report, folder: Path) -> str:
 
 def _script_json(node: Any) -> str:
     """``node`` as JSON in which no text ends a ``<script>``; a number that is not finite is a gap."""
-    return json.dumps(atomic.finite(node), separators=(",", ":")).replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    text = json.dumps(atomic.nan_to_none(node), separators=(",", ":"))
+    return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
 def plotly_figure(figure: Figure) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def write_png(figure: Figure, path: Path) -> None:
         axes.set_title(figure.title, fontsize=10)
         axes.grid(alpha=0.3)
         _draw_legend(canvas, axes)
-        with atomic.replacing(path) as partial:
+        with atomic.replace(path) as partial:
             canvas.savefig(partial, dpi=120, format="png")
     finally:
         plt.close(canvas)

@@ -1,4 +1,4 @@
-"""This machine: cores, memory, GPU, versions, and what is free."""
+"""This machine: cores, memory, GPU, versions, and how much of them is free."""
 
 from __future__ import annotations
 
@@ -18,88 +18,84 @@ from typing import Any
 import psutil
 import torch
 
-CORES = "DQNSPEED_CORES"  # of a job, whose launcher binds it to none
-PACKAGES = (
-    "dqnspeed",
-    "torch",
-    "numpy",
-    "gymnasium",
-    "ale-py",
-    "opencv-python-headless",
-    "hydra-core",
-    "wandb",
-)
-
-
-OMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # set how torch's threads wait
+CORES = "DQNSPEED_CORES"  # environment variable: cores of a job whose launcher binds it to none
+# Packages that matter for speed.
+PACKAGES = "dqnspeed torch numpy gymnasium ale-py opencv-python-headless hydra-core wandb".split()
+OMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how torch's threads wait
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CPUINFO = Path("/proc/cpuinfo")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of the system; empty if the file cannot be read."""
+    with contextlib.suppress(OSError):
+        return path.read_text()
+    return ""
 
 
 def cores() -> int:
-    """Cores this process is to use: those it may, or fewer where :data:`CORES` says so."""
-    told = os.environ.get(CORES, "")
-    return min(there(), max(1, int(told))) if told.isdigit() else there()
+    """Cores for this process: all available ones, or fewer if :data:`CORES` says so."""
+    asked = os.environ.get(CORES, "")
+    return min(available_cores(), max(1, int(asked))) if asked.isdigit() else available_cores()
 
 
-def there() -> int:
-    """Cores this process may use: those it is bound to, or fewer if a container's CPU quota is lower."""
+def available_cores() -> int:
+    """Cores that this process may use: those it is bound to, or fewer if a container's CPU quota is lower."""
     return max(1, math.floor(min(len(allowed_cores()), cpu_quota())))
 
 
 def cpu_quota(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> float:
-    """CPU quota of this process' cgroups, in cores (v2: cpu.max, v1: cpu.cfs_quota_us); infinite without one."""
+    """CPU quota of this process' cgroups in cores (v2: cpu.max, v1: cpu.cfs_quota_us); infinite without a quota."""
     return min(_quotas(own, mounted), default=math.inf)
 
 
 def _quotas(own: Path, mounted: Path) -> Iterator[float]:
     for folder, is_v1 in _groups("cpu", own, mounted):
         files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_v1 else ("cpu.max",)
-        with contextlib.suppress(OSError, ValueError):  # "max", or -1 with v1: no limit
-            quota, period = map(float, " ".join((folder / file).read_text() for file in files).split())
-            if quota > 0 and period > 0:
+        with contextlib.suppress(ValueError):  # "max": no limit, or no such file
+            quota, period = map(float, " ".join(read_text(folder / file) for file in files).split())
+            if quota > 0 and period > 0:  # -1 with v1: no limit
                 yield quota / period
 
 
 def _groups(controller: str, own: Path, mounted: Path) -> Iterator[tuple[Path, bool]]:
-    """The folders of this process' cgroups that may limit what ``controller`` gives, and whether they are v1's."""
-    with contextlib.suppress(OSError):
-        for line in own.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers and controller not in controllers.split(","):
-                continue
-            top = mounted / controller if controllers else mounted
-            # In a container its own group may be mounted at the top, while the path is the host's.
-            inner = top / path.lstrip("/")
-            for folder in {top, inner, *(above for above in inner.parents if above.is_relative_to(top))}:
-                yield folder, bool(controllers)
+    """The folders of this process' cgroups that may limit ``controller``, and whether they are of version 1."""
+    for line in read_text(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = mounted / controller if controllers else mounted
+        # In a container its own group may be mounted at the top, while the path is the host's.
+        inner = top / path.lstrip("/")
+        for folder in {top, inner, *(above for above in inner.parents if above.is_relative_to(top))}:
+            yield folder, bool(controllers)
 
 
 def allowed_cores() -> set[int]:
-    """Numbers of the cores that this process is bound to, by default all."""
+    """Numbers of the cores that this process is bound to, by default all cores."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 def cpu_seconds() -> float:
-    """Busy seconds of these cores together, by all processes."""
+    """Busy seconds of the allowed cores together, by all processes."""
     worked, listed = ("user", "nice", "system", "irq", "softirq", "steal"), psutil.cpu_times(percpu=True)
     ours = listed_cores(range(len(listed)))
     return sum(getattr(times, name, 0.0) for times, own in zip(listed, ours, strict=False) for name in worked if own)
 
 
 def listed_cores(positions: Sequence[int], stat: Path = Path("/proc/stat")) -> list[bool]:
-    """Of the cores that psutil lists, which this process may use.
+    """Whether this process may use each of the cores that psutil lists.
 
-    Of their numbers, which are not their ``positions`` where some are offline, it tells none. A container may list its
-    cores alone, numbered anew.
+    psutil gives no numbers of cores, which differ from ``positions`` if some cores are offline. A container may list
+    only its own cores with new numbers; then all of them count.
     """
-    numbers, allowed = list(positions), allowed_cores()
-    with contextlib.suppress(OSError):
-        numbers = [int(number) for number in re.findall(r"^cpu(\d+) ", stat.read_text(), re.MULTILINE)]
+    numbers = [int(number) for number in re.findall(r"^cpu(\d+) ", read_text(stat), re.MULTILINE)] or list(positions)
+    allowed = allowed_cores()
     return [number in allowed or not allowed.issubset(numbers) for number in numbers]
 
 
 def own_cpu_seconds() -> float:
-    """CPU seconds of this process and its children, ended ones included."""
+    """CPU seconds of this process and its children, including ended ones."""
     total = sum(os.times()[:4])
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -108,31 +104,24 @@ def own_cpu_seconds() -> float:
 
 
 def available_memory(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> int:
-    """Bytes that can be allocated without swapping, within the limits of this process' cgroups if they have some."""
+    """Bytes that can be allocated without swapping, within the limits of this process' cgroups."""
     return max(0, min([psutil.virtual_memory().available, *_left_of_limits(own, mounted)]))
 
 
 def _left_of_limits(own: Path, mounted: Path) -> Iterator[int]:
     for folder, is_v1 in _groups("memory", own, mounted):
-        limit, usage = ("memory.limit_in_bytes", "memory.usage_in_bytes") if is_v1 else ("memory.max", "memory.current")
-        with contextlib.suppress(OSError, ValueError):  # "max": no limit
-            most, used = (int((folder / name).read_text()) for name in (limit, usage))
-            yield (
-                most - used + _cached_files(folder / "memory.stat", "total_inactive_file" if is_v1 else "inactive_file")
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if is_v1 else ("memory.max", "memory.current")
+        with contextlib.suppress(ValueError):  # "max": no limit, or no such file
+            limit, used = (int(read_text(folder / name)) for name in names)
+            # The system takes back the memory of cached files when it is needed.
+            cached = re.search(
+                rf"^{'total_' * is_v1}inactive_file (\d+)", read_text(folder / "memory.stat"), re.MULTILINE
             )
+            yield limit - used + (int(cached[1]) if cached else 0)
 
 
-def _cached_files(stat: Path, name: str) -> int:
-    """Bytes that are counted as used, and that the system takes back when they are needed."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in stat.read_text().splitlines():
-            if line.startswith(f"{name} "):
-                return int(line.split()[1])
-    return 0
-
-
-def in_words(count: float) -> str:
-    """``count`` bytes in words, such as ``3.5 MB``."""
+def format_bytes(count: float) -> str:
+    """``count`` bytes as text, for example ``3.5 MB``."""
     for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -140,17 +129,15 @@ def in_words(count: float) -> str:
 
 
 def reset_peak_rss() -> None:
-    """Reset the peak of resident memory; where the system cannot, it stays that of all jobs so far."""
+    """Reset the peak of resident memory; on systems without that, the peak includes earlier runs of this process."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_rss_mib() -> float:
     """Peak resident memory of this process since :func:`reset_peak_rss`, MiB."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 2**10
+    if found := re.search(r"^VmHWM:\s*(\d+)", read_text(Path("/proc/self/status")), re.MULTILINE):
+        return int(found[1]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
@@ -162,51 +149,51 @@ def reset_peak_gpu() -> None:
 
 
 def peak_gpu_mib(device: torch.device) -> float | None:
-    """Peak memory of this process' tensors on a GPU since :func:`reset_peak_gpu`, MiB, without that of actors."""
+    """Peak GPU memory of this process' tensors since :func:`reset_peak_gpu`, MiB; without actors."""
     return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
 
 
 def free_gpu_memory(device: torch.device) -> int:
-    """Bytes of a GPU that this process can still take; what torch keeps of tensors that are gone is among them."""
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0] + kept)
+    """Bytes of a GPU that this process can still allocate, including memory cached by torch."""
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + cached)
 
 
 def gpu_metrics(device: torch.device) -> dict[str, float]:
-    """``perf/gpu_mib``, what this process' tensors take of a GPU now."""
+    """``perf/gpu_mib``, the GPU memory of this process' tensors."""
     return {"perf/gpu_mib": torch.cuda.memory_allocated(device) / 2**20} if device.type == "cuda" else {}
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of ``name``; ``auto`` is CUDA if available, else the CPU. MPS must be named."""
+    """The device called ``name``; ``auto`` is CUDA if available, else the CPU, but never MPS."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
 
 
-def precision(name: str, flags: Path = Path("/proc/cpuinfo")) -> str:
-    """``bf16`` where the device of this name computes in it, else ``fp32``.
+def best_precision(name: str, cpuinfo: Path = CPUINFO) -> str:
+    """``bf16`` if the device called ``name`` computes in it, else ``fp32``.
 
-    A processor without such instructions needs several times as long for bf16 as for float32, and says so in Linux
-    alone, so others are taken for such.
+    A processor without bf16 instructions needs several times as long for bf16 as for float32. Only Linux lists them, so
+    other systems get ``fp32``.
     """
     device = pick_device(name)
     if device.type == "cuda":
-        return "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp32"
-    with contextlib.suppress(OSError):
-        known = flags.read_text() if device.type == "cpu" else ""
-        if re.search(r"^(flags|Features)\s*:.*\b(avx512_bf16|amx_bf16|bf16)\b", known, re.MULTILINE):
-            return "bf16"
-    return "fp32"
+        has_bf16 = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)
+    else:
+        has_bf16 = device.type == "cpu" and bool({"avx512_bf16", "amx_bf16", "bf16"} & _cpu_flags(cpuinfo))
+    return "bf16" if has_bf16 else "fp32"
 
 
-def multiplies_bf16_pairs(flags: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether the processor sums products of pairs of bfloat16 (AVX512_BF16), and has nothing better (AMX)."""
-    with contextlib.suppress(OSError):
-        known = re.search(r"^flags\s*:.*$", flags.read_text(), re.MULTILINE)
-        has = set(known[0].split()) if known else set()
-        return {"avx512_bf16", "avx512bw", "avx512vl"} <= has and "amx_bf16" not in has
-    return False
+def multiplies_bf16_pairs(cpuinfo: Path = CPUINFO) -> bool:
+    """Whether the processor sums products of pairs of bfloat16 (AVX512_BF16), and has no faster instructions (AMX)."""
+    flags = _cpu_flags(cpuinfo)
+    return {"avx512_bf16", "avx512bw", "avx512vl"} <= flags and "amx_bf16" not in flags
+
+
+def _cpu_flags(cpuinfo: Path) -> set[str]:
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", read_text(cpuinfo), re.MULTILINE)
+    return set(found[1].split()) if found else set()
 
 
 def device_available(name: str) -> bool:
@@ -229,21 +216,18 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that matter for speed; Pillow-SIMD ends in ``.postN``."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
+    """Versions of Python and of :data:`PACKAGES`; Pillow-SIMD ends in ``.postN``."""
     import PIL
 
-    found["pillow"] = PIL.__version__
-    return found
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return {**found, "pillow": PIL.__version__}
 
 
 def git_commit() -> str | None:
-    """Commit of the source tree this package runs from, with ``+changes`` if it is modified; None for a wheel."""
+    """Commit of the source tree of this package, with ``+changes`` if the tree is modified; ``None`` for a wheel."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
@@ -252,7 +236,7 @@ def git_commit() -> str | None:
         command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
-    try:  # describe --dirty would lock the index, and a killed run would leave it locked
+    try:  # not "describe --dirty", which locks the index, and a killed run would leave the lock
         changes = "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
         return git("rev-parse", "HEAD") + changes
     except (OSError, subprocess.SubprocessError):
@@ -260,9 +244,5 @@ def git_commit() -> str | None:
 
 
 def _cpu_name() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    found = re.search(r"^model name\s*:\s*(.*\S)", read_text(CPUINFO), re.MULTILINE)
+    return found[1] if found else platform.processor() or platform.machine()

@@ -12,14 +12,14 @@ import torch
 
 
 def seed_everything(seed: int) -> None:
-    """Seed torch, and the global generators that a user's environment may draw from."""
+    """Seed torch, and the global generators of NumPy and Python, which a user's environment may use."""
     torch.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     random.seed(seed)
 
 
 @contextlib.contextmanager
-def preserved() -> Iterator[None]:
+def preserve() -> Iterator[None]:
     """Restore the global generators after the block."""
     before = state_dict()
     try:
@@ -45,12 +45,12 @@ def load_state_dict(state: Mapping[str, Any]) -> None:
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     for device in _cuda_devices():
-        if str(device) in state["cuda"]:  # not of a run without CUDA
+        if str(device) in state["cuda"]:  # a run without CUDA saved none
             torch.cuda.set_rng_state(torch.from_numpy(state["cuda"][str(device)]), device)
     if torch.backends.mps.is_available() and state["mps"] is not None:
         torch.mps.set_rng_state(torch.from_numpy(state["mps"]))
 
 
 def _cuda_devices() -> range:
-    """The devices that this process has begun to use; asking others for their state would begin it."""
+    """The devices in use by this process, since asking for a state would initialize CUDA."""
     return range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)

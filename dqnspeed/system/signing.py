@@ -1,4 +1,4 @@
-"""Signatures of JSON files that this user wrote on this machine, by a key that never leaves it."""
+"""Signed JSON files: a key on this machine proves that this user wrote them here."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any
 
 from dqnspeed.system import atomic
 
-SUFFIX = ".hmac"  # of the file beside a signed one
+SUFFIX = ".hmac"  # of a file with signatures
 KEY_BYTES = 32
 
 
 def write(path: Path, node: Any) -> None:
-    """Write ``node`` as JSON and, where this user can have a key, a file with its signature.
+    """Write ``node`` as JSON and, if this user can have a key, a second file with its signature.
 
-    The signature of the file before stays too, so that a kill in between leaves a signed file.
+    The signature of the former file is kept, so that a kill between the two writes leaves a signed file.
 
     Raises:
-        OSError: the file could not be written.
+        OSError: a file could not be written.
     """
     text = atomic.json_text(node)
     with contextlib.suppress(_NoKeyError):
@@ -35,7 +35,7 @@ def write(path: Path, node: Any) -> None:
 
 
 def read(path: Path) -> Any:
-    """The contents of a file that :func:`write` wrote, unless it was changed since, in any folder; else ``None``."""
+    """The contents of a file that :func:`write` wrote, in any folder; ``None`` if the file was changed since."""
     with contextlib.suppress(_NoKeyError, OSError, ValueError, RecursionError):
         data = path.read_bytes()
         own = _signature(path, data, _key(make=False))
@@ -45,7 +45,7 @@ def read(path: Path) -> Any:
 
 
 def problem() -> str:
-    """Why this user can sign nothing here; empty if that is possible."""
+    """Why this user cannot sign files here; empty if signing works."""
     try:
         _key(make=True)
     except _NoKeyError as error:
@@ -54,11 +54,11 @@ def problem() -> str:
 
 
 class _NoKeyError(Exception):
-    """There is no key, and none can be made."""
+    """There is no key, and no key can be made."""
 
 
 def _key(make: bool) -> bytes:
-    """The key of this user, which the first process that needs it makes."""
+    """The key of this user; the first process that needs the key makes it."""
     try:
         path = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "dqnspeed", "key")
     except RuntimeError as error:
@@ -81,7 +81,7 @@ def _make_key(path: Path) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(KEY_BYTES))
         atomic.flush(Path(made))
-        with contextlib.suppress(FileExistsError):  # another process was first, and its key counts
+        with contextlib.suppress(FileExistsError):  # another process was first
             os.link(made, path)
     finally:
         Path(made).unlink()

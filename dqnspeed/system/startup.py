@@ -1,4 +1,4 @@
-"""Seconds that a run takes before its first step, by part."""
+"""Seconds of a run before its first step, by part."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ PARTS = ("imports", "composition", "random_play", "compilation", "actors")
 
 
 class Startup:
-    """A stopwatch that is always in one of the :data:`PARTS`, so that they add up to the whole."""
+    """A stopwatch that is always in one of :data:`PARTS`, so that the parts add up to the whole."""
 
     def __init__(self) -> None:
         self.begin("imports")
 
     def begin(self, part: str = "composition") -> None:
-        """Begin with ``part`` and nothing before it, as a run does in a process that had others."""
+        """Start again with ``part``, for another run in the same process."""
         self.seconds, self._part, self._since = dict.fromkeys(PARTS, 0.0), part, time.perf_counter()
 
     def switch(self, part: str) -> str:
@@ -28,7 +28,7 @@ class Startup:
 
     @contextlib.contextmanager
     def within(self, part: str) -> Iterator[None]:
-        """Be in ``part`` inside."""
+        """Count the block as ``part``."""
         before = self.switch(part)
         try:
             yield
@@ -36,4 +36,4 @@ class Startup:
             self.switch(before)
 
 
-startup = Startup()  # of this process, from the first import of the package
+startup = Startup()  # of this process; starts with the first import of the package

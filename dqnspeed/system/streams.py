@@ -1,4 +1,4 @@
-"""Output that nobody may take any more: a terminal that is closed, a pipe whose reader has left, a full disk."""
+"""Standard output that can no longer be written: a closed terminal, a closed pipe, a full disk."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable
 from typing import Any, TextIO, cast
 
 
-class Lasting:
+class TolerantStream:
     """A stream that writes to another one until the first error, and then writes nothing.
 
     Attributes:
-        lost: why; empty if all was written, or the reader has left.
+        error: reason of the error; empty if there was none, or if the reader closed a pipe.
     """
 
     def __init__(self, stream: TextIO | None):
-        # Python has None for a stream that is closed from the start.
+        # Python's stream is None if it was closed before the start.
         self._stream = open(os.devnull, "w") if stream is None else stream  # noqa: SIM115
-        self.lost = "it is closed" if stream is None else ""
+        self.error = "it is closed" if stream is None else ""
 
     def write(self, text: str) -> int:
         self._try(lambda: self._stream.write(text))
@@ -35,21 +35,21 @@ class Lasting:
         try:
             act()
         except BlockingIOError:
-            pass  # it is written later
+            pass  # the text is written later
         except OSError as error:
             if not isinstance(error, BrokenPipeError):
-                self.lost = str(error.strerror)
-            # What waits would fail at the end, and Python with it.
+                self.error = str(error.strerror)
+            # Buffered text would fail again when Python exits.
             with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), self._stream.fileno())
 
 
-def outlast_readers() -> None:
-    """From now on what is printed in this process and cannot be written ends nothing."""
-    sys.stdout, sys.stderr = (cast("TextIO", Lasting(stream)) for stream in (sys.stdout, sys.stderr))
+def tolerate_output_errors() -> None:
+    """Continue if standard output or standard error can no longer be written."""
+    sys.stdout, sys.stderr = (cast("TextIO", TolerantStream(stream)) for stream in (sys.stdout, sys.stderr))
 
 
-def lost_output() -> str:
-    """Why standard output could not be written; empty if all was, or if its reader has left."""
+def output_error() -> str:
+    """Why standard output could not be written; empty if there was no error, or if its reader closed a pipe."""
     sys.stdout.flush()
-    return str(getattr(sys.stdout, "lost", ""))
+    return str(getattr(sys.stdout, "error", ""))

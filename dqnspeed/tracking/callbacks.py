@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Episode
 from dqnspeed.networks.base import Network
-from dqnspeed.system.errors import kind_and_line
+from dqnspeed.system.messages import kind_and_line
 
 log = logging.getLogger(__name__)
 

@@ -43,7 +43,7 @@ def shorten(folder: Path, sizes: Mapping[str, int], clocks: Mapping[str, float] 
             once more.
     """
     for name in FILES:
-        with contextlib.suppress(FileNotFoundError), atomic.opened(folder / name, "rb+") as file:
+        with contextlib.suppress(FileNotFoundError), atomic.open_regular(folder / name, "rb+") as file:
             end = _end_of_lines(file, min(os.fstat(file.fileno()).st_size, sizes.get(name, 0)))
             if name == METRICS:
                 last = _last_report(file, end) or {"step": 0, "time": 0.0}
@@ -115,7 +115,7 @@ class Lines:
 
     def __init__(self, path: Path, header: str = ""):
         self._path = path
-        self._file = atomic.opened(path, "a+b", buffering=0)
+        self._file = atomic.open_regular(path, "a+b", buffering=0)
         self._refused, self._header = False, header
         size = self._file.tell()
         whole = _end_of_lines(self._file, size)

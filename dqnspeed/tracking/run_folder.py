@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system import shell
+from dqnspeed.system import messages
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.csv"
 SUMMARY = "summary.json"
@@ -143,7 +143,7 @@ def newest_run(what: str, is_one: Callable[[Path], bool] = holds_run) -> Path:
     if not reported:
         raise ConfigError(
             f"{' and '.join(f'{name}/' for name in RUNS)}: hold no {what}; "
-            f"{shell.command('train', 'experiment=speedrun')} makes one."
+            f"{messages.command('train', 'experiment=speedrun')} makes one."
         )
     return max(reported, key=lambda folder: reported[folder])
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dqnspeed.envs import Episode
-from dqnspeed.system.signals import STOPPING
+from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.run_folder import TENSORBOARD
 from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker
 
 EVENTS = "events.out.tfevents.*"
-FAILED = (None, "error", *STOPPING)
+FAILED = (None, "error", *EXIT_CODES)
 FINAL = ("time_to_solve_s", "return_mean_100", "steps_per_second", "updates_per_second", "agent_steps", "wall_time_s")
 
 

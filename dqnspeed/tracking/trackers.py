@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import TrackingConfig
-from dqnspeed.system.errors import kind_and_line
+from dqnspeed.system.messages import kind_and_line
 from dqnspeed.tracking.callbacks import Callback
 
 EPISODE_METRICS = ("episode/return", "episode/length")  # sent with each episode, and not with reports

@@ -18,8 +18,8 @@ from typing import Any
 
 from dqnspeed.config.schema import RunConfig, TrackingConfig
 from dqnspeed.envs import Episode
-from dqnspeed.system import atomic, machine, shell
-from dqnspeed.system.signals import STOPPING
+from dqnspeed.system import atomic, machine, messages
+from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides, wandb_ids
 from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker
@@ -94,7 +94,7 @@ class WandB(Callback):
                 group=tracking.group or training.group or first,
                 job_type="train",
                 tags=_tags(training.config),
-                notes=shell.command("train", *read_overrides(folder))[:NOTES],
+                notes=messages.command("train", *read_overrides(folder))[:NOTES],
                 dir=str(folder),
                 mode=mode,
                 config=hyperparameters(training.options),
@@ -230,6 +230,6 @@ def check_server(wandb: Any) -> None:
 def _exit_code(summary: Mapping[str, Any]) -> int:
     """The exit code of a run with this summary; W&B marks every code but 0 as failed."""
     reason = summary["stopped_by"]
-    if reason in STOPPING:
-        return STOPPING[reason]
+    if reason in EXIT_CODES:
+        return EXIT_CODES[reason]
     return int(reason is None or reason == "error" or bool(summary["not_written"]))

@@ -142,7 +142,7 @@ class Evaluator:
         policy = self._policy(np.random.default_rng([self._seed, SEEDS, number]))
         seeds = env_seeds(self._seed, SEEDS, self._run.num_envs, segment=number)
         play = self._play_by_table if self._by_table else self._play_together
-        with seeding.preserved():
+        with seeding.preserve():
             seeding.seed_everything(seeds[0])
             self._network.eval()  # without the noise of exploration
             try:

@@ -100,7 +100,7 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
             if owner != threading.get_ident():
                 raise BlockingIOError
             stack.callback(_THREADS.pop, folder.resolve(), None)
-            lock = stack.enter_context(atomic.opened(folder / LOCK, "ab"))
+            lock = stack.enter_context(atomic.open_regular(folder / LOCK, "ab"))
             _lock(lock)
         except BlockingIOError as error:
             if resumed:

@@ -132,7 +132,7 @@ class Run:
             ActorArguments(config, spec, self.learner.network, self.buffer, self.device, actors, segment)
         )
         self._resources.callback(self.actors.close)
-        with seeding.preserved(), startup.within("compilation"):
+        with seeding.preserve(), startup.within("compilation"):
             self.learner.warm_up(self.buffer.blank(config.algo.batch_size))
         if state:
             seeding.load_state_dict(state["random"])
@@ -318,11 +318,11 @@ def place_of_experience(config: RunConfig, spec: EnvSpec) -> torch.device | None
     The log says how much of a GPU's memory experience takes, or why the host keeps it.
     """
     where, device = buffer_device(config, spec), machine.pick_device(config.device)
-    taken = machine.in_words(layout_bytes(algorithm_of(config).layout(config, spec)))
+    taken = machine.format_bytes(layout_bytes(algorithm_of(config).layout(config, spec)))
     if where is not None:
         log.info("experience takes %s of the memory of %s", taken, where)
     elif device.type == "cuda" and config.replay.device == "auto":
-        free = machine.in_words(machine.free_gpu_memory(device))
+        free = machine.format_bytes(machine.free_gpu_memory(device))
         log.info("experience takes %s, too much for the %s that are free on %s: the host keeps it", taken, free, device)
     return where
 

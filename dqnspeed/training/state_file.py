@@ -36,7 +36,7 @@ def save(path: Path, state: State) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray] = {}
     facts = json.dumps(_take_arrays(state, "", arrays))
-    with atomic.replacing(path) as partial:
+    with atomic.replace(path) as partial:
         save_file(arrays, partial, metadata={"facts": facts, "sha256": _checksum(facts, arrays)})
 
 

@@ -18,7 +18,7 @@ from dqnspeed.actors import ActorError, local
 from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.envs import make_vector_env
-from dqnspeed.system import parent
+from dqnspeed.system import child_processes
 from dqnspeed.tracking.metrics import Timer
 from dqnspeed.training.updates import make_updates
 
@@ -50,7 +50,7 @@ def test_contract(kind: str, replay: str, device: str | None) -> None:
 
 @pytest.mark.parametrize("kind", ["overlap", "process", "process, queue"])
 def test_processes_start_as_outside_tests(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parent, "START_METHOD", forked.START_METHOD)
+    monkeypatch.setattr(child_processes, "START_METHOD", forked.START_METHOD)
     with Started(make_toy(*CONTRACT, *KINDS[kind])) as started:
         assert_contract(started)
         assert_pauses(started)

@@ -1,4 +1,4 @@
-"""Plans that the tests share: composing takes its time."""
+"""Plans shared by the tests, because composition takes time."""
 
 from __future__ import annotations
 

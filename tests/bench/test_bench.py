@@ -1,4 +1,4 @@
-"""A whole bench: measured, interrupted, killed and resumed; and what it refuses at once."""
+"""A whole bench: measured, interrupted, and refused."""
 
 from __future__ import annotations
 
@@ -10,49 +10,44 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import forked
 import psutil
 import pytest
 from conftest import TESTS, TOY, environment
+from example_result import make_result
 from forked import Forked
-from made import make_result
 from plans import toy
 
-from dqnspeed.bench import command, measured_process, suites
-from dqnspeed.bench.measuring import Measuring
-from dqnspeed.bench.pairs import Pace
+from dqnspeed.bench import command, measured_process, recommend, suites
+from dqnspeed.bench.pairs import SamplingPlan
 from dqnspeed.bench.plan import Piece, Plan
-from dqnspeed.bench.progress import Bar, Remaining
-from dqnspeed.bench.recommend import SAFE, WIDER, TrainingError, train
-from dqnspeed.bench.result import Interval, Measurement, Result
-from dqnspeed.bench.suites import Suite, wall
+from dqnspeed.bench.recommend import ANY_ALGORITHM, SAME_LEARNING, train
+from dqnspeed.bench.result import Interval, Measurement
+from dqnspeed.bench.session import BenchProgress, BenchSession
+from dqnspeed.bench.suites import Suite, bottleneck
+from dqnspeed.cli.errors import RunError
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import noise
-from dqnspeed.system.noise import Watch
+from dqnspeed.system.noise import NoiseWatch
 
-LARGE, TINY = "model.hidden=[1024,1024,1024]", "model.hidden=[8]"  # the second is faster for sure
+LARGE, TINY = "model.hidden=[512,512,512]", "model.hidden=[8]"  # the second one is surely faster
 
 pytestmark = pytest.mark.slow
 
 
 class FewPieces(Plan):
-    """No floor, a choice that pays, one that fails, and one part."""
+    """No limits, a choice that is faster, one that fails, and one part."""
 
-    def floors(self) -> Iterator[Piece]:
+    def limits(self) -> Iterator[Piece]:
         yield from ()
 
-    def axes(self) -> dict[str, list[tuple[str, ...]]]:
-        return {"execution": [(TINY,), ("backend=ale",)]}
+    def choices(self) -> dict[str, list[tuple[str, ...]]]:
+        return {"execution": [(TINY,), ("backend=ale",)], "num_envs": [], "threads": []}
 
-    def pieces(self) -> Iterator[tuple[Piece, Piece | None]]:
-        yield next(one for one in super().pieces() if one[0].group == "replay")
-
-
-def empty(**changes: object) -> Result:
-    return dataclasses.replace(make_result(), measurements=[], recommendation=None, walls=[], ended=None, **changes)
+    def parts(self) -> Iterator[Piece]:
+        yield next(piece for piece in super().parts() if piece.group == "replay")
 
 
 @pytest.fixture
@@ -60,79 +55,83 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Suite:
     """A quick suite of few pieces with short slices."""
     if forked.FORKS:
         monkeypatch.setattr(measured_process, "subprocess", forked.PIECES)
-    short = Pace(settle_s=0.02, slice_s=0.05, min_pairs=5, max_pairs=5)
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    monkeypatch.setattr(noise, "LOOK_S", 0.1)
+    monkeypatch.setattr(noise, "WATCH_S", 0.1)
     monkeypatch.setattr(suites, "Plan", FewPieces)
-    monkeypatch.setattr(suites, "PIECES", short)
-    monkeypatch.setattr(suites, "FRESH", short)
-    monkeypatch.setattr(suites, "RUNGS", short)
-    monkeypatch.setattr(suites, "train", lambda lines, *_: 300.0 if TINY in lines else 100.0)  # tried below
+    for name in ("PART_SAMPLING", "TRAINING_SAMPLING", "CHECK_SAMPLING"):
+        monkeypatch.setattr(suites, name, SamplingPlan(settle_s=0.02, slice_s=0.05, num_pairs=5))
+    monkeypatch.setattr(recommend, "train", lambda lines, *_: 300.0 if TINY in lines else 100.0)  # tested below
     return Suite("quick", [one for one in TOY if "hidden" not in one] + [LARGE])
 
 
-def test_a_bench_ends_with_a_line_that_it_has_checked(quick: Suite, tmp_path: Path) -> None:
-    path = tmp_path / "bench.json"
-    with Bar(10) as bar, Measuring(empty(), path, bar) as measuring:
-        quick.run(measuring, WIDER)
-    result = measuring.result
-    assert json.loads(path.read_text()) == dataclasses.asdict(result) and result.ended
-    line = result.recommendation
-    assert line is not None and line.overrides == [TINY] and line.expected.low > 1
-    assert line.measured == Interval(3.0, 3.0, 3.0)
-    assert line.sentence.startswith("Whole trainings, end to end, gained 3.00×")
-    failed = {one.name: one.error for one in result.measurements if one.error}
-    assert failed == {
-        "backend=ale": "backend=ale: needs an ALE game, and toy_envs:Counter-v0 is not one. Use backend=auto."
-    }
-    checks = [one for one in result.measurements if one.group == "check"]
-    assert [len(one.pairs) for one in checks] == [5, suites.CHECKS] and all(one.ratio for one in checks)
-    rung = result.find("rungs", TINY)
-    assert rung is not None and checks[0].name == f"{TINY}, once more"
-    assert rung is not None and rung.ratio is not None and rung.kind == "changes the algorithm"
-    assert result.walls[0].startswith("the baseline: ") and result.walls[1].startswith("the line: ")
+def test_a_bench_ends_with_a_command_that_it_has_checked(quick: Suite, tmp_path: Path) -> None:
+    with BenchSession(quick.plan, "quick", tmp_path, 10) as session:
+        quick.run(session, ANY_ALGORITHM)
+    result = session.result
+    assert json.loads((tmp_path / "bench.json").read_text()) == dataclasses.asdict(result) and result.ended
+    found = result.recommendation
+    assert found is not None and found.overrides == [TINY] and found.expected.low > 1
+    assert found.measured == Interval(3.0, 3.0, 3.0)
+    assert found.sentence.startswith("Whole trainings, end to end, gained 3.00×")
+    failed = {row.name: row.error for row in result.measurements if row.error}
+    problem = "backend=ale: needs an ALE game, and toy_envs:Counter-v0 is not one. Use backend=auto."
+    assert failed == {"backend=ale": problem}
+    checks = [row for row in result.measurements if row.group == "check"]
+    assert [len(row.pairs) for row in checks] == [5, suites.WHOLE_TRAININGS] and all(row.ratio for row in checks)
+    training = result.find("trainings", TINY)
+    assert checks[0].name == f"{TINY}, measured again"
+    assert training is not None and training.ratio is not None and training.kind == "changes the algorithm"
+    assert [sentence.partition(": ")[0] for sentence in result.bottlenecks] == [
+        "the baseline", "the recommended command"
+    ]  # fmt: skip
 
 
-def test_a_line_that_does_not_hold_gives_way_and_one_that_trains_slower_is_none(
-    quick: Suite, monkeypatch: pytest.MonkeyPatch
+class ScriptedSession(BenchSession):
+    """A session whose measurements are given by name."""
+
+    rows: dict[str, Measurement]
+
+    def measure(self, piece: Piece, sampling: SamplingPlan) -> Measurement:
+        return self.rows[piece.name.removesuffix(", measured again")]
+
+
+def test_a_candidate_that_does_not_hold_gives_way_and_one_that_trains_slower_is_not_recommended(
+    quick: Suite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def row(name: str, median: float, group: str = "rungs", error: str | None = None) -> Measurement:
+    def row(name: str, median: float, group: str = "trainings", error: str | None = None) -> Measurement:
         ratio = None if error else Interval(median, median - 0.03, median + 0.03)
         return Measurement(group, name, "agent steps/s", overrides=name.split(), ratio=ratio, error=error)
 
     first, second = "execution.precision=bf16", "execution.channels_last=true"
+
+    def recommended(again: dict[str, Measurement], speed: float) -> Any:
+        session = ScriptedSession(quick.plan, "quick", tmp_path, 10)
+        session.rows = again
+        session.update(measurements=[row(first, 1.4), row(second, 1.2)])
+        monkeypatch.setattr(recommend, "train", lambda lines, *_: speed if second in lines else 100.0)
+        quick.recommend(session, SAME_LEARNING)
+        return session.result.recommendation
+
     again = {first: row(first, 1.01, "check"), second: row(second, 1.2, "check")}
-
-    def measure(piece: Piece, *_: object) -> Measurement:
-        return again[piece.name.removesuffix(", once more")]
-
-    for speed, overrides, said in ((150.0, [second], "Whole trainings"), (50.0, [], f"{second} looked faster, but: ")):
-        measuring = SimpleNamespace(
-            result=empty(), measure=measure, end_reference=lambda: None, add=lambda _: None, bar=Bar(10)
-        )
-        measuring.result = dataclasses.replace(measuring.result, measurements=[row(first, 1.4), row(second, 1.2)])
-
-        def change(measuring: Any = measuring, **changes: Any) -> None:
-            measuring.result = dataclasses.replace(measuring.result, **changes)
-
-        measuring.change = change
-        monkeypatch.setattr(suites, "train", lambda lines, *_, speed=speed: speed if second in lines else 100.0)
-        quick._recommend(cast("Any", measuring), quick.plan.baseline(), SAFE)
-        found = measuring.result.recommendation
-        assert found.overrides == overrides and found.sentence.startswith(said)
-    again[first] = row(first, 0, "check", error="it broke.")
-    again[second] = again[first]
-    quick._recommend(cast("Any", measuring), quick.plan.baseline(), SAFE)
-    assert "could not be measured once more: it broke." in measuring.result.recommendation.sentence
+    found = recommended(again, 150.0)
+    assert found.overrides == [second] and found.sentence.startswith("Whole trainings")
+    found = recommended(again, 50.0)
+    assert found.overrides == [] and found.sentence.startswith(f"{second} looked faster, but: ")
+    broken = {name: row(name, 0, "check", error="it broke.") for name in again}
+    assert "measured again: it broke." in recommended(broken, 50.0).sentence
 
 
-def test_a_whole_training_gives_its_speed_or_says_why_it_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.integration
+def test_a_whole_training_gives_its_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    assert train(toy().lines(), seconds=0.5, limit_s=120) > 0
-    with pytest.raises(TrainingError, match=r"a training left no result \(.*env.id=Pnog: no ALE game"):
+    assert train(toy().equal_work_overrides(), seconds=0.5, limit_s=120) > 0
+
+
+def test_a_whole_training_without_a_speed_says_why() -> None:
+    with pytest.raises(RunError, match=r"a training left no result \(.*env.id=Pnog: no ALE game"):
         train(["env.id=Pnog"], seconds=0.5, limit_s=120)
-    with pytest.raises(TrainingError, match=r"a training of 0\.5 s had not ended after 0\.01 s"):
-        train(toy().lines(), seconds=0.5, limit_s=0.01)
+    with pytest.raises(RunError, match=r"a training of 0\.5 s had not ended after 0\.01 s"):
+        train(toy().equal_work_overrides(), seconds=0.5, limit_s=0.01)
 
 
 def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Path) -> None:
@@ -158,7 +157,7 @@ def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Pa
     [
         (["suite=fast"], "suite=fast: choose one of quick, full, micro"),
         (["env.id=ALE/Pnog-v5"], "env.id=ALE/Pnog-v5: no ALE game"),
-        (["out=taken"], "out=taken: is there already; name a new folder"),
+        (["out=taken"], r"out=taken: cannot be made \(File exists\). Name a new folder."),
         (["out=file/new"], "out=file/new: cannot be made"),
         (["out=link/new"], r"out=link/new: cannot be made \(link is a link to nowhere, which does not exist"),
         (["allow=all"], "allow=all: choose one of algorithm"),
@@ -180,39 +179,37 @@ def test_bad_input_is_one_sentence_before_anything_is_made(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_time_left_is_corrected_by_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    remaining = Remaining(100)
-    assert remaining.left() == 100
-    now[0] += 50
-    remaining.advance(25)
-    assert remaining.left() == 150 and remaining.share == 0.25
-
-
 def test_a_signal_that_python_drops_ends_the_bench_at_its_next_piece() -> None:
-    bar = Bar(10)
+    progress = BenchProgress(10)
     with pytest.raises(KeyboardInterrupt):
-        bar.interrupt(signal.SIGTERM, None)
+        progress.interrupt(signal.SIGTERM, None)
     with pytest.raises(KeyboardInterrupt):
-        bar.begin("the next")
+        progress.start("the next")
 
 
-def test_the_wall_is_what_takes_most_of_the_time() -> None:
-    row = make_result().find("rungs", "baseline")
-    assert row is not None and row.floor is not None
+def test_in_a_pipe_each_piece_is_a_line_with_the_share_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = BenchProgress(10)
+    progress.start("first")
+    progress.advance(2.5)
+    progress.start("second")
+    progress.close()
+    assert capsys.readouterr().err.splitlines() == ["  0 %: first", " 25 %: second"]
+
+
+def test_the_bottleneck_is_the_part_that_takes_most_of_the_time() -> None:
+    row = make_result().find("trainings", "baseline")
+    assert row is not None and row.limit is not None
     row = dataclasses.replace(row, parts={"updating": 0.71, "sampling": 0.02, "acting": 0.1, "stepping": 0.17})
-    sentence = wall("the baseline", row)
-    assert sentence == (
-        f"the baseline: the learner's updates take 71% of the time, in which they reach "
-        f"{row.floor.share / 0.71:.0%} of the matrix product in fp32."
+    assert bottleneck("the baseline", row) == (
+        f"the baseline: the learner's updates take 71% of the host's time, in which they reach "
+        f"{row.limit.share / 0.71:.0%} of the matrix product in fp32."
     )
     row = dataclasses.replace(row, parts={**row.parts, "stepping": 0.8})
-    assert wall("the line", row) == "the line: stepping the games takes 80% of the time."
+    assert bottleneck("the command", row) == "the command: stepping the games takes 80% of the host's time."
 
 
-def test_the_machine_says_what_will_spoil_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "LOOK_S", 0.1)
+def test_disturbances_of_the_machine_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "WATCH_S", 0.1)
     cpus, cgroups = tmp_path / "cpu", tmp_path / "cgroup"
     (cpus / "cpu0" / "cpufreq").mkdir(parents=True)
     (cpus / "cpu0" / "thermal_throttle").mkdir()
@@ -222,7 +219,7 @@ def test_the_machine_says_what_will_spoil_figures(tmp_path: Path, monkeypatch: p
     cgroups.mkdir()
     (cgroups / "cpu.max").write_text("50000 100000\n")
     (cgroups / "cpu.stat").write_text("usage_usec 5\nnr_throttled 3\n")
-    watch = Watch(cpus, cgroups)
+    watch = NoiseWatch(cpus, cgroups)
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     before = watch.before()
     assert "OMP_WAIT_POLICY=active has threads spin while they wait for work: unset it." in before
@@ -234,4 +231,4 @@ def test_the_machine_says_what_will_spoil_figures(tmp_path: Path, monkeypatch: p
     after = watch.after()
     assert "the processor was slowed down 2 times because it was hot." in after
     assert "the container was held back 5 times at its quota of CPU time." in after
-    assert Watch(tmp_path / "none", tmp_path / "none")._counters()["hot"] == 0
+    assert NoiseWatch(tmp_path / "none", tmp_path / "none")._counters()["hot"] == 0

@@ -1,4 +1,4 @@
-"""Pairs and their intervals, and the processes that take turns."""
+"""Pairs, their intervals, and measured processes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dqnspeed.bench import measured_process as subjects
-from dqnspeed.bench.measured_process import Program, Speeds, Subject, SubjectError, running, speeds_of
-from dqnspeed.bench.pairs import Pace, interval, take_turns
+from dqnspeed.bench import counting, measured_process
+from dqnspeed.bench.measured_process import (
+    MeasuredProcess,
+    ProcessError,
+    Program,
+    Speeds,
+    measure_speeds,
+    running,
+)
+from dqnspeed.bench.pairs import SamplingPlan, interval, take_turns
 
 speeds = st.lists(st.floats(0.1, 1e6), min_size=5, max_size=20)
 
@@ -45,7 +52,7 @@ def test_an_interval_scales_with_its_values(values: list[float], factor: float) 
 def test_an_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     draw = random.Random(0)
     held = [interval([draw.gauss(1.5, 0.1) for _ in range(8)]) for _ in range(60)]
-    assert sum(one is not None and one.holds(1.5) for one in held) >= 50
+    assert sum(one is not None and one.contains(1.5) for one in held) >= 50
 
 
 def test_five_values_have_a_wide_interval_and_fewer_have_none() -> None:
@@ -54,43 +61,28 @@ def test_five_values_have_a_wide_interval_and_fewer_have_none() -> None:
     assert interval([1.0, 1.1, 1.2, 1.3]) is None
 
 
-class Scripted(Subject):
-    """A subject whose speeds are given, in place of a process."""
+class ScriptedProcess(MeasuredProcess):
+    """A process with given speeds."""
 
-    def __init__(self, name: str, found: Iterator[float], order: list[str]):
-        self.name, self.found, self.order = name, found, order
-
-
-@pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def speeds_of(asked: list[Scripted], settle_s: float, slice_s: float) -> Speeds:
-        asked[0].order.append(asked[0].name)
-        return {"steps": next(asked[0].found)}
-
-    monkeypatch.setattr("dqnspeed.bench.pairs.speeds_of", speeds_of)
+    def __init__(self, name: str, speeds: Iterator[float], order: list[str]):
+        self.name, self.speeds, self.order = name, speeds, order
 
 
-def test_a_machine_that_slows_down_moves_both_of_a_pair(scripted: None) -> None:
+def test_a_machine_that_slows_down_moves_both_of_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure_speeds(processes: list[ScriptedProcess], settle_s: float, slice_s: float) -> Speeds:
+        [process] = processes
+        process.order.append(process.name)
+        return {"steps": next(process.speeds)}
+
+    monkeypatch.setattr("dqnspeed.bench.pairs.measure_speeds", measure_speeds)
     order = list[str]()
-    slower = iter([100 * 0.9**i for i in range(40)])  # of whichever is measured next
-    both = [Scripted(name, slower, order) for name in "AB"]
-    ratios = []
-    judged = lambda before, value: ratios.append(value["steps"] / before["steps"]) or 1.0  # noqa: E731
-    pairs = list(take_turns([both[0]], [both[1]], Pace(0, 0, min_pairs=8, max_pairs=8), judged))
+    falling = iter([100 * 0.9**i for i in range(40)])  # of whichever process is next
+    both = [ScriptedProcess(name, falling, order) for name in "AB"]
+    pairs = take_turns([both[0]], [both[1]], SamplingPlan(0, 0, num_pairs=8))
     assert "".join(order) == "ABBA" * 4 and len(pairs) == 8
-    found = interval(ratios)
-    assert found is not None and found.holds(1.0)
-
-
-def test_repeats_end_once_the_interval_is_narrow_and_not_before_the_least(scripted: None) -> None:
-    def count(values: list[float]) -> int:
-        candidate = Scripted("B", iter(values), [])
-        return len(
-            list(take_turns([], [candidate], Pace(0, 0, min_pairs=5, max_pairs=9), lambda _, value: value["steps"]))
-        )
-
-    assert count([1.0] * 9) == 5
-    assert count([1.0, 2.0] * 5) == 9
+    found = interval([value["steps"] / before["steps"] for before, value in pairs])
+    assert found is not None and found.contains(1.0)
+    assert take_turns([], [both[1]], SamplingPlan(0, 0, num_pairs=3))[0][0] == {}
 
 
 def program(loop: str, begin: str = "") -> Program:
@@ -109,34 +101,32 @@ while True:
 
 
 def test_speeds_are_counted_from_event_to_event() -> None:
-    with running(program("counter.event({'done': done, 'tens': 10 * done})")) as [one]:
+    with running([program("counter.event({'done': done, 'tens': 10 * done})")]) as [process]:
         for _ in range(3):
-            found = speeds_of([one], 0.01, 0.03)
+            found = measure_speeds([process], 0.01, 0.03)
             assert found["tens"] == pytest.approx(10 * found["done"]) and found["done"] > 0
 
 
-def test_processes_that_work_at_the_same_time_are_added_up() -> None:
-    one, other = (program(f"counter.event({{'{name}': done, 'both': done}})") for name in ("one", "other"))
-    with running(one, other) as both:
-        found = speeds_of(both, 0.02, 0.2)
+def test_speeds_of_processes_that_work_at_the_same_time_are_added_up() -> None:
+    programs = [program(f"counter.event({{'{name}': done, 'both': done}})") for name in ("one", "other")]
+    with running(programs) as both:
+        found = measure_speeds(both, 0.02, 0.2)
     assert found["one"] > 0 < found["other"] and found["both"] == pytest.approx(found["one"] + found["other"])
 
 
-def test_what_waits_does_nothing_nor_do_its_children() -> None:
+def test_a_paused_process_does_nothing_nor_do_its_children() -> None:
     begin = "import subprocess; child = subprocess.Popen([sys.executable, '-c', 'while True: pass'])"
-    with running(program("counter.event({'done': done})", begin)) as [waiting]:
-        [child] = psutil.Process(waiting.pid).children()
+    with running([program("counter.event({'done': done})", begin)]) as [paused]:
+        process = psutil.Process(paused.pid)
+        [child] = process.children()
         await_status(child, psutil.STATUS_STOPPED)
-        waiting.tell(subjects.GO)
-        waiting.tell(subjects.COUNT)
-        waiting.answer()
+        paused.resume()
+        paused.request(counting.COUNT)
+        paused.answer()
         assert child.status() != psutil.STATUS_STOPPED
-        waiting.tell(subjects.STOP)
-        waiting.answer()
+        measure_speeds([paused], 0.0, 0.0)
         await_status(child, psutil.STATUS_STOPPED)
-        used = [sum(process.cpu_times()[:2]) for process in (child, psutil.Process(waiting.pid))]
-        time.sleep(0.2)
-        assert used == [sum(process.cpu_times()[:2]) for process in (child, psutil.Process(waiting.pid))]
+        await_status(process, psutil.STATUS_STOPPED)
     assert psutil.wait_procs([child], timeout=20)[1] == []
 
 
@@ -159,14 +149,14 @@ def await_status(process: psutil.Process, status: str) -> None:
     ],
 )
 def test_a_process_that_fails_says_why_and_is_ended(loop: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "END_S", 0.5 if "sleep" in loop else 10.0)
+    monkeypatch.setattr(measured_process, "EXIT_S", 0.5 if "sleep" in loop else 10.0)
     begun = program(f"if done < 5:\n    counter.event({{'done': done}})\nelse:\n    {loop}")
-    with running(begun) as [failing]:
+    with running([begun]) as [failing]:
         pid = failing.pid
-        failing.tell(subjects.GO)
-        with pytest.raises(SubjectError, match=sentence):
-            while True:  # its first loops may answer
-                failing.tell(subjects.COUNT)
+        failing.resume()
+        with pytest.raises(ProcessError, match=sentence):
+            while True:  # the first loops may answer
+                failing.request(counting.COUNT)
                 failing.answer(0.5 if "sleep" in loop else 20.0)
     assert not psutil.pid_exists(pid)
 
@@ -175,10 +165,10 @@ def test_a_measured_process_ends_with_the_bench_even_if_that_is_killed(tmp_path:
     begin = "import subprocess; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
     bench = f"""
 import time
-from dqnspeed.bench.measured_process import Program, Subject
-subject = Subject(Program({program("counter.event({'done': done})", begin).command!r}))
-subject.await_ready()
-print(subject.pid, flush=True)
+from dqnspeed.bench.measured_process import MeasuredProcess, Program
+process = MeasuredProcess(Program({program("counter.event({'done': done})", begin).command!r}))
+process.await_ready()
+print(process.pid, flush=True)
 time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", bench], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as killed:

@@ -1,9 +1,8 @@
-"""What is measured: equal work, kinds of changes, and every piece counting what its unit names."""
+"""Pieces of the bench: equal work, kinds of changes, and the work that each piece counts."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import pickle
 import time
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from plans import pong, toy
 
 from dqnspeed.bench import measured_process, workloads
 from dqnspeed.bench.counting import STEPS, UPDATES
-from dqnspeed.bench.measured_process import running, speeds_of
+from dqnspeed.bench.measured_process import measure_speeds, running
 from dqnspeed.bench.plan import Piece, Plan
 from dqnspeed.config.changes import ALGORITHM, EQUIVALENT, EXACT, TASK
 from dqnspeed.config.options import ConfigError
@@ -28,25 +27,26 @@ def test_every_training_does_the_same_work_and_the_users_numbers_win() -> None:
     run = toy().reference
     assert (run.algo.batch_size, run.updates_per_step, run.algo.learning_starts, run.seed) == (32, 1, 40, 3)
     assert run.stop.reward_bound is run.stop.max_steps is run.stop.max_minutes is None and not run.checkpoint.final
-    assert Plan([*toy().overrides, "algo.learning_starts=70"]).starts == 70
-    free = toy().rung("parallelism=process").make()
-    assert free.overrides == ("parallelism=process", "parallelism.samples_per_step=32")
+    assert Plan([*toy().overrides, "algo.learning_starts=70"]).learning_starts == 70
+    free = toy().training("parallelism=process").compose()
+    assert free.overrides == ["parallelism=process", "parallelism.samples_per_step=32"]
     assert pickle.loads(free.program.stdin).run.updates_per_step == 1
-    games = pickle.loads(toy().rung("num_envs=4").make().program.stdin).run
+    games = pickle.loads(toy().training("num_envs=4").compose().program.stdin).run
     assert (games.algo.batch_size, games.updates_per_step) == (32, 1)
     quarter = Plan([*toy().overrides, "parallelism=process", "algo.steps_per_update=4"])
-    assert quarter.ratio == quarter.reference.samples_per_step == 8
-    assert toy().lines("num_envs=4", "seed=7")[-1] == "num_envs=4" and "seed=7" in toy().lines("num_envs=4", "seed=7")
+    assert quarter.samples_per_step == quarter.reference.samples_per_step == 8
+    lines = toy().equal_work_overrides("num_envs=4", "seed=7")
+    assert lines[-1] == "num_envs=4" and "seed=7" in lines
 
 
 def test_almost_every_action_takes_the_network() -> None:
     assert toy().reference.exploration.start == toy().reference.exploration.final == 0.02
-    assert "exploration.start=0.02" in toy().lines()
+    assert "exploration.start=0.02" in toy().equal_work_overrides()
 
 
-def test_a_line_to_paste_does_the_work_that_was_measured() -> None:
-    assert toy().to_paste("execution=lean") == [*toy().overrides, "execution=lean"]
-    assert toy().to_paste("num_envs=4")[-2:] == ["algo.batch_size=32", "algo.steps_per_update=1"]
+def test_a_command_to_paste_does_the_work_that_was_measured() -> None:
+    assert toy().command_overrides("execution=lean") == [*toy().overrides, "execution=lean"]
+    assert toy().command_overrides("num_envs=4")[-2:] == ["algo.batch_size=32", "algo.steps_per_update=1"]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_a_line_to_paste_does_the_work_that_was_measured() -> None:
         ("experiment=tweaked_n_envs", [TASK, ALGORITHM]),
     ],
 )
-def test_the_kind_of_a_rung_is_that_of_what_it_changes(override: str, kinds: list[str]) -> None:
+def test_the_kind_of_a_training_is_the_kind_of_its_changes(override: str, kinds: list[str]) -> None:
     assert pong().kinds([override]) == kinds
 
 
 def test_choices_of_the_user_are_not_varied() -> None:
-    assert {"backend", "execution", "num_envs", "parallelism"} <= set(pong().axes())
-    assert not toy().axes().get("backend")
+    assert all(pong().choices()[name] for name in ("backend", "execution", "num_envs", "parallelism"))
+    assert not toy().choices()["backend"]
 
 
 @pytest.mark.parametrize(
@@ -75,15 +75,15 @@ def test_choices_of_the_user_are_not_varied() -> None:
         (["quick"], r"quick: cannot be read"),
     ],
 )
-def test_what_cannot_be_trained_is_one_sentence_at_once(overrides: list[str], sentence: str) -> None:
+def test_a_plan_that_cannot_be_trained_is_refused_in_one_sentence(overrides: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         Plan(overrides)
 
 
-class Few:
-    """Takes a few events, and then ends the piece as the bench would."""
+class ThreeEvents:
+    """A counter that takes three events, and then ends the workload as the bench does."""
 
-    stopped = contextlib.nullcontext
+    paused = contextlib.nullcontext
 
     def __init__(self) -> None:
         self.events = list[Mapping[str, float]]()
@@ -95,53 +95,51 @@ class Few:
 
 
 def events_of(piece: Piece) -> list[Mapping[str, float]]:
-    made: Any = pickle.loads(piece.make().program.stdin)
-    counter: Any = Few()
+    workload: Any = pickle.loads(piece.compose().program.stdin)
+    counter: Any = ThreeEvents()
     with pytest.raises(SystemExit):
-        made.piece(made, counter)
+        workload.function(workload, counter)
     return counter.events
 
 
-def test_every_piece_counts_what_its_unit_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_piece_counts_its_own_work_and_the_work_of_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workloads, "STORED", 200)
-    monkeypatch.setattr(workloads, "MATRIX", {"cpu": 16})
-    monkeypatch.setattr(workloads, "COPIED", 1024)
-    names = {"backend=ale", "write", "sample 32", "8 games", "batch 32"}
-    tried = [piece for piece, _ in pong().pieces() if piece.group == "envs" and piece.name in names]
-    tried += [piece for piece, _ in toy().pieces() if piece.group != "envs" and piece.name in names]
-    tried += [*toy().floors(), next(pong().floors()), toy().baseline()]
+    monkeypatch.setattr(workloads, "MATRIX_SIZE", {"cpu": 16})
+    monkeypatch.setattr(workloads, "COPIED_BYTES", 1024)
+    names = {"backend=ale", "write", "sample 32", "batch 8", "batch 32"}
+    tried = [piece for piece in pong().parts() if piece.group == "envs" and piece.name in names]
+    tried += [piece for piece in toy().parts() if piece.group != "envs" and piece.name in names]
+    tried += [*toy().limits(), next(pong().limits()), toy().baseline]
     assert {piece.name for piece in tried} >= names
-    every = [(piece.group, piece.name) for piece in (*pong().floors(), *(piece for piece, _ in pong().pieces()))]
+    every = [(piece.group, piece.name) for piece in (*pong().limits(), *pong().parts())]
     assert len(set(every)) == len(every)
+    limits = {piece.name: piece.counted for piece in pong().limits()}
     for piece in tried:
-        counts = [event[piece.counted] for event in events_of(piece)]
-        assert 0 < counts[0] < counts[1] < counts[2], piece
-        bound = piece.make().bound
-        assert piece.unit == f"{piece.counted}/s"
-        assert bound is None or any(bound.name in floor.name for floor in pong().floors()), piece
+        limit, events = piece.compose().limit, events_of(piece)
+        for name in (piece.counted, limits[limit] if limit else piece.counted):
+            counts = [event[name] for event in events]
+            assert 0 < counts[0] < counts[1] < counts[2], piece
 
 
-def test_the_arithmetic_of_an_update_is_that_of_its_layers() -> None:
+def test_the_operations_of_an_update_are_those_of_its_layers() -> None:
     # Layers 3-8-3 with biases left out: forward and target 2 * 48 each, backward of weights 96 and of activations 48.
-    pieces = {(piece.group, piece.name): piece for piece, _ in toy().pieces()}
+    pieces = {(piece.group, piece.name): piece for piece in toy().parts()}
     counts = events_of(pieces["update", "batch 32"])
     assert counts[0][workloads.FLOP] == 32 * (96 + 96 + 96 + 48)
 
 
-def test_a_training_that_waits_is_not_taken_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paused_training_does_not_count_as_hung(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     if forked.FORKS:
         monkeypatch.setattr(measured_process, "subprocess", forked.PIECES)
-    piece = Plan([*TOY, "parallelism.timeout_s=1", "tracking.report_every_s=0.1"]).rung("parallelism=process")
-    with running(piece.make().program) as [training]:
-        for _ in range(2):
-            time.sleep(1.5)
-            found = speeds_of([training], 0.1, 0.3)
-            assert found[STEPS] == pytest.approx(found[UPDATES]) and found[UPDATES] > 0
-            assert all(found[part] >= 0 for part in workloads.PARTS)
+    piece = Plan([*TOY, "parallelism.timeout_s=1", "tracking.report_every_s=0.1"]).training("parallelism=process")
+    with running([piece.compose().program]) as [training]:
+        time.sleep(1.5)
+        found = measure_speeds([training], 0.1, 0.3)
+        assert found[STEPS] == pytest.approx(found[UPDATES]) and found[UPDATES] > 0
+        assert all(found[part] >= 0 for part in workloads.PARTS)
 
 
 def test_a_piece_that_cannot_be_composed_says_why() -> None:
     with pytest.raises(ConfigError, match="backend=ale: needs an ALE game"):
-        toy().rung("backend=ale").make()
-    assert dataclasses.is_dataclass(toy().rung("num_envs=2").make())
+        toy().training("backend=ale").compose()

@@ -24,7 +24,7 @@ from dqnspeed.cli import main
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.cli.train import _next, _print_result
-from dqnspeed.system import shell
+from dqnspeed.system import messages
 
 ROOT = Path(CONF_DIR).parent
 
@@ -158,10 +158,10 @@ def test_it_trains_with_actor_processes_and_resumes(
     shown = train(*TOY, "parallelism=process", "stop.max_steps=60", "hydra.run.dir=it")
     assert OmegaConf.load(tmp_path / "it" / ".hydra" / "hydra.yaml").hydra.job.name == "train"
     assert shown.endswith(
-        f"watch it:        {shell.command('play', 'run=it')}\n"
-        f"see its numbers: {shell.command('report', 'it')}\n"
+        f"watch it:        {messages.command('play', 'run=it')}\n"
+        f"see its numbers: {messages.command('report', 'it')}\n"
         f"try other seeds: "
-        f"{shell.command('train', '-m', *TOY, 'parallelism=process', 'stop.max_steps=60', 'seed=1,2,3')}\n"
+        f"{messages.command('train', '-m', *TOY, 'parallelism=process', 'stop.max_steps=60', 'seed=1,2,3')}\n"
     )
     more = ["train", "resume=it", "stop.max_steps=120"]
     done = forked.run("dqnspeed.cli.main", *more, cwd=tmp_path, env=environment(), timeout=120)
@@ -174,12 +174,12 @@ def test_what_comes_next_repeats_the_run_s_own_overrides(tmp_path: Path) -> None
     lines = list(_next(folder, ["experiment=ppo", "seed=3", "env.kwargs={a: 1}", "num_envs=2", "num_envs=4"]))
     sweep = ["experiment=ppo", "env.kwargs={a: 1}", "num_envs=4"]
     assert lines == [
-        f"see its numbers: {shell.command('report', str(folder))}",
-        f"try other seeds: {shell.command('train', '-m', *sweep, 'seed=1,2,3')}",
+        f"see its numbers: {messages.command('report', str(folder))}",
+        f"try other seeds: {messages.command('train', '-m', *sweep, 'seed=1,2,3')}",
     ]
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "checkpoints" / "final.safetensors").touch()
-    assert next(_next(folder, [])) == f"watch it:        {shell.command('play', f'run={folder}')}"
+    assert next(_next(folder, [])) == f"watch it:        {messages.command('play', f'run={folder}')}"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
@@ -248,7 +248,7 @@ def test_the_commands_it_prints_run_where_they_are_printed(tmp_path: Path) -> No
         folder.mkdir(parents=True)
         for name in names:
             (folder / name).symlink_to(sys.executable)
-    code = "import sys; from dqnspeed.system import shell; print(shell.command('play', 'run=a b'))"
+    code = "import sys; from dqnspeed.system import messages; print(messages.command('play', 'run=a b'))"
     for path, executable, shown in (
         (bin_, bin_ / "python3", "python"),
         (other, bin_ / "python3", "'of mine/bin/python3'"),

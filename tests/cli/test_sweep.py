@@ -41,7 +41,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.report.runs import read_run, runs_below
 from dqnspeed.report.study import search_figures
 from dqnspeed.system import machine
-from dqnspeed.system.signals import STOPPING
+from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.training.folder_lock import locked_folder
 
 FEW = [*TOY, "stop.max_steps=150", "tracking.report_every_s=0.05"]
@@ -623,7 +623,7 @@ def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -
                 os.killpg(run.pid, signal.SIGKILL)
     found = summaries(folder)
     assert set(found) == {"0", "1"}
-    assert all(one["stopped_by"] in STOPPING and one["benchmark"] is False for one in found.values())
+    assert all(one["stopped_by"] in EXIT_CODES and one["benchmark"] is False for one in found.values())
 
 
 def test_a_terminal_that_says_twice_that_it_is_closed_waits_for_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:

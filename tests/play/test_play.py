@@ -34,7 +34,7 @@ from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.recorder import Recorder, print_write_errors
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.report.runs import read_run, return_of
-from dqnspeed.system import shell
+from dqnspeed.system import messages
 from dqnspeed.tracking.video import Film, check_encoder, enlarge, frame_rate, picture, write_mp4
 from dqnspeed.training import state_file
 from dqnspeed.training.evaluation import Game
@@ -332,7 +332,7 @@ def test_without_a_run_the_newest_with_something_to_play_is_played(
     result = play(tmp_path, "episodes=1")
     assert result.returncode == 2 and result.stderr == (
         "dqnspeed: outputs/ and multirun/: hold no run with something to play; "
-        f"{shell.command('train', 'experiment=speedrun')} makes one.\n"
+        f"{messages.command('train', 'experiment=speedrun')} makes one.\n"
     )
     run = tmp_path / "outputs" / "day" / "time"
     shutil.copytree(atari / "run", run)

@@ -17,17 +17,17 @@ def test_a_file_that_could_not_be_written_leaves_the_one_before_it(tmp_path: Pat
     path = tmp_path / "it.json"
     atomic.write_json(path, {"a": float("nan"), "b": [1, "ü"]})
     whole = path.read_text(encoding="utf-8")
-    with pytest.raises(OSError, match="no space"), atomic.replacing(path) as partial:
+    with pytest.raises(OSError, match="no space"), atomic.replace(path) as partial:
         partial.write_text("half")
         raise OSError("no space")
     assert path.read_text(encoding="utf-8") == whole and [*tmp_path.iterdir()] == [path]
-    with pytest.raises(FileNotFoundError), atomic.replacing(path):
+    with pytest.raises(FileNotFoundError), atomic.replace(path):
         pass  # nothing was written
     assert path.read_text(encoding="utf-8") == whole
 
 
 def test_two_files_that_differ_in_their_suffix_do_not_meet_while_they_are_written(tmp_path: Path) -> None:
-    with atomic.replacing(tmp_path / "it.json") as one, atomic.replacing(tmp_path / "it.yaml") as other:
+    with atomic.replace(tmp_path / "it.json") as one, atomic.replace(tmp_path / "it.yaml") as other:
         one.write_text("one")
         other.write_text("other")
     assert (tmp_path / "it.json").read_text() == "one" and (tmp_path / "it.yaml").read_text() == "other"
@@ -36,7 +36,7 @@ def test_two_files_that_differ_in_their_suffix_do_not_meet_while_they_are_writte
 def test_two_processes_that_write_one_file_leave_one_of_the_two(tmp_path: Path) -> None:
     path = tmp_path / "it.txt"
     write = "import sys, pathlib; from dqnspeed.system import atomic; atomic.write_text(pathlib.Path(sys.argv[1]), 'b')"
-    with atomic.replacing(path) as partial:
+    with atomic.replace(path) as partial:
         partial.write_text("a")
         subprocess.run([sys.executable, "-c", write, path], check=True)
         assert path.read_text() == "b" and partial.read_text() == "a"
@@ -52,7 +52,7 @@ def test_names_of_files_that_are_no_text_are_written_with_question_marks(tmp_pat
 def test_a_file_has_the_mode_that_the_umask_says_whatever_writes_it(umask: int, tmp_path: Path) -> None:
     before = os.umask(umask)
     try:
-        with atomic.replacing(tmp_path / "it") as partial:
+        with atomic.replace(tmp_path / "it") as partial:
             partial.touch(0o600)
     finally:
         os.umask(before)
@@ -74,8 +74,8 @@ def test_only_regular_files_are_opened_to_be_changed(tmp_path: Path) -> None:
     for name in ("link", "dangling", "pipe"):
         for mode in ("ab", "a+b", "rb+"):
             with pytest.raises(OSError, match="a link, or no regular file"):
-                atomic.opened(tmp_path / name, mode)
+                atomic.open_regular(tmp_path / name, mode)
     assert (tmp_path / "kept").read_text() == "kept" and not (tmp_path / "nothing").exists()
-    with atomic.opened(tmp_path / "new", "ab") as file:
+    with atomic.open_regular(tmp_path / "new", "ab") as file:
         file.write(b"new")
     assert (tmp_path / "new").read_text() == "new"

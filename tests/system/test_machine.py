@@ -80,10 +80,10 @@ def test_cores_are_whole_cores_of_the_quota(monkeypatch: pytest.MonkeyPatch, quo
 def test_a_processor_computes_in_bf16_if_it_says_so(tmp_path: Path, line: str, precision: str) -> None:
     flags = tmp_path / "cpuinfo"
     flags.write_text(f"processor\t: 0\n{line}\nbugs\t\t:\n")
-    assert machine.precision("cpu", flags) == precision
-    assert machine.precision("cpu", tmp_path / "none") == "fp32"
+    assert machine.best_precision("cpu", flags) == precision
+    assert machine.best_precision("cpu", tmp_path / "none") == "fp32"
     if not machine.device_available("cuda"):
-        assert machine.precision("cuda") == "fp32"  # a run there is refused, but only once it is composed
+        assert machine.best_precision("cuda") == "fp32"  # a run there is refused, but only once it is composed
 
 
 @pytest.mark.parametrize(

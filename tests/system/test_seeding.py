@@ -23,7 +23,7 @@ def test_what_is_drawn_in_between_changes_nothing(device: str) -> None:
     draws(device)
     saved, expected = seeding.state_dict(), draws(device)
     seeding.load_state_dict(saved)
-    with seeding.preserved():
+    with seeding.preserve():
         seeding.seed_everything(4)
         assert draws(device) != expected
     assert draws(device) == expected

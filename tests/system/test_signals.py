@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dqnspeed.system.signals import TOGETHER_S, Remembering, StopSignals
+from dqnspeed.system.signals import REPEAT_S, SignalRecorder, StopSignals
 
 
 @pytest.mark.parametrize("nohup", [False, True])
@@ -22,7 +22,7 @@ def test_a_closed_terminal_ends_a_training_but_for_nohup(nohup: bool) -> None:
 
 
 def test_a_signal_that_came_before_a_training_ends_it() -> None:
-    heard = Remembering()
+    heard = SignalRecorder()
     before = signal.signal(signal.SIGTERM, heard)
     try:
         with StopSignals() as signals:
@@ -42,7 +42,7 @@ def test_two_that_come_together_are_one_and_a_later_one_ends_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             assert signals.received is signal.SIGINT
-            time.sleep(2 * TOGETHER_S)
+            time.sleep(2 * REPEAT_S)
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
     finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dqnspeed.cli.app import run_app
-from dqnspeed.system.streams import lost_output, outlast_readers
+from dqnspeed.system.streams import output_error, tolerate_output_errors
 
 
 def test_a_reader_that_has_left_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,7 +17,7 @@ def test_a_reader_that_has_left_ends_nothing(monkeypatch: pytest.MonkeyPatch) ->
     os.close(read)
     with os.fdopen(write, "w") as broken:
         monkeypatch.setattr(sys, "stdout", broken)
-        outlast_readers()
+        tolerate_output_errors()
         for _ in range(2):
             print("lost", flush=True)
         # It is closed here without an error.
@@ -27,7 +27,7 @@ def test_a_reader_that_has_left_ends_nothing(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_full_disk_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     full = open("/dev/full", "w")  # noqa: SIM115  closed below
     monkeypatch.setattr(sys, "stderr", full)
-    outlast_readers()
+    tolerate_output_errors()
     print("waits", file=sys.stderr, end="")
     assert not sys.stderr.isatty() and sys.stderr.encoding == full.encoding
     sys.stderr.flush()  # as Python does at its own end
@@ -49,9 +49,9 @@ def test_every_command_goes_on_without_a_reader(monkeypatch: pytest.MonkeyPatch)
 def test_a_stream_that_is_closed_from_the_start_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, None)
-    outlast_readers()
+    tolerate_output_errors()
     print("lost", flush=True)
     sys.stderr.write("lost")
-    assert lost_output() == "it is closed"
+    assert output_error() == "it is closed"
     for stream in (sys.stdout, sys.stderr):
         stream.close()

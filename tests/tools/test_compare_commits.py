@@ -1,4 +1,4 @@
-"""A commit beside the working tree."""
+"""The comparison of the working tree with a commit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import compare_commits
 import pytest
 
-from dqnspeed.bench.pairs import Pace
+from dqnspeed.bench.pairs import SamplingPlan
 
 TOY = ["env=cartpole", "wrappers=none", "model=mlp", "model.hidden=[8]"]
 
@@ -20,39 +20,46 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with this package in its only commit, in place of this source tree's own."""
-    root = tmp_path / "root"
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with this package in its only commit."""
+    root = tmp_path_factory.mktemp("repository") / "root"
     for name in ("dqnspeed", "conf"):
         shutil.copytree(compare_commits.ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    git(tmp_path, "init", "-q", str(root))
+    git(root, "init", "-q")
     git(root, "add", ".")
     git(root, "commit", "-qm", "first")
-    monkeypatch.setattr(compare_commits, "ROOT", root)
     return root
+
+
+@pytest.fixture
+def repository(committed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The repository in place of the one with this source tree."""
+    monkeypatch.setattr(compare_commits, "ROOT", committed)
+    return committed
 
 
 @pytest.mark.slow
 def test_each_tree_runs_its_own_code(
     repository: Path, script: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = repository / "dqnspeed" / "bench" / "work.py"
-    counted = "counter.event({BATCHES: count, BYTES: count * size})"
-    assert counted in work.read_text()
-    work.write_text(work.read_text().replace(counted, "counter.event({BATCHES: count / 1000, BYTES: count * size})"))
-    pieces = compare_commits.Plan.pieces
+    workloads = repository / "dqnspeed" / "bench" / "workloads.py"
+    counted = "counter.event({BATCHES: count, BYTES: count * _num_bytes(first)})"
+    text = workloads.read_text()
+    assert counted in text
+    workloads.write_text(text.replace(counted, counted.replace("BATCHES: count", "BATCHES: count / 1000")))
+    parts = compare_commits.Plan.parts
     monkeypatch.setattr(
-        compare_commits.Plan, "pieces", lambda plan: [one for one in pieces(plan) if one[0].name.startswith("sample")]
+        compare_commits.Plan, "parts", lambda plan: (piece for piece in parts(plan) if piece.name.startswith("sample"))
     )
-    monkeypatch.setattr(compare_commits, "PACE", Pace(0.01, 0.05, min_pairs=5, max_pairs=5))
+    monkeypatch.setattr(compare_commits, "SAMPLING", SamplingPlan(0.01, 0.05, num_pairs=5))
     code, shown, errors = script(compare_commits, "base=HEAD", "fail_below=0.01", *TOY)
     assert code == 1, errors
     assert "fail_below=0.01: 1 of 1 fell below: replay: sample 32." in errors
     assert "slower" in shown
 
 
-def test_what_cannot_be_compared_is_refused_at_once(
+def test_an_unknown_commit_and_an_algorithm_without_replay_are_refused_at_once(
     repository: Path, script: Callable[..., tuple[int, str, str]]
 ) -> None:
     for arguments, sentence in (

@@ -46,36 +46,36 @@ OLD = [100.0, 101.0, 99.0, 100.5, 99.5]
 
 def test_a_result_is_within_noise_of_itself(compared: Compared) -> None:
     code, shown, _ = compared(result(row(OLD)), result(row(OLD)), "fail_below=0.99")
-    assert code == 0 and "within noise" in shown and "not the same" not in shown and "alone" not in shown
+    assert code == 0 and "within noise" in shown and "differs" not in shown and "only in" not in shown
 
 
-def test_what_moved_is_marked_and_what_fell_is_an_error(compared: Compared) -> None:
+def test_a_change_is_marked_and_a_fall_is_an_error(compared: Compared) -> None:
     slow = [0.85 * speed for speed in OLD]
-    old, new = (result(row(speeds), row(speeds, "floors", "memory copy")) for speeds in (OLD, slow))
+    old, new = (result(row(speeds), row(speeds, "limits", "memory copy")) for speeds in (OLD, slow))
     assert compared(old, new)[0] == 0 and compared(old, new, "fail_below=0.5")[0] == 0
     assert compared(new, old, "fail_below=0.9")[1].count("faster") == 2
     code, shown, errors = compared(old, new, "fail_below=0.9")
     assert code == 1 and shown.count("slower") == 2
-    assert errors == "dqnspeed: fail_below=0.9: 1 of 2 fell below: replay: write.\n"  # floors are no code of ours
+    assert errors == "dqnspeed: fail_below=0.9: 1 of 2 fell below: replay: write.\n"  # limits do not count
 
 
-def test_what_can_no_longer_be_measured_fell(compared: Compared) -> None:
+def test_a_piece_that_can_no_longer_be_measured_fell(compared: Compared) -> None:
     broken = result(row([], error="exited with 1."))
     code, shown, _ = compared(result(row(OLD)), broken, "fail_below=0.1")
     assert code == 1 and "replay: write: exited with 1." in shown
     assert compared(broken, result(row(OLD)), "fail_below=0.1")[0] == 0
 
 
-def test_what_makes_two_results_unlike_is_named(compared: Compared) -> None:
+def test_differences_between_two_results_are_named(compared: Compared) -> None:
     _, shown, _ = compared(result(row(OLD[:4]), row(OLD, name="gone")), result(row(OLD), env="Breakout"))
     assert shown.splitlines() == [
-        "env is not the same: Pong before, Breakout now.",
-        "replay: gone: stands in one result alone.",
-        "replay: write: fewer than five repeats, no interval",
+        "env differs: Pong before, Breakout now.",
+        "replay: gone: only in one result.",
+        "replay: write: fewer than five repeats, so no interval.",
     ]
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path: Path, script: Callable[..., tuple[int, str, str]]) -> None:
+def test_files_that_cannot_be_compared_are_refused(tmp_path: Path, script: Callable[..., tuple[int, str, str]]) -> None:
     (tmp_path / "cut").write_text('{"suite":')
     for arguments, sentence in (
         (["one"], "one: takes two files bench.json."),

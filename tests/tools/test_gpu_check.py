@@ -1,26 +1,25 @@
-"""The check of a GPU: how long it may take, and what it says of commands that fail or hang."""
+"""The check of a GPU: its time limits, and its results for commands that fail or hang."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import gpu_check
 import pytest
 import torch
-from conftest import environment, make_run
+from conftest import make_run
 from gpu_check import FAILED, PASSED, Part, Result
-
-ROOT = Path(gpu_check.__file__).parents[1]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_gpu_one_sentence_is_said_and_nothing_made(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "tools" / "gpu_check.py"), "--out", str(tmp_path / "gpu.md")]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True)
-    assert result.returncode == 2 and result.stderr.count("\n") == 1
-    assert "finds no CUDA device" in result.stderr and list(tmp_path.iterdir()) == []
+def test_without_a_gpu_one_sentence_is_printed_and_no_file_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu_check.py", "--out", str(tmp_path / "gpu.md")])
+    assert gpu_check.main() == 2
+    errors = capsys.readouterr().err
+    assert "finds no CUDA device" in errors and errors.count("\n") == 1 and list(tmp_path.iterdir()) == []
 
 
 def test_all_parts_end_within_twelve_minutes_and_each_within_four() -> None:
@@ -28,8 +27,8 @@ def test_all_parts_end_within_twelve_minutes_and_each_within_four() -> None:
     assert list(gpu_check.PARTS) == list(gpu_check.LIMITS)
 
 
-def test_a_command_that_hangs_is_ended_with_its_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(gpu_check.LIMITS, "train", 3)
+def test_a_command_that_hangs_ends_with_its_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(gpu_check.LIMITS, "train", 1)
     part = Part("train", "cpu", tmp_path)
     assert part.call("hangs", "http.server", "--bind", "127.0.0.1", "0")[0] is None
     assert part.train("later", 5) == Result("later", gpu_check.SKIPPED, "no time left")
@@ -51,7 +50,7 @@ def test_a_failed_training_is_reported_with_the_end_of_its_log(tmp_path: Path) -
         ),
         (0, "[gw1] [ 50%] PASSED tests/a.py::test_a\n[gw0] [100%] PASSED tests/a.py::test_b", PASSED, "2 passed"),
         (0, "packages/a/tests/a.py::test_a PASSED [ 50%]\ntests/a.py::test_a PASSED [100%]", PASSED, "2 passed"),
-        (None, "tests/a.py::test_a PASSED [ 50%]", PASSED, "1 passed, 0 failed, 0 skipped; the rest did not end in"),
+        (None, "tests/a.py::test_a PASSED [ 50%]", PASSED, "1 passed, 0 failed, 0 skipped; the others did not end in"),
         (0, "tests/a.py::test_a SKIPPED (needs a CUDA device) [100%]", FAILED, "0 passed, 0 failed, 1 skipped"),
         (-9, "tests/a.py::test_a PASSED [ 50%]", FAILED, "1 passed"),
         (2, "ERROR tests/a.py - ImportError: no module", FAILED, "0 passed"),
@@ -75,6 +74,7 @@ def test_the_page_has_each_part_with_its_time_and_results(tmp_path: Path) -> Non
     assert "## Train: 61 s" in page and "| DQN | passed | steps_per_second 12.0 |" in page
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("overrides", gpu_check.EXECUTIONS.values(), ids=gpu_check.EXECUTIONS)
 def test_every_training_composes(overrides: tuple[str, ...]) -> None:
     make_run(*gpu_check.DQN, "algo.batch_size=256", "device=cuda", *overrides)

@@ -11,7 +11,7 @@ from conftest import Training, make_toy
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import Episode
-from dqnspeed.system import shell
+from dqnspeed.system import messages
 from dqnspeed.tracking import Callbacks
 from dqnspeed.tracking.files import EpisodesFile, MetricsFile, file_sizes, shorten
 from dqnspeed.tracking.run_folder import (
@@ -96,7 +96,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_the_newest_run_is_the_one_that_reported_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    makes = shell.command("train", "experiment=speedrun")
+    makes = messages.command("train", "experiment=speedrun")
     sentence = f"outputs/ and multirun/: hold no run to play; {makes} makes one."
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         newest_run("run to play")

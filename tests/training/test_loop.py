@@ -40,7 +40,7 @@ from dqnspeed.algorithms.update_metrics import NotFiniteError
 from dqnspeed.cli.log_file import LogFile
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.system.atomic import finite
+from dqnspeed.system.atomic import nan_to_none
 from dqnspeed.tracking import Callback, TrainingState
 from dqnspeed.tracking.files import Lines
 from dqnspeed.training.state_file import load
@@ -465,7 +465,10 @@ def test_what_is_not_finite_is_null_in_a_summary(tmp_path: Path) -> None:
     for path in (tmp_path / "summary.json", *tmp_path.glob("*.jsonl")):
         for text in [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines():
             json.loads(text, parse_constant=refuse)
-    assert finite({"a": [1.5, float("nan")], "b": (float("-inf"), "nan")}) == {"a": [1.5, None], "b": [None, "nan"]}
+    assert nan_to_none({"a": [1.5, float("nan")], "b": (float("-inf"), "nan")}) == {
+        "a": [1.5, None],
+        "b": [None, "nan"],
+    }
 
 
 @pytest.mark.parametrize(

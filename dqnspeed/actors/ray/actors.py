@@ -20,7 +20,7 @@ from dqnspeed.actors.ray.worker import MAX_BATCHES_AHEAD, Delivery, RayActor, Ra
 from dqnspeed.actors.remote import ActorHandle, LostError, NoActorsError, RemoteActors
 from dqnspeed.actors.worker import COUNTERS
 from dqnspeed.envs import ActorError, Episode
-from dqnspeed.system.errors import first_line
+from dqnspeed.system.messages import first_line
 
 WAIT_S = 0.01  # for new experience
 STOP_TIMEOUT_S = 5.0

@@ -10,7 +10,8 @@ import socket
 from typing import Any
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.system.signals import children_ignore_signals, handlers_kept
+from dqnspeed.system.child_processes import children_ignore_signals
+from dqnspeed.system.signals import preserve_handlers
 
 CONNECT_TIMEOUT_S = 15.0
 LOCAL_STORE = 256 * 2**20  # bytes of the object store of a local cluster
@@ -46,7 +47,7 @@ def connected(option: str, address: str | None, own_cpus: float) -> Any:
         options |= {"num_cpus": math.ceil(own_cpus), "include_dashboard": False, "object_store_memory": LOCAL_STORE}
     for tries_left in reversed(range(MAX_START_TRIES)):
         try:
-            with children_ignore_signals(), handlers_kept():
+            with children_ignore_signals(), preserve_handlers():
                 ray.init(address=address or "local", **options)
             break
         except Exception as error:  # Ray raises errors of its own and bare exceptions

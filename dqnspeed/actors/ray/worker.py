@@ -25,7 +25,7 @@ from dqnspeed.execution.arrays import host
 from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.networks.base import Network
 from dqnspeed.system import machine
-from dqnspeed.system.errors import FOREIGN
+from dqnspeed.system.messages import FOREIGN
 
 ANSWER_S = 0.2  # after which an exchange returns, whatever was collected
 BLOCKED_ANSWER_S = 0.01  # as ANSWER_S, of a worker that waits for the learner
@@ -257,7 +257,7 @@ class RayActor:
         torch.set_num_threads(1)
         keep_memory(arguments.run.execution)
         execution = arguments.run.execution
-        if machine.precision("cpu") == "fp32":  # the learner's device may compute in bf16, but this CPU does not
+        if machine.best_precision("cpu") == "fp32":  # the learner's device may compute in bf16, but this CPU does not
             execution = replace(execution, precision="fp32")
         arguments = replace(arguments, run=replace(arguments.run, execution=execution))
         try:

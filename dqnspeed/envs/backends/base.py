@@ -16,7 +16,7 @@ from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import BackendConfig, RunConfig, typed
 from dqnspeed.envs.base import Wrappers
 from dqnspeed.envs.games import AtariGame, atari_game, check_id
-from dqnspeed.system.errors import FOREIGN
+from dqnspeed.system.messages import FOREIGN
 
 AnyArray = np.ndarray | torch.Tensor  # on the host, or on any device
 

@@ -1,4 +1,4 @@
-"""A result as a bench would have it, of numbers that nobody measured."""
+"""An example result with invented figures."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dqnspeed.bench.measuring import with_pairs
-from dqnspeed.bench.result import Floor, Interval, Measurement, Recommendation, Result
+from dqnspeed.bench.result import Interval, LimitShare, Measurement, Recommendation, Result
+from dqnspeed.bench.session import with_pairs
 from dqnspeed.config.changes import EQUIVALENT, EXACT
 
 REPEATS, NOISE = 12, 0.02
@@ -17,8 +17,8 @@ BEST = ["backend=ale", "parallelism=overlap", "execution=lean"]
 FRAMES, PRODUCT = "the raw frames of ALE", "the matrix product in fp32"
 STEPS, UPDATES = "agent steps/s", "updates/s"
 
-# Name, speed, reference, and what else is known; overrides are the name of a rung.
-RUNGS = (
+# Name, speed, reference and kind of trainings; the name holds the overrides.
+TRAININGS = (
     ("baseline", 93.0, None, EXACT),
     ("backend=ale", 101.0, 93.0, EQUIVALENT),
     ("parallelism=overlap", 104.0, 93.0, EXACT),
@@ -33,19 +33,19 @@ PIECES = (
     ("envs", "backend=ale num_envs=8", STEPS, 5900.0, 640.0),
     ("replay", "write", "transitions/s", 410_000.0, None),
     ("replay", "sample 32", "batches/s", 3_000.0, None),
-    ("acting", "1 game", "observations/s", 640.0, None),
-    ("acting", "16 games", "observations/s", 2_900.0, None),
+    ("acting", "batch 1", "observations/s", 640.0, None),
+    ("acting", "batch 16", "observations/s", 2_900.0, None),
     ("update", "32", UPDATES, 44.0, None),
     ("update", "32 execution.precision=bf16", UPDATES, 71.0, 44.0),
     ("update", "32 execution.channels_last=true", UPDATES, 44.0, 44.0),
     ("update", "512", UPDATES, 2.7, None),
     ("update", "512 execution=lean", UPDATES, 4.4, 2.7),
-    ("floors", "matrix product in fp32", "FLOP/s", 2.5e11, None),
+    ("limits", "matrix product in fp32", "FLOP/s", 2.5e11, None),
 )
 
 
 def measured(row: Measurement, speed: float, reference: float | None) -> Measurement:
-    """``row`` with pairs around these speeds, of which neighbours share most of the noise."""
+    """``row`` with pairs around these speeds; neighbours share most of the noise."""
     random = np.random.default_rng([0, *row.name.encode()])
     shared = random.normal(1, NOISE, REPEATS)
     values, references = (shared * random.normal(1, NOISE / 4, REPEATS) for _ in range(2))
@@ -64,12 +64,12 @@ def _make() -> Result:
         made = Measurement(group, name, unit, **facts)
         return measured(made, speed, reference)
 
-    rungs = [
-        row("rungs", name, STEPS, speed, reference, kind=kind, overrides=name.split() if reference else [],
-            floor=Floor(PRODUCT, speed / 231))
-        for name, speed, reference, kind in RUNGS
+    trainings = [
+        row("trainings", name, STEPS, speed, reference, kind=kind, overrides=name.split() if reference else [],
+            limit=LimitShare(PRODUCT, speed / 231))
+        for name, speed, reference, kind in TRAININGS
     ]  # fmt: skip
-    failed = Measurement("rungs", "execution=compiled", STEPS, error="execution=compiled: needs a C++ compiler.")
+    failed = Measurement("trainings", "execution=compiled", STEPS, error="execution=compiled: needs a C++ compiler.")
     pieces = [row(*piece) for piece in PIECES]
     kinds = dict(zip(BEST, (EQUIVALENT, EXACT, EQUIVALENT), strict=True))
     return Result(
@@ -83,8 +83,8 @@ def _make() -> Result:
         versions={"python": "3.11.7", "torch": "2.13.0"},
         commit="0123456789abcdef",
         disturbances=["another process (make) keeps 0.4 cores busy."],
-        measurements=[*rungs, failed, *pieces],
-        walls=["the baseline: the learner's updates take 71 % of the time."],
+        measurements=[*trainings, failed, *pieces],
+        bottlenecks=["the baseline: the learner's updates take 71 % of the host's time."],
         recommendation=Recommendation(
             BEST, f"python -m dqnspeed.train {' '.join(BEST)}", kinds,
             Interval(1.70, 1.66, 1.73), Interval(1.67, 1.61, 1.72), "Whole trainings gained 1.67×, as expected.",

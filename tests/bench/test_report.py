@@ -1,4 +1,4 @@
-"""The tables, the page and the picture of a result."""
+"""Tables, page and picture of a result."""
 
 from __future__ import annotations
 
@@ -8,28 +8,25 @@ import sys
 from pathlib import Path
 
 import pytest
-from made import BEST, make_result
+from example_result import BEST, make_result
 from PIL import Image
 from rich.console import Console
 
-from dqnspeed.bench import page, show
+from dqnspeed.bench import command, picture
+from dqnspeed.bench.report import number, page, print_result
 from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
-from dqnspeed.bench.rows import number
 
 LINE = f"python -m dqnspeed.train {' '.join(BEST)}"
 
 
 def printed(result: Result, width: int | None = None) -> str:
-    """What a terminal of this width shows, or a file."""
+    """The output on a terminal of this width, or in a file."""
     out = io.StringIO()
-    console = Console(file=out, force_terminal=width is not None, width=width, color_system=None)
-    if width is None:
-        console.width = show.WIDE
-    show.table(result, console)
+    print_result(result, Console(file=out, force_terminal=width is not None, width=width, color_system=None))
     return out.getvalue()
 
 
-def test_a_file_gets_every_row_and_column_each_on_its_line() -> None:
+def test_a_file_gets_every_row_and_column_on_one_line() -> None:
     result = make_result()
     lines = printed(result).splitlines()
     for row in result.measurements:
@@ -43,7 +40,7 @@ def test_a_file_gets_every_row_and_column_each_on_its_line() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_a_narrow_terminal_keeps_the_speeds_and_a_line_that_can_be_pasted(width: int) -> None:
+def test_a_narrow_terminal_keeps_the_speeds_and_a_command_that_can_be_pasted(width: int) -> None:
     shown = printed(make_result(), width)
     tables, _, end = shown.partition("another process")
     assert max(map(len, tables.splitlines())) <= width
@@ -51,50 +48,51 @@ def test_a_narrow_terminal_keeps_the_speeds_and_a_line_that_can_be_pasted(width:
     assert LINE in end.splitlines()
 
 
+def write_page(result: Result, folder: Path) -> str:
+    """Draw the picture and return the page."""
+    picture.draw(result, folder / "bench.png")
+    assert (folder / "bench.png").stat().st_size
+    return page(result)
+
+
 @pytest.mark.parametrize("count", [0, 9])
-def test_what_there_is_of_a_partial_result_is_shown(count: int, tmp_path: Path) -> None:
-    whole = make_result(recommendation=None, walls=[], ended=None)
+def test_a_partial_result_is_shown(count: int, tmp_path: Path) -> None:
+    whole = make_result(recommendation=None, bottlenecks=[], ended=None)
     partial = dataclasses.replace(whole, measurements=whole.measurements[:count])
     assert "This result is partial." in printed(partial)
-    show.write(partial, tmp_path)
-    assert (tmp_path / "bench.png").exists()
-    assert "**This result is partial.**" in (tmp_path / "bench.md").read_text()
+    assert "**This result is partial.**" in write_page(partial, tmp_path)
 
 
 def test_a_result_of_failures_and_of_zeros_is_shown(tmp_path: Path) -> None:
     failed = Measurement("envs", "a", "frames/s", error="exited with 3.")
     zero = Measurement("envs", "b", "frames/s", pairs=[[0.0, 0.0]], value=0.0, reference=0.0)
-    odd = Measurement("unheard-of", "c", "$/s", value=3e13, ratio=Interval(2, 1, 3), reference=1e13)
-    result = make_result(measurements=[failed, zero, odd])
+    large = Measurement("replay", "c", "$/s", value=3e13, ratio=Interval(2, 1, 3), reference=1e13)
+    result = make_result(measurements=[failed, zero, large])
     assert "a: not measured: exited with 3." in printed(result) and "30.0 T" in printed(result)
-    show.write(result, tmp_path)
-    assert (tmp_path / "bench.png").exists()
+    assert "not measured" in write_page(make_result(measurements=[failed]), tmp_path)
+    assert "30.0 T" in write_page(result, tmp_path)
 
 
-def test_without_a_faster_line_the_baseline_is_what_is_recommended() -> None:
+def test_without_a_faster_command_the_baseline_is_recommended() -> None:
     nothing = Recommendation([], "python -m dqnspeed.train", {}, Interval(1, 1, 1), sentence="Nothing is faster.")
     lines = printed(make_result(recommendation=nothing)).splitlines()
     assert lines[lines.index("Nothing is faster.") + 1] == "python -m dqnspeed.train"
     assert any(line.startswith("baseline") and "recommended" in line for line in lines)
 
 
-def test_the_page_has_the_line_and_a_row_for_each_measurement() -> None:
-    result = make_result(measurements=[*make_result().measurements, Measurement("envs", "a|b", "x/s", value=1.0)])
-    text = page.render(result)
+def test_the_page_has_the_command_and_the_tables_of_the_terminal() -> None:
+    result = make_result()
+    text = page(result)
     assert f"```bash\n{LINE}\n```" in text and "](bench.png)" in text
     assert "Exact: parallelism=overlap; equivalent: backend=ale execution=lean." in text
-    tables = [block for block in text.split("\n\n") if block.startswith("|")]
-    for table in tables:
-        assert len({row.replace(r"\|", "").count("|") for row in table.splitlines()}) == 1
-    rows = sum(table.count("\n") - 1 for table in tables)
-    assert rows == sum(one.error is None for one in result.measurements)
-    assert text.count("not measured") == sum(one.error is not None for one in result.measurements)
+    tables = printed(result).partition("another process")[0].strip()
+    assert f"```text\n{tables}\n```" in text
 
 
-def test_the_picture_has_a_bar_for_all_but_floors(tmp_path: Path) -> None:
+def test_the_picture_has_a_bar_for_all_rows_but_limits(tmp_path: Path) -> None:
     long = "execution=graph execution.precision=bf16 execution.channels_last=true parallelism=process num_envs=4"
-    noise = Measurement("rungs", long, "agent steps/s", value=1e5, ratio=Interval(1.01, 0.5, 1.6))
-    show.write(make_result(measurements=[*make_result().measurements, noise]), tmp_path)
+    noise = Measurement("trainings", long, "agent steps/s", value=1e5, ratio=Interval(1.01, 0.5, 1.6))
+    write_page(make_result(measurements=[*make_result().measurements, noise]), tmp_path)
     with Image.open(tmp_path / "bench.png") as shown:
         pixels = shown.convert("RGB")
         assert shown.width == 1000
@@ -103,13 +101,13 @@ def test_the_picture_has_a_bar_for_all_but_floors(tmp_path: Path) -> None:
         assert {(0, 121, 107), (219, 227, 234)} <= {color for _, color in pixels.getcolors(1 << 20)}
 
 
-def test_what_cannot_be_written_is_named(
+def test_a_page_that_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show.write(make_result(), tmp_path / "gone")
+    command.write_page(make_result(), tmp_path / "gone")
     assert capsys.readouterr().err.startswith(f"dqnspeed: {tmp_path / 'gone'}: ")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    show.write(make_result(), tmp_path)
+    command.write_page(make_result(), tmp_path)
     assert "matplotlib" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["bench.md"]
 

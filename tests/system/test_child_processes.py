@@ -4,7 +4,7 @@ import multiprocessing
 from multiprocessing.connection import Connection
 from typing import Any
 
-from dqnspeed.system.parent import end_with_parent, may_have_children
+from dqnspeed.system.child_processes import end_with_parent, may_have_children
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -1,0 +1,191 @@
+"""A running bench: measures pieces one after another, shows its progress, and keeps the result on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import statistics
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dqnspeed.bench.measured_process import MeasuredProcess, ProcessError, Speeds, running
+from dqnspeed.bench.pairs import SamplingPlan, interval, take_turns
+from dqnspeed.bench.plan import LIMITS, Piece, Plan
+from dqnspeed.bench.result import FILE, LimitShare, Measurement, Pair, Result
+from dqnspeed.bench.workloads import PARTS
+from dqnspeed.cli.errors import RunError
+from dqnspeed.config.options import ConfigError
+from dqnspeed.system import atomic, machine
+from dqnspeed.system.noise import NoiseWatch
+
+REFERENCE_FAILED = "its reference failed: "  # start of a row's error
+
+
+class BenchProgress:
+    """A progress bar with the time left; in a pipe, a line for each piece.
+
+    Args:
+        seconds: estimated duration of the bench.
+    """
+
+    def __init__(self, seconds: float):
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TimeRemainingColumn(),
+            console=self._console, transient=True, disable=not self._console.is_terminal,
+            speed_estimate_period=max(1.0, seconds),
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=seconds)
+        self._interrupted = False
+
+    def interrupt(self, *_: object) -> None:
+        """Handle a signal by :class:`KeyboardInterrupt`, again in :meth:`start` if Python drops the first one."""
+        self._interrupted = True
+        raise KeyboardInterrupt
+
+    def start(self, piece: str) -> None:
+        """Show the next piece; raises :class:`KeyboardInterrupt` after a signal."""
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._bar.start()
+        self._bar.update(self._task, description=piece[:60])
+        if not self._console.is_terminal:
+            print(f"{self._bar.tasks[0].percentage:3.0f} %: {piece}", file=self._console.file, flush=True)
+
+    def advance(self, seconds: float) -> None:
+        """Count work that was estimated to take ``seconds``."""
+        self._bar.advance(self._task, seconds)
+
+    def print(self, sentence: str) -> None:
+        self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+class BenchSession:
+    """Measures pieces and writes ``result`` after each; inspects the machine before and after.
+
+    The process of the latest piece without a reference stays paused, since it may be the reference of the next pieces.
+
+    Args:
+        suite: name of the suite; ``seconds``: its estimated duration.
+    """
+
+    def __init__(self, plan: Plan, suite: str, folder: Path, seconds: float):
+        self.progress = BenchProgress(seconds)
+        self._path = folder / FILE
+        self._reference: tuple[Piece, MeasuredProcess] | None = None
+        self.result = Result(
+            command=shlex.join(["python", "-m", "dqnspeed.bench", *sys.argv[1:]]), started=_now(), suite=suite,
+            env=plan.reference.env.id, overrides=plan.overrides, commit=machine.git_commit(),
+            machine=machine.describe(plan.device), versions=machine.versions(),
+        )  # fmt: skip
+
+    def __enter__(self) -> BenchSession:
+        self.update()  # fails early if the file cannot be written
+        self.progress.start("inspecting the machine")
+        self._watch = NoiseWatch()
+        self.update(disturbances=self._watch.before())
+        for sentence in self.result.disturbances:
+            self.progress.print(sentence)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.end_reference()
+        self.progress.close()
+        if kind in (None, KeyboardInterrupt):
+            found = dict.fromkeys([*self.result.disturbances, *self._watch.after()])
+            self.update(disturbances=list(found), ended=_now() if kind is None else None)
+
+    def update(self, **changes: Any) -> None:
+        """Change the result and write it; raises :class:`RunError` if that fails."""
+        self.result = dataclasses.replace(self.result, **changes)
+        try:
+            atomic.write_json(self._path, dataclasses.asdict(self.result))
+        except OSError as error:
+            sentence = f"{self._path}: cannot be written ({error.strerror}). The rows before this one are kept."
+            raise RunError(sentence) from error
+
+    def add(self, row: Measurement) -> None:
+        self.update(measurements=[*self.result.measurements, row])
+
+    def measure(self, piece: Piece, sampling: SamplingPlan) -> Measurement:
+        """The row of ``piece``, with its error if it cannot be measured."""
+        self.progress.start(f"{piece.group}: {piece.name}")
+        row = self._measured(piece, sampling)
+        self.add(row)
+        self.progress.advance(sampling.seconds(piece.reference is not None))
+        return row
+
+    def end_reference(self) -> None:
+        """End the process that waits as a reference."""
+        if self._reference is not None:
+            self._reference[1].end()
+            self._reference = None
+
+    def _measured(self, piece: Piece, sampling: SamplingPlan) -> Measurement:
+        row = Measurement(piece.group, piece.name, f"{piece.counted}/s")
+        try:
+            workload = piece.compose()
+            row = dataclasses.replace(row, kind=workload.kind, overrides=list(workload.overrides))
+            if piece.reference is None and piece.copies == 1:
+                turns = take_turns([], [self._reference_process(piece)], sampling)
+            else:
+                references = [self._reference_process(piece.reference)] if piece.reference else []
+                with running([workload.program] * piece.copies) as processes:
+                    turns = take_turns(references, processes, sampling)
+        except (ConfigError, OSError) as error:  # OSError: too many processes or open files
+            return dataclasses.replace(row, error=f"{str(error).rstrip('.')}.")
+        except ProcessError as error:
+            reference_failed = self._reference is not None and error.process is self._reference[1]
+            self.end_reference()
+            prefix = REFERENCE_FAILED if reference_failed and piece.reference else ""
+            return dataclasses.replace(row, error=f"{prefix}{error}.")
+        counted = piece.counted
+        pairs: list[Pair] = [[before.get(counted), value.get(counted)] for before, value in turns]
+        medians = {name: statistics.median(value[name] for _, value in turns) for name in turns[0][1]}
+        if not medians.get(counted):
+            return dataclasses.replace(row, error=f"counted no {counted} in a slice of {sampling.slice_s:g} s.")
+        share = self._limit_share(workload.limit, medians)
+        parts = {part: medians[part] for part in PARTS if part in medians}
+        return with_pairs(dataclasses.replace(row, limit=share, parts=parts), pairs)
+
+    def _reference_process(self, piece: Piece) -> MeasuredProcess:
+        if self._reference is None or self._reference[0] is not piece:
+            self.end_reference()
+            process = MeasuredProcess(piece.compose().program)
+            self._reference = (piece, process)
+            process.await_ready()
+        return self._reference[1]
+
+    def _limit_share(self, limit: str, speeds: Speeds) -> LimitShare | None:
+        """The share of the best slice of a limit; above 1 if all slices of the limit were disturbed."""
+        row = self.result.find(LIMITS, limit)
+        if row is None or row.error:
+            return None
+        best = max(value for _, value in row.pairs if value is not None)
+        return LimitShare(f"the {limit}", speeds[row.unit.removesuffix("/s")] / best)
+
+
+def with_pairs(row: Measurement, pairs: Sequence[Pair]) -> Measurement:
+    """``row`` with ``pairs`` and the figures computed from them."""
+    references = [before for before, _ in pairs if before is not None]
+    return dataclasses.replace(
+        row,
+        pairs=list(pairs),
+        value=statistics.median(value for _, value in pairs if value is not None),
+        reference=statistics.median(references) if references else None,
+        ratio=interval([value / before for before, value in pairs if before and value is not None]),
+    )
+
+
+def _now() -> str:
+    return datetime.now().isoformat(timespec="seconds")
