@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import gc
 import getpass
-import io
 import multiprocessing
 import multiprocessing.util
 import os
@@ -29,7 +28,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 TESTS = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
@@ -52,24 +51,6 @@ from dqnspeed.training.request import RunRequest  # noqa: E402
 # Of a busy machine no time is asked.
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("busy")
-
-_load = OmegaConf.load
-_parsed = functools.cache(lambda text: _load(io.StringIO(text)))
-
-
-def _load_once(file: Any) -> Any:
-    """As ``OmegaConf.load``, of which a text is parsed once: hundreds of compositions read the same files."""
-    if not hasattr(file, "read"):
-        return _load(file)
-    text = file.read()
-    try:
-        return copy.deepcopy(_parsed(text))
-    except Exception:  # which is to name the file
-        file.seek(0)
-        return _load(file)
-
-
-OmegaConf.load = staticmethod(_load_once)  # type: ignore[method-assign, assignment]
 
 gc.freeze()  # what was imported is not looked through again and again
 

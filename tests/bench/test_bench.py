@@ -222,7 +222,7 @@ def test_disturbances_of_the_machine_are_named(tmp_path: Path, monkeypatch: pyte
     watch = NoiseWatch(cpus, cgroups)
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     before = watch.before()
-    assert "OMP_WAIT_POLICY=active has threads spin while they wait for work: unset it." in before
+    assert "OMP_WAIT_POLICY=active lets waiting threads spin, which takes time from others: unset it." in before
     assert "the processor's governor is powersave: its clock follows the load." in before
     assert any(sentence.startswith("the container may use 0.5 cores' time of the ") for sentence in before)
     assert not any("slowed down" in sentence or "held back" in sentence for sentence in before)
@@ -231,4 +231,4 @@ def test_disturbances_of_the_machine_are_named(tmp_path: Path, monkeypatch: pyte
     after = watch.after()
     assert "the processor was slowed down 2 times because it was hot." in after
     assert "the container was held back 5 times at its quota of CPU time." in after
-    assert NoiseWatch(tmp_path / "none", tmp_path / "none")._counters()["hot"] == 0
+    assert NoiseWatch(tmp_path / "none", tmp_path / "none")._counters()["overheated"] == 0

@@ -490,7 +490,7 @@ def test_a_game_without_a_known_bound_is_reported(overrides: str, expected: str)
 
 @pytest.mark.parametrize("native", ["bf16", "fp32"])
 def test_auto_chooses_the_precision_that_the_device_computes_in(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "precision", lambda device: native)
+    monkeypatch.setattr(machine, "best_precision", lambda device: native)
     compose = make_run.__wrapped__  # what is composed otherwise is kept
     assert compose("execution=lean").execution.precision == native
     assert compose("experiment=speedrun").execution.precision == native

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from dqnspeed.actors.base import ActorArguments, Actors
 from dqnspeed.actors.process import Process
-from dqnspeed.actors.ray.cluster import check_address
+from dqnspeed.actors.ray.cluster import ADDRESS, check_address
 from dqnspeed.actors.ray.worker import MAX_BATCHES_AHEAD
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
-
-ADDRESS = "parallelism.address"
 
 
 @register("parallelism", "ray")

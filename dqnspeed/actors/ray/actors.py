@@ -9,18 +9,20 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dqnspeed.actors.base import ActorArguments, Collected
-from dqnspeed.actors.ray import ADDRESS, RayParallelism
-from dqnspeed.actors.ray.cluster import check_room, connected, reason_of
+from dqnspeed.actors.ray.cluster import ADDRESS, check_room, connected, reason_of
 from dqnspeed.actors.ray.worker import MAX_BATCHES_AHEAD, Delivery, RayActor, RayArguments, RayCommand, weights_of
 from dqnspeed.actors.remote import ActorHandle, LostError, NoActorsError, RemoteActors
 from dqnspeed.actors.worker import COUNTERS
 from dqnspeed.envs import ActorError, Episode
 from dqnspeed.system.messages import first_line
+
+if TYPE_CHECKING:
+    from dqnspeed.actors.ray import RayParallelism
 
 WAIT_S = 0.01  # for new experience
 STOP_TIMEOUT_S = 5.0

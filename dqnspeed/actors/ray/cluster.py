@@ -13,6 +13,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.system.child_processes import children_ignore_signals
 from dqnspeed.system.signals import preserve_handlers
 
+ADDRESS = "parallelism.address"  # option of actors
 CONNECT_TIMEOUT_S = 15.0
 LOCAL_STORE = 256 * 2**20  # bytes of the object store of a local cluster
 MAX_START_TRIES, TOO_SLOW = 2, "timed out during startup"  # Ray's error if a busy machine takes more than 30 s
