@@ -103,7 +103,7 @@ def train(
 
     Examples:
         >>> results = dqnspeed.train(["experiment=cartpole", "stop.max_steps=2000"], folder="outputs/cartpole")
-        cartpole: CartPole-v1, algo=dqn, parallelism=serial, 16 environments, seed 0
+        cartpole: CartPole-v1, algo=dqn, backend=gymnasium, parallelism=serial, 16 environments, seed 0
         ...
         >>> results.summary["stopped_by"], results.summary["agent_steps"] >= 2000
         ('max_steps', True)

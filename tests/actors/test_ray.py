@@ -23,7 +23,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from conftest import TOY, command, environment, make_toy, once_reported
+from conftest import TOY, command, environment, make_toy, once_reported, train_in
 from forked import Forked
 from started import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses, deadline
 
@@ -36,7 +36,6 @@ from dqnspeed.buffers import Rows
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import describe
-from dqnspeed.training.loop import train
 
 if importlib.util.find_spec("ray") is None:  # which takes moments to import
     pytest.skip("needs Ray", allow_module_level=True)
@@ -47,6 +46,8 @@ RAY = [
 ]  # fmt: skip
 ROOM = ["replay.buffer_size=9000", "algo.learning_starts=200"]
 LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
+
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +322,7 @@ def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
 )  # fmt: skip
 def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], tmp_path: Path) -> None:
     run = make_toy(*algo, *RAY, "parallelism.num_actors=1", "algo.learning_starts=0", "stop.max_steps=600")
-    summary = train(run, describe(run), tmp_path, {})
+    summary = train_in(tmp_path, run)
     assert summary["agent_steps"] >= 600 and summary["stopped_by"] == "max_steps"
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]  # of those with an update
@@ -333,9 +334,9 @@ def test_a_run_on_ray_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     def run(steps: int) -> RunConfig:
         return make_toy(*RAY, "parallelism.num_actors=1", f"stop.max_steps={steps}", "checkpoint.replay=true")
 
-    train(run(300), describe(run(300)), tmp_path, {})
+    train_in(tmp_path, run(300))
     before = json.loads((tmp_path / "summary.json").read_text())
-    after = train(run(600), describe(run(600)), tmp_path, {}, resume=True)
+    after = train_in(tmp_path, run(600), resume=True)
     assert after["resumed_at"] == [before["agent_steps"]] and after["agent_steps"] >= 600
     numbers = [int(line.partition(",")[0]) for line in (tmp_path / "episodes.csv").read_text().splitlines()[1:]]
     assert numbers == list(range(1, len(numbers) + 1))

@@ -320,7 +320,7 @@ BAD = {
     "env.difficulty=4": "env.difficulty=4: ALE has no such difficulty of pong; it has 0, 1, 2, 3.",
     "env.mode=1 backend=ale": "backend=ale: plays the usual mode of a game, and env.mode=1 asks for one. Use backend=",
     "env.id=adventure env.mode=1 backend=atari_warp": (
-        "env.mode=1: with backend=atari_warp, of adventure these are known: 0. Use backend=auto."
+        "env.mode=1: with backend=atari_warp, adventure does not support it. Choose one of 0. Use backend=auto."
     ),
     "env.id=name_this_game env.max_episode_frames=100 backend=atari_warp": "and env.max_episode_frames=100 ends it",
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
@@ -381,7 +381,7 @@ BAD = {
     "env.id=Ünïcode": "env.id=Ünïcode: cannot be read; give GROUP=OPTION or KEY=VALUE",
     "+foo=1": "foo: there is no such option.",
     "++foo=1": "foo: there is no such option.",
-    "+algo.tau=0.03": "algo.tau=0.03: there is no such option (nearest: algo.gae_lambda",
+    "+algo.tau=0.03": "algo.tau=0.03: there is no such option (nearest: algo.name",
     "stop={max_steps:3,foo:1}": "stop.foo: there is no such option",
     "num_envs=1,2": "num_envs=1,2: a sweep over several values needs dqnspeed.train -m",
     "experiment=baseline,process": "experiment=baseline,process: a sweep over several values needs dqnspeed.train -m",
