@@ -54,7 +54,7 @@ OWN = [
     "optimizer=nadam",
     "tracking.trackers=[status]",
     "backend=thread_pool",
-    "wrappers=flicker",  # the numbers of standard, here those of none
+    "wrappers=flicker",  # the numbers of standard are replaced by the numbers of none
     *(f"wrappers.{key}={json.dumps(NONE[key])}" for key in NONE if key not in ("defaults", "name")),
 ]
 EVERY = [*OWN, "parallelism=paced", "parallelism.steps_per_second=5000"]

@@ -38,10 +38,10 @@ class Sampler(Protocol):
     weighted: bool
 
     def update(self, before: Window, now: Window) -> Mapping[str, np.ndarray]:
-        """Note, on the host, that the drawable rows are those of ``now``.
+        """Record on the host that the rows of ``now`` can be drawn.
 
         Returns:
-            Arrays that :meth:`store` needs, by names other than those of columns; they cross together with new rows.
+            Arrays for :meth:`store`, which cross together with new rows; no name may be a column's.
         """
 
     def store(self, arrays: Mapping[str, Array]) -> None:

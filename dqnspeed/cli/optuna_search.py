@@ -193,7 +193,7 @@ class Pruning(Callback):
         self._sign = 1 if DIRECTIONS[objective] == "maximize" else -1
         self._reported = max(reported, default=0)
 
-    optional = True  # the training goes on if the study's file is lost
+    optional = True  # the training continues if the study's file is lost
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         mean, period = training.return_mean, int(training.seconds // self._every_s)

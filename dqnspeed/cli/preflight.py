@@ -288,7 +288,7 @@ def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[tuple[int, J
     for number, job in enumerate(known):
         folder = Path(config.hydra.sweep.dir, job.folder)
         found = outcome(folder)
-        given_up = found.state == "failed" and optuna_search.is_study(config.hydra)  # a search goes on to other trials
+        given_up = found.state == "failed" and optuna_search.is_study(config.hydra)  # a search tries others instead
         if found.is_finished or given_up:
             continue
         if folder.is_dir():

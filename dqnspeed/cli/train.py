@@ -117,7 +117,7 @@ def _resume() -> None:
 
 def _train(request: RunRequest, flags: Sequence[str] = ()) -> None:
     summary = train_and_print(request)
-    # A signal ends a sweep even if it came after the job had ended by itself.
+    # A signal ends a sweep even if it came after the end of the job.
     if summary["stopped_by"] in EXIT_CODES or (request.group is not None and "signal" in summary):
         stopped_by = signal.Signals[summary["signal"]]
         if request.restart_if_no_checkpoint and sweep.is_elsewhere:

@@ -40,7 +40,7 @@ class EarlierRuns:
 
     Attributes:
         solved: for each solved run its rising mean returns; the last one is the bound.
-        runs: number of runs, with those that met a limit.
+        runs: number of runs that were solved or met a limit.
     """
 
     solved: tuple[tuple[Mean, ...], ...] = ()

@@ -70,7 +70,7 @@ class BufferSchedule:
     """One update for every batch in the buffer; the actors are ahead by at most ``buffer.capacity`` steps.
 
     Args:
-        agent_steps: agent steps so far, with those that wait in the buffer.
+        agent_steps: agent steps so far, including steps that wait in the buffer.
     """
 
     def __init__(self, buffer: OrderedBuffer, batch_size: int, agent_steps: int):

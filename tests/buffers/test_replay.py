@@ -150,7 +150,7 @@ def test_every_transition_is_drawn_equally_often() -> None:
 
 
 def test_environments_written_at_different_speeds_stay_apart() -> None:
-    """As with several actors: each writes its own environments, and draws are weighted by their rows."""
+    """Several actors write their own environments, and draws are weighted by the rows of each."""
     replay = uniform(storage_of(2, 50))
     for i in range(30):
         for env_index in (0, 1) if i % 3 == 0 else (0,):

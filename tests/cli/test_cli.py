@@ -115,7 +115,7 @@ def test_every_command_prints_its_version(
     assert re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", capsys.readouterr().out)
 
 
-@pytest.mark.integration  # Python compiles every module anew
+@pytest.mark.integration  # Python compiles every module again
 @pytest.mark.parametrize("values", ["range(0,2)", "choice(0,1)"])
 def test_functions_that_hydra_cannot_read_without_asserts_are_one_sentence(values: str, tmp_path: Path) -> None:
     result = subprocess.run(
