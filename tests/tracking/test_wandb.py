@@ -265,11 +265,11 @@ def main():
 """
 
 
-@pytest.mark.parametrize("why", ["no answer from http", "returned error 401", "No API key configured"])
+@pytest.mark.parametrize("why", ["timed out", "returned error 401", "No API key configured"])
 def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline(why: str, tmp_path: Path) -> None:
     """A server that takes connections and never says a word; one that refuses the key; and no key at all."""
     asked = 0
-    if why.startswith("no answer"):
+    if why == "timed out":
         silent = socket.create_server(("127.0.0.1", 0))
         port, kept = silent.getsockname()[1], []
 
@@ -300,4 +300,4 @@ def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline
     assert lines[0].startswith("tracking.wandb=online: W&B cannot be used (") and why in lines[0]
     assert lines[0].endswith("); this run is kept offline.")
     assert len(list(tmp_path.glob("*/wandb/offline-run-*/*.wandb"))) == 2
-    assert asked == why.startswith("no answer"), "of two runs the first alone asks"
+    assert asked == (why == "timed out"), "of two runs the first alone asks"
