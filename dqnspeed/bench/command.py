@@ -56,8 +56,7 @@ def _main() -> None:
     folder, seconds = _make_folder(options.out), suite.seconds()
     print(f"suite={suite.name} takes about {seconds / 60:.0f} minutes. The result goes to {folder}.", flush=True)
     session = BenchSession(suite.plan, suite.name, folder, seconds)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, session.progress.interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with session:
             suite.run(session, SAME_LEARNING if options.allow is None else ANY_ALGORITHM)

@@ -93,20 +93,6 @@ def recommendation(
     return Recommendation(list(overrides), line, kinds, expected, sentence=sentence)
 
 
-def gain_if_allowed(
-    plan: Plan, result: Result, allowed: Collection[str], gain: float, without: Sequence[Sequence[str]] = ()
-) -> str:
-    """A sentence on a training that ``allow=algorithm`` would add, if its gain is more than ``gain``; else empty.
-
-    Args:
-        without: overrides that were tried before.
-    """
-    row = choose(plan, result, ANY_ALGORITHM, without)
-    if row is None or row.ratio is None or row.ratio.low <= gain or _is_allowed(plan, row.overrides, allowed):
-        return ""
-    return f"allow=algorithm would allow {' '.join(row.overrides)}, {row.ratio.median:.2f}×."
-
-
 def with_check(found: Recommendation, measured: Interval | None) -> Recommendation:
     """``found`` with the gain ``measured`` in whole trainings, and whether it was expected."""
     if measured is None:
@@ -136,16 +122,12 @@ def train(overrides: Sequence[str], seconds: float, limit_s: float) -> float:
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 timeout=limit_s, start_new_session=True,
             )  # fmt: skip
+            summary = read_summary(Path(folder, "run"))
         except subprocess.TimeoutExpired as error:
             raise RunError(f"a training of {seconds:g} s had not ended after {limit_s:g} s.") from error
-        try:
-            summary = read_summary(Path(folder, "run"))
-            speed, updates = summary["steps_per_second"], summary["updates"]
-        except (DamagedError, KeyError) as error:
-            reason = last_line(process.stdout) or f"exit code {process.returncode}"
-            raise RunError(f"a training left no result ({reason}).") from error
-    if process.returncode or not speed:
-        raise RunError(f"a training ended with exit code {process.returncode} and {speed} steps/s.")
-    if not updates:
-        raise RunError(f"a training of {seconds:g} s did no update.")
+        except DamagedError as error:
+            raise RunError(f"a training left no result ({last_line(process.stdout)}).") from error
+    speed, updates = summary["steps_per_second"], summary["updates"]
+    if process.returncode or not speed or not updates:
+        raise RunError(f"a training ended with exit code {process.returncode}, {updates} updates, {speed} steps/s.")
     return float(speed)

@@ -43,17 +43,9 @@ class BenchProgress:
             speed_estimate_period=max(1.0, seconds),
         )  # fmt: skip
         self._task = self._bar.add_task("", total=seconds)
-        self._interrupted = False
-
-    def interrupt(self, *_: object) -> None:
-        """Handle a signal by :class:`KeyboardInterrupt`, again in :meth:`start` if Python drops the first one."""
-        self._interrupted = True
-        raise KeyboardInterrupt
 
     def start(self, piece: str) -> None:
-        """Show the next piece; raises :class:`KeyboardInterrupt` after a signal."""
-        if self._interrupted:
-            raise KeyboardInterrupt
+        """Show the next piece."""
         self._bar.start()
         self._bar.update(self._task, description=piece[:60])
         if not self._console.is_terminal:

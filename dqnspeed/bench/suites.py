@@ -76,7 +76,6 @@ class Suite:
                 break
             if again.error:
                 found = recommend.recommendation(plan, sentence=f"{piece.name}: {again.error}")
-        more = recommend.gain_if_allowed(plan, session.result, allowed, found.expected.high, tried)
         session.update(recommendation=found)
         session.end_reference()
         if found.overrides:
@@ -84,7 +83,7 @@ class Suite:
         if found.measured is not None and found.measured.high < 1:
             sentence = f"{' '.join(found.overrides)} looked faster, but: {found.sentence}"
             found = recommend.recommendation(plan, sentence=sentence)
-        sentence = " ".join(filter(None, [found.sentence, more, plan.equal_work]))
+        sentence = " ".join(filter(None, [found.sentence, plan.equal_work]))
         session.update(recommendation=dataclasses.replace(found, sentence=sentence))
 
     def _check(self, session: BenchSession, found: Recommendation) -> Recommendation:

@@ -179,14 +179,6 @@ def test_bad_input_is_one_sentence_before_anything_is_made(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_signal_that_python_drops_ends_the_bench_at_its_next_piece() -> None:
-    progress = BenchProgress(10)
-    with pytest.raises(KeyboardInterrupt):
-        progress.interrupt(signal.SIGTERM, None)
-    with pytest.raises(KeyboardInterrupt):
-        progress.start("the next")
-
-
 def test_in_a_pipe_each_piece_is_a_line_with_the_share_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
     progress = BenchProgress(10)
     progress.start("first")
