@@ -38,7 +38,7 @@ class ActorCritic(Algorithm):
     vf_coef: float = option("weight of the value loss (ppo: of half of it)", ge=0)
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
-        return PolicyValueNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest)
+        return PolicyValueNetwork(run, spec)
 
     def policy(
         self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator

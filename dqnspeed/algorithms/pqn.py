@@ -44,8 +44,7 @@ class PQN(FromRollouts):
         return self.q_lambda
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
-        linear = typed(run.exploration, Exploration).linear
-        return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
+        return QNetwork(run, spec, typed(run.exploration, Exploration).linear)
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return PQNLearner(self, run, spec, device)

@@ -1,4 +1,4 @@
-"""Convolutions, or none."""
+"""``model`` with convolutions, or without any."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dqnspeed.networks.weight_gradient import Convolution
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalization of images ``(B, C, H, W)`` over all of each, whose result has the memory layout that it gets.
+    """Layer normalization of images ``(B, C, H, W)`` over each whole image, which keeps the memory layout.
 
-    That of torch copies NHWC to NCHW, and the convolution after it copies back.
+    The class of torch copies NHWC to NCHW, and the next convolution copies back.
     """
 
     def forward(self, images: Tensor) -> Tensor:
@@ -33,10 +33,9 @@ class LayerNorm(nn.LayerNorm):
 
 
 class Flatten(nn.Flatten):
-    """``(B, ...)`` to ``(B, F)``.
+    """Flattens ``(B, ...)`` to ``(B, F)``.
 
-    A compiler for CPUs computes where each number of NHWC images goes to, one by one. If it is made to copy images to
-    images it copies vectors.
+    A compiler for CPUs copies single numbers when it flattens NHWC images, but vectors when it copies images to images.
     """
 
     def forward(self, images: Tensor) -> Tensor:
@@ -49,7 +48,7 @@ class Flatten(nn.Flatten):
 @register("model", "convolutional")
 @dataclass(frozen=True)
 class Convolutional(Model):
-    """Convolutions as those of Mnih et al. (2015), or none."""
+    """Convolutions as in Mnih et al. (2015), or none."""
 
     orthogonal: ClassVar[bool] = True
 
@@ -65,7 +64,7 @@ class Convolutional(Model):
             if self.layer_norm:
                 layers.append(LayerNorm(shape))
             layers.append(nn.ReLU())
-        # The last of them after the flattening: with NHWC its gradient comes in the order that its values have.
+        # The last ReLU comes after the flattening: with NHWC its gradient and its values have one memory order.
         layers.insert(len(layers) - bool(self.conv), Flatten())
         return nn.Sequential(*layers), math.prod(shape)
 
