@@ -31,9 +31,9 @@ class Share:
 def share_of_cores(run: RunConfig, cores: int) -> Share:
     """Share the cores between stepping threads and learner threads, so that no core has two threads at a time.
 
-    With ``serial`` both take turns, and each may use all cores. Otherwise stepping (actor processes, worker processes or
-    threads) gets up to half of the cores, and the learner the rest; on a GPU the learner needs one. Numbers set by the
-    user are kept. With more processes than cores each process has one thread.
+    With ``serial`` both take turns, and each may use all cores. Otherwise stepping (actor processes, worker processes
+    or threads) gets up to half of the cores, and the learner the rest; on a GPU the learner needs one. Numbers set by
+    the user are kept. With more processes than cores each process has one thread.
     """
     parallelism, on_threads, threads = run.parallelism, run.backend.uses_threads, _learner_threads(run)
     given = run.backend.given_threads

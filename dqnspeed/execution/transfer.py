@@ -16,7 +16,7 @@ class ToDevice:
     """Moves arrays to the learner's device.
 
     On a CPU a tensor shares the array's memory. On CUDA all arrays of a call are packed into one page-locked buffer
-    and cross in one asynchronous copy. There are two buffers; a buffer is filled again after its last copy has finished.
+    and cross in one asynchronous copy. Of two buffers, one is filled again after its last copy has finished.
 
     Args:
         beside: copy on a stream of its own, while the device computes; the next launches wait for the copy.
