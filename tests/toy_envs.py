@@ -217,7 +217,7 @@ class Anything(gymnasium.Env):
         if self.wrong == "raises":
             raise RuntimeError("the toy broke")
         reward: Any = {"nan reward": float("nan"), "text reward": "1.0", "rewards": np.ones(1)}.get(self.wrong, 1.0)
-        over: Any = {"text ends": "False", "ends": np.zeros(1, bool)}.get(self.wrong, self.steps == 10)
+        over = self.steps == 10
         result = self._observe(), reward, over, False, {}
         return result[:4] if self.wrong == "four values" else result
 

@@ -120,12 +120,6 @@ def holding(folders: Iterable[Path], *names: str) -> set[Path]:
     return {*found.values()}
 
 
-def wandb_ids(folder: Path) -> list[str]:
-    """W&B's ids of a run: one, or if it was resumed offline one of each segment."""
-    names = [path.name for path in (folder / WANDB).glob("*run-*") if path.is_dir()]
-    return sorted({name.removeprefix("offline-").split("-", 2)[-1] for name in names})
-
-
 def newest_run(what: str, is_one: Callable[[Path], bool] = holds_run) -> Path:
     """The folder of the run in ``outputs/`` or ``multirun/`` here that reported last, training still or not.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import math
 import os
@@ -20,7 +19,7 @@ from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine, messages
 from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.callbacks import Callback, TrainingState
-from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides, wandb_ids
+from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides
 from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker
 
 log = logging.getLogger(__name__)
@@ -65,9 +64,9 @@ class WandB(Callback):
     device and the kinds of change; its notes the command line. Videos are media of the game's step, and at the end
     the best checkpoint is an artifact.
 
-    Online, a resumed run continues under its id, if none of its segments that is still here has that. Offline runs
-    cannot be continued, so each segment is a run of its own, ``<id>-<step it was resumed at>``, in one group. Steps
-    that were lost in a kill and trained again are there twice. If the server cannot be used, this run and the later
+    A resumed online run continues under its id, unless a segment was offline. Offline runs cannot be continued, so each
+    segment is a run of its own in one group. The id of a segment contains the step at which it was resumed. Steps that
+    were lost in a kill and trained again are there twice. If the server cannot be used, this run and the later
     ones of the process are offline; a warning says why. A run of an agent of W&B's, ``wandb agent``, has the id
     that the agent gives it.
     """
@@ -103,15 +102,14 @@ class WandB(Callback):
                 settings=wandb.Settings(silent=True, console="off", init_timeout=ANSWER_S, **_patience(wandb)),
             )
 
-        online = None
+        online, another = None, f"{first}-{resumed_at or 0}-{uuid.uuid4().hex[:4]}"
         if tracking.wandb == "online":
             try:
                 if not _no_wandb:
                     check_server(wandb)
                     # An offline segment of this id may be synced yet.
                     begun_offline = any(folder.glob(f"{WANDB}/offline-run-*-{first}"))
-                    own_id = _new_id(folder, f"{first}-{resumed_at or 0}") if begun_offline else first
-                    online = begin("online", own_id)
+                    online = begin("online", another if begun_offline else first)
             except Exception as error:
                 logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # used by W&B; its errors add nothing
                 _no_wandb.append(" ".join(str(error).split()).rstrip("."))
@@ -119,7 +117,7 @@ class WandB(Callback):
                 log.warning("tracking.wandb=online: W&B cannot be used (%s); this run is kept offline.", _no_wandb[0])
         # An id that was tried online cannot be used again in this process.
         fresh = resumed_at is None and tracking.wandb == "offline"
-        self._run = online or begin("offline", first if fresh else _new_id(folder, f"{first}-{resumed_at or 0}"))
+        self._run = online or begin("offline", first if fresh else another)
         self._defined = set[str]()
         self._videos: list[tuple[Path, int, float]] = []  # that may not be written yet, with step and seconds
         self._best: dict[str, Any] = {}  # what is known of the best checkpoint
@@ -184,13 +182,6 @@ def _patience(wandb: Any) -> dict[str, float]:
     """Setting of W&B that limits the wait for a lost server at the end of a run, if this version has one."""
     name = "finish_timeout"
     return {name: FINISH_S} if name in getattr(wandb.Settings, "model_fields", {}) else {}
-
-
-def _new_id(folder: Path, wanted: str) -> str:
-    """``wanted``, with a number appended if an earlier segment of the run used the id."""
-    known = wandb_ids(folder)
-    others = (f"{wanted}-{number}" for number in itertools.count(2))
-    return next(one for one in itertools.chain([wanted], others) if one not in known)
 
 
 def _tags(run: RunConfig) -> list[str]:

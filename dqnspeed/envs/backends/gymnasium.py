@@ -41,7 +41,7 @@ class Gymnasium(Backend):
         try:
             if overlap:
                 makers = [functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds]
-                return WorkerEngine(make_workers(makers, timeout), timeout)
+                return WorkerEngine(make_workers(makers), timeout)
             one = gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
             return GymnasiumEngine(one)
         except RuntimeError as error:
