@@ -10,10 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus, entropy_of, explained_variance
+from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner, entropy_of
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
-from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import RolloutBatch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
@@ -80,14 +79,10 @@ def actor_critic_loss(
     return ActorCriticLoss(policy_loss + vf_coef * value_loss - bonus(entropy), policy_loss, value_loss, entropy)
 
 
-class A2CLearner(GradientLearner):
+class A2CLearner(ActorCriticLearner):
     """One step for each rollout, on n-step returns for the first of n steps and 1-step returns for the last."""
 
     METRICS = (*ActorCriticLoss._fields, "policy_lag")
-
-    def __init__(self, algo: A2C, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self._vf_coef, self._entropy_bonus = algo.vf_coef, EntropyBonus(algo, run, spec.num_actions)
 
     def update(self, batch: RolloutBatch) -> None:
         """Take a gradient step on a whole rollout."""
@@ -96,7 +91,7 @@ class A2CLearner(GradientLearner):
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, Tensor]:
         names = ("observations", "actions", "returns", "weights")
-        ent_coef = self._entropy_bonus.coef(self.update_count)
+        ent_coef = self.entropy_bonus.coef(self.update_count)
         return {**{name: getattr(batch, name) for name in names}, "ent_coef": ent_coef}
 
     def loss(
@@ -104,8 +99,5 @@ class A2CLearner(GradientLearner):
     ) -> ActorCriticLoss:
         with precision(self.execution, self.device):
             logits, values = self.network.policy_and_value(observations)
-        bonus = partial(self._entropy_bonus, coef=ent_coef)
-        return actor_critic_loss(logits, values, actions, returns, weights, self._vf_coef, bonus)
-
-    def stats(self) -> dict[str, float]:
-        return {**super().stats(), **self._entropy_bonus.stats(self.update_count), **explained_variance(self.buffer)}
+        bonus = partial(self.entropy_bonus, coef=ent_coef)
+        return actor_critic_loss(logits, values, actions, returns, weights, self.algo.vf_coef, bonus)

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from dqnspeed.algorithms.a2c import ActorCriticLoss, actor_critic_loss
-from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus
+from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromStream
-from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import Batch, Transitions
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
@@ -51,14 +50,10 @@ class A3C(ActorCritic, FromStream):
             )
 
 
-class A3CLearner(GradientLearner):
+class A3CLearner(ActorCriticLearner):
     """One step for each batch of n-step transitions, bootstrapped with the newest weights (Mnih et al. 2016)."""
 
     METRICS = (*ActorCriticLoss._fields, "policy_lag")
-
-    def __init__(self, algo: A3C, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self._vf_coef, self._entropy_bonus = algo.vf_coef, EntropyBonus(algo, run, spec.num_actions)
 
     def update(self, batch: Batch) -> None:
         """Take a gradient step on transitions of several processes."""
@@ -68,7 +63,7 @@ class A3CLearner(GradientLearner):
         self.optimizer_step(*loss, policy_lag)
 
     def loss_inputs(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {**batch.arrays(), "ent_coef": self._entropy_bonus.coef(self.update_count)}
+        return {**batch.arrays(), "ent_coef": self.entropy_bonus.coef(self.update_count)}
 
     def loss(self, ent_coef: Tensor, **transitions: Tensor) -> ActorCriticLoss:
         batch = Transitions(**transitions)
@@ -79,8 +74,5 @@ class A3CLearner(GradientLearner):
             logits, values = self.network.policy_and_value(batch.observations)
         returns = batch.rewards + batch.discounts * next_values.detach()
         weights = torch.full_like(returns, 1 / len(returns))
-        bonus = partial(self._entropy_bonus, coef=ent_coef)
-        return actor_critic_loss(logits, values, batch.actions, returns, weights, self._vf_coef, bonus)
-
-    def stats(self) -> dict[str, float]:
-        return {**super().stats(), **self._entropy_bonus.stats(self.update_count)}
+        bonus = partial(self.entropy_bonus, coef=ent_coef)
+        return actor_critic_loss(logits, values, batch.actions, returns, weights, self.algo.vf_coef, bonus)

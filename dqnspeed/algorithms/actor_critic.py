@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dqnspeed.algorithms.base import Algorithm
+from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.schema import RunConfig
@@ -82,14 +84,19 @@ class EntropyBonus:
             bonus = bonus + (self._first - coef) * entropy.clamp(max=self._min_entropy)
         return bonus
 
-    def stats(self, update_count: int | Tensor) -> dict[str, float]:
-        """The coefficient of the next update, as a metric."""
-        return {"train/ent_coef": float(self.coef(update_count))}
 
+class ActorCriticLearner(GradientLearner):
+    """Base class of learners with an entropy bonus."""
 
-def explained_variance(rollouts: RolloutBuffer | None) -> dict[str, float]:
-    """Metric of the values of the newest rollout, if there are rollouts."""
-    return {} if rollouts is None else {"train/explained_variance": rollouts.explained_variance}
+    def __init__(self, algo: Any, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(run, spec, device)
+        self.algo, self.entropy_bonus = algo, EntropyBonus(algo, run, spec.num_actions)
+
+    def stats(self) -> dict[str, float]:
+        found = {**super().stats(), "train/ent_coef": float(self.entropy_bonus.coef(self.update_count))}
+        if isinstance(self.buffer, RolloutBuffer):
+            found["train/explained_variance"] = self.buffer.explained_variance
+        return found
 
 
 def entropy_of(log_probs: Tensor) -> Tensor:

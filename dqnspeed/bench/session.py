@@ -12,9 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
 from dqnspeed.bench.measured_process import MeasuredProcess, ProcessError, Speeds, running
 from dqnspeed.bench.pairs import SamplingPlan, interval, take_turns
 from dqnspeed.bench.plan import LIMITS, Piece, Plan
@@ -29,37 +26,25 @@ REFERENCE_FAILED = "its reference failed: "  # start of a row's error
 
 
 class BenchProgress:
-    """A progress bar with the time left; in a pipe, a line for each piece.
+    """Prints a line for each piece, with the share of the work that is done.
 
     Args:
         seconds: estimated duration of the bench.
     """
 
     def __init__(self, seconds: float):
-        self._console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TimeRemainingColumn(),
-            console=self._console, transient=True, disable=not self._console.is_terminal,
-            speed_estimate_period=max(1.0, seconds),
-        )  # fmt: skip
-        self._task = self._bar.add_task("", total=seconds)
+        self._seconds, self._done = seconds, 0.0
 
     def start(self, piece: str) -> None:
-        """Show the next piece."""
-        self._bar.start()
-        self._bar.update(self._task, description=piece[:60])
-        if not self._console.is_terminal:
-            print(f"{self._bar.tasks[0].percentage:3.0f} %: {piece}", file=self._console.file, flush=True)
+        """Print the next piece."""
+        self.print(f"{self._done / self._seconds:4.0%}: {piece}")
 
     def advance(self, seconds: float) -> None:
         """Count work that was estimated to take ``seconds``."""
-        self._bar.advance(self._task, seconds)
+        self._done += seconds
 
     def print(self, sentence: str) -> None:
-        self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-
-    def close(self) -> None:
-        self._bar.stop()
+        print(sentence, file=sys.stderr, flush=True)
 
 
 class BenchSession:
@@ -92,7 +77,6 @@ class BenchSession:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.end_reference()
-        self.progress.close()
         if kind in (None, KeyboardInterrupt):
             found = dict.fromkeys([*self.result.disturbances, *self._watch.after()])
             self.update(disturbances=list(found), ended=_now() if kind is None else None)

@@ -179,13 +179,12 @@ def test_bad_input_is_one_sentence_before_anything_is_made(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_in_a_pipe_each_piece_is_a_line_with_the_share_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_piece_is_a_line_with_the_share_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
     progress = BenchProgress(10)
     progress.start("first")
     progress.advance(2.5)
     progress.start("second")
-    progress.close()
-    assert capsys.readouterr().err.splitlines() == ["  0 %: first", " 25 %: second"]
+    assert capsys.readouterr().err.splitlines() == ["  0%: first", " 25%: second"]
 
 
 def test_the_bottleneck_is_the_part_that_takes_most_of_the_time() -> None:
