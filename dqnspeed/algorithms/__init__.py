@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -53,35 +50,19 @@ def make_buffer(run: RunConfig, spec: EnvSpec, device: torch.device | None = Non
 def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs: int = 1) -> None:
     """Raise :class:`ConfigError` if the host's memory is too small for ``jobs`` such runs at a time.
 
-    Each needs the memory of experience, unless ``device`` holds it, and the weights that processes share."""
-    option, asked, unit = algorithm_of(run).size(run)
-    weights = 0
+    A run needs memory for experience, unless ``device`` holds the experience, and for the weights that processes share.
+    """
+    algorithm, weights = algorithm_of(run), 0
     if run.parallelism.shares_memory:
         with seeding.preserve():
             weights = make_network(run, spec).num_bytes
-
-    def held(size: int) -> int:
-        sized = with_size(run, option, size)
-        return layout_bytes(algorithm_of(sized).layout(sized, spec))
-
-    def written(size: int) -> int:
-        sized = with_size(run, option, size)
-        return weights + layout_bytes(algorithm_of(sized).arrays(sized, spec, device))
-
     if device is None:
-        check_memory(held, option, asked, unit, shared=False, jobs=jobs)
+        check_memory(layout_bytes(algorithm.layout(run, spec)), algorithm.size(run), shared=False, jobs=jobs)
     if device is not None or run.shares_replay:
-        check_memory(written, option, asked, unit, shared=run.shares_replay, jobs=jobs)
+        needed = weights + layout_bytes(algorithm.arrays(run, spec, device))
+        check_memory(needed, algorithm.size(run), shared=run.shares_replay, jobs=jobs)
     elif weights:
-        actors = run.parallelism.num_actors
-        check_memory(lambda _: weights, "parallelism.num_actors", actors, "actors", shared=True, jobs=jobs)
-
-
-def with_size(run: RunConfig, option: str, value: int) -> RunConfig:
-    """``run`` with another value of ``option``, KEY or GROUP.KEY."""
-    group, _, key = option.rpartition(".")
-    changed: dict[str, Any] = {group: replace(getattr(run, group), **{key: value})} if group else {key: value}
-    return replace(run, **changed)
+        check_memory(weights, f"parallelism.num_actors={run.parallelism.num_actors}", shared=True, jobs=jobs)
 
 
 def epsilon_at(step: int, run: RunConfig) -> float:

@@ -76,8 +76,8 @@ class Algorithm(AlgoConfig):
         """The arrays that actors write, of a buffer that is held on ``device``, or on the host."""
         return self.layout(run, spec)
 
-    def size(self, run: RunConfig) -> tuple[str, int, str]:
-        """The option that the buffer's size is proportional to, its value and its unit."""
+    def size(self, run: RunConfig) -> str:
+        """``KEY=VALUE`` of the option that the buffer's size is proportional to."""
         raise NotImplementedError
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:

@@ -51,8 +51,8 @@ class FromReplay(Algorithm):
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return ring_layout(run.total_envs, _rows(run), spec.frame_shape, spec.frame_dtype)
 
-    def size(self, run: RunConfig) -> tuple[str, int, str]:
-        return "replay.buffer_size", run.replay.buffer_size, "transitions"
+    def size(self, run: RunConfig) -> str:
+        return f"replay.buffer_size={run.replay.buffer_size}"
 
     def arrays(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Layout:
         frames = None
@@ -102,10 +102,8 @@ class FromStream(Algorithm):
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return _ordered_layout(run, spec, self._max_waiting(run) + run.total_envs * self.piece)
 
-    def size(self, run: RunConfig) -> tuple[str, int, str]:
-        if self.batch_size > run.total_envs:
-            return "algo.batch_size", self.batch_size, "transitions"
-        return "num_envs", run.num_envs, "environments"
+    def size(self, run: RunConfig) -> str:
+        return f"algo.batch_size={self.batch_size}" if self.batch_size > run.total_envs else f"num_envs={run.num_envs}"
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         host = _host_storage(self.layout(run, spec), run)
@@ -148,8 +146,8 @@ class FromRollouts(Algorithm):
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return _ordered_layout(run, spec, 2 * run.num_envs * (self.num_steps + 1))  # no lane may be further ahead
 
-    def size(self, run: RunConfig) -> tuple[str, int, str]:
-        return "num_envs", run.num_envs, "environments"
+    def size(self, run: RunConfig) -> str:
+        return f"num_envs={run.num_envs}"
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         storage = DeviceStorage(_host_storage(self.layout(run, spec), run), run.wrappers.stack, device=device)

@@ -359,7 +359,7 @@ BAD = {
     "algo.learning_starts=200000": "algo.learning_starts=200000: must be at most replay.buffer_size=100000.",
     "algo.learning_starts=3": "algo.learning_starts=3: must be at least 7 for 1 environments, 4 frames and 1 steps.",
     "replay.buffer_size=10 algo.batch_size=5 algo.learning_starts=9": "replay.buffer_size=10: must be at least 14",
-    "replay.buffer_size=100000000": "transitions would fit.",
+    "replay.buffer_size=100000000": "Use a smaller number.",
     "algo=a2c algo.batch_size=128": "algo.batch_size=128: algo=a2c makes one update of a whole rollout, ",
     "algo=a3c algo.batch_size=1000000000": "algo.batch_size=1000000000: needs ",
     "algo=pqn num_envs=4096 wrappers.resize=1024": "num_envs=4096: needs ",
