@@ -27,16 +27,8 @@ from dqnspeed.execution.precision import gradients_off, precision
 @register("algo", "a3c")
 @dataclass(frozen=True)
 class A3C(ActorCritic, FromStream):
-    n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
-    queue_batches: int = option("batches that may wait for the learner", ge=1)
-
-    @property
-    def piece(self) -> int:
-        return self.n_step
-
-    @property
-    def queue(self) -> int:
-        return self.queue_batches
+    n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)  # type: ignore[misc]
+    queue_batches: int = option("batches that may wait for the learner", ge=1)  # type: ignore[misc]
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return A3CLearner(self, run, spec, device)

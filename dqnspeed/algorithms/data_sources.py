@@ -89,30 +89,23 @@ class FromReplay(Algorithm):
 class FromStream(Algorithm):
     """Learns from each piece of a few agent steps once, the oldest first."""
 
-    @property
-    def piece(self) -> int:
-        """Agent steps of a piece."""
-        return 1
-
-    @property
-    def queue(self) -> int:
-        """Batches that may wait beside the one that is learnt from."""
-        return 0
+    n_step: ClassVar[int] = 1  # agent steps of a piece
+    queue_batches: ClassVar[int] = 0  # batches that may wait beside the batch that is learnt from
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        return _ordered_layout(run, spec, self._max_waiting(run) + run.total_envs * self.piece)
+        return _ordered_layout(run, spec, self._max_waiting(run) + run.total_envs * self.n_step)
 
     def size(self, run: RunConfig) -> str:
         return f"algo.batch_size={self.batch_size}" if self.batch_size > run.total_envs else f"num_envs={run.num_envs}"
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         host = _host_storage(self.layout(run, spec), run)
-        storage = DeviceStorage(host, run.wrappers.stack, self.piece, device)
+        storage = DeviceStorage(host, run.wrappers.stack, self.n_step, device)
         return TransitionQueue(storage, self.gamma, self._max_waiting(run))
 
     def _max_waiting(self, run: RunConfig) -> int:
         """Transitions that may wait for the learner, a batch of them to be taken next."""
-        return self.batch_size * (1 + self.queue) + 2 * run.total_envs
+        return self.batch_size * (1 + self.queue_batches) + 2 * run.total_envs
 
 
 @dataclass(frozen=True)
@@ -120,13 +113,9 @@ class FromRollouts(Algorithm):
     """Base of algorithms that learn from ``num_steps`` steps of every environment, then discard them."""
 
     supports_cuda_graph = True
+    epochs: ClassVar[int] = 1  # passes over each rollout
 
     num_steps: int = option("steps of each environment in a rollout", ge=1)
-
-    @property
-    def num_epochs(self) -> int:
-        """Passes over each rollout."""
-        return 1
 
     @property
     def return_lambda(self) -> float:
@@ -134,14 +123,14 @@ class FromRollouts(Algorithm):
         raise NotImplementedError
 
     def samples_per_step(self, run: RunConfig) -> float | None:
-        return self.num_epochs
+        return self.epochs
 
     def updates_per_step(self, run: RunConfig) -> float | None:
         return self.updates_per_rollout(run) / (run.total_envs * self.num_steps)
 
     def updates_per_rollout(self, run: RunConfig) -> int:
         """Updates of a rollout without final frames."""
-        return self.num_epochs * -(-run.total_envs * self.num_steps // self.batch_size)
+        return self.epochs * -(-run.total_envs * self.num_steps // self.batch_size)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return _ordered_layout(run, spec, 2 * run.num_envs * (self.num_steps + 1))  # no lane may be further ahead
@@ -152,7 +141,7 @@ class FromRollouts(Algorithm):
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         storage = DeviceStorage(_host_storage(self.layout(run, spec), run), run.wrappers.stack, device=device)
         return RolloutBuffer(
-            storage, self.num_steps, self.num_epochs, self.gamma, self.return_lambda, run.seed, run.execution.compile
+            storage, self.num_steps, self.epochs, self.gamma, self.return_lambda, run.seed, run.execution.compile
         )
 
     def check(self, run: RunConfig) -> None:

@@ -25,7 +25,7 @@ from dqnspeed.execution.precision import gradients_off, precision
 @register("algo", "ppo")
 @dataclass(frozen=True)
 class PPO(ActorCritic, FromRollouts):
-    epochs: int = option("times a rollout is learnt from", ge=1)
+    epochs: int = option("times a rollout is learnt from", ge=1)  # type: ignore[misc]
     gae_lambda: float = option("lambda of generalised advantage estimation", ge=0, le=1)
     clip_range: float = option("how far the probability ratio may move", gt=0)
     clip_vloss: bool = option("clip the value function as the policy is")
@@ -44,10 +44,6 @@ class PPO(ActorCritic, FromRollouts):
     correction: str = option(
         "vtrace: correct returns for actors that lag behind the learner (IMPALA)", choices=("none", "vtrace")
     )
-
-    @property
-    def num_epochs(self) -> int:
-        return self.epochs
 
     @property
     def return_lambda(self) -> float:

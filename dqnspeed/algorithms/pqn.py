@@ -31,13 +31,9 @@ from dqnspeed.networks.heads import QNetwork
 class PQN(FromRollouts):
     uses = ("model", "optimizer", "exploration")
 
-    epochs: int = option("times a rollout is learnt from", ge=1)
+    epochs: int = option("times a rollout is learnt from", ge=1)  # type: ignore[misc]
     q_lambda: float = option("lambda of Q(lambda): 0: 1-step targets, 1: returns to the rollout's end", ge=0, le=1)
     loss: str = option("loss on the TD error", choices=tuple(CRITERIA))
-
-    @property
-    def num_epochs(self) -> int:
-        return self.epochs
 
     @property
     def return_lambda(self) -> float:

@@ -39,17 +39,11 @@ class QLearning(FromStream):
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
-        parallelism = run.parallelism
-        if parallelism.processes:
+        is_serial = not run.parallelism.processes and not run.parallelism.overlaps and run.num_envs == 1
+        if run.device != "cpu" or not is_serial:
             raise ConfigError(
-                f"parallelism={parallelism.name}: algo={self.name} learns in one process; use parallelism=serial."
-            )
-        if run.device != "cpu":
-            raise ConfigError(f"device={run.device}: algo={self.name} learns on the CPU; use device=cpu.")
-        if parallelism.overlaps or run.num_envs != 1:
-            raise ConfigError(
-                f"parallelism={parallelism.name}, num_envs={run.num_envs}: algo={self.name} takes one transition at a "
-                f"time; use parallelism=serial num_envs=1."
+                f"algo={self.name}: takes one transition at a time, on the CPU. Use parallelism=serial num_envs=1 "
+                f"device=cpu."
             )
 
     def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:

@@ -53,6 +53,11 @@ class ReplayBuffer:
         return self.draw_batch(batch_size)
 
     def prepare(self, batch_size: int) -> None:
+        """Bring the tensors that batches are drawn from up to date.
+
+        Raises:
+            LookupError: there is nothing to draw yet.
+        """
         self.storage.receive()
         if self.sampler.is_empty():
             raise LookupError("the replay holds no complete transition yet")

@@ -320,7 +320,7 @@ BAD = {
     "env.difficulty=4": "env.difficulty=4: ALE has no such difficulty of pong; it has 0, 1, 2, 3.",
     "env.mode=1 backend=ale": "backend=ale: plays the usual mode of a game, and env.mode=1 asks for one. Use backend=",
     "env.id=adventure env.mode=1 backend=atari_warp": (
-        "env.mode=1: with backend=atari_warp, adventure does not support it. Choose one of 0. Use backend=auto."
+        "backend=atari_warp: mode=1: adventure does not support it. Choose one of 0. Use backend=auto."
     ),
     "env.id=name_this_game env.max_episode_frames=100 backend=atari_warp": "and env.max_episode_frames=100 ends it",
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
@@ -337,11 +337,11 @@ BAD = {
     "algo=a3c parallelism=serial": "parallelism=serial: algo=a3c needs parallelism=process; algo=a2c learns in one",
     "algo=q_learning": "algo=q_learning: needs numbered states, and PongNoFrameskip-v4 shows 1x84x84 values",
     "algo=q_learning env=cartpole": "algo=q_learning: needs numbered states, and CartPole-v1 shows 4 values",
-    "algo=q_learning env=taxi num_envs=2": "num_envs=2: algo=q_learning takes one transition at a time",
-    "algo=q_learning env=taxi parallelism=process": "parallelism=process: algo=q_learning learns in one process",
+    "algo=q_learning env=taxi num_envs=2": "algo=q_learning: takes one transition at a time, on the CPU",
+    "algo=q_learning env=taxi parallelism=process": "algo=q_learning: takes one transition at a time, on the CPU",
     "algo=q_learning env=taxi wrappers.stack=2": "shows 500 values in stacks of 2",
     "algo=q_learning env=taxi algo.n_step=4": "there is no such option of algo=q_learning; it belongs",
-    "algo=q_learning env=taxi device=auto": "device=auto: algo=q_learning learns on the CPU",
+    "algo=q_learning env=taxi device=auto": "algo=q_learning: takes one transition at a time, on the CPU",
     "parallelism.restart_actors=true": "parallelism.restart_actors=true: belongs to parallelism=process",
     "algo=ppo model.background=true": "algo.learning_starts=0: model.background=true is measured over these",
     "algo=ppo algo.batch_size=1": "algo.batch_size=1: algo.normalize_advantage=true needs at least 2.",
