@@ -109,7 +109,7 @@ class ProcessHandle(ActorHandle):
         return f"actor {self.index} {how}."
 
 
-class ProcessActors(RemoteActors[ProcessHandle]):
+class ProcessActors(RemoteActors):
     """Actor processes with N environments each, on this machine.
 
     Each actor has a pipe of its own, so a dead actor is noticed at once as the end of its pipe. The pipe carries

@@ -282,7 +282,7 @@ BAD = {
     f"stop.window={10**19}": f"stop.window={10**19}: must be between -1000000000000 and 1000000000000.",
     f"algo.learning_starts={10**19}": "must be between -1000000000000 and 1000000000000.",
     "env=pongg": "env=pongg: there is no such option (nearest: pong); choose one of ",
-    "env.id=ALE/Pnog-v5": "no registered Gymnasium environment has this name; nearest: PongNoFrameskip-v4",
+    "env.id=ALE/Pnog-v5": "no registered Gymnasium environment has this name (nearest: ALE/Pong-v5,",
     "env.id=joust": "env.id=joust: no ALE game and no registered Gymnasium environment has this name",
     "env.id=nobody:Env-v0 wrappers=none": "env.id=nobody:Env-v0: could not be made (ModuleNotFoundError",
     "env=cartpole wrappers=standard": "wrappers.noop_max=30: needs an ALE game, and CartPole-v1 is not one",

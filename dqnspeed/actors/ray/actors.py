@@ -120,7 +120,7 @@ class RayHandle(ActorHandle):
         self.pending = self.actor.exchange.remote(self._actors.command(self), weights)
 
 
-class RayActors(RemoteActors[RayHandle]):
+class RayActors(RemoteActors):
     """Ray actors with N environments each.
 
     One call to each actor is pending at any time. By it the actor gets a command and newer weights, and returns a batch

@@ -123,27 +123,12 @@ class WorkerEngine(GymnasiumEngine):
 
     def _reset(self, seeds: list[int]) -> tuple[Any, ...]:
         self.env.reset_async(seed=seeds)
-        self._wait()
-        first: tuple[Any, ...] = self.env.reset_wait()
+        first: tuple[Any, ...] = self.env.reset_wait(self._timeout)
         return first
 
     def _step(self) -> tuple[Any, ...]:
-        self._wait()
-        step: tuple[Any, ...] = self.env.step_wait()
+        step: tuple[Any, ...] = self.env.step_wait(self._timeout)
         return step
-
-    def _wait(self) -> None:
-        """Wait until all workers have answered, in short pieces, so that a pause of all processes counts for little.
-
-        Raises:
-            multiprocessing.TimeoutError: one worker has been silent for too long.
-        """
-        waited = 0.0
-        for pipe in self.env.parent_pipes:
-            while not pipe.poll(piece := min(1.0, self._timeout - waited)):
-                waited += piece
-                if waited >= self._timeout:
-                    raise multiprocessing.TimeoutError
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
