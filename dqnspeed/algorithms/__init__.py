@@ -21,27 +21,27 @@ def algorithm_of(run: RunConfig) -> Algorithm:
 
 
 def make_network(run: RunConfig, spec: EnvSpec) -> Network:
-    """The network that ``algo`` trains, with the layers of ``model``."""
+    """Make the network that ``algo`` trains, with the layers of ``model``."""
     return algorithm_of(run).network(run, spec)
 
 
 def make_learner(run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-    """The learner of ``algo``."""
+    """Make the learner of ``algo``."""
     return algorithm_of(run).learner(run, spec, device)
 
 
 def make_policy(
     run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
 ) -> Policy:
-    """The policy that ``algo`` explores with."""
+    """Make the policy that ``algo`` explores with."""
     return algorithm_of(run).policy(run, spec, network, device, rng)
 
 
 def make_buffer(run: RunConfig, spec: EnvSpec, device: torch.device | None = None) -> Buffer:
-    """The memory that ``algo`` learns from, held on ``device``, or on the host.
+    """Make the buffer that ``algo`` learns from, on ``device``, or on the host.
 
     Raises:
-        ConfigError: it does not fit into the host's free memory.
+        ConfigError: the buffer does not fit into the host's free memory.
     """
     check_fits(run, spec, device)
     return algorithm_of(run).buffer(run, spec, device)
@@ -66,7 +66,7 @@ def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs:
 
 
 def epsilon_at(step: int, run: RunConfig) -> float:
-    """The chance of a random action at agent step ``step``, NaN for a policy without epsilon."""
+    """Probability of a random action at agent step ``step``; NaN for a policy without epsilon."""
     return algorithm_of(run).epsilon_at(run, step)
 
 

@@ -28,7 +28,7 @@ from dqnspeed.envs import EnvSpec
 STAGING_BYTES = 2**24  # of frames on their way to the learner; few enough for the /dev/shm of a container
 MIN_STAGING_ROWS = 32  # of each environment
 SPARE_ROWS = 32  # of rings that are learnt from in order, beside the rows that may wait
-FILMED_ROWS = 8000  # of the rings of a filmed on-policy run, so that videos show whole games
+FILMED_ROWS = 8000  # of the rings of an on-policy run with videos, which show whole games
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class FromReplay(Algorithm):
 
     def arrays(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Layout:
         frames = None
-        if device is not None or run.shares_replay:  # the learner holds them, and takes in what actors wrote
+        if device is not None or run.shares_replay:  # the learner holds the frames, and receives the rows of actors
             size = run.total_envs * math.prod(spec.frame_shape) * spec.frame_dtype.itemsize
             frames = min(_rows(run), max(MIN_STAGING_ROWS, STAGING_BYTES // size))
         return ring_layout(run.total_envs, _rows(run), spec.frame_shape, spec.frame_dtype, num_frames=frames)
@@ -68,7 +68,7 @@ class FromReplay(Algorithm):
         return ReplayBuffer(storage, sampler, self.gamma, run.execution.compile)
 
     def least_start(self, run: RunConfig) -> int:
-        """Agent steps after which every lane holds a stack and an n-step window; before it nothing can be learnt."""
+        """Agent steps after which every environment has stored a stack and an n-step window."""
         return run.total_envs * (run.wrappers.stack + self.n_step + 2)
 
     def check(self, run: RunConfig) -> None:
@@ -133,7 +133,7 @@ class FromRollouts(Algorithm):
         return self.epochs * -(-run.total_envs * self.num_steps // self.batch_size)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        return _ordered_layout(run, spec, 2 * run.num_envs * (self.num_steps + 1))  # no lane may be further ahead
+        return _ordered_layout(run, spec, 2 * run.num_envs * (self.num_steps + 1))  # the most rows ahead
 
     def size(self, run: RunConfig) -> str:
         return f"num_envs={run.num_envs}"
@@ -168,7 +168,7 @@ def _host_storage(layout: Layout, run: RunConfig) -> HostStorage | SharedStorage
 
 
 def _ordered_layout(run: RunConfig, spec: EnvSpec, waiting: int) -> Layout:
-    """Rings with room for ``waiting`` transitions and what policies knew; for whole games where they are filmed."""
+    """Rings with room for ``waiting`` transitions with columns of the policy; with videos for whole games."""
     # One actor alone may have brought all that waits, and every other of its rows may be a final frame.
     rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + SPARE_ROWS
     if run.tracking.video_every:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -128,7 +128,7 @@ class RingBuffer:
         return int(self.cursors()[env_index])
 
     def cursors(self) -> np.ndarray:
-        """Rows written to each environment, ``(num_envs,) int64``; of a killed writer's environments the last known."""
+        """Rows written to each environment, ``(num_envs,) int64``; of a killed writer the last known numbers."""
         if not self._locks:
             return np.array(self.written)
         for lock, known, written in zip(self._locks, *map(self._by_writer, (self._known, self.written)), strict=True):
@@ -143,15 +143,11 @@ class RingBuffer:
             lock = self._lock_of(env_index)
             lock.acquire(block=False)
             own = self._by_writer(self.written)[self._writer_of(env_index)]
-            own[:] = own.min()  # these environments share a cursor, and the writer may have died between two of them
+            own[:] = own.min()  # all have one cursor, and the writer may have died between two of them
             lock.release()
 
-    @overload
-    def index(self, env: np.ndarray, row: np.ndarray) -> np.ndarray: ...
-    @overload
-    def index(self, env: Array, row: Array) -> Array: ...
-    def index(self, env: Array, row: Array) -> Array:
-        """Index in the flat columns, but not in shorter ones of frames, of rows by environment and number."""
+    def index(self, env: Any, row: Any) -> Any:
+        """Index of rows, by environment and number, in all flat columns but shorter columns of frames."""
         return env * self.num_rows + row % self.num_rows
 
     def close(self) -> None:

@@ -24,11 +24,11 @@ NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name in progress lines, and of its b
 
 
 def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path, resumed: bool = False) -> list[str]:
-    """The first lines of a run: its name, goal and limits, where it runs, where its files go; and of a rung in which
-    nothing is changed, what it is.
+    """The first lines of a run: name, goal, limits, machine and folder; for an unchanged rung also a description.
 
     Args:
-        label: the run's name; ``threads``: torch threads of the learner.
+        label: name of the run.
+        threads: torch threads of the learner.
     """
     game, stop, actors = atari_game(run.env), run.stop, run.parallelism.num_actors
     name = run.env.id if game is None or game.rom in run.env.id.lower() else f"{run.env.id} ({game.rom})"

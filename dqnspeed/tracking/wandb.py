@@ -28,11 +28,11 @@ ANSWER_S = 4.0  # time limit for W&B's server to answer, and then to start a run
 FINISH_S = 60.0  # longest wait at the end of a run for uploads; `wandb sync` sends the rest
 STEP, SECONDS = "agent_step", "time/training_s"  # axes that metrics are drawn against
 OF_THE_CLOCK = ("perf/", "time/")  # metrics that are drawn against SECONDS
-HIGHEST = ("episode/return_mean_100", "eval/return_mean")  # metrics of whose values a run's summary has the highest
+HIGHEST = ("episode/return_mean_100", "eval/return_mean")  # metrics whose highest value is in W&B's summary
 VIDEO = "video"
-# Values of WANDB_MODE, the last two as earlier versions had them.
+# Values of WANDB_MODE; the last two are of earlier versions.
 MODES = {"online": "online", "offline": "offline", "disabled": "disabled", "run": "online", "dryrun": "offline"}
-TAG, NOTES = 64, 10_000  # the most characters that W&B takes
+MAX_TAG, MAX_NOTES = 64, 10_000  # characters
 
 _no_wandb: list[str] = []  # why W&B's server cannot be used, for the later jobs of a sweep
 
@@ -60,9 +60,9 @@ def ask_again() -> None:
 class WandB(Callback):
     """A run of Weights & Biases, offline unless asked.
 
-    Its configuration is the run's, without the options of recording; its tags are the experiment, the algorithm, the
-    device and the kinds of change; its notes the command line. Videos are media of the game's step, and at the end
-    the best checkpoint is an artifact.
+    W&B gets the configuration without the options of recording. Tags are the experiment, the algorithm, the device and
+    the kinds of change; notes are the command line. Videos are logged at the step of their game. At the end the best
+    checkpoint becomes an artifact.
 
     A resumed online run continues under its id, unless a segment was offline. Offline runs cannot be continued, so each
     segment is a run of its own in one group. The id of a segment contains the step at which it was resumed. Steps that
@@ -92,7 +92,7 @@ class WandB(Callback):
                 group=tracking.group or training.group or first,
                 job_type="train",
                 tags=_tags(training.config),
-                notes=messages.command("train", *read_overrides(folder))[:NOTES],
+                notes=messages.command("train", *read_overrides(folder))[:MAX_NOTES],
                 dir=str(folder),
                 mode=mode,
                 config=hyperparameters(training.options),
@@ -107,7 +107,7 @@ class WandB(Callback):
             try:
                 if not _no_wandb:
                     check_server(wandb)
-                    # An offline segment of this id may be synced yet.
+                    # An offline segment with this id may be synced later.
                     begun_offline = any(folder.glob(f"{WANDB}/offline-run-*-{first}"))
                     online = begin("online", another if begun_offline else first)
             except Exception as error:
@@ -119,8 +119,8 @@ class WandB(Callback):
         fresh = resumed_at is None and tracking.wandb == "offline"
         self._run = online or begin("offline", first if fresh else another)
         self._defined = set[str]()
-        self._videos: list[tuple[Path, int, float]] = []  # that may not be written yet, with step and seconds
-        self._best: dict[str, Any] = {}  # what is known of the best checkpoint
+        self._videos: list[tuple[Path, int, float]] = []  # videos that may not be written yet, with step and seconds
+        self._best: dict[str, Any] = {}  # metadata of the best checkpoint
         for axis in (STEP, SECONDS):
             self._defined.add(axis)
             self._run.define_metric(axis, hidden=True)
@@ -158,7 +158,7 @@ class WandB(Callback):
         self._run.log({**values, STEP: step, SECONDS: seconds})
 
     def _log_videos(self) -> None:
-        """Log the videos that are whole; W&B copies them, and one for which there is no room is left out."""
+        """Log complete videos; W&B copies them, and a video for which there is no room is left out."""
         whole = [video for video in self._videos if video[0].exists()]
         self._videos = [video for video in self._videos if video not in whole]
         for path, step, seconds in whole:
@@ -166,14 +166,14 @@ class WandB(Callback):
                 self._log({VIDEO: self._wandb.Video(str(path), caption=path.stem, format="mp4")}, step, seconds)
 
     def _keep_best(self) -> None:
-        """The best checkpoint as an artifact: a copy, since the run may be resumed and find a better one."""
-        found = self._folder / BEST  # it may be of an earlier segment
+        """Log a copy of the best checkpoint as an artifact, since a resumed run may replace the file."""
+        found = self._folder / BEST  # may be of an earlier segment
         if not found.exists():
             return
         copied = self._folder / WANDB / f"best-{self._run.id}{found.suffix}"
         shutil.copyfile(found, copied)
         artifact = self._wandb.Artifact(f"best-{self._run.id}", type="model", metadata=self._best)
-        # It is not copied once more.
+        # Without this policy and option W&B would copy the file again.
         artifact.add_file(str(copied), name=found.name, policy="immutable", skip_cache=True)
         self._run.log_artifact(artifact, aliases=["best"])
 
@@ -186,7 +186,7 @@ def _patience(wandb: Any) -> dict[str, float]:
 
 def _tags(run: RunConfig) -> list[str]:
     device = machine.pick_device(run.device).type
-    return [tag[:TAG] for tag in dict.fromkeys([run.experiment.name, run.algo.name, device, *run.experiment.kind])]
+    return [tag[:MAX_TAG] for tag in dict.fromkeys([run.experiment.name, run.algo.name, device, *run.experiment.kind])]
 
 
 def check_server(wandb: Any) -> None:
