@@ -78,8 +78,8 @@ def check_links(folder: Path) -> None:
         for path in (root / name, *(root / name).rglob("*")):
             if path.is_symlink() and root not in path.resolve().parents:
                 raise ConfigError(
-                    f"{folder / path.relative_to(root)}: is a link that leads out of this folder, so a run would change "
-                    f"other files. Remove the link."
+                    f"{folder / path.relative_to(root)}: is a link that leads out of this folder, to files of others. "
+                    f"Remove the link."
                 )
 
 
