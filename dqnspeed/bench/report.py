@@ -78,8 +78,6 @@ def _print_tables(result: Result, console: Console) -> None:
         for row in rows:
             if row.error is not None:
                 console.print(Text(f"{row.name}: not measured: {row.error}", "red"))
-        if limits := dict.fromkeys(row.limit.limit for row in rows if row.limit):
-            console.print(Text(f"Limits: {'; '.join(limits)}.", "dim"))
     console.print()
 
 
@@ -112,7 +110,6 @@ def _table(rows: list[Measurement], result: Result, width: int) -> Table:
         units.pop() if len(units) == 1 else "speed": [_speed(row, with_unit=bool(units)) for row in rows],
         "ratio": [times(row.ratio) for row in rows],
         "remark": [remark(row, result) for row in rows],
-        "of limit": [f"{row.limit.share:.0%}" if row.limit else MISSING for row in rows],
         "kind": [row.kind for row in rows] if any(row.kind != EXACT for row in rows) else [],
         "repeats": [str(len(row.pairs)) for row in rows],
     }

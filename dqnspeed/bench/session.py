@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dqnspeed.bench.measured_process import MeasuredProcess, ProcessError, Speeds, running
+from dqnspeed.bench.measured_process import MeasuredProcess, ProcessError, running
 from dqnspeed.bench.pairs import SamplingPlan, interval, take_turns
-from dqnspeed.bench.plan import LIMITS, Piece, Plan
-from dqnspeed.bench.result import FILE, LimitShare, Measurement, Pair, Result
+from dqnspeed.bench.plan import Piece, Plan
+from dqnspeed.bench.result import FILE, Measurement, Pair, Result
 from dqnspeed.bench.workloads import PARTS
 from dqnspeed.cli.errors import RunError
 from dqnspeed.config.options import ConfigError
@@ -130,9 +130,8 @@ class BenchSession:
         medians = {name: statistics.median(value[name] for _, value in turns) for name in turns[0][1]}
         if not medians.get(counted):
             return dataclasses.replace(row, error=f"counted no {counted} in a slice of {sampling.slice_s:g} s.")
-        share = self._limit_share(workload.limit, medians)
         parts = {part: medians[part] for part in PARTS if part in medians}
-        return with_pairs(dataclasses.replace(row, limit=share, parts=parts), pairs)
+        return with_pairs(dataclasses.replace(row, parts=parts), pairs)
 
     def _reference_process(self, piece: Piece) -> MeasuredProcess:
         if self._reference is None or self._reference[0] is not piece:
@@ -141,14 +140,6 @@ class BenchSession:
             self._reference = (piece, process)
             process.await_ready()
         return self._reference[1]
-
-    def _limit_share(self, limit: str, speeds: Speeds) -> LimitShare | None:
-        """The share of the best slice of a limit; above 1 if all slices of the limit were disturbed."""
-        row = self.result.find(LIMITS, limit)
-        if row is None or row.error:
-            return None
-        best = max(value for _, value in row.pairs if value is not None)
-        return LimitShare(f"the {limit}", speeds[row.unit.removesuffix("/s")] / best)
 
 
 def with_pairs(row: Measurement, pairs: Sequence[Pair]) -> Measurement:

@@ -125,12 +125,6 @@ def _again(overrides: Sequence[str]) -> str:
 
 
 def bottleneck(who: str, row: Measurement) -> str:
-    """A sentence on the part that takes most of the host's time in a training.
-
-    If that part is the learner's updates, the sentence says how near they are to the limit of the hardware.
-    """
+    """A sentence on the part that takes most of the host's time in a training."""
     part, share = max(row.parts.items(), key=lambda item: item[1])
-    sentence = f"{who}: {PART_NAMES[part]} {share:.0%} of the host's time"
-    if part == "updating" and row.limit is not None and share > 0:
-        sentence += f", in which they reach {row.limit.share / share:.0%} of {row.limit.limit}"
-    return f"{sentence}."
+    return f"{who}: {PART_NAMES[part]} {share:.0%} of the host's time."
