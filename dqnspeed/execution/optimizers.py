@@ -27,7 +27,8 @@ class Optimizer(OptimizerConfig):
         super().check(run)
         if run.execution.graph:
             weight, bias = (nn.Parameter(torch.zeros(shape)) for shape in ((1, 1), (1,)))
-            if not _is_capturable(self.make([weight, bias], torch.device("cpu"))):
+            made = self.make([weight, bias], torch.device("cpu"))
+            if not all("capturable" in group for group in made.param_groups):
                 raise ConfigError(
                     f"execution.graph=true: optimizer={self.name} has no capturable form; use adam, adamw, radam or "
                     f"rmsprop."
@@ -106,10 +107,6 @@ def make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> N
     for group in optimizer.param_groups:
         group["capturable"] = True
         group["lr"] = torch.tensor(group["lr"], device=device)
-
-
-def _is_capturable(optimizer: torch.optim.Optimizer) -> bool:
-    return all("capturable" in group for group in optimizer.param_groups)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:

@@ -124,11 +124,6 @@ class Lines:
         self._file.close()
 
 
-def _short(value: float) -> float:
-    """``value`` rounded to nine significant digits; an integer unchanged."""
-    return value if isinstance(value, int) else float(f"{value:.9g}")
-
-
 class MetricsFile(Callback):
     """``metrics.jsonl``: one line per report."""
 
@@ -138,7 +133,8 @@ class MetricsFile(Callback):
         self._lines = Lines(training.folder / METRICS)
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
-        numbers = {name: _short(value) for name, value in metrics.items() if math.isfinite(value)}
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        numbers = {name: v if isinstance(v, int) else float(f"{v:.9g}") for name, v in finite.items()}
         self._lines.add(json.dumps({"step": training.agent_steps, "time": round(training.seconds, 3), **numbers}))
 
     def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:

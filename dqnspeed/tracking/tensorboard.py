@@ -39,7 +39,8 @@ class TensorBoard(Callback):
         purge = None if resumed_at is None else resumed_at + 1  # later steps are trained again
         self._writer = SummaryWriter(str(earlier[0].parent if earlier else own), purge_step=purge)
         self._writer.add_text("run", name)
-        self._writer.add_text("config", _markdown(training.options))
+        lines = json.dumps(training.options, indent=2, default=str).splitlines()
+        self._writer.add_text("config", "\n".join(f"    {line}" for line in lines))  # code of Markdown
         plain = flat(hyperparameters(training.options))
         options = {key: v if isinstance(v, (int, float, str)) else json.dumps(v) for key, v in plain.items()}
         *begin, self._end = hparams(options, {f"final/{name}": 0 for name in FINAL})
@@ -65,7 +66,3 @@ class TensorBoard(Callback):
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, step)
-
-
-def _markdown(config: Mapping[str, Any]) -> str:
-    return "\n".join(f"    {line}" for line in json.dumps(config, indent=2, default=str).splitlines())

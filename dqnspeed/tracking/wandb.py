@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.config.schema import RunConfig, TrackingConfig
+from dqnspeed.config.schema import TrackingConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine, messages
 from dqnspeed.system.signals import EXIT_CODES
@@ -84,6 +84,11 @@ class WandB(Callback):
             of_agent = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
             atomic.write_text(id_file, of_agent or uuid.uuid4().hex[:8])
         first = id_file.read_text()
+        experiment, algo = training.config.experiment, training.config.algo
+        tags = [experiment.name, algo.name, machine.pick_device(training.config.device).type, *experiment.kind]
+        # Older versions of W&B have no limit for the wait for a lost server at the end of a run.
+        limits_wait = "finish_timeout" in getattr(wandb.Settings, "model_fields", {})
+        patience = {"finish_timeout": FINISH_S} if limits_wait else {}
 
         def begin(mode: Any, run_id: str) -> Any:
             return wandb.init(
@@ -91,7 +96,7 @@ class WandB(Callback):
                 name=tracking.run_name or training.name,
                 group=tracking.group or training.group or first,
                 job_type="train",
-                tags=_tags(training.config),
+                tags=[tag[:MAX_TAG] for tag in dict.fromkeys(tags)],
                 notes=messages.command("train", *read_overrides(folder))[:MAX_NOTES],
                 dir=str(folder),
                 mode=mode,
@@ -99,7 +104,7 @@ class WandB(Callback):
                 reinit="finish_previous",
                 id=run_id,
                 resume="allow" if mode == "online" else None,
-                settings=wandb.Settings(silent=True, console="off", init_timeout=ANSWER_S, **_patience(wandb)),
+                settings=wandb.Settings(silent=True, console="off", init_timeout=ANSWER_S, **patience),
             )
 
         online, another = None, f"{first}-{resumed_at or 0}-{uuid.uuid4().hex[:4]}"
@@ -176,17 +181,6 @@ class WandB(Callback):
         # Without this policy and option W&B would copy the file again.
         artifact.add_file(str(copied), name=found.name, policy="immutable", skip_cache=True)
         self._run.log_artifact(artifact, aliases=["best"])
-
-
-def _patience(wandb: Any) -> dict[str, float]:
-    """Setting of W&B that limits the wait for a lost server at the end of a run, if this version has one."""
-    name = "finish_timeout"
-    return {name: FINISH_S} if name in getattr(wandb.Settings, "model_fields", {}) else {}
-
-
-def _tags(run: RunConfig) -> list[str]:
-    device = machine.pick_device(run.device).type
-    return [tag[:MAX_TAG] for tag in dict.fromkeys([run.experiment.name, run.algo.name, device, *run.experiment.kind])]
 
 
 def check_server(wandb: Any) -> None:
