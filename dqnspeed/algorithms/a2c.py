@@ -91,8 +91,7 @@ class A2CLearner(ActorCriticLearner):
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, Tensor]:
         names = ("observations", "actions", "returns", "weights")
-        ent_coef = self.entropy_bonus.coef(self.update_count)
-        return {**{name: getattr(batch, name) for name in names}, "ent_coef": ent_coef}
+        return {**{name: getattr(batch, name) for name in names}, "ent_coef": self.ent_coef()}
 
     def loss(
         self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, ent_coef: Tensor

@@ -55,7 +55,7 @@ class A3CLearner(ActorCriticLearner):
         self.optimizer_step(*loss, policy_lag)
 
     def loss_inputs(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {**batch.arrays(), "ent_coef": self.entropy_bonus.coef(self.update_count)}
+        return {**batch.arrays(), "ent_coef": self.ent_coef()}
 
     def loss(self, ent_coef: Tensor, **transitions: Tensor) -> ActorCriticLoss:
         batch = Transitions(**transitions)

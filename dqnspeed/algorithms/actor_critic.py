@@ -62,38 +62,30 @@ class ActorCritic(Algorithm):
             )
 
 
-class EntropyBonus:
-    """Part of a loss that keeps a policy random, with a coefficient that is annealed as the learning rate is.
+class ActorCriticLearner(GradientLearner):
+    """Base class of learners with an entropy bonus, whose coefficient is annealed as the learning rate is.
 
     Entropy below ``algo.min_entropy`` times the entropy of random actions keeps the first coefficient.
     """
 
-    def __init__(self, algo: ActorCritic, run: RunConfig, num_actions: int):
-        self._first, self._last, self._decay_updates = algo.ent_coef, algo.ent_coef_final, run.decay_updates
-        self._min_entropy = algo.min_entropy * math.log(num_actions)
+    def __init__(self, algo: Any, run: RunConfig, spec: EnvSpec, device: torch.device):
+        super().__init__(run, spec, device)
+        self.algo, self._min_entropy = algo, algo.min_entropy * math.log(spec.num_actions)
 
-    def coef(self, update_count: int | Tensor) -> Tensor:
+    def ent_coef(self) -> Tensor:
         """Coefficient ``() float32`` of the next update. A Python number that changes would make torch recompile."""
-        coef = annealed(update_count, self._first, self._last, self._decay_updates)
+        coef = annealed(self.update_count, self.algo.ent_coef, self.algo.ent_coef_final, self.run.decay_updates)
         return coef.float() if isinstance(coef, Tensor) else torch.tensor(coef, dtype=torch.float32)
 
-    def __call__(self, entropy: Tensor, coef: Tensor) -> Tensor:
+    def entropy_bonus(self, entropy: Tensor, coef: Tensor) -> Tensor:
         """Bonus of a mean ``entropy``, nats, which a loss subtracts."""
         bonus = coef * entropy
         if self._min_entropy:
-            bonus = bonus + (self._first - coef) * entropy.clamp(max=self._min_entropy)
+            bonus = bonus + (self.algo.ent_coef - coef) * entropy.clamp(max=self._min_entropy)
         return bonus
 
-
-class ActorCriticLearner(GradientLearner):
-    """Base class of learners with an entropy bonus."""
-
-    def __init__(self, algo: Any, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self.algo, self.entropy_bonus = algo, EntropyBonus(algo, run, spec.num_actions)
-
     def stats(self) -> dict[str, float]:
-        found = {**super().stats(), "train/ent_coef": float(self.entropy_bonus.coef(self.update_count))}
+        found = {**super().stats(), "train/ent_coef": float(self.ent_coef())}
         if isinstance(self.buffer, RolloutBuffer):
             found["train/explained_variance"] = self.buffer.explained_variance
         return found

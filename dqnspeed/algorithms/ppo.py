@@ -136,7 +136,7 @@ class PPOLearner(ActorCriticLearner):
             "returns": batch.returns,
             "advantages": normalized(batch) if self.algo.normalize_advantage else batch.advantages,
             "weights": batch.weights,
-            "ent_coef": self.entropy_bonus.coef(self.update_count),
+            "ent_coef": self.ent_coef(),
         }
 
     def loss(

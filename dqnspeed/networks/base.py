@@ -61,9 +61,11 @@ class Model(ModelConfig):
 
     Attributes:
         orthogonal: actor-critics may initialise the torso's layers orthogonally, too.
+        takes_images: observations must be images ``(C, H, W)``.
     """
 
     orthogonal: ClassVar[bool] = False
+    takes_images: ClassVar[bool] = False
 
     def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
         """The torso, and the number of its features."""
@@ -71,6 +73,10 @@ class Model(ModelConfig):
 
     def check_shape(self, observation_shape: Sequence[int]) -> None:
         """Raise :class:`ConfigError` if the torso cannot take observations of this shape."""
+        if self.takes_images and len(observation_shape) != 3:
+            raise ConfigError(
+                f"model={self.name}: takes images, and observations here are {shown(observation_shape)}; use model=mlp."
+            )
 
     def check(self, run: RunConfig) -> None:
         super().check(run)

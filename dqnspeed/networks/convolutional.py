@@ -54,6 +54,10 @@ class Convolutional(Model):
 
     conv: List[List[int]] = option("convolutions as [filters, kernel, stride]")  # noqa: UP006
 
+    @property
+    def takes_images(self) -> bool:  # type: ignore[override]
+        return bool(self.conv)
+
     def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
         self.check_shape(observation_shape)
         layers: list[nn.Module] = []
@@ -75,12 +79,7 @@ class Convolutional(Model):
         super().check(run)
 
     def check_shape(self, observation_shape: Sequence[int]) -> None:
-        if not self.conv:
-            return
-        if len(observation_shape) != 3:
-            raise ConfigError(
-                f"model={self.name}: takes images, and observations here are {shown(observation_shape)}; use model=mlp."
-            )
+        super().check_shape(observation_shape)
         sides = list(observation_shape[1:])
         for _, kernel, stride in self.conv:
             sides = [(side - kernel) // stride + 1 for side in sides]

@@ -89,15 +89,6 @@ def test_actions_have_the_dtype_of_their_space(dtype: type, monkeypatch: pytest.
             env.recv()
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_spaces_that_differ_between_instances_are_one_sentence(overlap: bool) -> None:
-    run = run_of("vector", "num_envs=2", wrong="differs")
-    with pytest.raises(
-        ConfigError, match=r"^env\.id=toy_envs:Anything-v0: its instances differ in their spaces\. Give"
-    ):
-        make_vector_env(run, overlap=overlap)
-
-
 def test_a_dict_gives_the_entry_that_is_named() -> None:
     assert check_run(run_of("dict", "env.observation_key=image")).frame_shape == (3, 20, 24)
 
