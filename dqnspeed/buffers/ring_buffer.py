@@ -49,10 +49,12 @@ class Rows:
         """Copy with NumPy arrays, for another process."""
         return self.map(host)
 
-    def map(self, function: Callable[[Array], Array]) -> Rows:
-        """Copy with ``function`` applied to each column."""
-        columns = {f.name: function(getattr(self, f.name)) for f in fields(self) if f.name != "acting"}
-        return Rows(**columns, acting={name: function(column) for name, column in self.acting.items()})
+    def map(self, function: Callable[..., Any], *others: Rows) -> Rows:
+        """Copy whose columns are ``function`` of this column and of the columns of ``others``."""
+        rows = (self, *others)
+        names = [f.name for f in fields(self) if f.name != "acting"]
+        acting = {name: function(*(one.acting[name] for one in rows)) for name in self.acting}
+        return Rows(**{name: function(*(getattr(one, name) for one in rows)) for name in names}, acting=acting)
 
 
 def ring_layout(
