@@ -81,14 +81,14 @@ class TableLearner:
         self.updates += 1
 
     def attach(self, buffer: Any) -> None:
-        """Nothing to attach."""
+        """Do nothing: a table needs no buffer."""
 
     def on_training_start(self, frames: np.ndarray) -> None:
-        """A table needs no preparation."""
+        """Do nothing: a table needs no preparation."""
         self.started = True
 
     def warm_up(self, batch: Batch) -> None:
-        """A table needs no preparation."""
+        """Do nothing: a table needs no preparation."""
 
     def stats(self) -> dict[str, float]:
         """Mean squared TD error and mean value of the entries updated since the last call.

@@ -16,7 +16,6 @@ from dqnspeed.bench.report import times
 from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
 from dqnspeed.cli.errors import RunError
 from dqnspeed.config import changes
-from dqnspeed.config.options import ConfigError
 from dqnspeed.system import messages
 from dqnspeed.tracking.run_folder import DamagedError, read_summary
 
@@ -68,20 +67,13 @@ def choose(
         (row, row.ratio)
         for row in result.measurements
         if row.group == TRAININGS and row.ratio and row.ratio.low > 1 and row.overrides not in without
-        if _is_allowed(plan, row.overrides, allowed)
+        if set(plan.kinds(row.overrides)) <= set(allowed)
     ]  # fmt: skip
     if not faster:
         return None
     best = max((ratio for _, ratio in faster), key=lambda ratio: ratio.median)
     near = [(row, ratio) for row, ratio in faster if ratio.high >= best.median and ratio.median >= best.low]
     return min(near, key=lambda pair: (len(pair[0].overrides), -pair[1].median))[0]
-
-
-def _is_allowed(plan: Plan, overrides: Sequence[str], allowed: Collection[str]) -> bool:
-    try:
-        return set(plan.kinds(overrides)) <= set(allowed)
-    except ConfigError:  # cannot be trained here
-        return False
 
 
 def recommendation(

@@ -10,7 +10,7 @@ def lambda_returns(
 ) -> Array:
     """λ-returns ``(N, T) float32`` (Sutton and Barto, equation 12.18).
 
-    Less the values they are the advantages of Schulman et al. 2016, equation 16.
+    The difference of returns and values is the advantage of Schulman et al. (2016, equation 16).
 
     ``G[t] = r[t] + γ ((1 - λ) v[t+1] + λ G[t+1])``; nothing follows a terminated step, and only ``v[t+1]``, the value
     of the last observation, follows a truncated one.

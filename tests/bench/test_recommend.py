@@ -63,10 +63,6 @@ def test_a_slow_slice_of_the_reference_makes_no_training_the_fastest() -> None:
     assert choose(toy(), result, SAME_LEARNING, without=[[BF16, LAST]]) is not None
 
 
-def test_a_training_that_cannot_be_composed_here_is_passed_over() -> None:
-    assert chosen_from(trainings(**{"execution=gone": 2.0, BF16: 1.3})) == [BF16]
-
-
 def test_nothing_is_recommended_if_nothing_is_faster() -> None:
     assert chosen_from(trainings(**{BF16: 1.01, LAST: 0.6})) is None
 
