@@ -47,7 +47,7 @@ class OrderedBuffer:
 
     def truncate_open_episodes(self, env_index: int, count: int) -> None:
         env, row = self.storage.truncate_open_episodes(env_index, count)
-        self.taken += int((row >= self.next_row[env]).sum())  # these steps are no transitions any more
+        self.taken += int((row >= self.next_row[env]).sum())  # these rows are no longer transitions
 
     def samples_in_batch(self, batch_size: int) -> int:
         return batch_size

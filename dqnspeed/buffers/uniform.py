@@ -34,7 +34,7 @@ class UniformSampler:
         self._first = np.zeros(envs, np.int64)  # number of the oldest transition of each environment
         self._next = np.zeros(envs, np.int64)  # number of its next transition
         self._row_of = np.zeros(envs * storage.num_rows, np.int64)  # row of a transition, by environment and number
-        # Of each environment: transitions up to its last; the same less the number of its last; rows received.
+        # Of each environment: cumulative transitions; offset of a draw from a transition's number; rows received.
         self._counts = np.zeros((3, envs), np.int64)
         self._held_row_of, self._held_counts = map(storage.arrays.own, (self._row_of, self._counts))
         self.newest = self._held_counts[2]

@@ -88,7 +88,7 @@ class Film:
         """Add a frame ``(H, W, 3) uint8``; odd sides lose their last row or column.
 
         Raises:
-            OSError: the frame cannot be written, or its size is not that of the first frame.
+            OSError: the frame cannot be written, or differs in size from the first frame.
         """
         import imageio_ffmpeg
 
