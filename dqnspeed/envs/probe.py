@@ -39,7 +39,8 @@ class Probe:
         self._reset(seed)
         begin = time.monotonic()
         for step in range(1, PROBE_STEPS + 1):
-            observation, reward, terminated, truncated, _ = self._env.step(self._env.action_space.sample())
+            result: Any = self._env.step(self._env.action_space.sample())
+            observation, reward, terminated, truncated, _ = result
             self._check(observation, f"after {step} steps")
             if isinstance(reward, (str, bytes)) or np.ndim(reward) or not np.isfinite(float(reward)):
                 self._fail(f"its reward is {reward!r} after {step} steps, and must be a finite number")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ def write_png(figure: Figure, path: Path) -> None:
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(8, 4.5), layout="constrained")
-    axes, bar_ends = canvas.subplots(), Counter[str]()
+    axes, bar_ends = canvas.subplots(), dict.fromkeys(map(_wrapped, figure.categories), 0.0)
     for number, series in enumerate(figure.series):
-        _draw(axes, series, number, bar_ends if figure.categories else None)
+        _draw(axes, series, number, bar_ends)
     if figure.categories:
         canvas.set_figheight(max(3, 1.2 + 0.4 * len(figure.categories)))
         axes.set(xlabel=figure.y, ylabel=figure.x)
@@ -35,7 +34,7 @@ def write_png(figure: Figure, path: Path) -> None:
         axes.set_xlim(left=0)
     else:
         axes.set(xlabel=figure.x, ylabel=figure.y, xscale="log" if figure.log_x else "linear")
-        if figure.shows_bound:
+        if figure.bound is not None and figure.shows_bound:
             axes.axhline(figure.bound, color="gray", linewidth=0.8, linestyle="--")
         if figure.from_zero:
             axes.set_ylim(bottom=0)
@@ -49,26 +48,27 @@ def write_png(figure: Figure, path: Path) -> None:
         canvas.savefig(partial, dpi=120, format="png")
 
 
-def _draw(axes: Any, series: Series, number: int, bar_ends: Counter[str] | None) -> None:
+def _draw(axes: Any, series: Series, number: int, bar_ends: dict[str, float]) -> None:
     """Draw a series.
 
     Args:
-        bar_ends: end of the last stacked bar of each category; ``None`` if the figure has no categories.
+        bar_ends: end of the last stacked bar of each category; empty if the figure has no categories.
     """
     colour, dash = series.look(number)
     label = textwrap.fill(series.name.replace("$", r"\$"), LEGEND_WIDTH)
-    x, y = series.x, series.y
-    if bar_ends is not None:
-        x, y = series.y, [textwrap.fill(str(name).replace("$", r"\$"), CATEGORY_WIDTH) for name in series.x]
+    x: Any = series.x
+    y: Any = series.y
+    if bar_ends:
+        x, y = series.y, [*map(_wrapped, series.x)]
     if series.kind in MARKERS:
         axes.scatter(x, y, s=24, color=colour, marker=MARKERS[series.kind], zorder=3)
     elif series.kind == "games":
         axes.scatter(x, y, s=4, alpha=0.35, color=colour, linewidths=0)
     elif series.kind == "bar" and series.rung is not None:
         axes.barh(y, x, color=colour, alpha=0.5)
-    elif bar_ends is not None:
+    elif series.kind == "bar":
         axes.barh(y, x, left=[bar_ends[name] for name in y], color=colour, alpha=0.9, label=label)
-        bar_ends.update(dict(zip(y, x, strict=True)))
+        bar_ends |= {name: bar_ends[name] + width for name, width in zip(y, x, strict=True)}
     else:
         is_mean = series.kind == "mean"
         look = {"alpha": 1.0, "label": label} if is_mean else {"alpha": 0.35, "linewidth": 0.8}
@@ -76,3 +76,7 @@ def _draw(axes: Any, series: Series, number: int, bar_ends: Counter[str] | None)
         axes.plot(x, y, color=colour, linestyle=LINE_STYLES[dash], marker=marker, **look)
         if series.low:
             axes.fill_between(x, series.low, series.high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _wrapped(name: object) -> str:
+    return textwrap.fill(str(name).replace("$", r"\$"), CATEGORY_WIDTH)
