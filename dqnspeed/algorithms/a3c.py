@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.a2c import ActorCriticLoss, actor_critic_loss
-from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner
+from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner, ActorCriticLoss
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromStream
 from dqnspeed.buffers import Batch, Transitions
@@ -62,9 +60,6 @@ class A3CLearner(ActorCriticLearner):
         # One autocast each, for weights that are cast without gradients would be reused with gradients.
         with precision(self.execution, self.device), gradients_off(self.execution):
             _, next_values = self.network.policy_and_value(batch.next_observations)
-        with precision(self.execution, self.device):
-            logits, values = self.network.policy_and_value(batch.observations)
         returns = batch.rewards + batch.discounts * next_values.detach()
         weights = torch.full_like(returns, 1 / len(returns))
-        bonus = partial(self.entropy_bonus, coef=ent_coef)
-        return actor_critic_loss(logits, values, batch.actions, returns, weights, self.algo.vf_coef, bonus)
+        return self.actor_critic_loss(batch.observations, batch.actions, returns, weights, ent_coef)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.optimizers import annealed
+from dqnspeed.execution.precision import precision
 from dqnspeed.exploration.policy import Policy
 from dqnspeed.exploration.sampling import CategoricalPolicy
 from dqnspeed.networks.base import Network
@@ -62,6 +63,13 @@ class ActorCritic(Algorithm):
             )
 
 
+class ActorCriticLoss(NamedTuple):
+    loss: Tensor  # () like the others
+    policy_loss: Tensor
+    value_loss: Tensor
+    entropy: Tensor
+
+
 class ActorCriticLearner(GradientLearner):
     """Base class of learners with an entropy bonus, whose coefficient is annealed as the learning rate is.
 
@@ -76,6 +84,25 @@ class ActorCriticLearner(GradientLearner):
         """Coefficient ``() float32`` of the next update. A Python number that changes would make torch recompile."""
         coef = annealed(self.update_count, self.algo.ent_coef, self.algo.ent_coef_final, self.run.decay_updates)
         return coef.float() if isinstance(coef, Tensor) else torch.tensor(coef, dtype=torch.float32)
+
+    def actor_critic_loss(
+        self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, ent_coef: Tensor
+    ) -> ActorCriticLoss:
+        """Loss of A2C and A3C (Mnih et al. 2016, section 4); the advantage is the return less the value of the state.
+
+        Args:
+            observations: ``(B, stack * C, ...)``; ``actions``: ``(B,) int64``; ``returns``: ``(B,)``.
+            weights: ``(B,)`` of the transitions, whose sum is 1.
+        """
+        with precision(self.execution, self.device):
+            logits, values = self.network.policy_and_value(observations)
+        log_probs = torch.log_softmax(logits, dim=1)
+        taken = log_probs.gather(1, actions[:, None])[:, 0]
+        policy_loss = -((returns - values.detach()) * taken) @ weights
+        value_loss = (values - returns) ** 2 @ weights
+        entropy = entropy_of(log_probs) @ weights
+        loss = policy_loss + self.algo.vf_coef * value_loss - self.entropy_bonus(entropy, ent_coef)
+        return ActorCriticLoss(loss, policy_loss, value_loss, entropy)
 
     def entropy_bonus(self, entropy: Tensor, coef: Tensor) -> Tensor:
         """Bonus of a mean ``entropy``, nats, which a loss subtracts."""

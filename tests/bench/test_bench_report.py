@@ -31,7 +31,7 @@ def test_a_file_gets_every_row_and_column_on_one_line() -> None:
         [line] = [one for one in lines if one.startswith(row.name) and (row.error or number(row.value) in one)]
         assert row.error is None or row.error in line
     [best] = [line for line in lines if line.startswith(" ".join(BEST))]
-    assert "recommended" in best and "68%" in best and "equivalent" in best
+    assert "recommended" in best and "equivalent" in best
     [channels] = [line for line in lines if line.startswith("execution.channels_last")]
     assert "within noise" in channels
     assert LINE in lines and "another process (make)" in "".join(lines)

@@ -145,7 +145,7 @@ class RayActors(RemoteActors):
             runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
         )  # fmt: skip
         try:
-            check_room(self.ray, ADDRESS, parallelism.address, count * each, each)
+            check_room(self.ray, ADDRESS, parallelism.address, each)
             self._start_all([RayHandle(self, index, self._counters[index]) for index in range(count)])
         except BaseException:
             self.close()

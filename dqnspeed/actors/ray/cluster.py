@@ -71,19 +71,10 @@ def check_address(option: str, address: str | None) -> None:
         raise ConfigError(f"{option}={address}: takes HOST:PORT, ray://HOST:PORT, auto or null.")
 
 
-def check_room(ray: Any, option: str, address: str | None, cpus: float, each: float, gpus_each: float = 0) -> None:
-    """Raise :class:`ConfigError` if the cluster is too small.
-
-    Args:
-        cpus: CPUs for all actors or jobs together.
-        each: CPUs for one, all of one machine.
-        gpus_each: GPUs for one, all of one machine.
-    """
+def check_room(ray: Any, option: str, address: str | None, cpus: float, gpus: float = 0) -> None:
+    """Raise :class:`ConfigError` if no machine of the cluster has the CPUs and GPUs that one actor or job needs."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    has = sum(node.get("CPU", 0.0) for node in nodes)
-    if has < cpus:
-        raise ConfigError(f"{option}={address}: the cluster has {has:g} CPUs, and {cpus:g} are asked for.")
-    for kind, asked in (("CPU", each), ("GPU", gpus_each)):
+    for kind, asked in (("CPU", cpus), ("GPU", gpus)):
         most = max(node.get(kind, 0.0) for node in nodes)
         if most < asked:
             raise ConfigError(f"{option}={address}: no machine there has {asked:g} {kind}s, but {most:g} at most.")
