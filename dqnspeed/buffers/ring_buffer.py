@@ -171,12 +171,11 @@ class RingBuffer:
     def _lock_of(self, env_index: int) -> Any:
         return self._locks[self._writer_of(env_index)] if self._locks else contextlib.nullcontext()
 
-    def _ages(self, envs: slice, written: int, first: np.ndarray) -> np.ndarray:
+    def _ages(self, envs: slice, written: int, first: np.ndarray) -> Any:
         if not written:  # a resumed game may start in its middle, without earlier rows for a stack
             return np.zeros(len(first), np.uint8)
         before = self.columns["age"][envs, (written - 1) % self.num_rows]
-        ages: np.ndarray = np.where(first, np.uint8(0), before + (before < MAX_AGE))
-        return ages
+        return np.where(first, np.uint8(0), before + (before < MAX_AGE))
 
 
 def row_ranges(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -44,16 +44,13 @@ class Arrays:
         """Move ``array`` to the device; on a CPU the result shares its memory."""
         return array if self.device is None else torch.from_numpy(array).to(self.device)
 
-    def take(self, array: Array, index: Array) -> Array:
+    def take(self, array: Any, index: Array) -> Any:
         """Select the rows ``index`` ``(K,)``; faster than brackets."""
-        rows: Any = array
-        found: Array = rows.take(index, axis=0) if self.device is None else rows.index_select(0, index)
-        return found
+        return array.take(index, axis=0) if self.device is None else array.index_select(0, index)
 
-    def tensor(self, array: Array) -> Tensor:
+    def tensor(self, array: Any) -> Tensor:
         """Convert to a tensor that shares the memory."""
-        known: Any = array
-        return torch.from_numpy(known) if self.device is None else known
+        return torch.from_numpy(array) if self.device is None else array
 
     def taken(self, tensor: Tensor) -> Array:
         """Convert a tensor of any device to an array of this one."""
@@ -65,10 +62,9 @@ def host(array: Array) -> np.ndarray:
     return array.detach().cpu().numpy() if isinstance(array, Tensor) else array
 
 
-def put(array: Array, index: Any, values: Array | float) -> None:
+def put(array: Any, index: Any, values: Array | float) -> None:
     """Write ``values`` to ``array[index]``; both are arrays of one device."""
-    written: Any = array
-    written[index] = values
+    array[index] = values
 
 
 def copied(array: Array) -> Array:

@@ -89,13 +89,11 @@ class GymnasiumEngine:
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return actor_errors()
 
-    def _reset(self, seeds: list[int]) -> tuple[Any, ...]:
-        first: tuple[Any, ...] = self.env.reset(seed=seeds)
-        return first
+    def _reset(self, seeds: list[int]) -> Any:
+        return self.env.reset(seed=seeds)
 
-    def _step(self) -> tuple[Any, ...]:
-        step: tuple[Any, ...] = self.env.step(self._actions)
-        return step
+    def _step(self) -> Any:
+        return self.env.step(self._actions)
 
 
 class WorkerEngine(GymnasiumEngine):
@@ -112,14 +110,27 @@ class WorkerEngine(GymnasiumEngine):
         with self._errors():
             self.env.step_async(actions)
 
-    def _reset(self, seeds: list[int]) -> tuple[Any, ...]:
+    def _reset(self, seeds: list[int]) -> Any:
         self.env.reset_async(seed=seeds)
-        first: tuple[Any, ...] = self.env.reset_wait(self._timeout)
-        return first
+        self._wait()
+        return self.env.reset_wait()
 
-    def _step(self) -> tuple[Any, ...]:
-        step: tuple[Any, ...] = self.env.step_wait(self._timeout)
-        return step
+    def _step(self) -> Any:
+        self._wait()
+        return self.env.step_wait()
+
+    def _wait(self) -> None:
+        """Wait until all workers have answered, in short pieces, so that a pause of all processes counts for little.
+
+        Raises:
+            multiprocessing.TimeoutError: one worker has been silent for too long.
+        """
+        waited = 0.0
+        for pipe in self.env.parent_pipes:
+            while not pipe.poll(piece := min(1.0, self._timeout - waited)):
+                waited += piece
+                if waited >= self._timeout:
+                    raise multiprocessing.TimeoutError
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
