@@ -38,8 +38,8 @@ from dqnspeed.training import evaluation
 from dqnspeed.training.evaluation import play_games
 
 MISTAKES = {
-    "env.id=ALE/Pnog-v5": "env.id=ALE/Pnog-v5: no ALE game and no registered Gymnasium environment has this name; "
-    "nearest: PongNoFrameskip-v4, UpNDownNoFrameskip-v4.",
+    "env.id=ALE/Pnog-v5": "env.id=ALE/Pnog-v5: no ALE game and no registered Gymnasium environment has this name "
+    "(nearest: ALE/Pong-v5, ALE/KingKong-v5, ALE/Skiing-v5).",
     "optimizer.lrr=1": "optimizer.lrr=1: there is no such option (nearest: optimizer.lr, optimizer, optimizer.alpha).",
     "num_envs=-1": "num_envs=-1: must be at least 0.",
     "algo=5": "algo=5: a group takes the name of one of its options.",

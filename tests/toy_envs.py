@@ -192,13 +192,8 @@ class Anything(gymnasium.Env):
 
     action_space = spaces.Discrete(3, start=5)
 
-    made = 0
-
     def __init__(self, kind: str, wrong: str = ""):
         self.observation_space, self.wrong = SPACES[kind], wrong
-        Anything.made += 1
-        if wrong == "differs":
-            self.observation_space = spaces.Box(-1, Anything.made, (4,), np.float32)
         self.steps = 0
         if kind == "continuous":
             self.action_space = self.observation_space
@@ -217,7 +212,7 @@ class Anything(gymnasium.Env):
         if self.wrong == "raises":
             raise RuntimeError("the toy broke")
         reward: Any = {"nan reward": float("nan"), "text reward": "1.0", "rewards": np.ones(1)}.get(self.wrong, 1.0)
-        over: Any = {"text ends": "False", "ends": np.zeros(1, bool)}.get(self.wrong, self.steps == 10)
+        over = self.steps == 10
         result = self._observe(), reward, over, False, {}
         return result[:4] if self.wrong == "four values" else result
 

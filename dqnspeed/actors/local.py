@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.actors.base import ActorArguments, Actors, Collected, NewGames, Parallelism
-from dqnspeed.actors.stepper import EnvStepper, env_seeds, make_stepper
+from dqnspeed.actors.stepper import EnvStepper, env_seeds
 from dqnspeed.algorithms import epsilon_at
 from dqnspeed.buffers import Buffer, RolloutBuffer
 from dqnspeed.config.registry import register
@@ -158,12 +158,12 @@ class Serial(Parallelism):
             groups = list[EnvStepper]()
             for i in range(count):
                 seeds = env_seeds(run.seed, i, part.num_envs, segment) if self.overlaps else None
-                group = make_stepper(
-                    part, arguments.spec, arguments.network, arguments.device,
-                    make_vector_env(part, self.overlaps, seeds=seeds), i, count, state and state[str(i)], segment,
-                    timer, buffer.storage.device,
+                env = make_vector_env(part, self.overlaps, seeds=seeds)
+                made.callback(env.close)
+                group = EnvStepper(
+                    part, arguments.spec, arguments.network, arguments.device, env, i, count, state and state[str(i)],
+                    segment, timer, buffer.storage.device,
                 )  # fmt: skip
-                made.callback(group.close)
                 groups.append(group)
                 if not group.games_restored:
                     buffer.truncate_open_episodes(i * part.num_envs, part.num_envs)

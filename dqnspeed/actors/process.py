@@ -37,14 +37,14 @@ from dqnspeed.system.child_processes import children_ignore_signals
 MAX_MESSAGES = 256  # taken from an actor at a time, so that a fast one cannot block the learner
 MAX_READ_GAP_S = 1.0  # longest time between two reads in which a silent actor cannot be waiting for the learner
 WAIT_S, POLL_S = 0.01, 0.0005  # for new experience
-STACK_TIMEOUT_S, END_TIMEOUT_S = 3.0, 5.0
+STACK_S, END_TIMEOUT_S = 0.5, 5.0
 
 
 class ProcessHandle(ActorHandle):
     """An actor process and its pipe.
 
     Args:
-        arguments: arguments of the process, which gets another state, segment and dump path.
+        arguments: arguments of the process, which gets another state and segment.
     """
 
     process: Any = None  # while it has not ended
@@ -56,8 +56,7 @@ class ProcessHandle(ActorHandle):
         self._last_read = self._excused = 0.0
 
     def start(self, state: Mapping[str, Any] | None, segment: int) -> None:
-        self._dump_path = Path(f"{self._arguments.dump_path}-{segment}")
-        arguments = replace(self._arguments, state=state, segment=segment, dump_path=str(self._dump_path))
+        arguments = replace(self._arguments, state=state, segment=segment)
         self._last_read = time.monotonic()
         self.pipe, sender = self._context.Pipe(duplex=False)
         process = self._context.Process(
@@ -89,14 +88,11 @@ class ProcessHandle(ActorHandle):
             raise LostError(self._cause_of_death()) from error
 
     def where_it_hangs(self) -> str:
-        """Python stack of an actor that hangs, even in C code."""
+        """Have an actor that hangs, even in C code, print its Python stack."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGUSR1)
-        deadline = time.monotonic() + STACK_TIMEOUT_S
-        # A dump is written in pieces, and ends with the outermost frame: the frame of a module.
-        while "<module>" not in (text := self._dump()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return f"; it hangs at:\n{text or '(no stack: the process does not answer signals)'}"
+        time.sleep(STACK_S)
+        return "; its stack is printed above."
 
     def end(self) -> None:
         if self.process is not None:
@@ -107,19 +103,13 @@ class ProcessHandle(ActorHandle):
             self.process = None
 
     def _cause_of_death(self) -> str:
-        self.process.join(STACK_TIMEOUT_S)
+        self.process.join(END_TIMEOUT_S)
         code = self.process.exitcode
         how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"
-        text = self._dump()
-        return f"actor {self.index} {how}" + (f":\n{text}" if text else ".")
-
-    def _dump(self) -> str:
-        with contextlib.suppress(OSError):
-            return self._dump_path.read_text().strip()
-        return ""
+        return f"actor {self.index} {how}."
 
 
-class ProcessActors(RemoteActors[ProcessHandle]):
+class ProcessActors(RemoteActors):
     """Actor processes with N environments each, on this machine.
 
     Each actor has a pipe of its own, so a dead actor is noticed at once as the end of its pipe. The pipe carries
@@ -147,12 +137,12 @@ class ProcessActors(RemoteActors[ProcessHandle]):
                     weights = SharedWeights(network)
             shared_buffers = buffers if isinstance(buffers, SharedStorage) else None
             common = weights, arguments.device, shared_buffers, self._shared
-            self._start_all([
-                ProcessHandle(context, ProcessArguments(
-                    run, arguments.spec, i, None, 0, *common, str(Path(self._folder.name) / f"actor-{i}"),
-                ))
-                for i in range(count)
-            ])  # fmt: skip
+            self._start_all(
+                [
+                    ProcessHandle(context, ProcessArguments(run, arguments.spec, i, None, 0, *common))
+                    for i in range(count)
+                ]
+            )
         except BaseException:
             self.close()
             raise

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -70,10 +70,7 @@ class ActorHandle:
         raise NotImplementedError
 
 
-Handle = TypeVar("Handle", bound=ActorHandle)
-
-
-class RemoteActors(Generic[Handle]):
+class RemoteActors:
     """Base class of actors in other processes.
 
     An actor that is lost ends the run, or is replaced with ``parallelism.restart_actors``. The new actor starts new
@@ -96,7 +93,7 @@ class RemoteActors(Generic[Handle]):
             own["agent_steps"], own["seconds"], waiting = saved["agent_steps"], (acting, stepping), waiting + waited
         self.seconds = {"acting": 0.0, "stepping": 0.0, "waiting": waiting}
         self.how = ""
-        self._handles: Sequence[Handle] = ()
+        self._handles: Sequence[Any] = ()  # of one subclass of ActorHandle
         self._started_at: float | None = None
         self._new_games: list[NewGames] = []  # with which the run begins
         self._replaced = 0
@@ -187,10 +184,10 @@ class RemoteActors(Generic[Handle]):
         """Seconds of a clock that stands still during pauses, in which nobody listens to new actors."""
         return time.monotonic() - self._paused_s
 
-    def _ready(self) -> list[Handle]:
+    def _ready(self) -> list[ActorHandle]:
         return [handle for handle in self._handles if handle.ready_at is not None]
 
-    def _start_all(self, handles: Sequence[Handle]) -> None:
+    def _start_all(self, handles: Sequence[ActorHandle]) -> None:
         """Start all actors and wait until they are ready.
 
         Raises:
@@ -213,7 +210,7 @@ class RemoteActors(Generic[Handle]):
         new = [event for event in started.episodes if isinstance(event, NewGames)]
         self._new_games = sorted(new, key=lambda event: event.envs.start)
 
-    def _start(self, handle: Handle, state: Mapping[str, Any] | None, segment: int) -> None:
+    def _start(self, handle: ActorHandle, state: Mapping[str, Any] | None, segment: int) -> None:
         handle.started_at, handle.steps_at_start = self._now(), int(self._counters[handle.index]["agent_steps"])
         handle.ready_at = handle.state = None
         handle.start(state, segment)
@@ -231,7 +228,7 @@ class RemoteActors(Generic[Handle]):
         elif self._replaced and (absent := self._now() - self._last_ready) > self._run.parallelism.timeout_s:
             self._cannot_go_on = f"no actor was left for {absent:.0f} s"
 
-    def _watch(self, handle: Handle) -> None:
+    def _watch(self, handle: ActorHandle) -> None:
         """Raise :class:`LostError` if an actor has been silent, or not ready, for too long."""
         index, timeout_s = handle.index, self._run.parallelism.timeout_s
         if handle.ready_at is None:
@@ -251,7 +248,7 @@ class RemoteActors(Generic[Handle]):
                     f"{handle.where_it_hangs()}"
                 )
 
-    def _take(self, handle: Handle, message: Any, collected: Collected) -> None:
+    def _take(self, handle: ActorHandle, message: Any, collected: Collected) -> None:
         envs = self.envs(handle.index)
         if isinstance(message, tuple):
             env_index, rows = message
@@ -268,7 +265,7 @@ class RemoteActors(Generic[Handle]):
         elif isinstance(message, Paused) and message.number == self._pauses:
             handle.state = message.state
 
-    def _replace(self, handle: Handle, reason: str, collected: Collected) -> None:
+    def _replace(self, handle: ActorHandle, reason: str, collected: Collected) -> None:
         """Replace a lost actor, or raise :class:`ActorError`."""
         has_stepped = self._counters[handle.index]["agent_steps"] > handle.steps_at_start
         handle.failed_starts = 0 if has_stepped else handle.failed_starts + 1

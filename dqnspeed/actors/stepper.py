@@ -20,7 +20,7 @@ from dqnspeed.envs import AnyArray, EnvSpec, Episode, VectorEnv
 from dqnspeed.execution.arrays import copied, host
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.exploration.cuda_graph import GraphedPolicy
-from dqnspeed.exploration.frame_stack import FramePolicy, StackedPolicy
+from dqnspeed.exploration.frame_stack import StackedPolicy
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
 from dqnspeed.networks.base import Network
 
@@ -31,12 +31,12 @@ class EnvStepper:
     :meth:`send` chooses actions and starts a step, :meth:`recv` waits for it.
 
     Args:
-        seeds: seeds of the environments.
+        env: N environments, which :meth:`close` closes.
+        index, count: number of this stepper among all steppers of the run, and number of all.
         state: :meth:`state_dict` to continue from.
-        per_env_epsilon: maps the epsilon of the run to an epsilon of each environment.
+        segment: number of times the run was resumed.
         timer: measures the seconds that the device spends on acting.
         rows_device: device of the buffer; rows have their frames there, if the policy moved them there.
-        last_frames: whether episodes come with their last frame, for videos.
 
     Attributes:
         seconds: seconds of ``acting`` and ``stepping``, on the host.
@@ -51,20 +51,37 @@ class EnvStepper:
 
     def __init__(
         self,
+        run: RunConfig,
+        spec: EnvSpec,
+        network: Network,
+        device: torch.device,
         env: VectorEnv,
-        policy: FramePolicy,
-        seeds: list[int],
+        index: int = 0,
+        count: int = 1,
         state: Mapping[str, Any] | None = None,
-        per_env_epsilon: Callable[[float], float | np.ndarray] = float,
+        segment: int = 0,
         timer: DeviceTimer | None = None,
         rows_device: torch.device | None = None,
-        last_frames: bool = False,
     ):
-        self._env, self._policy, self._per_env_epsilon = env, policy, per_env_epsilon
-        self._rows_device, self._last_frames = rows_device, last_frames
+        self._env, self._rows_device = env, rows_device
+        envs = range(index * env.num_envs, (index + 1) * env.num_envs)
+        self._per_env_epsilon = functools.partial(
+            algorithm_of(run).epsilons, run, envs=envs, total=count * env.num_envs
+        )
+        self._keeps_last_frames = bool(run.tracking.video_every)
         self._on_device = timer.running if timer else contextlib.nullcontext
         self.seconds = {"acting": 0.0, "stepping": 0.0}
-        self.how = policy.how
+        self._policy: StackedPolicy | GraphedPolicy
+        seed = [run.seed, index, 1, *([segment] if segment else [])]
+        policy = make_policy(run, spec, network, device, np.random.default_rng(seed))
+        if run.execution.graph and device.type == "cuda" and isinstance(policy, NetworkPolicy):
+            self._policy = GraphedPolicy(policy, spec, env.num_envs, device, seed)
+        else:
+            moves = device.type != "cpu" and isinstance(policy, NetworkPolicy)  # a plugin's policy may want arrays
+            to_device = ToDevice(device, run.execution.pin_memory) if moves else None
+            self._policy = StackedPolicy(policy, spec, env.num_envs, to_device)
+        self.how = self._policy.how
+        seeds = env_seeds(run.seed, index, env.num_envs, segment)
         self._reset(seeds)
         self.games_restored = False
         if state is not None:
@@ -137,14 +154,16 @@ class EnvStepper:
         self._frames, self._first = copied(step.frames), step.first
         self._policy.push(self._frames, self._first)
         episodes = step.episodes
-        if self._last_frames:
+        if self._keeps_last_frames:
             episodes = [replace(e, last_frame=np.array(host(self._frames[e.env]))) for e in episodes]
         self.seconds["stepping"] += time.perf_counter() - begin
         return rows, episodes
 
     def values(self) -> np.ndarray:
-        """Values ``(N,)`` of the newest observations by the newest network; not between :meth:`send` and
-        :meth:`recv`."""
+        """Values ``(N,)`` of the newest observations by the newest network.
+
+        Not to be called between :meth:`send` and :meth:`recv`.
+        """
         begin = time.perf_counter()
         with self._on_device():
             values = self._policy.values()
@@ -174,44 +193,6 @@ class EnvStepper:
         self._frames = copied(self._env.reset(seeds))
         self._first = np.ones(self._env.num_envs, bool)
         self._policy.push(self._frames, self._first)
-
-
-def make_stepper(
-    run: RunConfig,
-    spec: EnvSpec,
-    network: Network,
-    device: torch.device,
-    env: VectorEnv,
-    index: int = 0,
-    count: int = 1,
-    state: Mapping[str, Any] | None = None,
-    segment: int = 0,
-    timer: DeviceTimer | None = None,
-    rows_device: torch.device | None = None,
-) -> EnvStepper:
-    """Make the stepper ``index`` of ``count``; closes ``env`` if that fails.
-
-    Args:
-        segment: number of times the run was resumed.
-    """
-    envs = range(index * env.num_envs, (index + 1) * env.num_envs)
-    per_env_epsilon = functools.partial(algorithm_of(run).epsilons, run, envs=envs, total=count * env.num_envs)
-    try:
-        seed = [run.seed, index, 1, *([segment] if segment else [])]
-        policy = make_policy(run, spec, network, device, np.random.default_rng(seed))
-        acting: FramePolicy
-        if run.execution.graph and device.type == "cuda" and isinstance(policy, NetworkPolicy):
-            acting = GraphedPolicy(policy, spec, env.num_envs, device, seed)
-        else:
-            moves = device.type != "cpu" and isinstance(policy, NetworkPolicy)  # a plugin's policy may want arrays
-            to_device = ToDevice(device, run.execution.pin_memory) if moves else None
-            acting = StackedPolicy(policy, spec, env.num_envs, to_device)
-        seeds = env_seeds(run.seed, index, env.num_envs, segment)
-        last_frames = bool(run.tracking.video_every)
-        return EnvStepper(env, acting, seeds, state, per_env_epsilon, timer, rows_device, last_frames)
-    except BaseException:
-        env.close()
-        raise
 
 
 def env_seeds(seed: int, actor: int, num_envs: int, segment: int = 0) -> list[int]:

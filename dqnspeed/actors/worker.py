@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.actors.stepper import env_seeds, make_stepper
+from dqnspeed.actors.stepper import EnvStepper, env_seeds
 from dqnspeed.algorithms import epsilon_at, make_network
 from dqnspeed.buffers import RingBuffer, Rows, SharedStorage
 from dqnspeed.config.options import ConfigError
@@ -116,7 +116,7 @@ class Worker:
         run, index = arguments.run, arguments.index
         seeding.seed_everything(env_seeds(run.seed, index, 1, arguments.segment)[0])
         self._run, self._channel = run, channel
-        self._stepper = make_stepper(
+        self._stepper = EnvStepper(
             run, arguments.spec, network, device, make_vector_env(run), index, run.parallelism.num_actors,
             arguments.state, arguments.segment,
         )  # fmt: skip
@@ -255,14 +255,12 @@ class ProcessArguments(WorkerArguments):
 
     Args:
         buffers: arrays of the learner's buffer, with ``transport=shared_memory``.
-        dump_path: file for the stack of a process that crashes or hangs.
     """
 
     weights: SharedWeights | WeightSnapshot
     device: torch.device
     buffers: SharedStorage | None
     shared: SharedState
-    dump_path: str
 
 
 def run_worker(arguments: ProcessArguments, pipe: Any) -> None:
@@ -273,9 +271,8 @@ def run_worker(arguments: ProcessArguments, pipe: Any) -> None:
     may_have_children()
     terminate_by_kill()
     tolerate_output_errors()
-    dump = open(arguments.dump_path, "w")  # noqa: SIM115  open for a crash of the interpreter
-    faulthandler.enable(dump)
-    faulthandler.register(signal.SIGUSR1, dump)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
     torch.set_num_threads(1)
     set_precision(arguments.run.execution)

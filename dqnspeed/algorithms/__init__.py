@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -24,27 +21,27 @@ def algorithm_of(run: RunConfig) -> Algorithm:
 
 
 def make_network(run: RunConfig, spec: EnvSpec) -> Network:
-    """The network that ``algo`` trains, with the layers of ``model``."""
+    """Make the network that ``algo`` trains, with the layers of ``model``."""
     return algorithm_of(run).network(run, spec)
 
 
 def make_learner(run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-    """The learner of ``algo``."""
+    """Make the learner of ``algo``."""
     return algorithm_of(run).learner(run, spec, device)
 
 
 def make_policy(
     run: RunConfig, spec: EnvSpec, network: Network, device: torch.device, rng: np.random.Generator
 ) -> Policy:
-    """The policy that ``algo`` explores with."""
+    """Make the policy that ``algo`` explores with."""
     return algorithm_of(run).policy(run, spec, network, device, rng)
 
 
 def make_buffer(run: RunConfig, spec: EnvSpec, device: torch.device | None = None) -> Buffer:
-    """The memory that ``algo`` learns from, held on ``device``, or on the host.
+    """Make the buffer that ``algo`` learns from, on ``device``, or on the host.
 
     Raises:
-        ConfigError: it does not fit into the host's free memory.
+        ConfigError: the buffer does not fit into the host's free memory.
     """
     check_fits(run, spec, device)
     return algorithm_of(run).buffer(run, spec, device)
@@ -53,39 +50,23 @@ def make_buffer(run: RunConfig, spec: EnvSpec, device: torch.device | None = Non
 def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs: int = 1) -> None:
     """Raise :class:`ConfigError` if the host's memory is too small for ``jobs`` such runs at a time.
 
-    Each needs the memory of experience, unless ``device`` holds it, and the weights that processes share."""
-    option, asked, unit = algorithm_of(run).size(run)
-    weights = 0
+    A run needs memory for experience, unless ``device`` holds the experience, and for the weights that processes share.
+    """
+    algorithm, weights = algorithm_of(run), 0
     if run.parallelism.shares_memory:
         with seeding.preserve():
             weights = make_network(run, spec).num_bytes
-
-    def held(size: int) -> int:
-        sized = with_size(run, option, size)
-        return layout_bytes(algorithm_of(sized).layout(sized, spec))
-
-    def written(size: int) -> int:
-        sized = with_size(run, option, size)
-        return weights + layout_bytes(algorithm_of(sized).arrays(sized, spec, device))
-
     if device is None:
-        check_memory(held, option, asked, unit, shared=False, jobs=jobs)
+        check_memory(layout_bytes(algorithm.layout(run, spec)), algorithm.size(run), shared=False, jobs=jobs)
     if device is not None or run.shares_replay:
-        check_memory(written, option, asked, unit, shared=run.shares_replay, jobs=jobs)
+        needed = weights + layout_bytes(algorithm.arrays(run, spec, device))
+        check_memory(needed, algorithm.size(run), shared=run.shares_replay, jobs=jobs)
     elif weights:
-        actors = run.parallelism.num_actors
-        check_memory(lambda _: weights, "parallelism.num_actors", actors, "actors", shared=True, jobs=jobs)
-
-
-def with_size(run: RunConfig, option: str, value: int) -> RunConfig:
-    """``run`` with another value of ``option``, KEY or GROUP.KEY."""
-    group, _, key = option.rpartition(".")
-    changed: dict[str, Any] = {group: replace(getattr(run, group), **{key: value})} if group else {key: value}
-    return replace(run, **changed)
+        check_memory(weights, f"parallelism.num_actors={run.parallelism.num_actors}", shared=True, jobs=jobs)
 
 
 def epsilon_at(step: int, run: RunConfig) -> float:
-    """The chance of a random action at agent step ``step``, NaN for a policy without epsilon."""
+    """Probability of a random action at agent step ``step``; NaN for a policy without epsilon."""
     return algorithm_of(run).epsilon_at(run, step)
 
 

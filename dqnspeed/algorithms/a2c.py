@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus, entropy_of, explained_variance
+from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner, ActorCriticLoss
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
-from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import RolloutBatch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.precision import precision
 
 
 @register("algo", "a2c")
@@ -49,45 +45,10 @@ class A2C(ActorCritic, FromRollouts):
         super().check(run)
 
 
-class ActorCriticLoss(NamedTuple):
-    loss: Tensor  # () like the others
-    policy_loss: Tensor
-    value_loss: Tensor
-    entropy: Tensor
-
-
-def actor_critic_loss(
-    logits: Tensor,
-    values: Tensor,
-    actions: Tensor,
-    returns: Tensor,
-    weights: Tensor,
-    vf_coef: float,
-    bonus: Callable[[Tensor], Tensor],
-) -> ActorCriticLoss:
-    """Loss of A2C and A3C (Mnih et al. 2016, section 4); the advantage is the return less the value of the state.
-
-    Args:
-        logits: ``(B, num_actions)``; ``values``, ``returns``: ``(B,)``; ``actions``: ``(B,) int64``.
-        weights: ``(B,)`` of the transitions, whose sum is 1.
-        bonus: of a mean entropy.
-    """
-    log_probs = torch.log_softmax(logits, dim=1)
-    taken = log_probs.gather(1, actions[:, None])[:, 0]
-    policy_loss = -((returns - values.detach()) * taken) @ weights
-    value_loss = (values - returns) ** 2 @ weights
-    entropy = entropy_of(log_probs) @ weights
-    return ActorCriticLoss(policy_loss + vf_coef * value_loss - bonus(entropy), policy_loss, value_loss, entropy)
-
-
-class A2CLearner(GradientLearner):
+class A2CLearner(ActorCriticLearner):
     """One step for each rollout, on n-step returns for the first of n steps and 1-step returns for the last."""
 
     METRICS = (*ActorCriticLoss._fields, "policy_lag")
-
-    def __init__(self, algo: A2C, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self._vf_coef, self._entropy_bonus = algo.vf_coef, EntropyBonus(algo, run, spec.num_actions)
 
     def update(self, batch: RolloutBatch) -> None:
         """Take a gradient step on a whole rollout."""
@@ -96,16 +57,7 @@ class A2CLearner(GradientLearner):
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, Tensor]:
         names = ("observations", "actions", "returns", "weights")
-        ent_coef = self._entropy_bonus.coef(self.update_count)
-        return {**{name: getattr(batch, name) for name in names}, "ent_coef": ent_coef}
+        return {**{name: getattr(batch, name) for name in names}, "ent_coef": self.ent_coef()}
 
-    def loss(
-        self, observations: Tensor, actions: Tensor, returns: Tensor, weights: Tensor, ent_coef: Tensor
-    ) -> ActorCriticLoss:
-        with precision(self.execution, self.device):
-            logits, values = self.network.policy_and_value(observations)
-        bonus = partial(self._entropy_bonus, coef=ent_coef)
-        return actor_critic_loss(logits, values, actions, returns, weights, self._vf_coef, bonus)
-
-    def stats(self) -> dict[str, float]:
-        return {**super().stats(), **self._entropy_bonus.stats(self.update_count), **explained_variance(self.buffer)}
+    def loss(self, **inputs: Tensor) -> ActorCriticLoss:
+        return self.actor_critic_loss(**inputs)

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.a2c import ActorCriticLoss, actor_critic_loss
-from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus
+from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner, ActorCriticLoss
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromStream
-from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import Batch, Transitions
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
@@ -28,16 +25,8 @@ from dqnspeed.execution.precision import gradients_off, precision
 @register("algo", "a3c")
 @dataclass(frozen=True)
 class A3C(ActorCritic, FromStream):
-    n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)
-    queue_batches: int = option("batches that may wait for the learner", ge=1)
-
-    @property
-    def piece(self) -> int:
-        return self.n_step
-
-    @property
-    def queue(self) -> int:
-        return self.queue_batches
+    n_step: int = option("agent steps summed before bootstrapping", ge=1, le=1000)  # type: ignore[misc]
+    queue_batches: int = option("batches that may wait for the learner", ge=1)  # type: ignore[misc]
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return A3CLearner(self, run, spec, device)
@@ -51,14 +40,10 @@ class A3C(ActorCritic, FromStream):
             )
 
 
-class A3CLearner(GradientLearner):
+class A3CLearner(ActorCriticLearner):
     """One step for each batch of n-step transitions, bootstrapped with the newest weights (Mnih et al. 2016)."""
 
     METRICS = (*ActorCriticLoss._fields, "policy_lag")
-
-    def __init__(self, algo: A3C, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self._vf_coef, self._entropy_bonus = algo.vf_coef, EntropyBonus(algo, run, spec.num_actions)
 
     def update(self, batch: Batch) -> None:
         """Take a gradient step on transitions of several processes."""
@@ -68,19 +53,13 @@ class A3CLearner(GradientLearner):
         self.optimizer_step(*loss, policy_lag)
 
     def loss_inputs(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {**batch.arrays(), "ent_coef": self._entropy_bonus.coef(self.update_count)}
+        return {**batch.arrays(), "ent_coef": self.ent_coef()}
 
     def loss(self, ent_coef: Tensor, **transitions: Tensor) -> ActorCriticLoss:
         batch = Transitions(**transitions)
         # One autocast each, for weights that are cast without gradients would be reused with gradients.
         with precision(self.execution, self.device), gradients_off(self.execution):
             _, next_values = self.network.policy_and_value(batch.next_observations)
-        with precision(self.execution, self.device):
-            logits, values = self.network.policy_and_value(batch.observations)
         returns = batch.rewards + batch.discounts * next_values.detach()
         weights = torch.full_like(returns, 1 / len(returns))
-        bonus = partial(self._entropy_bonus, coef=ent_coef)
-        return actor_critic_loss(logits, values, batch.actions, returns, weights, self._vf_coef, bonus)
-
-    def stats(self) -> dict[str, float]:
-        return {**super().stats(), **self._entropy_bonus.stats(self.update_count)}
+        return self.actor_critic_loss(batch.observations, batch.actions, returns, weights, ent_coef)

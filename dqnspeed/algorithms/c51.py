@@ -93,8 +93,7 @@ class AtomsNetwork(QNetwork):
     support: Tensor
 
     def __init__(self, algo: C51, run: RunConfig, spec: EnvSpec):
-        linear = typed(run.exploration, Exploration).linear
-        super().__init__(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear, algo.atoms)
+        super().__init__(run, spec, typed(run.exploration, Exploration).linear, algo.atoms)
         support = torch.linspace(algo.value_min, algo.value_max, algo.atoms)
         self.register_buffer("support", support, persistent=False)
 

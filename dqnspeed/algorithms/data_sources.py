@@ -28,7 +28,7 @@ from dqnspeed.envs import EnvSpec
 STAGING_BYTES = 2**24  # of frames on their way to the learner; few enough for the /dev/shm of a container
 MIN_STAGING_ROWS = 32  # of each environment
 SPARE_ROWS = 32  # of rings that are learnt from in order, beside the rows that may wait
-FILMED_ROWS = 8000  # of the rings of a filmed on-policy run, so that videos show whole games
+FILMED_ROWS = 8000  # of the rings of an on-policy run with videos, which show whole games
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class FromReplay(Algorithm):
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
         return ring_layout(run.total_envs, _rows(run), spec.frame_shape, spec.frame_dtype)
 
-    def size(self, run: RunConfig) -> tuple[str, int, str]:
-        return "replay.buffer_size", run.replay.buffer_size, "transitions"
+    def size(self, run: RunConfig) -> str:
+        return f"replay.buffer_size={run.replay.buffer_size}"
 
     def arrays(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Layout:
         frames = None
-        if device is not None or run.shares_replay:  # the learner holds them, and takes in what actors wrote
+        if device is not None or run.shares_replay:  # the learner holds the frames, and receives the rows of actors
             size = run.total_envs * math.prod(spec.frame_shape) * spec.frame_dtype.itemsize
             frames = min(_rows(run), max(MIN_STAGING_ROWS, STAGING_BYTES // size))
         return ring_layout(run.total_envs, _rows(run), spec.frame_shape, spec.frame_dtype, num_frames=frames)
@@ -68,7 +68,7 @@ class FromReplay(Algorithm):
         return ReplayBuffer(storage, sampler, self.gamma, run.execution.compile)
 
     def least_start(self, run: RunConfig) -> int:
-        """Agent steps after which every lane holds a stack and an n-step window; before it nothing can be learnt."""
+        """Agent steps after which every environment has stored a stack and an n-step window."""
         return run.total_envs * (run.wrappers.stack + self.n_step + 2)
 
     def check(self, run: RunConfig) -> None:
@@ -89,32 +89,23 @@ class FromReplay(Algorithm):
 class FromStream(Algorithm):
     """Learns from each piece of a few agent steps once, the oldest first."""
 
-    @property
-    def piece(self) -> int:
-        """Agent steps of a piece."""
-        return 1
-
-    @property
-    def queue(self) -> int:
-        """Batches that may wait beside the one that is learnt from."""
-        return 0
+    n_step: ClassVar[int] = 1  # agent steps of a piece
+    queue_batches: ClassVar[int] = 0  # batches that may wait beside the batch that is learnt from
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        return _ordered_layout(run, spec, self._max_waiting(run) + run.total_envs * self.piece)
+        return _ordered_layout(run, spec, self._max_waiting(run) + run.total_envs * self.n_step)
 
-    def size(self, run: RunConfig) -> tuple[str, int, str]:
-        if self.batch_size > run.total_envs:
-            return "algo.batch_size", self.batch_size, "transitions"
-        return "num_envs", run.num_envs, "environments"
+    def size(self, run: RunConfig) -> str:
+        return f"algo.batch_size={self.batch_size}" if self.batch_size > run.total_envs else f"num_envs={run.num_envs}"
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         host = _host_storage(self.layout(run, spec), run)
-        storage = DeviceStorage(host, run.wrappers.stack, self.piece, device)
+        storage = DeviceStorage(host, run.wrappers.stack, self.n_step, device)
         return TransitionQueue(storage, self.gamma, self._max_waiting(run))
 
     def _max_waiting(self, run: RunConfig) -> int:
         """Transitions that may wait for the learner, a batch of them to be taken next."""
-        return self.batch_size * (1 + self.queue) + 2 * run.total_envs
+        return self.batch_size * (1 + self.queue_batches) + 2 * run.total_envs
 
 
 @dataclass(frozen=True)
@@ -122,13 +113,9 @@ class FromRollouts(Algorithm):
     """Base of algorithms that learn from ``num_steps`` steps of every environment, then discard them."""
 
     supports_cuda_graph = True
+    epochs: ClassVar[int] = 1  # passes over each rollout
 
     num_steps: int = option("steps of each environment in a rollout", ge=1)
-
-    @property
-    def num_epochs(self) -> int:
-        """Passes over each rollout."""
-        return 1
 
     @property
     def return_lambda(self) -> float:
@@ -136,25 +123,25 @@ class FromRollouts(Algorithm):
         raise NotImplementedError
 
     def samples_per_step(self, run: RunConfig) -> float | None:
-        return self.num_epochs
+        return self.epochs
 
     def updates_per_step(self, run: RunConfig) -> float | None:
         return self.updates_per_rollout(run) / (run.total_envs * self.num_steps)
 
     def updates_per_rollout(self, run: RunConfig) -> int:
         """Updates of a rollout without final frames."""
-        return self.num_epochs * -(-run.total_envs * self.num_steps // self.batch_size)
+        return self.epochs * -(-run.total_envs * self.num_steps // self.batch_size)
 
     def layout(self, run: RunConfig, spec: EnvSpec) -> Layout:
-        return _ordered_layout(run, spec, 2 * run.num_envs * (self.num_steps + 1))  # no lane may be further ahead
+        return _ordered_layout(run, spec, 2 * run.num_envs * (self.num_steps + 1))  # the most rows ahead
 
-    def size(self, run: RunConfig) -> tuple[str, int, str]:
-        return "num_envs", run.num_envs, "environments"
+    def size(self, run: RunConfig) -> str:
+        return f"num_envs={run.num_envs}"
 
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         storage = DeviceStorage(_host_storage(self.layout(run, spec), run), run.wrappers.stack, device=device)
         return RolloutBuffer(
-            storage, self.num_steps, self.num_epochs, self.gamma, self.return_lambda, run.seed, run.execution.compile
+            storage, self.num_steps, self.epochs, self.gamma, self.return_lambda, run.seed, run.execution.compile
         )
 
     def check(self, run: RunConfig) -> None:
@@ -181,7 +168,7 @@ def _host_storage(layout: Layout, run: RunConfig) -> HostStorage | SharedStorage
 
 
 def _ordered_layout(run: RunConfig, spec: EnvSpec, waiting: int) -> Layout:
-    """Rings with room for ``waiting`` transitions and what policies knew; for whole games where they are filmed."""
+    """Rings with room for ``waiting`` transitions with columns of the policy; with videos for whole games."""
     # One actor alone may have brought all that waits, and every other of its rows may be a final frame.
     rows = 2 * -(-waiting // run.num_envs) + run.wrappers.stack + SPARE_ROWS
     if run.tracking.video_every:

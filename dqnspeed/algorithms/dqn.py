@@ -47,8 +47,7 @@ class DeepQ(FromReplay):
     target_update_every: int = option("updates between copies into the target network", ge=1)
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
-        linear = typed(run.exploration, Exploration).linear
-        return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
+        return QNetwork(run, spec, typed(run.exploration, Exploration).linear)
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return DQNLearner(self, run, spec, device)

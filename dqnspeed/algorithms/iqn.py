@@ -108,8 +108,7 @@ class QuantileNetwork(QNetwork):
     acting_taus: Tensor
 
     def __init__(self, algo: IQN, run: RunConfig, spec: EnvSpec):
-        linear = typed(run.exploration, Exploration).linear
-        super().__init__(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear, learnt=True)
+        super().__init__(run, spec, typed(run.exploration, Exploration).linear, learnt=True)
         self.embedding = CosineEmbedding(self.units[0])
         taus = (torch.arange(algo.acting_samples) + 0.5) / algo.acting_samples
         self.register_buffer("acting_taus", taus, persistent=False)

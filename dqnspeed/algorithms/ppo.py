@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, EntropyBonus, entropy_of, explained_variance
+from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner, entropy_of
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
-from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import RolloutBatch, RolloutBuffer
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
@@ -26,7 +25,7 @@ from dqnspeed.execution.precision import gradients_off, precision
 @register("algo", "ppo")
 @dataclass(frozen=True)
 class PPO(ActorCritic, FromRollouts):
-    epochs: int = option("times a rollout is learnt from", ge=1)
+    epochs: int = option("times a rollout is learnt from", ge=1)  # type: ignore[misc]
     gae_lambda: float = option("lambda of generalised advantage estimation", ge=0, le=1)
     clip_range: float = option("how far the probability ratio may move", gt=0)
     clip_vloss: bool = option("clip the value function as the policy is")
@@ -45,10 +44,6 @@ class PPO(ActorCritic, FromRollouts):
     correction: str = option(
         "vtrace: correct returns for actors that lag behind the learner (IMPALA)", choices=("none", "vtrace")
     )
-
-    @property
-    def num_epochs(self) -> int:
-        return self.epochs
 
     @property
     def return_lambda(self) -> float:
@@ -97,7 +92,7 @@ class PPOLoss(NamedTuple):
     clip_fraction: Tensor
 
 
-class PPOLearner(GradientLearner):
+class PPOLearner(ActorCriticLearner):
     """Proximal policy optimisation with the clipped objective (equation 7), as usually implemented.
 
     Advantages are normalised in each batch, the value function may be clipped as the policy is, and the gradient's
@@ -108,8 +103,7 @@ class PPOLearner(GradientLearner):
     _adaptive_kl: AdaptiveKL | None = None
 
     def __init__(self, algo: PPO, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(run, spec, device)
-        self._algo, self._entropy_bonus = algo, EntropyBonus(algo, run, spec.num_actions)
+        super().__init__(algo, run, spec, device)
         self._stopped_rollout = -1  # the last one that was stopped early
         if algo.adaptive_kl_target is not None and algo.adaptive_kl_target_final is not None:
             self._adaptive_kl = AdaptiveKL(
@@ -122,7 +116,7 @@ class PPOLearner(GradientLearner):
         if batch.rollout == self._stopped_rollout:
             return
         loss: PPOLoss = self.backward(batch)
-        if self._algo.target_kl is not None and loss.approx_kl.item() > 1.5 * self._algo.target_kl:
+        if self.algo.target_kl is not None and loss.approx_kl.item() > 1.5 * self.algo.target_kl:
             self._stopped_rollout = batch.rollout  # early stopping, as in Stable-Baselines3
             return
         if self._adaptive_kl is not None:
@@ -140,9 +134,9 @@ class PPOLearner(GradientLearner):
             "old_log_probs": batch.log_probs,
             "old_values": batch.values,
             "returns": batch.returns,
-            "advantages": normalized(batch) if self._algo.normalize_advantage else batch.advantages,
+            "advantages": normalized(batch) if self.algo.normalize_advantage else batch.advantages,
             "weights": batch.weights,
-            "ent_coef": self._entropy_bonus.coef(self.update_count),
+            "ent_coef": self.ent_coef(),
         }
 
     def loss(
@@ -156,7 +150,7 @@ class PPOLearner(GradientLearner):
         weights: Tensor,
         ent_coef: Tensor,
     ) -> PPOLoss:
-        clip_range = self._algo.clip_range
+        clip_range = self.algo.clip_range
         with precision(self.execution, self.device):
             logits, values = self.network.policy_and_value(observations)
         log_probs = torch.log_softmax(logits, dim=1)
@@ -165,12 +159,12 @@ class PPOLearner(GradientLearner):
         clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
         policy_loss = -torch.min(advantages * ratio, advantages * clipped) @ weights
         errors = (values - returns) ** 2
-        if self._algo.clip_vloss:
+        if self.algo.clip_vloss:
             near = old_values + (values - old_values).clamp(-clip_range, clip_range)
             errors = torch.max(errors, (near - returns) ** 2)
         value_loss = errors @ weights
         entropy = entropy_of(log_probs) @ weights
-        loss = policy_loss + self._algo.vf_coef * value_loss / 2 - self._entropy_bonus(entropy, ent_coef)
+        loss = policy_loss + self.algo.vf_coef * value_loss / 2 - self.entropy_bonus(entropy, ent_coef)
         approx_kl = (ratio - 1 - log_ratio) @ weights  # never negative (Schulman, "Approximating KL divergence")
         clip_fraction = ((ratio - 1).abs() > clip_range).float() @ weights
         return PPOLoss(loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction)
@@ -185,11 +179,8 @@ class PPOLearner(GradientLearner):
 
     def attach(self, buffer: RolloutBuffer) -> None:
         super().attach(buffer)
-        if self._algo.correction == "vtrace":
+        if self.algo.correction == "vtrace":
             buffer.evaluate_actions = self.evaluate_actions
-
-    def stats(self) -> dict[str, float]:
-        return {**super().stats(), **self._entropy_bonus.stats(self.update_count), **explained_variance(self.buffer)}
 
     def state_dict(self) -> dict[str, Any]:
         adaptive_kl = {} if self._adaptive_kl is None else {"adaptive_kl": self._adaptive_kl.state}

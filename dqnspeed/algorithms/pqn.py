@@ -31,21 +31,16 @@ from dqnspeed.networks.heads import QNetwork
 class PQN(FromRollouts):
     uses = ("model", "optimizer", "exploration")
 
-    epochs: int = option("times a rollout is learnt from", ge=1)
+    epochs: int = option("times a rollout is learnt from", ge=1)  # type: ignore[misc]
     q_lambda: float = option("lambda of Q(lambda): 0: 1-step targets, 1: returns to the rollout's end", ge=0, le=1)
     loss: str = option("loss on the TD error", choices=tuple(CRITERIA))
-
-    @property
-    def num_epochs(self) -> int:
-        return self.epochs
 
     @property
     def return_lambda(self) -> float:
         return self.q_lambda
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
-        linear = typed(run.exploration, Exploration).linear
-        return QNetwork(run.model, spec.observation_shape, spec.num_actions, spec.largest, linear)
+        return QNetwork(run, spec, typed(run.exploration, Exploration).linear)
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
         return PQNLearner(self, run, spec, device)

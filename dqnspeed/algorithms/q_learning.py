@@ -39,17 +39,11 @@ class QLearning(FromStream):
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
-        parallelism = run.parallelism
-        if parallelism.processes:
+        is_serial = not run.parallelism.processes and not run.parallelism.overlaps and run.num_envs == 1
+        if run.device != "cpu" or not is_serial:
             raise ConfigError(
-                f"parallelism={parallelism.name}: algo={self.name} learns in one process; use parallelism=serial."
-            )
-        if run.device != "cpu":
-            raise ConfigError(f"device={run.device}: algo={self.name} learns on the CPU; use device=cpu.")
-        if parallelism.overlaps or run.num_envs != 1:
-            raise ConfigError(
-                f"parallelism={parallelism.name}, num_envs={run.num_envs}: algo={self.name} takes one transition at a "
-                f"time; use parallelism=serial num_envs=1."
+                f"algo={self.name}: takes one transition at a time, on the CPU. Use parallelism=serial num_envs=1 "
+                f"device=cpu."
             )
 
     def check_spec(self, run: RunConfig, spec: EnvSpec) -> None:
@@ -87,14 +81,14 @@ class TableLearner:
         self.updates += 1
 
     def attach(self, buffer: Any) -> None:
-        """Nothing to attach."""
+        """Do nothing: a table needs no buffer."""
 
     def on_training_start(self, frames: np.ndarray) -> None:
-        """A table needs no preparation."""
+        """Do nothing: a table needs no preparation."""
         self.started = True
 
     def warm_up(self, batch: Batch) -> None:
-        """A table needs no preparation."""
+        """Do nothing: a table needs no preparation."""
 
     def stats(self) -> dict[str, float]:
         """Mean squared TD error and mean value of the entries updated since the last call.

@@ -104,7 +104,7 @@ class PolicyCriticsNetwork(TorsoNetwork):
     """A policy and two critics, which share no layer. A call gives the logits of the policy."""
 
     def __init__(self, algo: SACDiscrete, run: RunConfig, spec: EnvSpec):
-        super().__init__(run.model, spec.observation_shape, spec.largest)
+        super().__init__(run, spec)
         norm = run.model.layer_norm
         self.policy = head(self.units, spec.num_actions, norm)
         torsos = [typed(run.model, Model).torso(spec.observation_shape)[0] for _ in range(2)]

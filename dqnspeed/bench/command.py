@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from dqnspeed.bench import picture, report
+from dqnspeed.bench import report
 from dqnspeed.bench.pairs import check_statistics
 from dqnspeed.bench.plan import BASELINE, TRAININGS
 from dqnspeed.bench.recommend import ANY_ALGORITHM, SAME_LEARNING
@@ -56,8 +56,7 @@ def _main() -> None:
     folder, seconds = _make_folder(options.out), suite.seconds()
     print(f"suite={suite.name} takes about {seconds / 60:.0f} minutes. The result goes to {folder}.", flush=True)
     session = BenchSession(suite.plan, suite.name, folder, seconds)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, session.progress.interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with session:
             suite.run(session, SAME_LEARNING if options.allow is None else ANY_ALGORITHM)
@@ -71,12 +70,11 @@ def _main() -> None:
 
 
 def write_page(result: Result, folder: Path) -> None:
-    """Write the page and its picture into ``folder``; print why if that fails."""
+    """Write the page into ``folder``; print why if that fails."""
     try:
         atomic.write_text(folder / report.PAGE, report.page(result))
-        picture.draw(result, folder / report.PICTURE)
-    except (ImportError, OSError) as error:
-        print(f"dqnspeed: {folder}: {report.PAGE} and its picture cannot be written ({error}).", file=sys.stderr)
+    except OSError as error:
+        print(f"dqnspeed: {folder}: {report.PAGE} cannot be written ({error.strerror}).", file=sys.stderr)
 
 
 def _make_folder(out: str | None) -> Path:

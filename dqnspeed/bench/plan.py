@@ -37,20 +37,19 @@ ENDLESS = (
 START = "from dqnspeed.bench.workloads import main; main()"  # Python code of a measured process
 TRAININGS, LIMITS = "trainings", "limits"  # groups of pieces
 BASELINE = "baseline"
-FRAMES, PRODUCT, COPY = "raw frames of ALE", "matrix product in {precision}", "memory copy"  # pieces of LIMITS
 Function = Callable[[Workload, Counter], None]
-# The group of each workload, the work whose speed is measured, and the limit of that speed.
-WORKLOADS: dict[Function, tuple[str, str, str]] = {
-    workloads.train: (TRAININGS, STEPS, PRODUCT),
-    workloads.step_envs: ("envs", STEPS, FRAMES),
-    workloads.write_replay: ("replay", workloads.TRANSITIONS, COPY),
-    workloads.sample_replay: ("replay", workloads.BATCHES, COPY),
-    workloads.act: ("acting", workloads.ACTIONS, PRODUCT),
-    workloads.update: ("update", UPDATES, PRODUCT),
-    workloads.transfer_batches: ("transfer", workloads.BATCHES, ""),
-    workloads.play_ale: (LIMITS, workloads.FRAMES, ""),
-    workloads.multiply_matrices: (LIMITS, workloads.FLOP, ""),
-    workloads.copy_memory: (LIMITS, workloads.BYTES, ""),
+# The group of each workload, and the work whose speed is measured.
+WORKLOADS: dict[Function, tuple[str, str]] = {
+    workloads.train: (TRAININGS, STEPS),
+    workloads.step_envs: ("envs", STEPS),
+    workloads.write_replay: ("replay", workloads.TRANSITIONS),
+    workloads.sample_replay: ("replay", workloads.BATCHES),
+    workloads.act: ("acting", workloads.ACTIONS),
+    workloads.update: ("update", UPDATES),
+    workloads.transfer_batches: ("transfer", workloads.BATCHES),
+    workloads.play_ale: (LIMITS, workloads.FRAMES),
+    workloads.multiply_matrices: (LIMITS, workloads.FLOP),
+    workloads.copy_memory: (LIMITS, workloads.BYTES),
 }
 
 
@@ -61,13 +60,11 @@ class ComposedWorkload:
     Attributes:
         overrides: difference from the reference; ``kind``: their kind of change, of
             :data:`dqnspeed.config.schema.KINDS`.
-        limit: name of the piece that measures the limit of the hardware; may be empty.
     """
 
     program: Program
     overrides: Sequence[str] = ()
     kind: str = changes.EXACT
-    limit: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,13 +186,13 @@ class Plan:
         }
 
     def limits(self) -> Iterator[Piece]:
-        """Pieces that measure the limits of this machine."""
+        """Pieces that measure the machine without code of a training."""
         if self.game:
-            yield replace(self._piece(workloads.play_ale, FRAMES), copies=machine.cores())
+            yield replace(self._piece(workloads.play_ale, "raw frames of ALE"), copies=machine.cores())
         for precision in ("fp32", "bf16"):
             shared = [f"execution.precision={precision}"]
-            yield self._piece(workloads.multiply_matrices, PRODUCT.format(precision=precision), shared=shared)
-        yield self._piece(workloads.copy_memory, COPY)
+            yield self._piece(workloads.multiply_matrices, f"matrix product in {precision}", shared=shared)
+        yield self._piece(workloads.copy_memory, "memory copy")
 
     def parts(self) -> Iterator[Piece]:
         """The parts of a training, with their references."""
@@ -246,14 +243,13 @@ class Plan:
         self, function: Function, name: str, overrides: Sequence[str] = (), size: int = 32,
         shared: Sequence[str] = (), reference: Piece | None = None,
     ) -> Piece:  # fmt: skip
-        group, counted, limit = WORKLOADS[function]
+        group, counted = WORKLOADS[function]
 
         def compose() -> ComposedWorkload:
             changed = [*overrides, *self._fixed_ratio(self.compose(*shared, *overrides)[0])]
             run, spec = self.compose(*shared, *changed)
             program = Program([sys.executable, "-c", START], pickle.dumps(Workload(function, run, spec, size)))
-            kind = self.kinds(changed, shared)[-1]
-            return ComposedWorkload(program, changed, kind, limit.format(precision=run.execution.precision))
+            return ComposedWorkload(program, changed, self.kinds(changed, shared)[-1])
 
         return Piece(group, name, counted, compose, reference)
 

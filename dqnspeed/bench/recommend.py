@@ -16,7 +16,6 @@ from dqnspeed.bench.report import times
 from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
 from dqnspeed.cli.errors import RunError
 from dqnspeed.config import changes
-from dqnspeed.config.options import ConfigError
 from dqnspeed.system import messages
 from dqnspeed.tracking.run_folder import DamagedError, read_summary
 
@@ -68,20 +67,13 @@ def choose(
         (row, row.ratio)
         for row in result.measurements
         if row.group == TRAININGS and row.ratio and row.ratio.low > 1 and row.overrides not in without
-        if _is_allowed(plan, row.overrides, allowed)
+        if set(plan.kinds(row.overrides)) <= set(allowed)
     ]  # fmt: skip
     if not faster:
         return None
     best = max((ratio for _, ratio in faster), key=lambda ratio: ratio.median)
     near = [(row, ratio) for row, ratio in faster if ratio.high >= best.median and ratio.median >= best.low]
     return min(near, key=lambda pair: (len(pair[0].overrides), -pair[1].median))[0]
-
-
-def _is_allowed(plan: Plan, overrides: Sequence[str], allowed: Collection[str]) -> bool:
-    try:
-        return set(plan.kinds(overrides)) <= set(allowed)
-    except ConfigError:  # cannot be trained here
-        return False
 
 
 def recommendation(
@@ -91,20 +83,6 @@ def recommendation(
     line = messages.command("train", *plan.command_overrides(*overrides))
     kinds = {override: plan.kinds([override], overrides[:number])[-1] for number, override in enumerate(overrides)}
     return Recommendation(list(overrides), line, kinds, expected, sentence=sentence)
-
-
-def gain_if_allowed(
-    plan: Plan, result: Result, allowed: Collection[str], gain: float, without: Sequence[Sequence[str]] = ()
-) -> str:
-    """A sentence on a training that ``allow=algorithm`` would add, if its gain is more than ``gain``; else empty.
-
-    Args:
-        without: overrides that were tried before.
-    """
-    row = choose(plan, result, ANY_ALGORITHM, without)
-    if row is None or row.ratio is None or row.ratio.low <= gain or _is_allowed(plan, row.overrides, allowed):
-        return ""
-    return f"allow=algorithm would allow {' '.join(row.overrides)}, {row.ratio.median:.2f}×."
 
 
 def with_check(found: Recommendation, measured: Interval | None) -> Recommendation:
@@ -136,16 +114,12 @@ def train(overrides: Sequence[str], seconds: float, limit_s: float) -> float:
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 timeout=limit_s, start_new_session=True,
             )  # fmt: skip
+            summary = read_summary(Path(folder, "run"))
         except subprocess.TimeoutExpired as error:
             raise RunError(f"a training of {seconds:g} s had not ended after {limit_s:g} s.") from error
-        try:
-            summary = read_summary(Path(folder, "run"))
-            speed, updates = summary["steps_per_second"], summary["updates"]
-        except (DamagedError, KeyError) as error:
-            reason = last_line(process.stdout) or f"exit code {process.returncode}"
-            raise RunError(f"a training left no result ({reason}).") from error
-    if process.returncode or not speed:
-        raise RunError(f"a training ended with exit code {process.returncode} and {speed} steps/s.")
-    if not updates:
-        raise RunError(f"a training of {seconds:g} s did no update.")
+        except DamagedError as error:
+            raise RunError(f"a training left no result ({last_line(process.stdout)}).") from error
+    speed, updates = summary["steps_per_second"], summary["updates"]
+    if process.returncode or not speed or not updates:
+        raise RunError(f"a training ended with exit code {process.returncode}, {updates} updates, {speed} steps/s.")
     return float(speed)

@@ -14,7 +14,7 @@ from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
 from dqnspeed.config.changes import EXACT
 from dqnspeed.config.schema import KINDS
 
-PAGE, PICTURE = "bench.md", "bench.png"
+PAGE = "bench.md"
 # Groups of measurements in the order in which they are shown, and their titles.
 TITLES = {
     "trainings": "Whole trainings at equal learner work",
@@ -48,7 +48,7 @@ def print_result(result: Result, console: Console | None = None) -> None:
 
 
 def page(result: Result) -> str:
-    """The result in Markdown, with the tables of the terminal and a link to the picture."""
+    """The result in Markdown, with the tables of the terminal."""
     tables = Console(file=io.StringIO(), width=UNLIMITED, color_system=None)
     _print_tables(result, tables)
     found, here = result.recommendation, result.machine
@@ -58,7 +58,6 @@ def page(result: Result) -> str:
         "# Which of these pays here?",
         "" if result.ended else "**This result is partial.**",
         f"```bash\n{found.line}\n```\n\n" + "\n".join(gain(found)) if found else "",
-        f"![Speeds with 95 % intervals, grouped by piece]({PICTURE})",
         "\n".join(result.bottlenecks),
         f"```text\n{tables.file.getvalue().strip()}\n```",  # type: ignore[attr-defined]
         "## How this was measured",
@@ -79,8 +78,6 @@ def _print_tables(result: Result, console: Console) -> None:
         for row in rows:
             if row.error is not None:
                 console.print(Text(f"{row.name}: not measured: {row.error}", "red"))
-        if limits := dict.fromkeys(row.limit.limit for row in rows if row.limit):
-            console.print(Text(f"Limits: {'; '.join(limits)}.", "dim"))
     console.print()
 
 
@@ -113,7 +110,6 @@ def _table(rows: list[Measurement], result: Result, width: int) -> Table:
         units.pop() if len(units) == 1 else "speed": [_speed(row, with_unit=bool(units)) for row in rows],
         "ratio": [times(row.ratio) for row in rows],
         "remark": [remark(row, result) for row in rows],
-        "of limit": [f"{row.limit.share:.0%}" if row.limit else MISSING for row in rows],
         "kind": [row.kind for row in rows] if any(row.kind != EXACT for row in rows) else [],
         "repeats": [str(len(row.pairs)) for row in rows],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-FILE, SCHEMA = "bench.json", 2
+FILE, SCHEMA = "bench.json", 3
 
 Pair = list[float | None]  # [reference, value] of neighbouring slices; [None, value] without a reference
 
@@ -26,14 +26,6 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class LimitShare:
-    """The share of a hardware limit that a piece reached."""
-
-    limit: str  # part of a sentence: "the raw frames of ALE"
-    share: float
-
-
-@dataclass(frozen=True)
 class Measurement:
     """One row: a whole training, or a part of one."""
 
@@ -46,7 +38,6 @@ class Measurement:
     value: float | None = None  # median of the values; None with an error
     reference: float | None = None  # median of the references
     ratio: Interval | None = None  # value / reference of neighbouring slices
-    limit: LimitShare | None = None
     parts: dict[str, float] = field(default_factory=dict)  # of a training: the share of time of each part
     error: str | None = None  # one sentence on why it could not be measured
 

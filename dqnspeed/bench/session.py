@@ -12,13 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-from dqnspeed.bench.measured_process import MeasuredProcess, ProcessError, Speeds, running
+from dqnspeed.bench.measured_process import MeasuredProcess, ProcessError, running
 from dqnspeed.bench.pairs import SamplingPlan, interval, take_turns
-from dqnspeed.bench.plan import LIMITS, Piece, Plan
-from dqnspeed.bench.result import FILE, LimitShare, Measurement, Pair, Result
+from dqnspeed.bench.plan import Piece, Plan
+from dqnspeed.bench.result import FILE, Measurement, Pair, Result
 from dqnspeed.bench.workloads import PARTS
 from dqnspeed.cli.errors import RunError
 from dqnspeed.config.options import ConfigError
@@ -29,45 +26,25 @@ REFERENCE_FAILED = "its reference failed: "  # start of a row's error
 
 
 class BenchProgress:
-    """A progress bar with the time left; in a pipe, a line for each piece.
+    """Prints a line for each piece, with the share of the work that is done.
 
     Args:
         seconds: estimated duration of the bench.
     """
 
     def __init__(self, seconds: float):
-        self._console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TimeRemainingColumn(),
-            console=self._console, transient=True, disable=not self._console.is_terminal,
-            speed_estimate_period=max(1.0, seconds),
-        )  # fmt: skip
-        self._task = self._bar.add_task("", total=seconds)
-        self._interrupted = False
-
-    def interrupt(self, *_: object) -> None:
-        """Handle a signal by :class:`KeyboardInterrupt`, again in :meth:`start` if Python drops the first one."""
-        self._interrupted = True
-        raise KeyboardInterrupt
+        self._seconds, self._done = seconds, 0.0
 
     def start(self, piece: str) -> None:
-        """Show the next piece; raises :class:`KeyboardInterrupt` after a signal."""
-        if self._interrupted:
-            raise KeyboardInterrupt
-        self._bar.start()
-        self._bar.update(self._task, description=piece[:60])
-        if not self._console.is_terminal:
-            print(f"{self._bar.tasks[0].percentage:3.0f} %: {piece}", file=self._console.file, flush=True)
+        """Print the next piece."""
+        self.print(f"{self._done / self._seconds:4.0%}: {piece}")
 
     def advance(self, seconds: float) -> None:
         """Count work that was estimated to take ``seconds``."""
-        self._bar.advance(self._task, seconds)
+        self._done += seconds
 
     def print(self, sentence: str) -> None:
-        self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-
-    def close(self) -> None:
-        self._bar.stop()
+        print(sentence, file=sys.stderr, flush=True)
 
 
 class BenchSession:
@@ -100,7 +77,6 @@ class BenchSession:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.end_reference()
-        self.progress.close()
         if kind in (None, KeyboardInterrupt):
             found = dict.fromkeys([*self.result.disturbances, *self._watch.after()])
             self.update(disturbances=list(found), ended=_now() if kind is None else None)
@@ -154,9 +130,8 @@ class BenchSession:
         medians = {name: statistics.median(value[name] for _, value in turns) for name in turns[0][1]}
         if not medians.get(counted):
             return dataclasses.replace(row, error=f"counted no {counted} in a slice of {sampling.slice_s:g} s.")
-        share = self._limit_share(workload.limit, medians)
         parts = {part: medians[part] for part in PARTS if part in medians}
-        return with_pairs(dataclasses.replace(row, limit=share, parts=parts), pairs)
+        return with_pairs(dataclasses.replace(row, parts=parts), pairs)
 
     def _reference_process(self, piece: Piece) -> MeasuredProcess:
         if self._reference is None or self._reference[0] is not piece:
@@ -165,14 +140,6 @@ class BenchSession:
             self._reference = (piece, process)
             process.await_ready()
         return self._reference[1]
-
-    def _limit_share(self, limit: str, speeds: Speeds) -> LimitShare | None:
-        """The share of the best slice of a limit; above 1 if all slices of the limit were disturbed."""
-        row = self.result.find(LIMITS, limit)
-        if row is None or row.error:
-            return None
-        best = max(value for _, value in row.pairs if value is not None)
-        return LimitShare(f"the {limit}", speeds[row.unit.removesuffix("/s")] / best)
 
 
 def with_pairs(row: Measurement, pairs: Sequence[Pair]) -> Measurement:

@@ -76,7 +76,6 @@ class Suite:
                 break
             if again.error:
                 found = recommend.recommendation(plan, sentence=f"{piece.name}: {again.error}")
-        more = recommend.gain_if_allowed(plan, session.result, allowed, found.expected.high, tried)
         session.update(recommendation=found)
         session.end_reference()
         if found.overrides:
@@ -84,7 +83,7 @@ class Suite:
         if found.measured is not None and found.measured.high < 1:
             sentence = f"{' '.join(found.overrides)} looked faster, but: {found.sentence}"
             found = recommend.recommendation(plan, sentence=sentence)
-        sentence = " ".join(filter(None, [found.sentence, more, plan.equal_work]))
+        sentence = " ".join(filter(None, [found.sentence, plan.equal_work]))
         session.update(recommendation=dataclasses.replace(found, sentence=sentence))
 
     def _check(self, session: BenchSession, found: Recommendation) -> Recommendation:
@@ -126,12 +125,6 @@ def _again(overrides: Sequence[str]) -> str:
 
 
 def bottleneck(who: str, row: Measurement) -> str:
-    """A sentence on the part that takes most of the host's time in a training.
-
-    If that part is the learner's updates, the sentence says how near they are to the limit of the hardware.
-    """
+    """A sentence on the part that takes most of the host's time in a training."""
     part, share = max(row.parts.items(), key=lambda item: item[1])
-    sentence = f"{who}: {PART_NAMES[part]} {share:.0%} of the host's time"
-    if part == "updating" and row.limit is not None and share > 0:
-        sentence += f", in which they reach {row.limit.share / share:.0%} of {row.limit.limit}"
-    return f"{sentence}."
+    return f"{who}: {PART_NAMES[part]} {share:.0%} of the host's time."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import logging
 import pickle
@@ -17,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from dqnspeed.algorithms import make_buffer, make_learner, make_network, make_policy
 from dqnspeed.algorithms.memory_estimate import buffer_device
@@ -26,7 +24,7 @@ from dqnspeed.buffers import Batch, Buffer, Rows
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec, make_env, make_vector_env
 from dqnspeed.execution.transfer import ToDevice
-from dqnspeed.system import machine, seeding
+from dqnspeed.system import machine
 from dqnspeed.system.messages import kind_and_line
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.tracking import Callback
@@ -78,8 +76,6 @@ class CountUpdates(Callback):
     Actors may be some steps ahead, so agent steps are those whose updates are done.
     """
 
-    flop_per_update = 0
-
     def __init__(self, counter: Counter):
         self._counter = counter
 
@@ -90,7 +86,7 @@ class CountUpdates(Callback):
         actors = config.parallelism.num_actors if config.parallelism.processes else 1
         per_actor = {part: seconds / actors for part, seconds in training.actors.seconds.items()}
         seconds = {**dict.fromkeys(PARTS, 0.0), **training.progress.timer.seconds, **per_actor}
-        work = {STEPS: updates / config.updates_per_step, UPDATES: updates, FLOP: updates * self.flop_per_update}
+        work = {STEPS: updates / config.updates_per_step, UPDATES: updates}
         self._counter.event({**work, **{part: seconds[part] for part in PARTS}})
 
 
@@ -100,13 +96,11 @@ def train(workload: Workload, counter: Counter) -> None:
     with contextlib.ExitStack() as resources:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="dqnspeed-bench-")))
         signals = resources.enter_context(StopSignals())
-        counting = CountUpdates(counter)
-        request = RunRequest(workload.run, workload.spec, folder, {}, "bench", callbacks=[counting])
+        request = RunRequest(workload.run, workload.spec, folder, {}, "bench", callbacks=[CountUpdates(counter)])
         run = Run(request, None, signals, resources)
         resources.callback(run.close, None)
         run.start_parts()
         counter.paused = run.threads.stopped
-        counting.flop_per_update = _flop_per_update(workload, run.buffer.blank(workload.run.algo.batch_size))
         loop(run)
         run.callbacks.check()
 
@@ -130,17 +124,17 @@ def write_replay(workload: Workload, counter: Counter) -> None:
         for count in itertools.count(each, each):
             for _ in range(each):
                 buffer.storage.append(rows)
-            counter.event({TRANSITIONS: count * workload.run.num_envs, BYTES: count * rows.frames.nbytes})
+            counter.event({TRANSITIONS: count * workload.run.num_envs})
 
 
 def sample_replay(workload: Workload, counter: Counter) -> None:
     """Drawing batches from the replay."""
-    with _replay(workload) as (buffer, first):
+    with _replay(workload) as (buffer, _):
         for count in itertools.count(1):
             batch = buffer.sample(workload.batch_size)
             if batch.actions.device.type != "cpu":
                 batch.actions[0].item()  # waits for the device
-            counter.event({BATCHES: count, BYTES: count * _num_bytes(first)})
+            counter.event({BATCHES: count})
 
 
 def transfer_batches(workload: Workload, counter: Counter) -> None:
@@ -151,7 +145,7 @@ def transfer_batches(workload: Workload, counter: Counter) -> None:
             moved = to_device(batch.arrays())
             if count % 16 == 0:
                 next(iter(moved.values())).flatten()[0].item()  # waits for the device
-                counter.event({BATCHES: count, BYTES: count * _num_bytes(batch)})
+                counter.event({BATCHES: count})
 
 
 def act(workload: Workload, counter: Counter) -> None:
@@ -163,11 +157,9 @@ def act(workload: Workload, counter: Counter) -> None:
     network.place(device, run.execution.channels_last)
     policy = make_policy(run, spec, network, device, rng)
     observations = _random(rng, (workload.batch_size, *spec.observation_shape), spec.frame_dtype)
-    with FlopCounterMode(display=False) as flop:
-        policy(observations, 0.0)
     for count in itertools.count(1):
         policy(observations, 0.0)
-        counter.event({ACTIONS: count * workload.batch_size, FLOP: count * flop.get_total_flops()})
+        counter.event({ACTIONS: count * workload.batch_size})
 
 
 def update(workload: Workload, counter: Counter) -> None:
@@ -176,7 +168,7 @@ def update(workload: Workload, counter: Counter) -> None:
     prepare_process(run)
     device = machine.pick_device(run.device)
     with _replay(workload) as (buffer, batch):
-        flop, learner = _flop_per_update(workload, batch), make_learner(run, workload.spec, device)
+        learner = make_learner(run, workload.spec, device)
         learner.on_training_start(buffer.storage.recent_frames(run.model.background_frames))
         learner.warm_up(batch)
         learner.attach(buffer)
@@ -188,7 +180,7 @@ def update(workload: Workload, counter: Counter) -> None:
             else:
                 updates.do(each)
                 learner.stats()  # waits for the device
-            counter.event({UPDATES: count, FLOP: count * flop})
+            counter.event({UPDATES: count})
 
 
 def play_ale(workload: Workload, counter: Counter) -> None:
@@ -242,15 +234,6 @@ def _replay(workload: Workload, on_host: bool = False) -> Iterator[tuple[Buffer,
         yield buffer, batch
 
 
-def _flop_per_update(workload: Workload, batch: Any) -> int:
-    """Multiplications and additions of the layers in one update, as torch counts them."""
-    execution = dataclasses.replace(workload.run.execution, compile=False)  # compiled layers are not counted
-    run = dataclasses.replace(workload.run, execution=execution)
-    with seeding.preserve(), FlopCounterMode(display=False) as flop:
-        make_learner(run, workload.spec, machine.pick_device(run.device)).update(batch)
-    return int(flop.get_total_flops())
-
-
 def _random_rows(workload: Workload) -> Rows:
     """One step of all environments, with random frames."""
     count, spec, rng = workload.run.num_envs, workload.spec, np.random.default_rng(workload.run.seed)
@@ -264,10 +247,6 @@ def _random_rows(workload: Workload) -> Rows:
         first=false,
         transition=~false,
     )
-
-
-def _num_bytes(batch: Batch) -> int:
-    return sum(array.nbytes for array in batch.arrays().values())
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:

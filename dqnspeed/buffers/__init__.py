@@ -1,13 +1,12 @@
 """Buffers: how experience is stored and sampled."""
 
-from dqnspeed.buffers.base import Buffer, DeviceBuffer
+from dqnspeed.buffers.base import Buffer
 from dqnspeed.buffers.device_storage import DeviceStorage
 from dqnspeed.buffers.n_step import Batch, Transitions
-from dqnspeed.buffers.ordered import OrderedBuffer
 from dqnspeed.buffers.replay import ReplayBuffer
 from dqnspeed.buffers.ring_buffer import RingBuffer, Rows, ring_layout
 from dqnspeed.buffers.rollout import RolloutBatch, RolloutBuffer
-from dqnspeed.buffers.sampler import Replay, Sampler, Window
+from dqnspeed.buffers.sampler import Replay, Sampler
 from dqnspeed.buffers.storage import HostStorage, SharedStorage
 from dqnspeed.buffers.transition_queue import TransitionQueue
 from dqnspeed.buffers.uniform import UniformSampler
@@ -15,10 +14,8 @@ from dqnspeed.buffers.uniform import UniformSampler
 __all__ = [
     "Batch",
     "Buffer",
-    "DeviceBuffer",
     "DeviceStorage",
     "HostStorage",
-    "OrderedBuffer",
     "Replay",
     "ReplayBuffer",
     "RingBuffer",
@@ -30,6 +27,5 @@ __all__ = [
     "TransitionQueue",
     "Transitions",
     "UniformSampler",
-    "Window",
     "ring_layout",
 ]

@@ -48,22 +48,3 @@ class Buffer(Protocol):
         """Resume a run that made ``updates`` updates and did not save its buffer."""
 
     def close(self) -> None: ...
-
-
-class DeviceBuffer(Protocol):
-    """Buffer whose batches are drawn by operations on the device alone, which can be captured as a graph."""
-
-    def prepare(self, batch_size: int) -> None:
-        """Have everything on the device that batches are drawn from.
-
-        Raises:
-            LookupError: there is nothing to draw yet.
-        """
-
-    def draw_batch(self, batch_size: int) -> Any:
-        """Next batch."""
-
-    def drawn(self) -> None:
-        """Count a batch that was drawn."""
-
-    def samples_in_batch(self, batch_size: int) -> int: ...

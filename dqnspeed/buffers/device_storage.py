@@ -143,7 +143,7 @@ class DeviceStorage(RingBuffer):
         """Move arrays to the device of the rows, in one copy."""
         return arrays if self.arrays.device is None else self._to_device(arrays)
 
-    def stack_index(self, env: Array, row: Array) -> Array:
+    def stack_index(self, env: Array, row: Array) -> Any:
         """Indices ``(B, stack) int64`` of the frames of observations, oldest first.
 
         Frames before the start of an episode are replaced by its first frame.

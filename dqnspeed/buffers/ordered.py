@@ -1,4 +1,4 @@
-"""Buffers whose rows are read once, in order: for learners that are (nearly) on-policy."""
+"""Base class of buffers whose rows are read once, in order, for learners that are (nearly) on-policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OrderedBuffer:
     def __init__(self, storage: DeviceStorage, capacity: int):
         self.storage, self.capacity, self.taken = storage, capacity, 0
         self.next_row = np.zeros(storage.num_envs, np.int64)
-        self.sampled = False  # a batch already
+        self.sampled = False  # whether a batch was sampled
 
     def due(self, batch_size: int) -> int:
         """Batches that can be sampled now."""
@@ -35,7 +35,7 @@ class OrderedBuffer:
         return self.storage.count_transitions(self.next_row, self.storage.cursors())
 
     def take_until(self, row: np.ndarray) -> None:
-        """Go on to these rows; the transitions before them are taken."""
+        """Move the position to these rows; earlier transitions are taken."""
         self.taken += self.storage.count_transitions(self.next_row, row)
         self.next_row = row
 
@@ -47,7 +47,7 @@ class OrderedBuffer:
 
     def truncate_open_episodes(self, env_index: int, count: int) -> None:
         env, row = self.storage.truncate_open_episodes(env_index, count)
-        self.taken += int((row >= self.next_row[env]).sum())  # these steps are no transitions now, and never wait
+        self.taken += int((row >= self.next_row[env]).sum())  # these rows are no longer transitions
 
     def samples_in_batch(self, batch_size: int) -> int:
         return batch_size
@@ -62,7 +62,7 @@ class OrderedBuffer:
         self.next_row, self.sampled = state["next_row"].copy(), state["sampled"]
 
     def resume_empty(self, updates: int) -> None:
-        """Nothing here depends on the number of updates."""
+        """Do nothing: batches do not depend on the number of updates."""
 
     def close(self) -> None:
         self.storage.close()

@@ -53,7 +53,7 @@ class PrioritizedSampler:
         self._drawable = False
 
     @property
-    def beta(self) -> Array:
+    def beta(self) -> Any:
         """Exponent of the weights of the next batch, ``(1,) float64``."""
         xp, first, final = self.storage.arrays.xp, self._options.beta, self._options.beta_final
         progress = xp.clip(xp.asarray(self._batches, dtype=xp.float64) / self._options.beta_updates, None, 1.0)

@@ -41,7 +41,7 @@ class ReplayBuffer:
         self.storage.truncate_open_episodes(env_index, count)
 
     def discard_pending(self) -> None:
-        """Nothing: random actions are learnt from too."""
+        """Do nothing: a replay keeps random actions, too."""
 
     def sample(self, batch_size: int) -> Batch:
         """Draw ``batch_size`` transitions with replacement.
@@ -53,6 +53,11 @@ class ReplayBuffer:
         return self.draw_batch(batch_size)
 
     def prepare(self, batch_size: int) -> None:
+        """Bring the tensors that batches are drawn from up to date.
+
+        Raises:
+            LookupError: there is nothing to draw yet.
+        """
         self.storage.receive()
         if self.sampler.is_empty():
             raise LookupError("the replay holds no complete transition yet")
@@ -68,7 +73,7 @@ class ReplayBuffer:
         return batch
 
     def drawn(self) -> None:
-        """Nothing to count: batches are drawn with replacement."""
+        """Do nothing: batches are drawn with replacement."""
 
     def samples_in_batch(self, batch_size: int) -> int:
         return batch_size

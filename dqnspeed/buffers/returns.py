@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dqnspeed.execution.arrays import Array, Arrays
 
 
@@ -10,7 +12,7 @@ def lambda_returns(
 ) -> Array:
     """λ-returns ``(N, T) float32`` (Sutton and Barto, equation 12.18).
 
-    Less the values they are the advantages of Schulman et al. 2016, equation 16.
+    The difference of returns and values is the advantage of Schulman et al. (2016, equation 16).
 
     ``G[t] = r[t] + γ ((1 - λ) v[t+1] + λ G[t+1])``; nothing follows a terminated step, and only ``v[t+1]``, the value
     of the last observation, follows a truncated one.
@@ -22,7 +24,8 @@ def lambda_returns(
     xp, following = arrays.xp, values[:, 1:]
     known = xp.where(terminated, 0, xp.where(truncated, following, (1 - lam) * following))
     traces = xp.full_like(rewards, gamma * lam)
-    return _accumulated(arrays, rewards + gamma * known, traces, terminated | truncated, values[:, -1])[:, :-1]
+    found: Array = _accumulated(arrays, rewards + gamma * known, traces, terminated | truncated, values[:, -1])
+    return found[:, :-1]
 
 
 def vtrace(
@@ -58,7 +61,7 @@ def vtrace(
     return before + corrections[:, :-1], rewards + gamma * (following + next_corrections) - before
 
 
-def _accumulated(arrays: Arrays, added: Array, factors: Array, ended: Array, last: Array) -> Array:
+def _accumulated(arrays: Arrays, added: Array, factors: Array, ended: Array, last: Array) -> Any:
     """Sums ``x[t] = added[t] + factors[t] x[t+1]``, without the second term where ``ended``.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -49,10 +49,12 @@ class Rows:
         """Copy with NumPy arrays, for another process."""
         return self.map(host)
 
-    def map(self, function: Callable[[Array], Array]) -> Rows:
-        """Copy with ``function`` applied to each column."""
-        columns = {f.name: function(getattr(self, f.name)) for f in fields(self) if f.name != "acting"}
-        return Rows(**columns, acting={name: function(column) for name, column in self.acting.items()})
+    def map(self, function: Callable[..., Any], *others: Rows) -> Rows:
+        """Copy whose columns are ``function`` of this column and of the columns of ``others``."""
+        rows = (self, *others)
+        names = [f.name for f in fields(self) if f.name != "acting"]
+        acting = {name: function(*(one.acting[name] for one in rows)) for name in self.acting}
+        return Rows(**{name: function(*(getattr(one, name) for one in rows)) for name in names}, acting=acting)
 
 
 def ring_layout(
@@ -128,7 +130,7 @@ class RingBuffer:
         return int(self.cursors()[env_index])
 
     def cursors(self) -> np.ndarray:
-        """Rows written to each environment, ``(num_envs,) int64``; of a killed writer's environments the last known."""
+        """Rows written to each environment, ``(num_envs,) int64``; of a killed writer the last known numbers."""
         if not self._locks:
             return np.array(self.written)
         for lock, known, written in zip(self._locks, *map(self._by_writer, (self._known, self.written)), strict=True):
@@ -143,15 +145,11 @@ class RingBuffer:
             lock = self._lock_of(env_index)
             lock.acquire(block=False)
             own = self._by_writer(self.written)[self._writer_of(env_index)]
-            own[:] = own.min()  # these environments share a cursor, and the writer may have died between two of them
+            own[:] = own.min()  # all have one cursor, and the writer may have died between two of them
             lock.release()
 
-    @overload
-    def index(self, env: np.ndarray, row: np.ndarray) -> np.ndarray: ...
-    @overload
-    def index(self, env: Array, row: Array) -> Array: ...
-    def index(self, env: Array, row: Array) -> Array:
-        """Index in the flat columns, but not in shorter ones of frames, of rows by environment and number."""
+    def index(self, env: Any, row: Any) -> Any:
+        """Index of rows, by environment and number, in all flat columns but shorter columns of frames."""
         return env * self.num_rows + row % self.num_rows
 
     def close(self) -> None:
@@ -173,12 +171,11 @@ class RingBuffer:
     def _lock_of(self, env_index: int) -> Any:
         return self._locks[self._writer_of(env_index)] if self._locks else contextlib.nullcontext()
 
-    def _ages(self, envs: slice, written: int, first: np.ndarray) -> np.ndarray:
+    def _ages(self, envs: slice, written: int, first: np.ndarray) -> Any:
         if not written:  # a resumed game may start in its middle, without earlier rows for a stack
             return np.zeros(len(first), np.uint8)
         before = self.columns["age"][envs, (written - 1) % self.num_rows]
-        ages: np.ndarray = np.where(first, np.uint8(0), before + (before < MAX_AGE))
-        return ages
+        return np.where(first, np.uint8(0), before + (before < MAX_AGE))
 
 
 def row_ranges(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

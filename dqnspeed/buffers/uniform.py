@@ -20,7 +20,7 @@ from dqnspeed.execution.counter_rng import CounterGenerator
 class UniformSampler:
     """Draws among the transitions, which it numbers for each environment in a ring of its own.
 
-    So the final frames of episodes, which are rows but no transitions, are never drawn.
+    The final frames of episodes, which are rows but no transitions, are never drawn.
 
     Attributes:
         newest: rows received of each environment, ``(num_envs,) int64`` on the device.
@@ -34,14 +34,14 @@ class UniformSampler:
         self._first = np.zeros(envs, np.int64)  # number of the oldest transition of each environment
         self._next = np.zeros(envs, np.int64)  # number of its next transition
         self._row_of = np.zeros(envs * storage.num_rows, np.int64)  # row of a transition, by environment and number
-        # Of each environment: transitions up to its last one; less a number of its transitions; rows received.
+        # Of each environment: cumulative transitions; offset of a draw from a transition's number; rows received.
         self._counts = np.zeros((3, envs), np.int64)
         self._held_row_of, self._held_counts = map(storage.arrays.own, (self._row_of, self._counts))
         self.newest = self._held_counts[2]
 
     def update(self, before: Window, now: Window) -> Mapping[str, np.ndarray]:
         storage = self.storage
-        if now.begin is not before.begin:  # each row that is gone may have been the oldest transition
+        if now.begin is not before.begin:  # a row that is gone may have been the oldest transition
             env, number = row_ranges(self._first, np.minimum(self._first + now.begin - before.begin, self._next))
             gone = self._row_of[storage.index(env, number)] < now.begin[env]
             self._first += np.bincount(env[gone], minlength=storage.num_envs)
@@ -57,7 +57,7 @@ class UniformSampler:
         self._counts[0] = held.cumsum()
         self._counts[1] = self._counts[0] - held - self._first
         self._counts[2] = storage.received
-        if storage.device.type == "cpu":  # where the arrays that draws read are these
+        if storage.device.type == "cpu":  # draws read these arrays
             return {}
         return {"changed": changed, "row_of": self._row_of[changed], "counts": self._counts}
 
@@ -78,7 +78,7 @@ class UniformSampler:
         return env, arrays.take(self._held_row_of, self.storage.index(env, number)), None
 
     def update_priorities(self, index: Array, errors: Tensor) -> None:
-        """Nothing: errors do not matter."""
+        """Do nothing: all transitions are equally likely."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"random": self._random.state_dict()}
@@ -90,7 +90,7 @@ class UniformSampler:
         self.store(self.storage.send(self.update(Window(window.begin, window.begin), window)))
 
     def resume_empty(self, updates: int) -> None:
-        """Nothing: draws do not depend on updates."""
+        """Do nothing: draws do not depend on updates."""
 
 
 @register("replay", "uniform")

@@ -78,7 +78,7 @@ def launch(
     cpus, cores = options.cpus_per_job, machine.cores()
     ray = connected(ADDRESS, options.address, max(cores, cpus))
     try:
-        check_room(ray, ADDRESS, options.address, cpus, cpus, options.gpus_per_job)
+        check_room(ray, ADDRESS, options.address, cpus, options.gpus_per_job)
         with open_dict(config):
             config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir).absolute())  # a node may work in another folder
         run = ray.remote(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,7 +9,7 @@ import ale_py
 import gymnasium
 from ale_py.env import AtariEnv
 
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import EnvConfig, WrappersConfig
 from dqnspeed.envs.wrappers import action_index
 
@@ -101,12 +100,8 @@ def check_id(env: EnvConfig) -> None:
             raise ConfigError(f"env.{key}={getattr(env, key)}: {env.id} is not an ALE game.")
     if ":" in env.id or env.id in gymnasium.registry:
         return
-    # Ids are compared by their bare, lower-case names, so that "Pnog-v4" finds Pong.
-    known = {_bare(name): name for name in (*gymnasium.registry, *_roms())}
-    known |= {_bare(name): name for name in gymnasium.registry if name.endswith("NoFrameskip-v4")}
-    near = difflib.get_close_matches(_bare(env.id), known, n=3, cutoff=0.5)
-    hint = f"; nearest: {', '.join(known[name] for name in near)}" if near else ""
-    raise ConfigError(f"env.id={env.id}: no ALE game and no registered Gymnasium environment has this name{hint}.")
+    near = nearest(env.id, [*gymnasium.registry, *_roms()])
+    raise ConfigError(f"env.id={env.id}: no ALE game and no registered Gymnasium environment has this name{near}.")
 
 
 @cache
@@ -114,11 +109,6 @@ def _has(rom: str) -> dict[str, list[int]]:
     ale = ale_py.ALEInterface()
     ale.loadROM(ale_py.roms.get_rom_path(rom))
     return {"mode": list(ale.getAvailableModes()), "difficulty": list(ale.getAvailableDifficulties())}
-
-
-def _bare(name: str) -> str:
-    name = name.removeprefix("ALE/").split("-v")[0].lower().replace("_", "")
-    return name.removesuffix("noframeskip").removesuffix("deterministic")
 
 
 def make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: str | None = None) -> gymnasium.Env:

@@ -59,7 +59,7 @@ class AsBox(gymnasium.ObservationWrapper):
         return self._convert(observation)
 
     def close(self) -> None:
-        """Close the environment; an error there ends no run, and the probe has reported it."""
+        """Close the environment; an error ends no run."""
         with contextlib.suppress(*FOREIGN):
             super().close()
 

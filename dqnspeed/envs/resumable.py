@@ -18,7 +18,6 @@ from dqnspeed.system.messages import FOREIGN
 log = logging.getLogger(__name__)
 
 MAX_REPEAT_S = 30.0  # a game that takes longer to repeat is not restored
-MAX_REPEATED_ACTIONS = 1_000_000  # the actions of a longer game would fill memory and checkpoints
 
 
 class Resumable(gymnasium.Wrapper):
@@ -69,10 +68,7 @@ class Resumable(gymnasium.Wrapper):
             self._sticky.for_agent = action < 0
             action = ~action if action < 0 else action
         self._steps += 1
-        if self._steps <= MAX_REPEATED_ACTIONS:
-            self._actions.append(int(action))
-        elif self._actions:
-            self._actions, self._start = [], {"seed": None, "rng": None}
+        self._actions.append(int(action))
         self._frame, reward, terminated, truncated, info = self.env.step(action)
         self._over = bool(terminated or truncated)
         self._check_shape()
@@ -131,7 +127,7 @@ class Resumable(gymnasium.Wrapper):
     def _repeat(self, state: dict[str, Any]) -> bool:
         """Repeat the actions of a saved game; False if they do not lead to its last observation."""
         start, begin = state["start"], time.monotonic()
-        if start["seed"] is None and start["rng"] is None:  # too long, or without random numbers that can be saved
+        if start["seed"] is None and start["rng"] is None:  # without random numbers that can be saved
             return False
         self._set_rng(start["rng"])
         self._set_ale(start["ale"])

@@ -157,8 +157,6 @@ class VectorEnv:
         """
         try:
             image = np.asarray(self.engine.call("render"))
-        except NotImplementedError as error:
-            raise ConfigError("this environment cannot draw itself (it has no render()).") from error
         except Exception as error:
             raise ConfigError(f"this environment cannot draw itself ({kind_and_line(error)}).") from error
         if image.ndim == 2:

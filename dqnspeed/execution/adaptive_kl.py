@@ -1,4 +1,4 @@
-"""A learning rate that follows the divergence of a policy from the one that acted."""
+"""A learning rate that follows the divergence of a policy from the policy that acted."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class AdaptiveKL:
     ):
         self._target, self._target_final, self._decay_updates = target, target_final, decay_updates
         self._updates_per_rollout = updates_per_rollout
-        exact = "cpu" if device.type == "mps" else device  # which has no float64
+        exact = "cpu" if device.type == "mps" else device  # mps has no float64
         self.state = torch.tensor([1.0, 0.0], dtype=torch.float64, device=exact)
-        self._factor = 1.0  # of the state, known to the host
+        self._factor = 1.0  # the host's copy
 
     def factor(self, on_device: bool) -> float | Tensor:
         """Factor of the next step; ``() float64`` if a CUDA graph reads it on the device."""
         return self.state[0] if on_device else self._factor
 
     def load(self, state: Tensor) -> None:
-        """Go on from a ``state`` that was saved."""
+        """Continue from a saved ``state``."""
         self.state.copy_(state)
         self._factor = self.state[0].item()
 
     def observe(self, divergence: Tensor, update_count: int | Tensor) -> None:
-        """Take in the mean divergence ``()``, nats, of the update after ``update_count`` others."""
+        """Count the mean divergence ``()``, in nats, of the update after ``update_count`` others."""
         target = annealed(update_count, self._target, self._target_final, self._decay_updates)
         factor, total = self.state[0], self.state[1] + divergence.to(self.state)
         ratio = total / (self._updates_per_rollout * target)

@@ -7,39 +7,13 @@ captured as a graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 Array = np.ndarray | Tensor
-
-
-class ArrayLibrary(Protocol):
-    """Functions that ``numpy`` and ``torch`` share."""
-
-    int64: Any
-    float32: Any
-    float64: Any
-
-    def asarray(self, array: Array | float, *, dtype: Any) -> Array: ...
-    def zeros_like(self, array: Array, /) -> Array: ...
-    def full_like(self, array: Array, value: float, /) -> Array: ...
-    def broadcast_to(self, array: Array, shape: tuple[int, ...], /) -> Array: ...
-    def concatenate(self, arrays: Sequence[Array], axis: int = 0, /) -> Array: ...
-    def stack(self, arrays: Sequence[Array], axis: int = 0, /) -> Array: ...
-    def where(self, condition: Array | bool, chosen: Array | float, other: Array | float, /) -> Array: ...
-    def minimum(self, one: Array, other: Array, /) -> Array: ...
-    def maximum(self, one: Array, other: Array, /) -> Array: ...
-    def clip(self, array: Array, least: float | None, most: float | None, /) -> Array: ...
-    def searchsorted(self, ascending: Array, values: Array, *, side: str) -> Array: ...
-    def abs(self, array: Array, /) -> Array: ...
-    def exp(self, array: Array, /) -> Array: ...
-    def log(self, array: Array, /) -> Array: ...
-    def log1p(self, array: Array, /) -> Array: ...
-    def isfinite(self, array: Array, /) -> Array: ...
 
 
 class Arrays:
@@ -54,7 +28,7 @@ class Arrays:
 
     def __init__(self, device: torch.device | None):
         self.device = device
-        self.xp = cast(ArrayLibrary, np if device is None else torch)
+        self.xp: Any = np if device is None else torch
 
     def arange(self, *bounds: int) -> Array:
         """Whole numbers, ``int64``."""
@@ -70,16 +44,13 @@ class Arrays:
         """Move ``array`` to the device; on a CPU the result shares its memory."""
         return array if self.device is None else torch.from_numpy(array).to(self.device)
 
-    def take(self, array: Array, index: Array) -> Array:
+    def take(self, array: Any, index: Array) -> Any:
         """Select the rows ``index`` ``(K,)``; faster than brackets."""
-        rows: Any = array
-        found: Array = rows.take(index, axis=0) if self.device is None else rows.index_select(0, index)
-        return found
+        return array.take(index, axis=0) if self.device is None else array.index_select(0, index)
 
-    def tensor(self, array: Array) -> Tensor:
+    def tensor(self, array: Any) -> Tensor:
         """Convert to a tensor that shares the memory."""
-        known: Any = array
-        return torch.from_numpy(known) if self.device is None else known
+        return torch.from_numpy(array) if self.device is None else array
 
     def taken(self, tensor: Tensor) -> Array:
         """Convert a tensor of any device to an array of this one."""
@@ -91,10 +62,9 @@ def host(array: Array) -> np.ndarray:
     return array.detach().cpu().numpy() if isinstance(array, Tensor) else array
 
 
-def put(array: Array, index: Any, values: Array | float) -> None:
+def put(array: Any, index: Any, values: Array | float) -> None:
     """Write ``values`` to ``array[index]``; both are arrays of one device."""
-    written: Any = array
-    written[index] = values
+    array[index] = values
 
 
 def copied(array: Array) -> Array:

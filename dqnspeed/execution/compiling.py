@@ -1,4 +1,4 @@
-"""What ``execution.compile`` makes of functions: graphs of few kernels."""
+"""Compilation of functions of tensors, for ``execution.compile``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import torch
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` of tensors and numbers as one graph of the compiler's, which joins its operations in few kernels.
+    """Compile ``function`` as one graph, which joins its operations in few kernels.
 
-    It rounds as they do, where torch has a way: else a GPU's compiler makes one rounding of a product and a sum.
+    Results are rounded as without compilation if this torch has an option for it. Otherwise a GPU rounds a product and
+    a sum once.
     """
     from torch._inductor import config
 
@@ -20,10 +21,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiled_with_gradients(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """``function``, which returns gradients too, as one graph for a CPU, or ``None`` where torch has no way.
+    """Compile ``function``, which returns gradients too, as one graph for a CPU; ``None`` if this torch cannot.
 
-    Autograd's engine has no part in it, and its kernels are called from C++ and not from Python. What cannot be traced
-    breaks it into several.
+    Kernels are called from C++, without autograd's engine and without Python. Operations that cannot be traced split
+    the graph.
     """
     from torch._dynamo import config
 

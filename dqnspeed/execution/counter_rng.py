@@ -34,8 +34,6 @@ class CounterGenerator:
     def load_state_dict(self, state: dict[str, int]) -> None:
         self._place[:] = int(state["place"])
 
-    # The two below give the arrays of one library, which the caller knows.
-
     def below(self, bound: int | Array, count: int) -> Any:
         """Integers ``(count,) int64``, equally likely from 0 to below ``bound``, which is at most 2**31."""
         drawn = self._draw(count)
@@ -46,7 +44,7 @@ class CounterGenerator:
         """Numbers ``(count,) float64`` from 0 to below 1."""
         return _shifted(self._draw(count), 11) * self.arrays.xp.asarray(2.0**-53, dtype=self.arrays.xp.float64)
 
-    def exponential(self, count: int) -> Array:
+    def exponential(self, count: int) -> Any:
         """Numbers ``(count,) float64`` with mean 1."""
         return -self.arrays.xp.log1p(-self.uniform(count))  # finite, since uniform numbers are below 1
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -22,8 +22,10 @@ class CaptureError(RuntimeError):
 
 @contextlib.contextmanager
 def refusals_of(what: str) -> Iterator[None]:
-    """Raise :class:`CaptureError` where ``what`` is captured inside, or prepared for that, and cannot be; the reason is
-    the first error, of which others are consequences."""
+    """Raise :class:`CaptureError` if ``what`` is captured or prepared inside, and cannot be.
+
+    The reason is the first error, of which others are consequences.
+    """
     try:
         yield
     except RuntimeError as raised:
@@ -33,27 +35,25 @@ def refusals_of(what: str) -> Iterator[None]:
         raise CaptureError(what, first_line(error)) from raised
 
 
-class Launch(Protocol):
-    """Does again what was captured."""
-
-    def __call__(self) -> None: ...
-
-
-# Captures what a function launches, without doing it.
+Launch = Callable[[], None]  # does the captured work again
+# Captures the work that a function launches, without doing it.
 Capture = Callable[[Callable[[], object], torch.device], Launch]
 
 
 class Capturing:
-    """Captures on a CUDA device. Its graphs share their memory, so nothing of one may be read after another ran."""
+    """Captures graphs on a CUDA device.
+
+    The graphs share their memory, so no result of one may be read after another ran.
+    """
 
     def __init__(self) -> None:
         self._pool: Any = None
 
     def __call__(self, function: Callable[[], object], device: torch.device) -> Launch:
-        """The graph of what ``function`` launches; it reads and writes the same tensors at each launch.
+        """Capture the work that ``function`` launches; each launch reads and writes the same tensors.
 
         Raises:
-            RuntimeError: something in it cannot be captured, because it waits for the device, say.
+            RuntimeError: the work cannot be captured, for example because the function waits for the device.
         """
         graph = torch.cuda.CUDAGraph()
         if self._pool is None:
@@ -64,13 +64,13 @@ class Capturing:
 
 
 def prepared(function: Callable[[], object], device: torch.device, last: bool = False) -> None:
-    """Call ``function`` as before a capture: on the stream beside the current one, which waits for it.
+    """Call ``function`` before its capture, on a stream beside the current one, which waits for the call.
 
     Args:
         last: the capture follows.
 
     Raises:
-        RuntimeError: the ``last`` time, if something in it waits for the device, and so cannot be captured.
+        RuntimeError: the function waits for the device and so cannot be captured; only if ``last``.
     """
     if device.type != "cuda":
         function()
@@ -86,10 +86,10 @@ def prepared(function: Callable[[], object], device: torch.device, last: bool = 
 
 @contextlib.contextmanager
 def refusing_waits() -> Iterator[None]:
-    """Inside, what waits for the CUDA device raises ``RuntimeError``."""
+    """Context in which waiting for the CUDA device raises ``RuntimeError``."""
     mode = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Synchronization debug mode")  # is a prototype, torch says once
+        warnings.filterwarnings("ignore", message="Synchronization debug mode")  # torch warns of a prototype
         torch.cuda.set_sync_debug_mode("error")
     try:
         yield
@@ -99,21 +99,23 @@ def refusing_waits() -> Iterator[None]:
 
 @functools.cache
 def _beside(device: torch.device) -> torch.cuda.Stream:
-    """One for all of this process: the allocator keeps memory for each stream by itself."""
+    """The only side stream of this process, since the allocator keeps memory for each stream."""
     return torch.cuda.Stream(device)
 
 
 class Pace:
-    """Keeps the host from running ahead of the device by more than two launches, or two rounds of them: else actors
-    would act with weights that are much older than those counted, and rows that came in would wait behind hundreds of
-    launches."""
+    """Keeps the host at most two launches, or two rounds of launches, ahead of the device.
+
+    Otherwise actors would act with weights that are much older than their count of updates says. New rows would wait
+    behind hundreds of launches.
+    """
 
     def __init__(self, device: torch.device):
         self._cuda = device.type == "cuda"
         self._events: list[torch.cuda.Event] = []
 
     def launched(self) -> None:
-        """Called after each launch, or each round; waits for the one before the last."""
+        """Wait for the launch before the last; called after each launch, or each round of launches."""
         if not self._cuda:
             return
         event = torch.cuda.Event()

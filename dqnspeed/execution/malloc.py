@@ -1,4 +1,4 @@
-"""What becomes of the memory that tensors leave behind."""
+"""Memory that freed tensors leave behind."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import ctypes
 from dqnspeed.config.schema import ExecutionConfig
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # parameters of mallopt, in malloc.h
-# Activations of a batch are smaller, and replay memories that are to take pages only as they fill are larger.
-KEPT = 256 << 20
-MOST = (1 << 31) - 1
+# Activations of a batch are smaller. Replays are larger, and so still take their pages only as they fill.
+MAX_KEPT_BYTES = 256 << 20
+MAX_TRIM_BYTES = (1 << 31) - 1
 
 
 def keep_memory(execution: ExecutionConfig) -> None:
-    """Have the C library keep the memory of tensors that are freed from now on, if ``execution.keep_memory`` says so.
+    """Let glibc keep the memory of freed tensors, if ``execution.keep_memory`` says so.
 
-    By itself glibc gives memory above some size back to the system at once, and the next tensor's pages are mapped and
-    cleared anew: a fifth and more of an update's time where batches are large. Other C libraries are left alone.
+    Without this call glibc returns large blocks to the system at once, and pages of the next tensor are mapped and
+    cleared again. That takes a fifth or more of an update with a large batch. Other C libraries are not changed.
     """
     if not execution.keep_memory:
         return
@@ -24,5 +24,5 @@ def keep_memory(execution: ExecutionConfig) -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return
-    mallopt(MMAP_THRESHOLD, KEPT)
-    mallopt(TRIM_THRESHOLD, MOST)
+    mallopt(MMAP_THRESHOLD, MAX_KEPT_BYTES)
+    mallopt(TRIM_THRESHOLD, MAX_TRIM_BYTES)

@@ -17,17 +17,18 @@ from dqnspeed.config.schema import OptimizerConfig, RunConfig, typed
 @base_of("optimizer")
 @dataclass(frozen=True)
 class Optimizer(OptimizerConfig):
-    """An option of ``optimizer``: its numbers, and the torch optimizer made with them."""
+    """An option of ``optimizer``: the numbers of a torch optimizer, and a method that makes it."""
 
     def make(self, parameters: Sequence[nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
-        """The optimizer of these parameters; fused if torch supports that on the device."""
+        """Make the optimizer of these parameters; fused if torch supports that on the device."""
         raise NotImplementedError
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
         if run.execution.graph:
             weight, bias = (nn.Parameter(torch.zeros(shape)) for shape in ((1, 1), (1,)))
-            if not _is_capturable(self.make([weight, bias], torch.device("cpu"))):
+            made = self.make([weight, bias], torch.device("cpu"))
+            if not all("capturable" in group for group in made.param_groups):
                 raise ConfigError(
                     f"execution.graph=true: optimizer={self.name} has no capturable form; use adam, adamw, radam or "
                     f"rmsprop."
@@ -38,7 +39,7 @@ class Optimizer(OptimizerConfig):
                 f"optimizer.lr_decay_steps={self.lr_decay_steps} are; use null, or a number for "
                 f"parallelism.samples_per_step."
             )
-        # After the learning rate has reached 0 the run would go on without learning.
+        # With a learning rate of 0 the run would continue without learning.
         limit = run.stop.max_steps
         if self.lr_final == 0 and (limit is None or limit > self.lr_decay_steps):
             brings = "stop.max_steps=null may bring" if limit is None else f"stop.max_steps={limit} brings"
@@ -97,23 +98,19 @@ class RMSprop(Optimizer):
 
 
 def make_optimizer(config: OptimizerConfig, network: nn.Module, device: torch.device) -> torch.optim.Optimizer:
-    """The optimizer of all parameters of ``network``."""
+    """Make the optimizer of all parameters of ``network``."""
     return typed(config, Optimizer).make(list(network.parameters()), device)
 
 
 def make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    """Have an optimizer keep its learning rate and its count of steps on ``device``, for a graph that is captured."""
+    """Let an optimizer keep its learning rate and its count of steps on ``device``, for a captured graph."""
     for group in optimizer.param_groups:
         group["capturable"] = True
         group["lr"] = torch.tensor(group["lr"], device=device)
 
 
-def _is_capturable(optimizer: torch.optim.Optimizer) -> bool:
-    return all("capturable" in group for group in optimizer.param_groups)
-
-
 def set_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
-    """Set the learning rate of the next step; that of a capturable optimizer is written where a graph reads it."""
+    """Set the learning rate of the next step; a capturable optimizer keeps it in a tensor that a graph reads."""
     for group in optimizer.param_groups:
         if not isinstance(group["lr"], Tensor):
             group["lr"] = lr
@@ -131,7 +128,7 @@ def lr_at(update: int | Tensor, optimizer: OptimizerConfig, decay_updates: float
 
 
 def annealed(update: int | Tensor, first: float, last: float, decay_updates: float) -> float | Tensor:
-    """Linear from ``first`` to ``last`` over ``decay_updates``, then constant; in float64 also where it is a tensor."""
+    """Linear from ``first`` to ``last`` over ``decay_updates``, then constant; also a tensor is float64."""
     if isinstance(update, Tensor):
         return first + (update.double() / decay_updates).clamp(max=1.0) * (last - first)
     return first + min(1.0, update / decay_updates) * (last - first)

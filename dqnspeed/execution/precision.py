@@ -1,4 +1,4 @@
-"""Precision of the networks, and where gradients are off."""
+"""Precision of the networks, and code without gradients."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_learner(run: RunConfig) -> None:
 
 
 def set_precision(execution: ExecutionConfig) -> None:
-    """Let a GPU multiply float32 in TF32, or not; torch alone would for convolutions, and would not for matrices."""
+    """Let a GPU multiply float32 in TF32, or not; torch's defaults differ for convolutions and for matrices."""
     tf32 = execution.precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
 

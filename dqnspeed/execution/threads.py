@@ -21,7 +21,7 @@ BUSY_CORES, BUSY_SHARE = 0.5, 0.05  # use by other processes, in cores and of al
 
 @dataclass(frozen=True)
 class Share:
-    """Threads that step games in each process that steps, torch threads of the learner, and cores kept busy."""
+    """Threads that step games in each stepping process, torch threads of the learner, and cores kept busy."""
 
     stepping_threads: int
     learner_threads: int
@@ -29,11 +29,11 @@ class Share:
 
 
 def share_of_cores(run: RunConfig, cores: int) -> Share:
-    """The threads that step games and those of the learner, so that no core has two threads at a time.
+    """Share the cores between stepping threads and learner threads, so that no core has two threads at a time.
 
-    With ``serial`` the two take turns, and each may use all cores. Else stepping (actor processes, worker processes or
-    threads) gets up to half of the cores, and the learner the rest; on a GPU the learner needs one. Numbers set
-    by the user are kept; with more processes than cores each has one thread.
+    With ``serial`` both take turns, and each may use all cores. Otherwise stepping (actor processes, worker processes
+    or threads) gets up to half of the cores, and the learner the rest; on a GPU the learner needs one. Numbers set by
+    the user are kept. With more processes than cores each process has one thread.
     """
     parallelism, on_threads, threads = run.parallelism, run.backend.uses_threads, _learner_threads(run)
     given = run.backend.given_threads
@@ -55,10 +55,11 @@ def share_of_cores(run: RunConfig, cores: int) -> Share:
 
 
 def by_rule(run: RunConfig, cores: int) -> RunConfig:
-    """``run`` with a number for ``num_envs`` and ``parallelism.num_actors`` where they are 0.
+    """``run`` with numbers for ``num_envs`` and ``parallelism.num_actors`` in place of 0.
 
-    Each core that is not the learner's gets an actor process. Each core that steps gets four games if the backend uses
-    threads, so that one game can step while others are acted on, and else one game. A batch of a rollout is filled.
+    Each core but the learner's gets an actor process. Each core that steps gets four games if the backend uses threads,
+    so that one game can step while actions are chosen for others; otherwise one game. At least a batch of a rollout is
+    filled.
     """
     parallelism, on_threads = run.parallelism, run.backend.uses_threads
     if not parallelism.uses_this_machine:
@@ -80,20 +81,20 @@ def by_rule(run: RunConfig, cores: int) -> RunConfig:
 
 
 def _learnable(run: RunConfig, envs: int) -> int:
-    """``envs``, or as many more as fill a batch of an algorithm's rollout."""
+    """``envs``, or the number of environments that fills a batch of a rollout if that is more."""
     algo: Any = run.algo
     each = getattr(algo, "num_steps", 0) * replace(run, num_envs=1).total_envs
     return max(envs, -(-algo.batch_size // each)) if each else envs
 
 
 def _learner_threads(run: RunConfig) -> int:
-    """Cores that the learner is known to need; 0: as many as are left."""
+    """Cores that the learner needs; 0: all that are left."""
     on_cpu = machine.pick_device(run.device).type == "cpu"  # elsewhere it only launches
     return run.execution.threads or (0 if on_cpu else 1)
 
 
 def _stepping_cores(run: RunConfig, cores: int) -> int:
-    """Those for environments that step while the learner works."""
+    """Number of cores for environments that step while the learner works."""
     learner = _learner_threads(run)
     return max(1, cores - learner if learner else cores // 2)
 
@@ -104,9 +105,9 @@ class LearnerThreads:
     Another number of threads changes the rounding of sums. Where the seed fixes the numbers of a run (``serial`` and
     ``overlap``), the number therefore stays, and a sentence names ``execution.threads`` once.
 
-    torch's OpenMP threads wait for one another at the end of every parallel loop, so a thread without a core of its own
-    delays all: two threads beside a busy process are slower than one. Waiting by spinning or by sleeping makes no
-    difference; fewer threads help.
+    OpenMP threads of torch wait for one another at the end of every parallel loop. A thread without a core of its own
+    delays all, so two threads beside a busy process are slower than one. Fewer threads help; another way to wait does
+    not.
     """
 
     def __init__(self, run: RunConfig, device: torch.device):
@@ -145,7 +146,7 @@ class LearnerThreads:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """This process waits inside; what others do meanwhile is not measured."""
+        """Context in which this process waits, and the load of other processes is not measured."""
         before = time.monotonic(), machine.cpu_seconds(), machine.own_cpu_seconds()
         try:
             yield
@@ -166,8 +167,12 @@ class LearnerThreads:
 
 
 def threads_beside(others: float, total: int, share: Share, now: int) -> int:
-    """Torch threads for a learner beside processes that keep ``others`` of ``total`` cores busy; ``now``: the threads
-    it has. A thread is dropped when half of its core is taken, and added when three quarters of a core are free.
+    """Torch threads for a learner beside processes that keep ``others`` of ``total`` cores busy.
+
+    A thread is dropped when half of its core is taken, and added when three quarters of a core are free.
+
+    Args:
+        now: the present number of threads.
     """
     left = total - others - (share.asked - share.learner_threads)
     threads = math.floor(left + 0.5)

@@ -1,4 +1,4 @@
-"""Transfer of arrays to the device, and the device's time."""
+"""Transfer of arrays to a device, and measurement of the device's time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class ToDevice:
     """Moves arrays to the learner's device.
 
     On a CPU a tensor shares the array's memory. On CUDA all arrays of a call are packed into one page-locked buffer
-    and cross in one asynchronous copy; of two buffers, one is filled again only after its last copy has finished.
+    and cross in one asynchronous copy. Of two buffers, one is filled again after its last copy has finished.
 
     Args:
-        beside: copy on a stream of its own, beside what the device computes; what is launched next waits for it.
+        beside: copy on a stream of its own, while the device computes; the next launches wait for the copy.
     """
 
     def __init__(self, device: torch.device, pin_memory: bool, beside: bool = False):
@@ -37,7 +37,7 @@ class ToDevice:
         return tensors | (self._moved(here) if here else {})
 
     def _moved(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        if self._device.type == "cuda" and torch.cuda.is_current_stream_capturing():  # it would send the same for ever
+        if self._device.type == "cuda" and torch.cuda.is_current_stream_capturing():  # the graph would repeat this copy
             raise RuntimeError(f"{next(iter(tensors))} comes from the host at each update")
         if not self._pinned:
             return {name: tensor.to(self._device) for name, tensor in tensors.items()}
@@ -61,18 +61,18 @@ class ToDevice:
 
 
 def packed_size(tensors: Mapping[str, Tensor]) -> int:
-    """Bytes of a buffer for all of them."""
+    """Number of bytes of a buffer for all ``tensors``."""
     return sum(_aligned(tensor) for tensor in tensors.values())
 
 
 def pack(tensors: Mapping[str, Tensor], buffer: Tensor) -> None:
-    """Copy all of them into ``buffer``, ``(bytes,) uint8``, one after another."""
+    """Copy all ``tensors`` into ``buffer``, ``(bytes,) uint8``, one after another."""
     for name, part in unpack(tensors, buffer).items():
         part.copy_(tensors[name])
 
 
 def unpack(like: Mapping[str, Tensor], buffer: Tensor) -> dict[str, Tensor]:
-    """What :func:`pack` put into ``buffer``, as views of it with the shapes and dtypes of ``like``."""
+    """Views of ``buffer``, filled by :func:`pack`, with the shapes and dtypes of ``like``."""
     parts, begin = {}, 0
     for name, tensor in like.items():
         part = buffer[begin : begin + tensor.numel() * tensor.element_size()]
@@ -86,12 +86,12 @@ def _aligned(tensor: Tensor) -> int:
 
 
 class DeviceTimer:
-    """Sums the seconds that a CUDA device spends on what is launched inside ``with timer.running(): ...``.
+    """Sums the seconds of a CUDA device for the work launched in ``with timer.running(): ...``.
 
-    Launches return at once, so the host's clock cannot measure it. Other devices are not measured.
+    Launches return at once, so the host's clock cannot measure the work. Other devices are not measured.
 
     Args:
-        part: of the loop, ``updating``, say.
+        part: of the training loop, such as ``updating``.
     """
 
     def __init__(self, device: torch.device, part: str):

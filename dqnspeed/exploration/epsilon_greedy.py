@@ -23,7 +23,8 @@ def epsilon_greedy(values: Array, epsilon: Array | float, random: RandomNumbers)
     """Choose a random action with probability epsilon, else the best one by ``values`` ``(N, num_actions)``."""
     count, num_actions = values.shape
     drawn = random.below(num_actions, count)
-    return random.arrays.xp.where(random.uniform(count) < epsilon, drawn, values.argmax(1))
+    chosen: Array = random.arrays.xp.where(random.uniform(count) < epsilon, drawn, values.argmax(1))
+    return chosen
 
 
 class QPolicy(NetworkPolicy):

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from dqnspeed.execution.arrays import Array, Arrays
-
-
-class RandomNumbers(Protocol):
-    """Random numbers as NumPy arrays on the host, or as tensors on a device.
-
-    Attributes:
-        arrays: the library of these arrays.
-    """
-
-    arrays: Arrays
-
-    def below(self, bound: int, count: int) -> Array:
-        """Integers ``(count,) int64``, equally likely from 0 to ``bound - 1``."""
-
-    def uniform(self, count: int) -> Array:
-        """Numbers ``(count,) float64`` from 0 to below 1."""
-
-    def exponential(self, count: int) -> Array:
-        """Numbers ``(count,) float64`` with mean 1."""
+from dqnspeed.execution.counter_rng import CounterGenerator
 
 
 class HostRandom:
-    """Random numbers of a NumPy generator."""
+    """Random numbers of a NumPy generator.
+
+    Attributes:
+        arrays: the library of the arrays that all methods return.
+    """
 
     arrays = Arrays(None)
 
@@ -37,13 +21,19 @@ class HostRandom:
         self._rng = rng
 
     def below(self, bound: int, count: int) -> np.ndarray:
+        """Integers ``(count,) int64``, equally likely from 0 to ``bound - 1``."""
         return self._rng.integers(bound, size=count)
 
     def uniform(self, count: int) -> np.ndarray:
+        """Numbers ``(count,) float64`` from 0 to below 1."""
         return self._rng.random(count)
 
     def exponential(self, count: int) -> np.ndarray:
+        """Numbers ``(count,) float64`` with mean 1."""
         return self._rng.exponential(size=count)
+
+
+RandomNumbers = HostRandom | CounterGenerator  # on the host, or on a device
 
 
 def draw(logits: Array, random: RandomNumbers) -> Array:

@@ -13,24 +13,24 @@ AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _interleaved(images: Tensor) -> Tensor:
-    """``(B, 2 or 4, H, W) uint8`` laid out as NHWC.
+    """Lay out images ``(B, 2 or 4, H, W) uint8`` as NHWC.
 
-    A CPU joins the bytes of a pixel to one number faster than torch copies single bytes: eight times for two of them,
-    and twice for four.
+    Joining the bytes of a pixel to one number is faster on a CPU than torch's copy of single bytes: eight times for two
+    channels, twice for four.
     """
     interleaved: Tensor = _pixels(images).view(torch.uint8).unflatten(2, (-1, images.shape[1]))
     return interleaved.permute(0, 3, 1, 2)
 
 
 def _pixels(images: Tensor) -> Tensor:
-    """The bytes of each pixel of ``(B, 2 or 4, H, W) uint8`` as one integer ``(B, H, W)``, the first of them lowest."""
+    """The bytes of each pixel of ``(B, 2 or 4, H, W) uint8`` as one integer ``(B, H, W)``, the first byte lowest."""
     first, second, *others = (images[:, channel] for channel in range(images.shape[1]))
-    if others and AVX512 and torch.compiler.is_compiling():  # a compiler makes vectors of 32 bits, and none of 16
+    if others and AVX512 and torch.compiler.is_compiling():  # a compiler uses vectors of 32 bits, not of 16
         pixels = first.to(torch.int32)
         for place, channel in enumerate((second, *others), start=1):
             pixels = pixels + (channel.to(torch.int32) << 8 * place)
         return pixels
-    pixels = torch.add(first, second.to(torch.int16), alpha=256)  # which wraps around
+    pixels = torch.add(first, second.to(torch.int16), alpha=256)  # int16 wraps around
     if others:
         third, fourth = others
         upper = torch.add(third, fourth.to(torch.int16), alpha=256)
@@ -59,7 +59,7 @@ class Preprocess(nn.Module):
             self.register_buffer("background", torch.zeros(tuple(observation_shape)))
 
     def forward(self, observations: Tensor) -> Tensor:
-        values = self._laid_out(observations).to(self._dtype(observations), copy=True)  # the caller's own stay
+        values = self._laid_out(observations).to(self._dtype(observations), copy=True)  # observations stay as they are
         if self.subtract:
             values -= self._laid_out(self.background[None]).to(values.dtype)
         values *= self.scale
@@ -74,10 +74,10 @@ class Preprocess(nn.Module):
         return observations.contiguous(memory_format=torch.channels_last)
 
     def _dtype(self, observations: Tensor) -> torch.dtype:
-        """That of autocast, if all numbers are exact in it: half the memory. Else float32.
+        """Dtype of autocast if all numbers are exact in it, which halves the memory; else float32.
 
-        Bytes are, and so are what is left of them without the background, which is the median of bytes, and what that
-        divided by a power of two is.
+        Bytes are exact. So are differences of bytes and of the background, which is a median of bytes. Division by a
+        power of two keeps them exact.
         """
         kind = observations.device.type
         exact = observations.dtype == torch.uint8 and math.frexp(self.scale)[0] == 0.5

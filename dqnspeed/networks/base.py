@@ -1,4 +1,4 @@
-"""The network that learners train, actors act with and checkpoints hold, and what an option of ``model`` is."""
+"""Base classes of the networks that learners train, and of the options of ``model``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from dqnspeed.networks.background import Preprocess
 
 
 class Network(nn.Module):
-    """Maps observations ``(B, stack * C, ...)`` of the frames' dtype to a number for each action, ``(B, num_actions)
-    float32``: action values, or the logits of a policy.
+    """Maps observations ``(B, stack * C, ...)`` of the frames' dtype to numbers ``(B, num_actions) float32``.
 
-    ``version`` counts the updates, in memory shared with actors. It is not saved, and stays in the host's memory, so
-    that reading it does not wait for a device.
+    The numbers are action values, or the logits of a policy. ``version`` counts the updates, in memory shared with
+    actors. ``version`` is not saved, and stays in the host's memory, so that reading it does not wait for a device.
     """
 
     version: Tensor
@@ -37,7 +36,7 @@ class Network(nn.Module):
         raise NotImplementedError
 
     def policy_and_value(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Of an actor-critic: logits ``(B, num_actions)`` and state values ``(B,)``, both float32."""
+        """Logits ``(B, num_actions)`` and state values ``(B,)`` of an actor-critic, both float32."""
         raise NotImplementedError
 
     @property
@@ -46,7 +45,7 @@ class Network(nn.Module):
         return sum(tensor.nbytes for tensor in [*self.parameters(), *self.buffers()])
 
     def place(self, device: torch.device, channels_last: bool = False) -> None:
-        """Move everything but ``version`` to a device, and convolutions and what they get to a memory layout."""
+        """Move everything but ``version`` to a device; convolutions and their inputs get a memory layout."""
         version, layout = self.version, torch.channels_last if channels_last else torch.contiguous_format
         self.to(device=device, memory_format=layout)  # type: ignore[call-overload]
         self.preprocess.channels_last = channels_last
@@ -56,22 +55,28 @@ class Network(nn.Module):
 @base_of("model")
 @dataclass(frozen=True)
 class Model(ModelConfig):
-    """An option of ``model``: what comes between a scaled observation and the fully connected layers.
+    """An option of ``model``: the layers between a scaled observation and the fully connected layers.
 
     A torso maps floats ``(B, *observation_shape)`` to features ``(B, F)``.
 
     Attributes:
-        orthogonal: actor-critics may initialise its layers anew, as they do their own.
+        orthogonal: actor-critics may initialise the torso's layers orthogonally, too.
+        takes_images: observations must be images ``(C, H, W)``.
     """
 
     orthogonal: ClassVar[bool] = False
+    takes_images: ClassVar[bool] = False
 
     def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
         """The torso, and the number of its features."""
         raise NotImplementedError
 
     def check_shape(self, observation_shape: Sequence[int]) -> None:
-        """Raise :class:`ConfigError` if it cannot take observations of this shape."""
+        """Raise :class:`ConfigError` if the torso cannot take observations of this shape."""
+        if self.takes_images and len(observation_shape) != 3:
+            raise ConfigError(
+                f"model={self.name}: takes images, and observations here are {shown(observation_shape)}; use model=mlp."
+            )
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
@@ -85,8 +90,8 @@ def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
-    """Autocast off, for what must be computed in float32."""
-    if device.type == "meta":  # which autocast does not support
+    """Context without autocast, for computations that need float32."""
+    if device.type == "meta":  # autocast does not support it
         return contextlib.nullcontext()
     return torch.autocast(device.type, enabled=False)
 

@@ -1,4 +1,4 @@
-"""Convolutions, or none."""
+"""``model`` with convolutions, or without any."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dqnspeed.networks.weight_gradient import Convolution
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalization of images ``(B, C, H, W)`` over all of each, whose result has the memory layout that it gets.
+    """Layer normalization of images ``(B, C, H, W)`` over each whole image, which keeps the memory layout.
 
-    That of torch copies NHWC to NCHW, and the convolution after it copies back.
+    The class of torch copies NHWC to NCHW, and the next convolution copies back.
     """
 
     def forward(self, images: Tensor) -> Tensor:
@@ -33,10 +33,9 @@ class LayerNorm(nn.LayerNorm):
 
 
 class Flatten(nn.Flatten):
-    """``(B, ...)`` to ``(B, F)``.
+    """Flattens ``(B, ...)`` to ``(B, F)``.
 
-    A compiler for CPUs computes where each number of NHWC images goes to, one by one. If it is made to copy images to
-    images it copies vectors.
+    A compiler for CPUs copies single numbers when it flattens NHWC images, but vectors when it copies images to images.
     """
 
     def forward(self, images: Tensor) -> Tensor:
@@ -49,11 +48,15 @@ class Flatten(nn.Flatten):
 @register("model", "convolutional")
 @dataclass(frozen=True)
 class Convolutional(Model):
-    """Convolutions as those of Mnih et al. (2015), or none."""
+    """Convolutions as in Mnih et al. (2015), or none."""
 
     orthogonal: ClassVar[bool] = True
 
     conv: List[List[int]] = option("convolutions as [filters, kernel, stride]")  # noqa: UP006
+
+    @property
+    def takes_images(self) -> bool:  # type: ignore[override]
+        return bool(self.conv)
 
     def torso(self, observation_shape: Sequence[int]) -> tuple[nn.Module, int]:
         self.check_shape(observation_shape)
@@ -65,7 +68,7 @@ class Convolutional(Model):
             if self.layer_norm:
                 layers.append(LayerNorm(shape))
             layers.append(nn.ReLU())
-        # The last of them after the flattening: with NHWC its gradient comes in the order that its values have.
+        # The last ReLU comes after the flattening: with NHWC its gradient and its values have one memory order.
         layers.insert(len(layers) - bool(self.conv), Flatten())
         return nn.Sequential(*layers), math.prod(shape)
 
@@ -76,12 +79,7 @@ class Convolutional(Model):
         super().check(run)
 
     def check_shape(self, observation_shape: Sequence[int]) -> None:
-        if not self.conv:
-            return
-        if len(observation_shape) != 3:
-            raise ConfigError(
-                f"model={self.name}: takes images, and observations here are {shown(observation_shape)}; use model=mlp."
-            )
+        super().check_shape(observation_shape)
         sides = list(observation_shape[1:])
         for _, kernel, stride in self.conv:
             sides = [(side - kernel) // stride + 1 for side in sides]

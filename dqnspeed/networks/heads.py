@@ -9,28 +9,26 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from dqnspeed.config.schema import ModelConfig, typed
+from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.envs import EnvSpec
 from dqnspeed.networks.background import Preprocess
 from dqnspeed.networks.base import Model, Network, full_precision
 
-Linear = Callable[[int, int], nn.Module]  # makes a fully connected layer from its units in and out
+Linear = Callable[[int, int], nn.Module]  # makes a fully connected layer from its numbers of inputs and outputs
 
 
 class TorsoNetwork(Network):
-    """What the networks share: scaled observations go through the torso of ``model``.
-
-    Args:
-        largest: magnitude that observations can have; they are divided by it unless ``model.input_scale`` is set.
+    """Base class of networks whose scaled observations go through the torso of ``model``.
 
     Raises:
         ConfigError: the torso cannot take observations of this shape.
     """
 
-    def __init__(self, config: ModelConfig, observation_shape: Sequence[int], largest: float):
-        model = typed(config, Model)
-        model.check_shape(observation_shape)
-        super().__init__(Preprocess(observation_shape, model.input_scale or largest, model.background))
-        self.features, features = model.torso(observation_shape)
+    def __init__(self, run: RunConfig, spec: EnvSpec):
+        model, shape = typed(run.model, Model), spec.observation_shape
+        model.check_shape(shape)
+        super().__init__(Preprocess(shape, model.input_scale or spec.largest, model.background))
+        self.features, features = model.torso(shape)
         self.units = [features, *model.hidden]  # of the torso's output, and of each layer after it
 
 
@@ -47,7 +45,7 @@ class Head(nn.Sequential):
 
 
 def _product(layer: nn.Linear, features: Tensor) -> Tensor:
-    """``layer(features)``. On a CPU it is quicker with the larger factor on the left, which then is read as it lies."""
+    """Compute ``layer(features)``; faster on a CPU with the larger factor on the left, read in its memory order."""
     fits = features.dim() == 2 and features.numel() < layer.weight.numel() and layer.bias is not None
     if not fits or not torch.compiler.is_compiling() or features.device.type != "cpu":
         return layer(features)  # type: ignore[no-any-return]
@@ -62,27 +60,21 @@ class QNetwork(TorsoNetwork):
 
     Args:
         linear: makes the fully connected layers.
-        outputs: numbers for each action, of which a subclass computes the value.
+        outputs: numbers for each action, from which a subclass computes the value.
         learnt: a torso without weights is followed by the first fully connected layer, so that features are learnt.
     """
 
     def __init__(
-        self,
-        model: ModelConfig,
-        observation_shape: Sequence[int],
-        num_actions: int,
-        largest: float = 1.0,
-        linear: Linear = nn.Linear,
-        outputs: int = 1,
-        learnt: bool = False,
+        self, run: RunConfig, spec: EnvSpec, linear: Linear = nn.Linear, outputs: int = 1, learnt: bool = False
     ):
-        super().__init__(model, observation_shape, largest)
+        super().__init__(run, spec)
+        norm = run.model.layer_norm
         if learnt and len(self.units) > 1 and next(self.features.parameters(), None) is None:
-            self.features = nn.Sequential(self.features, *layers(self.units[:2], model.layer_norm, linear))
+            self.features = nn.Sequential(self.features, *layers(self.units[:2], norm, linear))
             self.units = self.units[1:]
         self._outputs = outputs
-        self.q = head(self.units, num_actions * outputs, model.layer_norm, linear)
-        self.value = head(self.units, outputs, model.layer_norm, linear) if model.dueling else None
+        self.q = head(self.units, spec.num_actions * outputs, norm, linear)
+        self.value = head(self.units, outputs, norm, linear) if run.model.dueling else None
 
     def forward(self, observations: Tensor) -> Tensor:
         return self.streams(self.features(self.preprocess(observations)))[:, :, 0]
@@ -98,15 +90,15 @@ class QNetwork(TorsoNetwork):
 class PolicyValueNetwork(TorsoNetwork):
     """A policy and a state value that share all layers but the last; ``forward`` returns the policy's logits.
 
-    Weights are initialised orthogonally, if the torso allows it for its own, those of the policy near zero, so that all
-    actions are equally likely at first (Huang et al. 2022, detail 2).
+    Weights are initialised orthogonally; the weights of the torso only if the torso allows it. The policy's weights are
+    near zero, so that all actions are equally likely at first (Huang et al. 2022, detail 2).
     """
 
-    def __init__(self, model: ModelConfig, observation_shape: Sequence[int], num_actions: int, largest: float = 1.0):
-        super().__init__(model, observation_shape, largest)
-        self.hidden = nn.Sequential(*layers(self.units, model.layer_norm))
-        self.policy, self.value = nn.Linear(self.units[-1], num_actions), nn.Linear(self.units[-1], 1)
-        torso = typed(model, Model).orthogonal
+    def __init__(self, run: RunConfig, spec: EnvSpec):
+        super().__init__(run, spec)
+        self.hidden = nn.Sequential(*layers(self.units, run.model.layer_norm))
+        self.policy, self.value = nn.Linear(self.units[-1], spec.num_actions), nn.Linear(self.units[-1], 1)
+        torso = typed(run.model, Model).orthogonal
         for name, layer in self.named_modules():
             if isinstance(layer, (nn.Conv2d, nn.Linear)) and (torso or not name.startswith("features.")):
                 gain = {"policy": 0.01, "value": 1.0}.get(name, math.sqrt(2))
@@ -140,5 +132,5 @@ def layers(units: Sequence[int], layer_norm: bool, linear: Linear = nn.Linear) -
 
 
 def head(units: Sequence[int], outputs: int, layer_norm: bool, linear: Linear = nn.Linear) -> Head:
-    """Those layers, and a last one of ``outputs`` values."""
+    """Fully connected layers, and a last layer with ``outputs`` values."""
     return Head(*layers(units, layer_norm, linear), linear(units[-1], outputs))

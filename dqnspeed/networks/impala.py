@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.networks.base import Model, shown
+from dqnspeed.networks.base import Model
 from dqnspeed.networks.convolutional import Flatten, LayerNorm
 
 
@@ -70,6 +70,7 @@ def _activation(shape: tuple[int, ...], layer_norm: bool) -> list[nn.Module]:
 @dataclass(frozen=True)
 class Impala(Model):
     orthogonal: ClassVar[bool] = True
+    takes_images: ClassVar[bool] = True
 
     channels: List[int] = option("filters of each group of residual blocks")  # noqa: UP006
 
@@ -82,9 +83,3 @@ class Impala(Model):
         if not self.channels or min(self.channels) < 1:
             raise ConfigError(f"model.channels={self.channels}: at least one group, of at least 1 filter each.")
         super().check(run)
-
-    def check_shape(self, observation_shape: Sequence[int]) -> None:
-        if len(observation_shape) != 3:
-            raise ConfigError(
-                f"model={self.name}: takes images, and observations here are {shown(observation_shape)}; use model=mlp."
-            )

@@ -1,6 +1,6 @@
-"""The gradient of a convolution's weights on a CPU, quicker than torch's own where the processor multiplies bfloat16.
+"""The gradient of a convolution's weights, faster than torch's own on a CPU that multiplies bfloat16.
 
-Compiled by the compiler that ``execution.compile`` needs, for compiled graphs alone.
+The C++ source is compiled by the compiler that ``execution.compile`` needs, and is used in compiled graphs only.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 SOURCE = Path(__file__).with_suffix(".cpp")
 COMPILERS = "g++", "c++", "clang++"  # after CXX, in the order of the compiler of graphs, then others
 OPTIONS = "-O3 -std=c++17 -mavx512f -mavx512bw -mavx512vl -mavx512bf16 -mfma -fopenmp -shared -fPIC".split()
-FILTERS = 16  # of which as many are computed at once
+FILTERS = 16  # computed at a time
 
 _Shape = ctypes.c_long * 11
 
 
 @functools.cache
 def _function() -> Any:
-    """That of the compiled source, or ``None`` where it is of no use or cannot be made."""
+    """The function of the compiled source; ``None`` if this processor gains nothing, or no compiler works."""
     if not machine.multiplies_bf16_pairs():
         return None
     compilers = [*filter(None, map(shutil.which, (os.environ.get("CXX", ""), *COMPILERS)))]
@@ -54,7 +54,7 @@ def _function() -> Any:
 
 
 def available() -> bool:
-    """Whether they are computed here on this machine; compiles at the first call, in about a second."""
+    """Whether this machine can use the compiled source; the first call compiles it, in about a second."""
     return _function() is not None
 
 
@@ -106,8 +106,8 @@ class Convolution(nn.Conv2d):
     """A convolution without padding of images ``(B, C, H, W)``.
 
     Attributes:
-        quick: gradients of its weights and biases are computed here, in float32, where it is compiled, computes in
-            bfloat16 and gets NHWC; then ``MemoryError`` may be raised.
+        quick: compute the gradients of weights and biases by the compiled source, in float32. The convolution must be
+            compiled, compute in bfloat16 and get NHWC images. ``MemoryError`` may be raised.
     """
 
     quick = False
@@ -134,7 +134,7 @@ class Convolution(nn.Conv2d):
 
 
 def make_quick(network: nn.Module) -> None:
-    """Have the convolutions of ``network`` compute gradients here, those that can on this machine."""
+    """Let the convolutions of ``network`` compute gradients by the compiled source, if this machine can use it."""
     for layer in network.modules():
         if isinstance(layer, Convolution) and layer.out_channels % FILTERS == 0:
             layer.quick = available()

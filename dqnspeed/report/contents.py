@@ -17,7 +17,6 @@ from dqnspeed.report.tables import Table, escaped
 from dqnspeed.system.messages import __version__
 from dqnspeed.tracking.run_folder import Row
 
-UNKNOWN = "not known"
 MAX_OPTIONS_LISTED = 4
 PACKAGES = "dqnspeed", "python", "torch", "numpy", "gymnasium", "ale-py"
 # Sentences on the remarks that concern the whole report.
@@ -109,7 +108,7 @@ class Report:
         """Machine, versions and commit, with the number of runs of each if they differ."""
         found = []
         for name, describe in {"machine": _machine, "versions": _versions, "commit": _commit}.items():
-            counts = Counter(map(describe, self.runs))
+            counts = Counter(describe(run.summary) or "not known" for run in self.runs)
             for text, n in counts.items():
                 found.append((name, f"{text} ({n} run{'s' if n > 1 else ''})" if len(counts) > 1 else text))
         return [*found, ("report", f"dqnspeed {__version__}, {_local_time(time.time())}")]
@@ -163,22 +162,17 @@ def _local_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-def _machine(run: Run) -> str:
-    machine = _dict(run, "machine")
+def _machine(summary: Row) -> str:
+    machine = summary.get("machine") or {}
     device = machine.get("gpu") or machine.get("device")
     facts = [machine.get("cpu"), f"{machine.get('cores')} cores", f"{machine.get('memory_gib')} GiB", device]
-    return ", ".join(map(str, facts)) if machine else UNKNOWN
+    return ", ".join(map(str, facts)) if machine else ""
 
 
-def _versions(run: Run) -> str:
-    versions = _dict(run, "versions")
-    return ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions) or UNKNOWN
+def _versions(summary: Row) -> str:
+    versions = summary.get("versions") or {}
+    return ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
 
 
-def _commit(run: Run) -> str:
-    return str(run.summary.get("git_commit") or UNKNOWN)
-
-
-def _dict(run: Run, key: str) -> Row:
-    found = run.summary.get(key)
-    return found if isinstance(found, dict) else {}
+def _commit(summary: Row) -> str:
+    return str(summary.get("git_commit") or "")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from dqnspeed.report.rungs import Rung, differing_options, game_name
+from dqnspeed.report.rungs import Rung, game_name
 from dqnspeed.report.runs import Run
 from dqnspeed.report.tables import format_duration
 from dqnspeed.tracking.run_folder import EVALUATING
@@ -19,7 +19,6 @@ COLOURS = (
     "#4269d0", "#ff725c", "#3ca951", "#efb118", "#a463f2", "#6cc5b0", "#ff8ab7", "#9c6b4e", "#97bbf5", "#9498a0",
 )  # fmt: skip
 DASHES = "solid", "dash", "dot", "dashdot"
-SCALED_BY_NUM_ENVS = "algo.batch_size", "algo.steps_per_update"  # the book's updates grow with num_envs
 MEAN_RETURN = "mean return"
 TIME_SECTIONS = "acting", "stepping", "sampling", "updating", "waiting", "evaluating"
 # Limits that keep the page small.
@@ -106,16 +105,15 @@ class Figure:
 def figures_of(rungs: Sequence[Rung]) -> list[Figure]:
     """The figures for which the runs have numbers."""
     seeds, minutes, steps, speed = seeds_text(rungs), "minutes of training", "agent steps", "agent steps/s"
-    medians = f"{seeds.capitalize()}, a dot each; {'the line joins' if _num_envs(rungs) else 'bars are'} the medians"
-    num_envs = "num_envs" if _num_envs(rungs) else ""
+    medians = f"{seeds.capitalize()}, a dot each; bars are the medians"
     recent = f"Over the last ten seconds, without the warm-up; {seeds}."
     drawn = [
         *_return_figures(rungs),
-        Figure("steps_per_second", "Agent steps a second", num_envs, speed,
+        Figure("steps_per_second", "Agent steps a second", "", speed,
                f"Without the warm-up. {medians} of the runs that ended.",
                _rung_series(rungs, _speed, lambda rung: rung.performance.steps_per_second or math.inf),
                from_zero=True),
-        Figure("time_to_solve", "Time to solve", num_envs, minutes,
+        Figure("time_to_solve", "Time to solve", "", minutes,
                f"{medians} by Kaplan and Meier. A triangle is a run that did not solve the game: its time is longer.",
                _rung_series(rungs, _minutes, lambda rung: (rung.performance.seconds_to_solve or math.inf) / 60),
                from_zero=True),
@@ -245,9 +243,7 @@ def _rung_series(
     value: Callable[[Run], tuple[float, bool] | None],
     median: Callable[[Rung], float],
 ) -> list[Series]:
-    """Medians of the rungs, and a dot for each run.
-
-    Medians are bars, or a line against ``num_envs`` if the rungs differ only in that.
+    """Bars for the medians of the rungs, and a dot for each run.
 
     Args:
         value: a number and whether it is exact; a lower bound gets another kind of dot.
@@ -255,34 +251,19 @@ def _rung_series(
     runs = [run for rung in rungs for run in rung.runs]
     if len(runs) == 1 or not any(found and found[1] for found in map(value, runs)):
         return []
-    num_envs, medians = _num_envs(rungs), [median(rung) for rung in rungs]
-    places: Sequence[Any] = num_envs or [rung.name for rung in rungs]
     series = list[Series]()
-    if num_envs:
-        line = sorted(zip(num_envs, medians, strict=True))
-        y = [value if math.isfinite(value) else math.nan for _, value in line]
-        series.append(Series("median", "mean", None, [x for x, _ in line], _rounded(y), text="median"))
     kinds: tuple[tuple[Kind, bool, str], ...] = (("points", True, ""), ("censored", False, ", not solved"))
-    for rung, place, bar in zip(rungs, places, medians, strict=True):
-        if not num_envs and math.isfinite(bar):
-            series.append(Series(rung.name, "bar", rung.number, [place], _rounded([bar]), text="median"))
+    for rung in rungs:
+        bar = median(rung)
+        if math.isfinite(bar):
+            series.append(Series(rung.name, "bar", rung.number, [rung.name], _rounded([bar]), text="median"))
         values = [(run_text(run), value(run)) for run in rung.runs]
         for kind, is_exact, note in kinds:
             dots = [(text + note, found[0]) for text, found in values if found and found[1] == is_exact]
             if dots:
                 y, text = _rounded(y for _, y in dots), [text for text, _ in dots]
-                series.append(Series(rung.name, kind, rung.number, [place] * len(y), y, text=text))
+                series.append(Series(rung.name, kind, rung.number, [rung.name] * len(y), y, text=text))
     return series
-
-
-def _num_envs(rungs: Sequence[Rung]) -> list[int]:
-    """``num_envs`` of each rung if rungs differ in nothing else; else empty."""
-    differing = differing_options([run for rung in rungs for run in rung.runs])
-    others = {key for key in differing if key.partition(".")[0] not in ("seed", "experiment", "stop", "num_envs")}
-    counts = [{run.value("num_envs") for run in rung.runs} for rung in rungs]
-    found = [count for values in counts for count in values if isinstance(count, int)]
-    is_unique = len(rungs) == len(set(found)) == sum(map(len, counts)) > 1
-    return found if is_unique and others <= {*SCALED_BY_NUM_ENVS} else []
 
 
 def _speed(run: Run) -> tuple[float, bool] | None:

@@ -24,8 +24,13 @@ CATEGORY_PX, LINE_PX, AROUND_PX, LEGEND_PX = 30, 18, 90, 40  # heights in a side
 TITLE_STANDOFF_PX = 8
 
 
-def render_page(report: Report, folder: Path) -> str:
-    """The page as HTML; its links to videos are relative to ``folder``."""
+def render_page(report: Report, folder: Path, refresh_s: float | None = None) -> str:
+    """The page as HTML.
+
+    Args:
+        folder: links to videos are relative to this folder.
+        refresh_s: seconds after which a browser loads the page again; ``None``: never.
+    """
     import jinja2
     from plotly.offline import get_plotlyjs
 
@@ -34,6 +39,7 @@ def render_page(report: Report, folder: Path) -> str:
     )
     return environment.get_template("page.html").render(
         report=report,
+        refresh_s=refresh_s,
         colours=COLOURS,
         videos=list(_videos(report, folder)),
         plotly=get_plotlyjs(),

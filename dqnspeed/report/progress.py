@@ -56,35 +56,24 @@ def progress_of(folders: Iterable[Path], runs: Sequence[Run]) -> Progress:
     unfinished = [run for run in runs if run.is_unfinished]
     num_jobs, is_running = 0, any(_is_alive(run.folder, run.span[1]) for run in unfinished)
     for folder, own_runs in sweeps.items():
-        num_planned, is_queued = _plan(folder) if folder else (0, False)
-        num_own_jobs = max(len(own_runs), num_planned)
+        num_own_jobs = max(len(own_runs), _num_jobs(folder) if folder else 0)
         num_jobs += num_own_jobs
-        if folder and sum(not run.is_unfinished for run in own_runs) < num_own_jobs and not is_running:
+        if folder and sum(not run.is_unfinished for run in own_runs) < num_own_jobs:
             # A sweep writes whenever one of its runs does.
             written = max([(folder / SWEEP).stat().st_mtime, *(run.span[1] for run in own_runs)])
-            is_running = _is_alive(folder, written, is_queued)
+            is_running = is_running or _is_alive(folder, written)
     return Progress(num_jobs, len(runs) - len(unfinished), len(unfinished), is_running)
 
 
-def _is_alive(folder: Path, written: float, is_queued: bool = False) -> bool:
-    """Whether the run or sweep in ``folder`` holds its lock; without a lock, whether it was ``written`` lately.
-
-    Args:
-        is_queued: the jobs wait for a cluster, so nothing is locked before a job begins.
-    """
-    held = None if is_queued else is_locked(folder)
+def _is_alive(folder: Path, written: float) -> bool:
+    """Whether the run or sweep in ``folder`` holds its lock; without a lock, whether it was ``written`` lately."""
+    held = is_locked(folder)
     return time.time() - written < MAX_SILENT_S if held is None else held
 
 
-def _plan(folder: Path) -> tuple[int, bool]:
-    """Number of jobs of a sweep, zero if unknown, and whether they wait for Slurm.
-
-    Slurm runs them even if the process of the sweep has ended.
-    """
-    num_jobs, is_queued = 0, False
+def _num_jobs(folder: Path) -> int:
+    """Number of jobs of a sweep; zero if unknown."""
     with contextlib.suppress(Exception):  # damaged, or of another sweeper
-        config = OmegaConf.create(read_yaml(folder / SWEEP))
-        is_queued = "Slurm" in str(OmegaConf.select(config, "hydra.launcher._target_"))
-        record = Record.read(folder)
-        num_jobs = int(OmegaConf.select(config, "hydra.sweeper.n_trials") or (len(record.jobs) if record else 0))
-    return num_jobs, is_queued
+        config, record = OmegaConf.create(read_yaml(folder / SWEEP)), Record.read(folder)
+        return int(OmegaConf.select(config, "hydra.sweeper.n_trials") or (len(record.jobs) if record else 0))
+    return 0

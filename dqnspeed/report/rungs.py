@@ -93,8 +93,16 @@ class Rung:
 
     @property
     def differing_options(self) -> list[str]:
-        """Options besides the seed in which the runs differ, such as limits; labels leave these out."""
-        return [key for key in differing_options(self.runs) if key.partition(".")[0] not in ("seed", "experiment")]
+        """Options besides the seed in which the runs differ, such as limits; labels leave these out.
+
+        Of a group with different options only the name is listed.
+        """
+        configs = [flat(hyperparameters(run.config)) for run in self.runs if run.config]
+        shared = set.intersection(*map(set, configs)) if configs else set[str]()
+        found = [key for key in shared if len({str(config[key]) for config in configs}) > 1]
+        names = {key for key in found if key.endswith((".name", "env.id"))}
+        groups = {"seed", "experiment", *(key.partition(".")[0] for key in names)}
+        return sorted(names | {key for key in found if key.partition(".")[0] not in groups})
 
     @cached_property
     def steps_per_second(self) -> Estimate | None:
@@ -158,16 +166,6 @@ class Rung:
         """The book's figures of the same rung."""
         labels = {run.label for run in self.runs}
         return book_performance().get(labels.pop()) if self.task == BOOK_TASK and len(labels) == 1 else None
-
-
-def differing_options(runs: Sequence[Run]) -> list[str]:
-    """Options that all ``runs`` have, with different values; of a group with different options, only its name."""
-    configs = [flat(hyperparameters(run.config)) for run in runs if run.config]
-    shared = set.intersection(*map(set, configs)) if configs else set[str]()
-    keys = [key for key in configs[0] if key in shared] if configs else []
-    found = [key for key in keys if len({str(config[key]) for config in configs}) > 1]
-    named = {key.partition(".")[0] for key in found if key.endswith((".name", "env.id"))}
-    return [key for key in found if key.partition(".")[0] not in named or key.endswith((".name", "env.id"))]
 
 
 def rungs_of(runs: Sequence[Run], group_by: str | None = None) -> list[Rung]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -46,7 +45,8 @@ class Table:
         """
         marks = ["---" if index < self.num_text_columns else "---:" for index in range(len(self.columns))]
         shown = escaped if escape_html else str
-        rows = [self.columns, *([_code(first), *map(shown, rest)] for first, *rest in self.rows)]
+        named = (["`" + name.replace("`", "'") + "`", *map(shown, others)] for name, *others in self.rows)
+        rows = [self.columns, *named]
         lines = [" | ".join(" ".join(cell.replace("|", r"\|").split()) for cell in row) for row in rows]
         head, *body = (f"| {line} |" for line in lines)
         return "\n".join([head, f"|{'|'.join(marks)}|", *body])
@@ -55,14 +55,6 @@ class Table:
 def escaped(text: str) -> str:
     """``text`` for Markdown, where HTML in it would be rendered."""
     return html.escape(text, quote=False)
-
-
-def _code(text: str) -> str:
-    """``text`` as code of Markdown, between more backticks than it contains."""
-    if "`" not in text:
-        return f"`{text}`"
-    ticks = "`" * (1 + max(map(len, re.findall("`+", text))))
-    return f"{ticks} {text} {ticks}"
 
 
 def rung_table(rungs: Sequence[Rung], baseline: Rung | None) -> Table:
@@ -116,16 +108,11 @@ def statistics_table(rungs: Sequence[Rung], baseline: Rung | None) -> Table:
             rung.name,
             f"{compared} of {num_runs}" if compared < num_runs else str(num_runs),
             EMPTY if rung.compared_at is None else format_duration(rung.compared_at),
-            _with_missing_interval(rung.score, ".1f"),
-            _with_missing_interval(rung.improvement(baseline), ".0%"),
+            format_estimate(rung.score, ".1f"),
+            format_estimate(rung.improvement(baseline), ".0%"),
         ]
         rows.append(row)
     return Table(columns, rows)
-
-
-def _with_missing_interval(estimate: Estimate | None, spec: str) -> str:
-    note = " (fewer than five seeds: no interval)" if estimate and estimate.low is None else ""
-    return format_estimate(estimate, spec) + note
 
 
 def run_table(runs: Sequence[Run]) -> Table:

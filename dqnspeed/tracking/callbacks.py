@@ -117,9 +117,7 @@ class Callbacks:
     error: CallbackError | None = None
 
     def __init__(self, callbacks: Sequence[Callback]):
-        self._given = list(callbacks)
-        self._started = list[Callback]()
-        self._on_update = list[Callback]()  # most callbacks have none, and updates are frequent
+        self._given, self._started = list(callbacks), list[Callback]()
         self.seconds = {type(callback).__name__: 0.0 for callback in callbacks}
 
     def check(self) -> None:
@@ -128,42 +126,21 @@ class Callbacks:
             raise self.error
 
     def on_training_start(self, training: TrainingState) -> None:
-        self._started = list(self._given)
-        self._on_update = [each for each in self._given if type(each).on_update is not Callback.on_update]
-        for callback in self._given:
-            self._call(callback, "on_training_start", training)
+        self._started = self._given
+        self.call("on_training_start", training)
 
-    def on_update(self, training: TrainingState) -> None:
-        for callback in list(self._on_update):
-            self._call(callback, "on_update", training)
-
-    def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
-        for callback in list(self._started):
-            self._call(callback, "on_report", training, metrics)
-
-    def on_episode_end(self, training: TrainingState, number: int, episode: Episode, video: str) -> None:
-        for callback in list(self._started):
-            self._call(callback, "on_episode_end", training, number, episode, video)
-
-    def on_evaluation(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
-        for callback in list(self._started):
-            self._call(callback, "on_evaluation", training, metrics)
-
-    def on_checkpoint(self, training: TrainingState, path: Path) -> None:
-        for callback in list(self._started):
-            self._call(callback, "on_checkpoint", training, path)
-
-    def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
-        for callback in list(self._started):
-            self._call(callback, "on_training_end", training, summary)
+    def call(self, event: str, *arguments: Any) -> None:
+        """Call the method ``event`` of every callback that was started and defines it."""
+        for callback in self._started:
+            if getattr(type(callback), event) is not getattr(Callback, event):
+                self._call(callback, event, *arguments)
 
     def _call(self, callback: Callback, event: str, *arguments: Any) -> None:
         name, start = type(callback).__name__, time.perf_counter()
         try:
             getattr(callback, event)(*arguments)
         except Exception as error:
-            self._started.remove(callback)
-            self._on_update = [each for each in self._on_update if each is not callback]
+            self._started = [each for each in self._started if each is not callback]
             if callback.optional:
                 log.warning("%s failed and is off for the rest of this run: %s", name, error)
             elif self.error is None:

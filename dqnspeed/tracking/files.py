@@ -15,7 +15,7 @@ from typing import IO, Any
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic
 from dqnspeed.tracking.callbacks import Callback, TrainingState
-from dqnspeed.tracking.run_folder import EPISODE_COLUMNS, EPISODES, METRICS, VIDEOS
+from dqnspeed.tracking.run_folder import EPISODE_COLUMNS, EPISODES, METRICS
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def shorten(folder: Path, sizes: Mapping[str, int], clocks: Mapping[str, float] | None = None) -> None:
-    """Remove what was written after :func:`file_sizes`: it belongs to steps that will be trained again.
+    """Remove lines written after :func:`file_sizes`, which belong to steps that will be trained again.
 
     Args:
         clocks: seconds by their names in ``metrics.jsonl`` when the run resumes, if some were spent on lost steps. The
-            last report that stays is repeated with them, so that curves show it and it is known if the run is killed
-            once more.
+            last report that stays is repeated with these seconds, so that curves show the lost time, and another kill
+            does not lose it.
     """
     for name in FILES:
         with contextlib.suppress(FileNotFoundError), atomic.open_regular(folder / name, "rb+") as file:
@@ -50,28 +50,17 @@ def shorten(folder: Path, sizes: Mapping[str, int], clocks: Mapping[str, float] 
                 if clocks and any(last.get(name, 0.0) < seconds for name, seconds in clocks.items()):
                     # Written before the rest is removed, so that a kill in between does not lose it.
                     file.seek(end)
-                    end += file.write(
-                        _json_line({**last, **{name: round(seconds, 3) for name, seconds in clocks.items()}})
-                    )
+                    last |= {name: round(seconds, 3) for name, seconds in clocks.items()}
+                    end += file.write(f"{json.dumps(last)}\n".encode())
                     file.flush()
             file.truncate(end)
-            if name == EPISODES and end == sizes.get(name, 0):
-                with contextlib.suppress(OSError, ValueError):  # damaged, or not ours to change
-                    _remove_films(folder)
-
-
-def _remove_films(folder: Path) -> None:
-    """Remove videos of episodes after the last one in ``episodes.csv``, which will be played again."""
-    last = (folder / EPISODES).read_text(encoding="utf-8").rpartition("\n")[0].rpartition("\n")[2].partition(",")[0]
-    for film in (folder / VIDEOS).glob("episode_*.mp4"):
-        number = film.name.split("_")[1]
-        if number.isdigit() and int(number) > (int(last) if last.isdigit() else 0):
-            film.unlink(missing_ok=True)
 
 
 def time_logged(folder: Path, size: int, name: str = "time") -> float | None:
-    """Seconds of training, or those called ``name``, in the last whole line of ``metrics.jsonl``; ``None`` if it has
-    fewer than ``size`` bytes or cannot be read."""
+    """Metric ``name``, in seconds, of the last whole line of ``metrics.jsonl``.
+
+    ``None`` if the file has fewer than ``size`` bytes or cannot be read.
+    """
     with contextlib.suppress(OSError), (folder / METRICS).open("rb") as file:
         end = _end_of_lines(file, os.fstat(file.fileno()).st_size)
         report = _last_report(file, end)
@@ -102,21 +91,16 @@ def _last_report(file: IO[bytes], end: int) -> dict[str, Any] | None:
     return None
 
 
-def _json_line(report: Mapping[str, Any]) -> bytes:
-    return f"{json.dumps(report)}\n".encode()
-
-
 class Lines:
     """A file to which whole lines are appended, unbuffered.
 
-    If a line cannot be written, a warning is logged once, nothing of it stays, and later ones are tried; a header comes
-    with the first that can. The rest of a line after a power cut is removed before the next one.
+    If a line cannot be written, a warning is logged once, nothing of the line stays, and later ones are tried. The rest
+    of a line after a power cut is removed before the next one.
     """
 
     def __init__(self, path: Path, header: str = ""):
-        self._path = path
+        self._path, self._refused = path, False
         self._file = atomic.open_regular(path, "a+b", buffering=0)
-        self._refused, self._header = False, header
         size = self._file.tell()
         whole = _end_of_lines(self._file, size)
         if whole < size:
@@ -125,12 +109,9 @@ class Lines:
             self.add(header)
 
     def add(self, line: str) -> None:
-        size = os.fstat(self._file.fileno()).st_size
-        header = f"{self._header}\n" if self._header and not size and line != self._header else ""
-        data = f"{header}{line}\n".encode()
+        size, data = os.fstat(self._file.fileno()).st_size, f"{line}\n".encode()
         try:
-            written = self._file.write(data)
-            if written != len(data):
+            if self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -143,11 +124,6 @@ class Lines:
         self._file.close()
 
 
-def _short(value: float) -> float:
-    """``value`` rounded to nine significant digits; an integer unchanged."""
-    return value if isinstance(value, int) else float(f"{value:.9g}")
-
-
 class MetricsFile(Callback):
     """``metrics.jsonl``: one line per report."""
 
@@ -157,7 +133,8 @@ class MetricsFile(Callback):
         self._lines = Lines(training.folder / METRICS)
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
-        numbers = {name: _short(value) for name, value in metrics.items() if math.isfinite(value)}
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        numbers = {name: v if isinstance(v, int) else float(f"{v:.9g}") for name, v in finite.items()}
         self._lines.add(json.dumps({"step": training.agent_steps, "time": round(training.seconds, 3), **numbers}))
 
     def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:

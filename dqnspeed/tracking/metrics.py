@@ -6,8 +6,7 @@ import contextlib
 import heapq
 import math
 import time
-from bisect import bisect_left
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +17,6 @@ from dqnspeed.envs import Episode
 
 WINDOW_S = 10.0  # window of the current speed
 ALPHA = 0.98  # of the exponential means
-FELT = 500  # values, of which those before have no weight in an exponential mean
 
 
 class Clock:
@@ -40,7 +38,7 @@ class Clock:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """The clock runs inside, and stands still after it."""
+        """Context in which the clock runs."""
         self.start()
         try:
             yield
@@ -49,7 +47,7 @@ class Clock:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """The clock stands still inside."""
+        """Context in which the clock stands still."""
         has_started = self._started is not None
         self._before, self._started = self.now(), None
         try:
@@ -101,7 +99,6 @@ class Returns:
         self._open = OrderedDict[int, int]()  # the numbers of the games in progress by environment, the oldest first
         self._waiting: list[tuple[int, Episode]] = []  # a heap of games that have ended, by their numbers
         self._begun = 0
-        self._felt = max(window, FELT)
 
     def begin(self, envs: Iterable[int]) -> None:
         """Games begin in ``envs``; games in progress there leave the order."""
@@ -110,21 +107,22 @@ class Returns:
             self._begin(env)
 
     def leave(self, envs: Iterable[int]) -> None:
-        """The games in progress in ``envs`` can no longer end, so nothing waits for them. Games of ``envs`` that began
-        after the first of these and have ended leave too: they are the short ones of their time."""
+        """Wait no longer for the games in progress in ``envs``, which can no longer end.
+
+        Games of ``envs`` that began after the first of these and have ended leave too: they are the short ones of their
+        time.
+        """
         left = {env: self._open.pop(env) for env in envs if env in self._open}
         first = min(left.values(), default=self._begun + 1)
         self._waiting = [(n, game) for n, game in self._waiting if n < first or game.env not in left]
         heapq.heapify(self._waiting)
 
     def end(self, episode: Episode) -> Episode:
-        """A game ended and the next in its environment begins; returns it with its number."""
+        """Note that a game ended and the next in its environment begins; returns the game with its number."""
         self.ended += 1
         episode = replace(episode, begun=self._open.pop(episode.env))
         self._begin(episode.env)
         heapq.heappush(self._waiting, (episode.begun, replace(episode, last_frame=None)))
-        if len(self._waiting) > 2 * self._felt * (len(self._open) + 1):
-            self._forget()
         return episode
 
     def count_next(self) -> bool:
@@ -141,22 +139,10 @@ class Returns:
         self._begun += 1
         self._open[env] = self._begun
 
-    def _forget(self) -> None:
-        """Keep the memory small where a game never ends: of the games between two open ones, only the last matter to a
-        mean."""
-        opened, between, kept = list(self._open.values()), Counter[int](), []
-        for game in sorted(self._waiting, reverse=True):
-            gap = bisect_left(opened, game[0])
-            between[gap] += 1
-            if between[gap] <= self._felt:
-                kept.append(game)
-        self.count += len(self._waiting) - len(kept)
-        self._waiting = kept[::-1]
-
     @property
     def mean(self) -> float:
         """Mean of the last ``window`` games that count (fewer at the start); NaN before the first."""
-        return sum(e.episode_return for e in self.last) / len(self.last) if self.last else float("nan")
+        return sum(e.episode_return for e in self.last) / len(self.last) if self.last else math.nan
 
     @property
     def full(self) -> bool:

@@ -18,7 +18,7 @@ from dqnspeed.system import messages
 METRICS, EPISODES = "metrics.jsonl", "episodes.csv"
 SUMMARY = "summary.json"
 EVALUATING = "time/evaluating"  # metric: seconds of evaluations, which ``time`` leaves out
-BEGUN = "run.json"  # part of the summary that is known from the start
+BEGUN = "run.json"  # the part of the summary that is known at the start
 CONFIG = "config.json"  # our own copy of the configuration
 HYDRA = ".hydra"
 HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml"
@@ -46,7 +46,7 @@ Row = dict[str, Any]
 
 
 class DamagedError(Exception):
-    """A file of a run cannot be used; the message is one sentence for the user, which names it."""
+    """A file of a run cannot be used; the message names the file in one sentence for the user."""
 
 
 @contextlib.contextmanager
@@ -67,30 +67,29 @@ def why_not_made(folder: Path, error: OSError) -> str:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run has written there."""
+    """Whether a run has written into ``folder``."""
     return (folder / METRICS).exists()
 
 
 def check_links(folder: Path) -> None:
-    """Raise :class:`ConfigError` if a link among what a run or a sweep writes leads out of its ``folder``."""
+    """Raise :class:`ConfigError` if a link leads out of ``folder`` where a run or a sweep would write."""
     root = folder.resolve()
     for name in WRITTEN:
         for path in (root / name, *(root / name).rglob("*")):
             if path.is_symlink() and root not in path.resolve().parents:
                 raise ConfigError(
-                    f"{folder / path.relative_to(root)}: is a link that leads out of this folder, where a run would "
-                    f"change what is not its own; remove it."
+                    f"{folder / path.relative_to(root)}: is a link that leads out of this folder, to files of others. "
+                    f"Remove the link."
                 )
 
 
 def read_yaml(path: Path) -> str:
-    """The text of a YAML file of Hydra's, which writes no aliases: a few lines of them may stand for more than memory
-    holds.
+    """Text of a YAML file that Hydra wrote.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it has aliases, or is none of Hydra's by its size.
-        yaml.YAMLError: it is no YAML.
+        OSError: the file cannot be read.
+        ValueError: the file is too large, or has aliases: a few lines of aliases may stand for more than memory holds.
+        yaml.YAMLError: the file is no YAML.
     """
     text = path.read_text(encoding="utf-8")
     if len(text) > MAX_YAML_CHARACTERS or any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
@@ -99,19 +98,17 @@ def read_yaml(path: Path) -> str:
 
 
 def group_of(sweep: Path) -> str:
-    """The name of a sweep's runs together, which does not depend on the working folder."""
+    """Name of the group of a sweep's runs, which does not depend on the working folder."""
     return "/".join(sweep.resolve().parts[-2:])
 
 
 def sweep_above(folder: Path) -> Path | None:
-    """The folder of the sweep that the run in ``folder`` is a job of; it is further above where a job's name has a
-    slash."""
+    """Folder of the sweep of the run in ``folder``, further above if the name of a job has a slash."""
     return next((above for above in folder.parents if (above / SWEEP).exists()), None)
 
 
 def holding(folders: Iterable[Path], *names: str) -> set[Path]:
-    """Folders at or below ``folders`` with a file of one of these names, each once however it is named; one that
-    vanishes meanwhile is left out."""
+    """Folders at or below ``folders`` with a file of one of these names, each folder once."""
     found = dict[Path, Path]()
     for folder in folders:
         for at, _, files in os.walk(folder):
@@ -120,24 +117,18 @@ def holding(folders: Iterable[Path], *names: str) -> set[Path]:
     return {*found.values()}
 
 
-def wandb_ids(folder: Path) -> list[str]:
-    """W&B's ids of a run: one, or if it was resumed offline one of each segment."""
-    names = [path.name for path in (folder / WANDB).glob("*run-*") if path.is_dir()]
-    return sorted({name.removeprefix("offline-").split("-", 2)[-1] for name in names})
-
-
 def newest_run(what: str, is_one: Callable[[Path], bool] = holds_run) -> Path:
-    """The folder of the run in ``outputs/`` or ``multirun/`` here that reported last, training still or not.
+    """Folder of the run in ``outputs/`` or ``multirun/`` that reported last, also of a run that is training.
 
     Args:
-        what: in words, the runs that ``is_one`` is true of.
+        what: the runs for which ``is_one`` is true, in words.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such run.
     """
     reported = dict[Path, float]()
     for folder in holding(map(Path, RUNS), METRICS):
-        with contextlib.suppress(OSError):  # it may be removed meanwhile, or not be ours to read
+        with contextlib.suppress(OSError):  # a folder may be removed meanwhile, or may not be read
             if is_one(folder):
                 reported[folder] = (folder / METRICS).stat().st_mtime
     if not reported:
@@ -149,10 +140,10 @@ def newest_run(what: str, is_one: Callable[[Path], bool] = holds_run) -> Path:
 
 
 def read_summary(folder: Path, name: str = SUMMARY) -> Row:
-    """The summary of a run, or what is known of it from its start.
+    """Read the summary of a run, or the part that is known at the start.
 
     Raises:
-        DamagedError: there is no such file, or it cannot be read.
+        DamagedError: there is no such file, or the file cannot be read.
     """
     path = folder / name
     try:
@@ -165,7 +156,7 @@ def read_summary(folder: Path, name: str = SUMMARY) -> Row:
 
 
 def read_config(folder: Path) -> Row:
-    """The configuration of a run, as it was written; empty if it cannot be read."""
+    """Read the configuration of a run; empty if the file cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         return config if isinstance(config, dict) else {}
@@ -182,7 +173,7 @@ def flat(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_overrides(folder: Path) -> list[str]:
-    """The overrides that a run was started with; empty if they cannot be read."""
+    """Read the overrides that a run was started with; empty if the file cannot be read."""
     with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
         lines = yaml.safe_load(read_yaml(folder / HYDRA_OVERRIDES))
         return [str(line) for line in lines] if isinstance(lines, list) else []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dqnspeed.envs import Episode
 from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.callbacks import Callback, TrainingState
-from dqnspeed.tracking.run_folder import TENSORBOARD
+from dqnspeed.tracking.run_folder import TENSORBOARD, flat
 from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker
 
 EVENTS = "events.out.tfevents.*"
@@ -39,8 +39,10 @@ class TensorBoard(Callback):
         purge = None if resumed_at is None else resumed_at + 1  # later steps are trained again
         self._writer = SummaryWriter(str(earlier[0].parent if earlier else own), purge_step=purge)
         self._writer.add_text("run", name)
-        self._writer.add_text("config", _markdown(training.options))
-        options = dict(_leaves(hyperparameters(training.options)))
+        lines = json.dumps(training.options, indent=2, default=str).splitlines()
+        self._writer.add_text("config", "\n".join(f"    {line}" for line in lines))  # code of Markdown
+        plain = flat(hyperparameters(training.options))
+        options = {key: v if isinstance(v, (int, float, str)) else json.dumps(v) for key, v in plain.items()}
         *begin, self._end = hparams(options, {f"final/{name}": 0 for name in FINAL})
         for summary in begin:
             self._writer._get_file_writer().add_summary(summary)
@@ -64,16 +66,3 @@ class TensorBoard(Callback):
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, step)
-
-
-def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Options by name, such as ``algo.gamma``; lists as text."""
-    for key, value in node.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", json.dumps(value) if isinstance(value, (list, tuple)) else value
-
-
-def _markdown(config: Mapping[str, Any]) -> str:
-    return "\n".join(f"    {line}" for line in json.dumps(config, indent=2, default=str).splitlines())

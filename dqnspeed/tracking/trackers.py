@@ -24,15 +24,12 @@ def register_tracker(name: str) -> Callable[[Tracker], Tracker]:
         name: name of the tracker. ``tracking.kwargs.NAME`` holds the keyword arguments of the class.
 
     Raises:
-        ConfigError: the class is no callback, or another class has the name.
+        ConfigError: the class is no callback.
     """
 
     def add(tracker: Tracker) -> Tracker:
         if not issubclass(tracker, Callback):
             raise ConfigError(f"tracking.trackers={name}: {tracker.__qualname__} must be a subclass of Callback.")
-        known = TRACKERS.get(name, tracker)
-        if (known.__module__, known.__qualname__) != (tracker.__module__, tracker.__qualname__):
-            raise ConfigError(f"tracking.trackers={name}: is registered twice, by {known} and {tracker}.")
         TRACKERS[name] = tracker
         return tracker
 

@@ -1,4 +1,4 @@
-"""Videos: mp4 files, and recordings of training games from the memory."""
+"""Videos: mp4 files, and recordings of training games from the buffer."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 CONSOLE_FPS, OTHER_FPS = 60, 30  # frames per second of Atari games, and of environments without render_fps
 PENDING = 4  # videos that may be waiting for the encoder
 WIDTH = 320  # least pixels of a video of observations
-_FILMS = itertools.count()  # of this process
-# A colour for each channel of boards and symbolic images; where several are set the last one shows.
+_FILMS = itertools.count()  # numbers of the films of this process
+# A colour for each channel of boards and symbolic images; of several channels in one place the last shows.
 PALETTE = np.array(
     [(230, 230, 230), (76, 175, 80), (33, 150, 243), (255, 152, 0), (233, 30, 99), (156, 39, 176), (255, 235, 59),
      (0, 188, 212), (121, 85, 72), (96, 125, 139)],
@@ -50,7 +50,7 @@ def check_video(run: RunConfig, spec: EnvSpec) -> None:
 
 
 def check_encoder(option: str) -> None:
-    """Raise :class:`ConfigError` if what writes mp4 files is not installed."""
+    """Raise :class:`ConfigError` if the encoder of mp4 files is not installed."""
     try:
         import imageio_ffmpeg
 
@@ -62,13 +62,13 @@ def check_encoder(option: str) -> None:
 
 
 def frame_rate(run: RunConfig, spec: EnvSpec) -> float:
-    """Agent steps in a second of video: at the speed of the console, or at the environment's own ``render_fps``."""
+    """Agent steps in a second of video, by the console's speed or the environment's ``render_fps``."""
     frames = CONSOLE_FPS if atari_game(run.env) else spec.render_fps or OTHER_FPS
     return frames / run.wrappers.frame_skip
 
 
 def write_mp4(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
-    """Write ``frames`` as a :class:`Film`; nothing, if there are none."""
+    """Write ``frames`` as a :class:`Film`, or no file if there are none."""
     with contextlib.closing(Film(path.parent, fps)) as film:
         for frame in frames:
             film.add(frame)
@@ -76,7 +76,7 @@ def write_mp4(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
 
 
 class Film:
-    """An H.264 film in ``folder`` that is encoded as its frames come, and named when it ends."""
+    """An H.264 film in ``folder``, which is encoded while frames are added, and gets its name at the end."""
 
     def __init__(self, folder: Path, fps: float):
         self._folder, self._fps = folder, fps
@@ -85,10 +85,10 @@ class Film:
         self._shape: tuple[int, ...] | None = None  # of the first frame
 
     def add(self, frame: np.ndarray) -> None:
-        """The next frame ``(H, W, 3) uint8``; odd sides lose their last row or column.
+        """Add a frame ``(H, W, 3) uint8``; odd sides lose their last row or column.
 
         Raises:
-            OSError: it cannot be written, or is of another size than the first.
+            OSError: the frame cannot be written, or differs in size from the first frame.
         """
         import imageio_ffmpeg
 
@@ -110,21 +110,21 @@ class Film:
         self._ffmpeg.stdin.write(even.tobytes())
 
     def end(self, path: Path) -> None:
-        """Write the rest, and name the film ``path``; nothing, if it has no frame.
+        """Write the rest, and name the film ``path``; a film without frames makes no file.
 
         Raises:
-            OSError: it could not be written.
+            OSError: the film could not be written.
         """
         if self._ffmpeg is None:
             return
         self._ffmpeg.communicate()
         if self._ffmpeg.returncode or not self._partial.stat().st_size:
-            raise OSError(errno.EIO, "ffmpeg did not write all of it; is there room on the disk?")
+            raise OSError(errno.EIO, "ffmpeg did not write the whole film; is there room on the disk?")
         atomic.flush(self._partial)
         os.replace(self._partial, path)
 
     def close(self) -> None:
-        """Delete it if it has no name yet."""
+        """Delete a film that has no name yet."""
         if self._ffmpeg is not None:
             self._ffmpeg.kill()
             self._ffmpeg.communicate()
@@ -144,7 +144,7 @@ def picture(frame: np.ndarray, largest: float) -> np.ndarray:
 
 
 def enlarge(image: np.ndarray, width: int) -> np.ndarray:
-    """``image`` with every pixel repeated until it is at least ``width`` wide, and 2 high as a film must be."""
+    """``image`` with every pixel repeated until the width is at least ``width``, and the height at least 2."""
     times = max(1, -(-width // image.shape[1]), -(-2 // image.shape[0]))
     return image.repeat(times, axis=0).repeat(times, axis=1)
 
@@ -152,8 +152,8 @@ def enlarge(image: np.ndarray, width: int) -> np.ndarray:
 class EpisodeVideos:
     """Records every ``tracking.video_every``-th training game, as the agent saw it.
 
-    Frames come from the buffer, so recording does not slow acting down and works with every parallelism and backend; of
-    a game longer than its ring the start is missing. A thread encodes.
+    Frames come from the buffer, so recording does not slow acting down and works with every parallelism and backend. A
+    game that is longer than its ring lacks the start. A thread encodes.
     """
 
     def __init__(self, folder: Path, run: RunConfig, spec: EnvSpec):
@@ -163,7 +163,7 @@ class EpisodeVideos:
         self._pending: deque[Future[None]] = deque()
 
     def record(self, number: int, episode: Episode, buffer: Buffer) -> str:
-        """The path, within the run's folder, of the video of the ``number``-th game; empty if it is not recorded."""
+        """Path, within the run's folder, of the video of the ``number``-th game; empty if the game is not recorded."""
         if not self._every or number % self._every:
             return ""
         while len(self._pending) >= PENDING:
@@ -187,7 +187,7 @@ class EpisodeVideos:
         self._pending.clear()
 
     def close(self) -> None:
-        """Stop the encoder; videos still waiting are not written."""
+        """Stop the encoder; waiting videos are not written."""
         self._encoder.shutdown(wait=True, cancel_futures=True)
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import math
 import os
 import shutil
-import threading
 import urllib.error
 import urllib.request
 import uuid
@@ -16,25 +14,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dqnspeed.config.schema import RunConfig, TrackingConfig
+from dqnspeed.config.schema import TrackingConfig
 from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine, messages
 from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.callbacks import Callback, TrainingState
-from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides, wandb_ids
+from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides
 from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker
 
 log = logging.getLogger(__name__)
 
 ANSWER_S = 4.0  # time limit for W&B's server to answer, and then to start a run
 FINISH_S = 60.0  # longest wait at the end of a run for uploads; `wandb sync` sends the rest
-STEP, SECONDS = "agent_step", "time/training_s"  # what metrics are drawn against
+STEP, SECONDS = "agent_step", "time/training_s"  # axes that metrics are drawn against
 OF_THE_CLOCK = ("perf/", "time/")  # metrics that are drawn against SECONDS
-HIGHEST = ("episode/return_mean_100", "eval/return_mean")  # metrics of whose values a run's summary has the highest
+HIGHEST = ("episode/return_mean_100", "eval/return_mean")  # metrics whose highest value is in W&B's summary
 VIDEO = "video"
-# Values of WANDB_MODE, the last two as earlier versions had them.
+# Values of WANDB_MODE; the last two are of earlier versions.
 MODES = {"online": "online", "offline": "offline", "disabled": "disabled", "run": "online", "dryrun": "offline"}
-TAG, NOTES = 64, 10_000  # the most characters that W&B takes
+MAX_TAG, MAX_NOTES = 64, 10_000  # characters
 
 _no_wandb: list[str] = []  # why W&B's server cannot be used, for the later jobs of a sweep
 
@@ -62,13 +60,13 @@ def ask_again() -> None:
 class WandB(Callback):
     """A run of Weights & Biases, offline unless asked.
 
-    Its configuration is the run's, without the options of recording; its tags are the experiment, the algorithm, the
-    device and the kinds of change; its notes the command line. Videos are media of the game's step, and at the end
-    the best checkpoint is an artifact.
+    W&B gets the configuration without the options of recording. Tags are the experiment, the algorithm, the device and
+    the kinds of change; notes are the command line. Videos are logged at the step of their game. At the end the best
+    checkpoint becomes an artifact.
 
-    Online, a resumed run continues under its id, if none of its segments that is still here has that. Offline runs
-    cannot be continued, so each segment is a run of its own, ``<id>-<step it was resumed at>``, in one group. Steps
-    that were lost in a kill and trained again are there twice. If the server cannot be used, this run and the later
+    A resumed online run continues under its id, unless a segment was offline. Offline runs cannot be continued, so each
+    segment is a run of its own in one group. The id of a segment contains the step at which it was resumed. Steps that
+    were lost in a kill and trained again are there twice. If the server cannot be used, this run and the later
     ones of the process are offline; a warning says why. A run of an agent of W&B's, ``wandb agent``, has the id
     that the agent gives it.
     """
@@ -86,6 +84,11 @@ class WandB(Callback):
             of_agent = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
             atomic.write_text(id_file, of_agent or uuid.uuid4().hex[:8])
         first = id_file.read_text()
+        experiment, algo = training.config.experiment, training.config.algo
+        tags = [experiment.name, algo.name, machine.pick_device(training.config.device).type, *experiment.kind]
+        # Older versions of W&B have no limit for the wait for a lost server at the end of a run.
+        limits_wait = "finish_timeout" in getattr(wandb.Settings, "model_fields", {})
+        patience = {"finish_timeout": FINISH_S} if limits_wait else {}
 
         def begin(mode: Any, run_id: str) -> Any:
             return wandb.init(
@@ -93,26 +96,25 @@ class WandB(Callback):
                 name=tracking.run_name or training.name,
                 group=tracking.group or training.group or first,
                 job_type="train",
-                tags=_tags(training.config),
-                notes=messages.command("train", *read_overrides(folder))[:NOTES],
+                tags=[tag[:MAX_TAG] for tag in dict.fromkeys(tags)],
+                notes=messages.command("train", *read_overrides(folder))[:MAX_NOTES],
                 dir=str(folder),
                 mode=mode,
                 config=hyperparameters(training.options),
                 reinit="finish_previous",
                 id=run_id,
                 resume="allow" if mode == "online" else None,
-                settings=wandb.Settings(silent=True, console="off", init_timeout=ANSWER_S, **_patience(wandb)),
+                settings=wandb.Settings(silent=True, console="off", init_timeout=ANSWER_S, **patience),
             )
 
-        online = None
+        online, another = None, f"{first}-{resumed_at or 0}-{uuid.uuid4().hex[:4]}"
         if tracking.wandb == "online":
             try:
                 if not _no_wandb:
                     check_server(wandb)
-                    # An offline segment of this id may be synced yet.
+                    # An offline segment with this id may be synced later.
                     begun_offline = any(folder.glob(f"{WANDB}/offline-run-*-{first}"))
-                    own_id = _new_id(folder, f"{first}-{resumed_at or 0}") if begun_offline else first
-                    online = begin("online", own_id)
+                    online = begin("online", another if begun_offline else first)
             except Exception as error:
                 logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # used by W&B; its errors add nothing
                 _no_wandb.append(" ".join(str(error).split()).rstrip("."))
@@ -120,10 +122,10 @@ class WandB(Callback):
                 log.warning("tracking.wandb=online: W&B cannot be used (%s); this run is kept offline.", _no_wandb[0])
         # An id that was tried online cannot be used again in this process.
         fresh = resumed_at is None and tracking.wandb == "offline"
-        self._run = online or begin("offline", first if fresh else _new_id(folder, f"{first}-{resumed_at or 0}"))
+        self._run = online or begin("offline", first if fresh else another)
         self._defined = set[str]()
-        self._videos: list[tuple[Path, int, float]] = []  # that may not be written yet, with step and seconds
-        self._best: dict[str, Any] = {}  # what is known of the best checkpoint
+        self._videos: list[tuple[Path, int, float]] = []  # videos that may not be written yet, with step and seconds
+        self._best: dict[str, Any] = {}  # metadata of the best checkpoint
         for axis in (STEP, SECONDS):
             self._defined.add(axis)
             self._run.define_metric(axis, hidden=True)
@@ -161,7 +163,7 @@ class WandB(Callback):
         self._run.log({**values, STEP: step, SECONDS: seconds})
 
     def _log_videos(self) -> None:
-        """Log the videos that are whole; W&B copies them, and one for which there is no room is left out."""
+        """Log complete videos; W&B copies them, and a video for which there is no room is left out."""
         whole = [video for video in self._videos if video[0].exists()]
         self._videos = [video for video in self._videos if video not in whole]
         for path, step, seconds in whole:
@@ -169,34 +171,16 @@ class WandB(Callback):
                 self._log({VIDEO: self._wandb.Video(str(path), caption=path.stem, format="mp4")}, step, seconds)
 
     def _keep_best(self) -> None:
-        """The best checkpoint as an artifact: a copy, since the run may be resumed and find a better one."""
-        found = self._folder / BEST  # it may be of an earlier segment
+        """Log a copy of the best checkpoint as an artifact, since a resumed run may replace the file."""
+        found = self._folder / BEST  # may be of an earlier segment
         if not found.exists():
             return
         copied = self._folder / WANDB / f"best-{self._run.id}{found.suffix}"
         shutil.copyfile(found, copied)
         artifact = self._wandb.Artifact(f"best-{self._run.id}", type="model", metadata=self._best)
-        # It is not copied once more.
+        # Without this policy and option W&B would copy the file again.
         artifact.add_file(str(copied), name=found.name, policy="immutable", skip_cache=True)
         self._run.log_artifact(artifact, aliases=["best"])
-
-
-def _patience(wandb: Any) -> dict[str, float]:
-    """Setting of W&B that limits the wait for a lost server at the end of a run, if this version has one."""
-    name = "finish_timeout"
-    return {name: FINISH_S} if name in getattr(wandb.Settings, "model_fields", {}) else {}
-
-
-def _new_id(folder: Path, wanted: str) -> str:
-    """``wanted``, with a number appended if an earlier segment of the run used the id."""
-    known = wandb_ids(folder)
-    others = (f"{wanted}-{number}" for number in itertools.count(2))
-    return next(one for one in itertools.chain([wanted], others) if one not in known)
-
-
-def _tags(run: RunConfig) -> list[str]:
-    device = machine.pick_device(run.device).type
-    return [tag[:TAG] for tag in dict.fromkeys([run.experiment.name, run.algo.name, device, *run.experiment.kind])]
 
 
 def check_server(wandb: Any) -> None:
@@ -205,25 +189,8 @@ def check_server(wandb: Any) -> None:
     W&B itself would wait for minutes, at its first call and at the end of the process.
     """
     url = wandb.setup(wandb.Settings(mode="offline", silent=True)).settings.base_url  # silent: do not ask for a key
-    found: list[OSError] = [TimeoutError(f"no answer from {url} within {ANSWER_S:g} s")]
-
-    def ask() -> None:
-        try:
-            urllib.request.urlopen(url, timeout=ANSWER_S).close()
-        except urllib.error.HTTPError:
-            pass  # an answer
-        except Exception as error:
-            reason = getattr(error, "reason", error)
-            if not isinstance(reason, TimeoutError):
-                found[0] = OSError(f"{url}: {reason}")
-            return
-        found.clear()
-
-    asking = threading.Thread(target=ask, daemon=True)  # looking up a name has no time limit
-    asking.start()
-    asking.join(ANSWER_S)
-    for error in list(found):
-        raise error
+    with contextlib.suppress(urllib.error.HTTPError):  # an answer
+        urllib.request.urlopen(url, timeout=ANSWER_S).close()
     wandb.setup(wandb.Settings(mode="online"))
 
 

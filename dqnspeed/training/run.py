@@ -30,7 +30,6 @@ from dqnspeed.tracking.files import EpisodesFile, MetricsFile, file_sizes, short
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS
 from dqnspeed.tracking.terminal import make_progress
-from dqnspeed.tracking.time_left import EarlierRuns, earlier_runs
 from dqnspeed.tracking.video import EpisodeVideos
 from dqnspeed.training.checkpoint import Checkpoints
 from dqnspeed.training.evaluation import Evaluator, evaluation_metrics
@@ -151,7 +150,7 @@ class Run:
         summary["callbacks"] = {name: round(seconds, 3) for name, seconds in self.callbacks.seconds.items()}
         summary["not_written"] = self.checkpoints.not_written()
         summary["not_written"] += write_summary(self.folder, summary)
-        self.callbacks.on_training_end(self, summary)
+        self.callbacks.call("on_training_end", self, summary)
         return summary
 
     def _load(self, state: State) -> None:
@@ -179,15 +178,8 @@ class Run:
         )  # fmt: skip
 
     def _make_callbacks(self) -> list[Callback]:
-        here = machine.describe(machine.pick_device(self.config.device))
-
-        def earlier() -> EarlierRuns:
-            # Where evaluations decide, the mean of training games does not tell how far a run is.
-            on_eval = self.config.stop.on == "eval"
-            return EarlierRuns() if on_eval else earlier_runs(self.options, here, but=self.folder)
-
         # The terminal comes first, since the end of other trackers may take long and be interrupted.
-        progress = make_progress(self.config, self.label, earlier)
+        progress = make_progress(self.config, self.label)
         return [progress, MetricsFile(), EpisodesFile(), *make_trackers(self.config.tracking), *self.request.callbacks]
 
     def _shorten_files(self, state: State) -> None:
@@ -223,7 +215,7 @@ class Run:
         self.update.do(due)
         if due:
             progress.learnt(learner.updates, self.update.samples)
-            self.callbacks.on_update(self)
+            self.callbacks.call("on_update", self)
         return due
 
     def add(self, collected: Collected) -> None:
@@ -231,7 +223,7 @@ class Run:
         self.progress.add(collected)
         for number, episode in self.progress.new_episodes(collected):
             video = self.videos.record(number, episode, self.buffer)
-            self.callbacks.on_episode_end(self, number, episode, video)
+            self.callbacks.call("on_episode_end", self, number, episode, video)
 
     def pause(self) -> None:
         """Pause the actors and report; a loss that is not finite raises here, before anything is saved."""
@@ -247,7 +239,7 @@ class Run:
         self.actors.resume()
         if episodes:
             self._evaluated = evaluation_metrics(episodes)
-            self.callbacks.on_evaluation(self, self._evaluated)
+            self.callbacks.call("on_evaluation", self, self._evaluated)
             if self.config.stop.on == "eval":
                 self._save_if_best(evaluator.mean)
 
@@ -264,7 +256,7 @@ class Run:
             **self._evaluated,
         }
         self._evaluated = {}
-        self.callbacks.on_report(self, metrics)
+        self.callbacks.call("on_report", self, metrics)
         if self.config.stop.on != "eval" and (returns.full or returns.count >= MIN_EPISODES):
             self._save_if_best(returns.mean, provisional=not returns.full)
 
@@ -292,12 +284,12 @@ class Run:
         path = self.checkpoints.save_periodic(self.snapshot(), self.agent_steps)
         self.actors.resume()
         if path is not None:
-            self.callbacks.on_checkpoint(self, path)
+            self.callbacks.call("on_checkpoint", self, path)
 
     def save_final(self) -> None:
         """Save the checkpoint of the end; the actors must be paused, or none left."""
         if self.config.checkpoint.final and (path := self.checkpoints.save_final(self.snapshot())):
-            self.callbacks.on_checkpoint(self, path)
+            self.callbacks.call("on_checkpoint", self, path)
 
     def _save_if_best(self, mean: float | None, provisional: bool = False) -> None:
         """Save the network as ``best`` if ``mean`` return is the highest so far."""
@@ -309,7 +301,7 @@ class Run:
             facts = {"agent_steps": self.agent_steps, "return_mean": mean}
             state = {"learner": {"network": weights}, "progress": facts, "config": self.options}
             if path := self.checkpoints.save_best(state, mean, provisional):
-                self.callbacks.on_checkpoint(self, path)
+                self.callbacks.call("on_checkpoint", self, path)
 
 
 def place_of_experience(config: RunConfig, spec: EnvSpec) -> torch.device | None:

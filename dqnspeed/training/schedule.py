@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from dqnspeed.algorithms import algorithm_of
-from dqnspeed.buffers import Buffer, OrderedBuffer
+from dqnspeed.buffers import Buffer
+from dqnspeed.buffers.ordered import OrderedBuffer
 from dqnspeed.config.schema import RunConfig, StopConfig, typed
 from dqnspeed.exploration.base import Exploration
 from dqnspeed.system.signals import StopSignals

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Protocol, cast
+from typing import Any, Protocol
 
 from dqnspeed.algorithms import Learner
 from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import Buffer
-from dqnspeed.buffers.base import DeviceBuffer
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.graph import Capture, CaptureError, Capturing, Launch, Pace, prepared, refusals_of
 from dqnspeed.tracking.metrics import Timer
@@ -57,7 +56,7 @@ class GraphedUpdates:
     def __init__(
         self,
         learner: GradientLearner,
-        buffer: DeviceBuffer,
+        buffer: Any,
         batch_size: int,
         timer: Timer,
         capture_graph: Capture | None = None,
@@ -118,7 +117,7 @@ def make_updates(run: RunConfig, learner: Learner, buffer: Buffer, timer: Timer)
         if not hasattr(buffer, "draw_batch"):
             raise CaptureError("the update", f"{type(buffer).__name__} has no draw_batch()")
         return GraphedUpdates(
-            learner, cast("DeviceBuffer", buffer), run.algo.batch_size, timer,
+            learner, buffer, run.algo.batch_size, timer,
             compiled=execution.compile, in_rounds=not run.parallelism.processes,
         )  # fmt: skip
     compiled = execution.compile and isinstance(learner, GradientLearner)  # a table has no operations to compile

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import importlib.util
 import json
 import math
@@ -12,7 +11,6 @@ import os
 import re
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,16 +20,13 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-import torch
 from conftest import TOY, command, environment, make_toy, once_reported, train_in
 from forked import Forked
 from started import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses, deadline
 
-from dqnspeed.actors import ActorArguments, ActorError, make_actors
 from dqnspeed.actors.ray.actors import StepBudget
 from dqnspeed.actors.ray.cluster import connected, reason_of
 from dqnspeed.actors.ray.worker import RayArguments, RayChannel, RayCommand
-from dqnspeed.algorithms import make_buffer, make_learner
 from dqnspeed.buffers import Rows
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -63,27 +58,16 @@ def ray_cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
-def test_a_local_cluster_that_a_busy_machine_starts_too_slowly_is_started_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tried = list[str]()
-
-    def init(fails: int, address: str, **_: Any) -> None:
-        tried.append(address)
-        if len(tried) <= fails:
-            raise Exception("The current node timed out during startup. This could happen because of anything.")
+@pytest.mark.parametrize("address", [None, "10.0.0.1:1"])
+def test_a_cluster_that_cannot_be_joined_is_named(address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: Any) -> None:
+        raise Exception("The current node timed out during startup. This could happen because of anything.")
 
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr("ray.init", functools.partial(init, 1))
-    connected("address", None, 1.0)
-    assert tried == ["local", "local"]
-    monkeypatch.setattr("ray.init", functools.partial(init, 100))
+    monkeypatch.setattr("ray.init", init)
     sentence = r"^address=\S+: the Ray cluster cannot be joined \(The current node timed out during startup"
-    for address, times in ((None, 2), ("10.0.0.1:1", 1)):
-        tried.clear()
-        with pytest.raises(ConfigError, match=sentence):
-            connected("address", address, 1.0)
-        assert len(tried) == times
+    with pytest.raises(ConfigError, match=sentence):
+        connected("address", address, 1.0)
 
 
 def rows(number: int) -> Rows:
@@ -274,7 +258,7 @@ def test_no_raylet_and_no_actor_of_a_local_cluster_outlives_a_killed_run(tmp_pat
 
 def test_what_cannot_work_is_said_in_one_sentence(ray_cluster: Any) -> None:
     run = make_toy(*RAY, "parallelism.cpus_per_actor=32")
-    with pytest.raises(ConfigError, match=r"address=auto: the cluster has \d+ CPUs, and 64 are asked for"):
+    with pytest.raises(ConfigError, match=r"address=auto: no machine there has 32 CPUs, but \d+ at most"):
         Started(run)
     with closing(socket.socket()) as unanswered:
         unanswered.bind(("127.0.0.1", 0))
@@ -299,17 +283,6 @@ def test_without_the_extra_one_sentence_says_what_brings_it(monkeypatch: pytest.
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"^parallelism=ray: needs Ray; pip install 'dqnspeed\[ray\]' brings it\.$"):
         make_toy("parallelism=ray").parallelism.check_here()  # type: ignore[attr-defined]
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
-    run = make_toy(*RAY)
-    run = dataclasses.replace(run, env=dataclasses.replace(run.env, kwargs={"lock": threading.Lock()}))
-    started = make_toy(*RAY)
-    spec = describe(started)
-    buffer, network = make_buffer(started, spec), make_learner(started, spec, torch.device("cpu")).network
-    with pytest.raises(ActorError, match=r"^parallelism=ray: an actor's job cannot be sent \(.*pickle.*\)\.$"):
-        make_actors(ActorArguments(run, spec, network, buffer, torch.device("cpu")))
 
 
 @pytest.mark.usefixtures("ray_cluster")

@@ -21,7 +21,7 @@ from dqnspeed.algorithms import make_buffer, make_learner, make_policy
 from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import DeviceStorage, HostStorage, ReplayBuffer, Rows, UniformSampler, ring_layout
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec, describe, make_vector_env
+from dqnspeed.envs import EnvSpec, VectorEnv, describe, make_vector_env
 from dqnspeed.execution.arrays import host
 from dqnspeed.execution.graph import CaptureError, Capturing, Launch, prepared
 from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
@@ -29,6 +29,7 @@ from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.exploration.cuda_graph import GraphedPolicy
 from dqnspeed.exploration.frame_stack import StackedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy
+from dqnspeed.networks.base import Network
 from dqnspeed.tracking.metrics import Timer
 from dqnspeed.training.updates import PREPARED, GraphedUpdates, PlainUpdates, make_updates
 
@@ -386,13 +387,27 @@ def test_a_graph_goes_on_where_it_or_a_host_stopped(name: str) -> None:
                     one.push(frames, np.zeros(4, bool))
 
 
+@pytest.fixture
+def make_stepper(monkeypatch: pytest.MonkeyPatch) -> Callable[..., EnvStepper]:
+    """A function that makes a stepper, which acts with the given policy."""
+
+    def make(run: RunConfig, spec: EnvSpec, network: Network, acting: Any, env: VectorEnv, **named: Any) -> EnvStepper:
+        monkeypatch.setattr("dqnspeed.actors.stepper.StackedPolicy", lambda *_: acting)
+        return EnvStepper(run, spec, network, torch.device("cpu"), env, **named)
+
+    return make
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("form", ["one by one", "graph", "graph, games on the device"])
-def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(form: str, device: str) -> None:
+def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(
+    form: str, device: str, make_stepper: Callable[..., EnvStepper]
+) -> None:
     run, spec, policy, stacked, graphed = policies("dqn", device)
     run = replace(run, num_envs=4)
     buffer: Any = make_buffer(run, spec)
-    stepper = EnvStepper(make_vector_env(run), stacked if form == "one by one" else graphed, [0, 1, 2, 3])
+    acting = stacked if form == "one by one" else graphed
+    stepper = make_stepper(run, spec, policy.network, acting, make_vector_env(run))
     actors = OverlapActor([stepper], buffer, lambda steps: 0.0, DeviceTimer(torch.device(device), "acting"))
     send, sent, frames, there = stepper._env.send, list[np.ndarray](), list[Any](), form.endswith("on the device")
 
@@ -420,7 +435,9 @@ def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(fo
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("form", ["one by one", "graph"])
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
-def test_frames_cross_once_to_a_memory_where_actions_are_chosen(name: str, form: str, device: str) -> None:
+def test_frames_cross_once_to_a_memory_where_actions_are_chosen(
+    name: str, form: str, device: str, make_stepper: Callable[..., EnvStepper]
+) -> None:
     where, kept = torch.device(device), list[Any]()
     for kept_on in (None, where):
         run, spec, policy, acting, graphed = policies(name, device)
@@ -428,7 +445,8 @@ def test_frames_cross_once_to_a_memory_where_actions_are_chosen(name: str, form:
             acting = graphed
         elif kept_on:
             acting = StackedPolicy(policy, spec, 4, ToDevice(where, pin_memory=True))
-        stepper = EnvStepper(make_vector_env(replace(run, num_envs=4)), acting, [0, 1, 2, 3], rows_device=kept_on)
+        run = replace(run, num_envs=4)
+        stepper = make_stepper(run, spec, policy.network, acting, make_vector_env(run), rows_device=kept_on)
         staged = HostStorage(ring_layout(4, 60, spec.frame_shape, spec.frame_dtype, name == "ppo", num_frames=3))
         storage = DeviceStorage(staged, 3, device=where)
         buffer = ReplayBuffer(storage, UniformSampler(storage, 0), 0.99)
@@ -444,7 +462,9 @@ def test_frames_cross_once_to_a_memory_where_actions_are_chosen(name: str, form:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: str) -> None:
+def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(
+    device: str, make_stepper: Callable[..., EnvStepper]
+) -> None:
     """Over lost lives, and a resume of the one in the other."""
     pytest.importorskip("warp")
     run = make_run("backend=atari_warp", f"backend.device={device}", "env=breakout", "num_envs=3", "model=small",
@@ -457,7 +477,8 @@ def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(device: 
     def stepper(there: bool, state: Any = None) -> EnvStepper:
         env = make_vector_env(run)
         env.device = env.device if there else None
-        return EnvStepper(env, GraphedPolicy(policy, spec, 3, where, [1], at_once), [1, 2, 3], state)
+        graphed = GraphedPolicy(policy, spec, 3, where, [1], at_once)
+        return make_stepper(run, spec, network, graphed, env, state=state)
 
     steppers, rewards, ends = [stepper(there) for there in (False, True)], 0.0, 0
     assert {one.how for one in steppers} == {"graph"}

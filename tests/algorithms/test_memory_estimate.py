@@ -23,9 +23,7 @@ def test_experience_goes_to_a_gpu_if_it_fits(monkeypatch: pytest.MonkeyPatch) ->
     assert buffer_device(small, spec) == GPU and buffer_device(large, spec) is None
     sentence = (
         r"^replay\.device=cuda: replay\.buffer_size=1000000 needs 7\.\d GB of the GPU's memory, and 1\.\d GB can be "
-        r"had; at most (\d+) transitions would fit\.$"
+        r"had\. Use a smaller number\.$"
     )
-    with pytest.raises(ConfigError, match=sentence) as refused:
+    with pytest.raises(ConfigError, match=sentence):
         buffer_device(there, spec)
-    most = int(str(refused.value).split("at most ")[1].split()[0])
-    assert buffer_device(make_run(f"replay.buffer_size={most}", "replay.device=cuda"), spec) == GPU

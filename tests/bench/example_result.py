@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dqnspeed.bench.result import Interval, LimitShare, Measurement, Recommendation, Result
+from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
 from dqnspeed.bench.session import with_pairs
 from dqnspeed.config.changes import EQUIVALENT, EXACT
 
 REPEATS, NOISE = 12, 0.02
 BEST = ["backend=ale", "parallelism=overlap", "execution=lean"]
-FRAMES, PRODUCT = "the raw frames of ALE", "the matrix product in fp32"
 STEPS, UPDATES = "agent steps/s", "updates/s"
 
 # Name, speed, reference and kind of trainings; the name holds the overrides.
@@ -65,8 +64,7 @@ def _make() -> Result:
         return measured(made, speed, reference)
 
     trainings = [
-        row("trainings", name, STEPS, speed, reference, kind=kind, overrides=name.split() if reference else [],
-            limit=LimitShare(PRODUCT, speed / 231))
+        row("trainings", name, STEPS, speed, reference, kind=kind, overrides=name.split() if reference else [])
         for name, speed, reference, kind in TRAININGS
     ]  # fmt: skip
     failed = Measurement("trainings", "execution=compiled", STEPS, error="execution=compiled: needs a C++ compiler.")

@@ -14,7 +14,6 @@ from dqnspeed.bench.recommend import (
     ANY_ALGORITHM,
     SAME_LEARNING,
     choose,
-    gain_if_allowed,
     recommendation,
     try_choices,
     with_check,
@@ -47,11 +46,6 @@ def test_the_fastest_training_of_the_allowed_kinds_is_chosen() -> None:
     result = trainings(**{BF16: 1.3, LAST: 1.1, GAMES: 3.0})
     assert chosen_from(result) == [BF16]
     assert chosen_from(result, ANY_ALGORITHM) == [GAMES]
-    assert gain_if_allowed(toy(), result, SAME_LEARNING, 1.3).startswith(f"allow=algorithm would allow {GAMES}, ")
-    assert gain_if_allowed(toy(), result, ANY_ALGORITHM, 1.3) == ""
-    short = trainings(**{BF16: 2.99, f"{GAMES} {LAST}": 3.0})  # the shorter one is as fast, and allowed
-    assert gain_if_allowed(toy(), short, SAME_LEARNING, 1.0) == ""
-    assert gain_if_allowed(toy(), short, SAME_LEARNING, 1.0, [[BF16]]).startswith("allow=algorithm would allow ")
 
 
 def test_a_part_that_adds_nothing_beyond_noise_is_left_out() -> None:
@@ -67,10 +61,6 @@ def test_a_slow_slice_of_the_reference_makes_no_training_the_fastest() -> None:
     ]
     assert chosen_from(dataclasses.replace(result, measurements=wide)) == [BF16, LAST]
     assert choose(toy(), result, SAME_LEARNING, without=[[BF16, LAST]]) is not None
-
-
-def test_a_training_that_cannot_be_composed_here_is_passed_over() -> None:
-    assert chosen_from(trainings(**{"execution=gone": 2.0, BF16: 1.3})) == [BF16]
 
 
 def test_nothing_is_recommended_if_nothing_is_faster() -> None:

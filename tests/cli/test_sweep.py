@@ -422,7 +422,7 @@ def test_a_search_ends_with_its_best_trial_and_names_what_it_chose(cli: Cli, tmp
     assert cli(f"resume=search/{number}", "stop.max_steps=300").returncode == 0
     assert summaries(tmp_path / "search")[number]["label"] == label
     runs = [read_run(folder) for folder in runs_below([tmp_path / "search"])]
-    figures = {figure.name: figure for figure in search_figures(runs, print, print)}
+    figures = {figure.name: figure for figure in search_figures(runs, [])}
     by_envs, by_lr = figures["search_return_by_num_envs"], figures["search_return_by_optimizer_lr"]
     assert (by_envs.x, by_envs.log_x, by_lr.x, by_lr.log_x) == ("num_envs", False, "optimizer.lr", True)
     trials = optuna_search.open_study(tmp_path / "search").trials
@@ -437,7 +437,7 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     said = list[str]()
     runs = [read_run(folder) for folder in runs_below([tmp_path])]
-    found = {figure.name: figure for figure in search_figures(runs, said.append, said.append)}
+    found = {figure.name: figure for figure in search_figures(runs, said)}
     assert {"search_return", "search_time_to_solve", "importance_return"} <= set(found) and said == []
     best, trials = found["search_return"].series
     assert [round(value, 6) for value in trials.y] == [
@@ -446,7 +446,7 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
     assert best.y == list(itertools.accumulate(trials.y, max)) and trials.x == [0, 1, 2, 3]
     assert sum(found["importance_return"].series[0].y) == pytest.approx(1)
     (tmp_path / "search" / "study.db").write_bytes(b"no database")
-    assert list(search_figures(runs, said.append, said.append)) == []
+    assert search_figures(runs, said) == []
     assert len(said) == 1 and "study.db: cannot be read" in said[0]
 
 

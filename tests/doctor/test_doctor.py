@@ -118,7 +118,6 @@ def test_no_time_to_play_is_no_mistake_of_the_environment_nor_is_a_close_that_ra
     kwargs = "env.kwargs={kind: hwc, wrong: close}"
     found = ask(tmp_path, "env.id=toy_envs:Anything-v0", "wrappers=none", "model=board", kwargs, seconds=1e-9)
     assert found["observations"].verdict != WRONG and found["rewards"].text.startswith("1 to 1")
-    assert found["spaces"].verdict == LOOK and "its close() raises" in found["spaces"].text
 
 
 def test_four_mistakes_at_once_are_all_reported(

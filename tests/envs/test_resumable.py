@@ -7,29 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from dqnspeed.envs import resumable
 from dqnspeed.envs.resumable import Resumable
-
-
-def played(steps: int) -> Resumable:
-    env = Resumable(gymnasium.make("CartPole-v1"))
-    env.reset(seed=1)
-    for step in range(steps):
-        env.step(step % 2)
-    return env
-
-
-def test_a_game_of_too_many_steps_to_repeat_keeps_none_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable, "MAX_REPEATED_ACTIONS", 10)
-    for steps in (10, 11, 12):
-        game, other = played(steps).game, Resumable(gymnasium.make("CartPole-v1"))
-        np.testing.assert_array_equal(game["actions"], np.arange(10) % 2 if steps == 10 else [])
-        other.game = game
-        assert other.games_restored == (steps == 10)
-    env = played(12)
-    env.reset()
-    other.game = env.game
-    assert other.games_restored
 
 
 @pytest.mark.parametrize("episode", [1, 2, "over"])

@@ -33,13 +33,13 @@ def test_each_environment_acts_with_its_own(parallelism: str) -> None:
     """The first acts at random, and the others hardly ever."""
     import torch
 
-    from dqnspeed.actors.stepper import make_stepper
+    from dqnspeed.actors.stepper import EnvStepper
     from dqnspeed.algorithms import make_network
 
     run = make_toy("exploration=per_actor", "exploration.start=0.99999", "exploration.alpha=1e7", "num_envs=3",
                    f"parallelism={parallelism}")  # fmt: skip
     spec, cpu = describe(run), torch.device("cpu")
-    stepper = make_stepper(run, spec, make_network(run, spec), cpu, make_vector_env(run))
+    stepper = EnvStepper(run, spec, make_network(run, spec), cpu, make_vector_env(run))
     taken = []
     for _ in range(60):
         stepper.send(epsilon_at(0, run))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,19 +16,26 @@ from dqnspeed.networks.heads import PolicyValueNetwork, QNetwork
 IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 6, 4, largest=255.0)
 
 
+def shapes(*observation: int, num_actions: int = 3) -> EnvSpec:
+    """An environment with these observations; images are bytes."""
+    images = len(observation) == 3
+    dtype = np.dtype(np.uint8 if images else np.float32)
+    return EnvSpec(observation, dtype, num_actions, stack=1, largest=255.0 if images else 1.0)
+
+
 def count(network: torch.nn.Module) -> int:
     return sum(p.numel() for p in network.parameters())
 
 
 def test_nature_is_the_network_of_the_paper() -> None:
-    network = QNetwork(make_run().model, (4, 84, 84), 6, largest=255)
+    network = QNetwork(make_run(), IMAGE)
     # 32@8x8/4, 64@4x4/2, 64@3x3/1, 512 units, 6 actions: Mnih et al. 2015, Methods
     assert count(network) == (4 * 64 * 32 + 32) + (32 * 16 * 64 + 64) + (64 * 9 * 64 + 64) + (3136 * 512 + 512) + 3078
     assert network(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, 6)
 
 
 def test_uint8_observations_are_scaled_not_changed() -> None:
-    network = QNetwork(make_run().model, (4, 84, 84), 6, largest=255)
+    network = QNetwork(make_run(), IMAGE)
     observations = torch.full((1, 4, 84, 84), 255, dtype=torch.uint8)
     assert network.preprocess(observations).max() == 1.0
     assert observations.min() == 255
@@ -35,7 +44,7 @@ def test_uint8_observations_are_scaled_not_changed() -> None:
 @pytest.mark.parametrize("model", ["nature", "small"])
 @pytest.mark.parametrize("options", [[], ["model.dueling=true"], ["model.layer_norm=true"], ["model.background=true"]])
 def test_options_give_finite_values_and_gradients(model: str, options: list[str]) -> None:
-    network = QNetwork(make_run(f"model={model}", *options).model, (2, 84, 84), 3, largest=255)
+    network = QNetwork(make_run(f"model={model}", *options), shapes(2, 84, 84))
     q = network(torch.randint(0, 256, (5, 2, 84, 84), dtype=torch.uint8))
     q.sum().backward()
     assert torch.isfinite(q).all()
@@ -43,7 +52,7 @@ def test_options_give_finite_values_and_gradients(model: str, options: list[str]
 
 
 def test_dueling_advantages_have_mean_zero() -> None:
-    network = QNetwork(make_run("model=mlp", "model.dueling=true").model, (5,), 4)
+    network = QNetwork(make_run("model=mlp", "model.dueling=true"), shapes(5, num_actions=4))
     observations = torch.randn(3, 5)
     features = network.features(network.preprocess(observations))
     assert network.value is not None
@@ -52,14 +61,14 @@ def test_dueling_advantages_have_mean_zero() -> None:
 
 def test_a_network_that_cannot_take_the_shape_says_so() -> None:
     with pytest.raises(ConfigError, match=r"do not fit observations of 4x20x20; use model=board"):
-        QNetwork(make_run().model, (4, 20, 20), 6)
+        QNetwork(make_run(), shapes(4, 20, 20))
     with pytest.raises(ConfigError, match="use model=mlp"):
-        QNetwork(make_run().model, (4,), 6)
+        QNetwork(make_run(), shapes(4))
 
 
 @pytest.mark.parametrize("dueling", [False, True])
 def test_the_last_layer_of_action_values_computes_in_float32_where_the_rest_is_bf16(dueling: bool) -> None:
-    network = QNetwork(make_run("model=small", f"model.dueling={dueling}").model, (2, 84, 84), 3, largest=255)
+    network = QNetwork(make_run("model=small", f"model.dueling={dueling}"), shapes(2, 84, 84))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         q = network(torch.randint(0, 256, (64, 2, 84, 84), dtype=torch.uint8))
         features = network.features(network.preprocess(torch.zeros(1, 2, 84, 84)))
@@ -71,12 +80,12 @@ def test_actor_critics_leave_the_torso_of_others_as_it_was_made() -> None:
     class Own(Convolutional):
         orthogonal = False
 
-    model, shape = make_run("model=small").model, (2, 84, 84)
+    run, shape = make_run("model=small"), (2, 84, 84)
     torch.manual_seed(1)
-    torso = Own(**vars(model)).torso(shape)[0]
+    torso = Own(**vars(run.model)).torso(shape)[0]
     for kind, kept in ((Own, True), (Convolutional, False)):
         torch.manual_seed(1)
-        network = PolicyValueNetwork(kind(**vars(model)), shape, num_actions=3)
+        network = PolicyValueNetwork(replace(run, model=kind(**vars(run.model))), shapes(*shape))
         assert torch.equal(network.features[0].weight, torso[0].weight) is kept
         layer = network.hidden[0].weight
         torch.testing.assert_close(layer @ layer.T, 2 * torch.eye(len(layer)), rtol=0, atol=1e-4)
@@ -103,7 +112,7 @@ def test_the_memory_layout_changes_no_value_and_no_gradient_but_by_rounding(
     model: str, background: bool, compiling: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(f"model={model}", "model.layer_norm=true", f"model.background={background}")
-    network = PolicyValueNetwork(run.model, (2, 40, 48), num_actions=3, largest=255)
+    network = PolicyValueNetwork(run, shapes(2, 40, 48))
     frames = torch.randint(0, 256, (5, 2, 40, 48), dtype=torch.uint8)
     network.preprocess.measure(frames[:, :1])
     for layer in network.modules():

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import math
 import os
 import shutil
-import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -25,7 +21,6 @@ from dqnspeed.report.figures import Figure, Series, thin_out
 from dqnspeed.report.page import plotly_figure, render_page
 from dqnspeed.report.progress import progress_of
 from dqnspeed.report.runs import read_run
-from dqnspeed.report.watch import WAITING_PAGE, serve_page
 from dqnspeed.training.folder_lock import locked_folder
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -72,7 +67,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "0" / "videos" / "play_best_seed0_episode_000001_return_21.mp4").write_bytes(FILM + bytes(300_000))
     (folder / "7" / "videos").mkdir()
     (folder / "7" / "videos" / "episode_000100_return_-3.mp4").write_bytes(FILM + bytes(900_000))
-    found = report.read_report(report.ReportConfig(), [folder], report.Problems())
+    found = report.read_report(report.ReportConfig(), [folder])
     (folder / "report.html").write_text(render_page(found, folder), encoding="utf-8")
     return folder / "report.html"
 
@@ -207,7 +202,7 @@ def test_thinning_keeps_the_ends_and_the_extremes() -> None:
 def test_a_curve_with_a_point_or_none_is_drawn_as_it_is(reports: int, tmp_path: Path) -> None:
     for seed in range(2):
         write_run(tmp_path / str(seed), "baseline", seed, reports)
-    found = report.read_report(report.ReportConfig(), [tmp_path], report.Problems())
+    found = report.read_report(report.ReportConfig(), [tmp_path])
     assert "<h1>Pong: baseline, 2 runs</h1>" in render_page(found, tmp_path)
 
 
@@ -255,8 +250,6 @@ def test_the_jobs_that_a_killed_sweep_did_not_come_to_were_not_run(tmp_path: Pat
     assert progress.is_done and progress.sentence() == "1 of 4 runs have ended; 1 was killed, 2 were not run."
     with locked_folder(tmp_path, resumed=True):  # a report of this process
         assert not progress_of([tmp_path], runs).is_done
-    (tmp_path / "multirun.yaml").write_text("{hydra: {sweeper: {}, launcher: {_target_: x.SlurmLauncher}}}")
-    assert not progress_of([tmp_path], runs).is_done, "its jobs may be queued"
 
 
 def test_a_sweep_goes_on_between_two_of_its_jobs_and_before_the_first(tmp_path: Path) -> None:
@@ -273,44 +266,6 @@ def test_a_sweep_goes_on_between_two_of_its_jobs_and_before_the_first(tmp_path: 
     assert not progress_of([tmp_path], []).is_done
 
 
-def get(address: str, path: str = "/", **headers: str) -> tuple[int, bytes]:
-    host, _, port = address.removeprefix("http://").strip("/").partition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10)
-    connection.request("GET", path, headers=headers)
-    answer = connection.getresponse()
-    assert answer.status != 200 or int(answer.headers["Refresh"]) > 0
-    content = answer.read()
-    connection.close()
-    return answer.status, content
-
-
-def test_the_page_alone_is_served_and_to_this_machine_alone(tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    with serve_page(file) as address:
-        assert address.startswith("http://127.0.0.1:")
-        assert get(address) == (200, WAITING_PAGE)
-        file.write_text("one")
-        assert get(address) == (200, b"one")
-        file.write_text("two")
-        assert get(address) == (200, b"two")
-        assert get(address, "/../report.html")[0] == get(address, "/metrics.jsonl")[0] == 404
-        assert get(address, Host="elsewhere.example")[0] == 404
-
-
-def test_a_browser_that_hangs_up_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "report.html"
-    file.write_text("x" * 5_000_000)
-    with serve_page(file) as address:
-        host, _, port = address.removeprefix("http://").strip("/").partition(":")
-        for said in (b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
-            with socket.create_connection((host, int(port))) as client:
-                client.sendall(said)
-                time.sleep(0.1)  # so that it is being answered
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        assert get(address)[0] == 200
-    assert capsys.readouterr().err == ""
-
-
 def test_a_sweep_is_watched_until_it_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -325,6 +280,7 @@ def test_a_sweep_is_watched_until_it_has_ended(
         deadline = time.monotonic() + 30
         while not (tmp_path / "report.html").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
+        assert '<meta http-equiv="refresh" content="0.05">' in (tmp_path / "report.html").read_text()
         (ended / "summary.json").replace(tmp_path / "1" / "summary.json")
 
     ending = threading.Thread(target=end)
@@ -334,9 +290,11 @@ def test_a_sweep_is_watched_until_it_has_ended(
     report.main()
     ending.join()
     out, errors = capsys.readouterr()
-    assert errors.count("dqnspeed: so far: baseline=later: there is no such rung") == 1, "one is to come"
-    assert "1 of 2 runs have ended; the others are running or to come." in errors and "http://127.0.0.1:" in errors
-    assert "baseline" in out and "have ended" not in (tmp_path / "report.html").read_text().partition("<main>")[0]
+    assert "baseline=later: there is no such rung" not in errors, "the rung came at last"
+    assert "1 of 2 runs have ended; the others are running or to come." in errors
+    assert f"{(tmp_path / 'report.html').as_uri()} shows the page." in errors
+    page = (tmp_path / "report.html").read_text().partition("<main>")[0]
+    assert "baseline" in out and "have ended" not in page and 'http-equiv="refresh"' not in page
 
 
 def test_a_sweep_is_watched_before_its_first_run(
@@ -349,19 +307,13 @@ def test_a_sweep_is_watched_before_its_first_run(
     monkeypatch.setattr(report, "REFRESH_S", 0.05)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    pages = list[tuple[int, bytes]]()
 
-    @contextlib.contextmanager
-    def shown(page: Path) -> Iterator[str]:
-        with serve_page(page) as address:
-            pages.append(get(address))
-            for run in range(4):
-                write_run(tmp_path / str(run), "baseline", run, reports=5)
-            yield address
+    def end(_: float) -> None:
+        for run in range(4):
+            write_run(tmp_path / str(run), "baseline", run, reports=5)
 
-    monkeypatch.setattr(report, "serve_page", shown)
+    monkeypatch.setattr(time, "sleep", end)
     report.main()
-    assert pages == [(200, WAITING_PAGE)]
     assert "baseline" in capsys.readouterr().out and (tmp_path / "report.html").exists()
 
     for run in range(4):

@@ -124,7 +124,7 @@ def test_names_are_no_html_in_the_text(
     (runs / "a" / ".hydra" / "overrides.yaml").write_text("- '+x=<s>'\n")
     _, shown, _ = run_report(monkeypatch, capsys, runs)
     text = (runs / "report.md").read_text()
-    assert f"| `{label}` |" in text and f"| `` {label}`<u> `` |" in text, "code, in which nothing is HTML"
+    assert f"| `{label}` |" in text and f"| `{label}'<u>` |" in text, "code, in which nothing is HTML"
     outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
     assert "<" not in outside and "&lt;script>" in text.replace("&gt;", ">") and "&lt;s" in outside
     assert "<script>" not in shown and f"failed: {error}" in shown, "a terminal shows what is there"
@@ -267,25 +267,6 @@ def test_one_that_failed_or_was_pruned_solves_the_game_no_sooner_for_it(runs: Pa
         change(runs / name, label="ours", reward_bound=17.0, wall_time_s=60.0, **values)
     (rung,) = rungs_of([read_run(runs / name) for name in "abc"])
     assert rung.time_to_solve is not None and rung.time_to_solve.value == float("inf")
-
-
-def test_figures_against_the_number_of_games_are_of_rungs_that_differ_in_nothing_else(runs: Path) -> None:
-    def drawn(**other: object) -> list[str]:
-        for number, name in enumerate("ab", start=1):
-            config = json.loads((runs / name / "config.json").read_text())
-            config |= {
-                "num_envs": number,
-                "algo": {"batch_size": 32 * number, "steps_per_update": number},
-                **({"device": "cpu"} if name == "a" else other),
-            }
-            (runs / name / "config.json").write_text(json.dumps(config))
-            change(runs / name, label=f"ours num_envs={number}", steps_per_second=10.0 * number)
-        rungs = rungs_of([read_run(runs / name) for name in "ab"])
-        return [figure.name for figure in figures_of(rungs) if figure.x == "num_envs"]
-
-    for name in "ab":
-        (runs / name / "config.json").write_text(json.dumps({"seed": 0}))
-    assert drawn(device="cpu") and not drawn(device="mps")
 
 
 def test_what_all_rungs_share_is_left_out_of_their_names(runs: Path) -> None:
@@ -458,8 +439,7 @@ def test_runs_that_end_milliseconds_apart_are_compared_by_their_last_reports(
 def test_below_five_seeds_a_side_nothing_has_an_interval(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    note = "(fewer than five seeds: no interval)"
-    for count, compared in ((4, f"100% {note}"), (5, "100% [100%, 100%]")):
+    for count, compared in ((4, "100%"), (5, "100% [100%, 100%]")):
         for rung, mean in (("baseline", 1.0), ("process", 2.0)):
             for seed in range(count):
                 folder = runs / "sweep" / f"{rung}_{seed}"
@@ -471,7 +451,6 @@ def test_below_five_seeds_a_side_nothing_has_an_interval(
         text = (runs / "sweep" / "report.md").read_text()
         _, statistics, _, _ = rows_of(text)
         assert statistics[1]["better than the baseline"] == compared
-        assert (note in statistics[0]["mean return: interquartile mean"]) == (count < 5)
         assert bool(re.search(r"\d \[\d", shown)) == (count == 5)
 
 

@@ -106,7 +106,7 @@ def test_an_optional_callback_that_raises_is_left_out(tmp_path: Path, caplog: py
     callbacks = Callbacks([raising("on_report", optional=True), good])
     callbacks.on_training_start(training)
     for _ in range(3):
-        callbacks.on_report(training, {})
+        callbacks.call("on_report", training, {})
     callbacks.check()
     assert len(good.events) == 4
     assert caplog.messages == ["Mine failed and is off for the rest of this run: the callback broke"]

@@ -13,7 +13,6 @@ from dqnspeed.cli import compose, schemas
 from dqnspeed.config import changes
 from dqnspeed.system import machine
 from dqnspeed.tracking.terminal import PlainProgress, RichProgress, opening, show
-from dqnspeed.tracking.time_left import EarlierRuns
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_the_live_line_fits_and_shows_time_left_mean_and_loss(
 ) -> None:
     monkeypatch.setattr(rich.get_console(), "width", width)
     run = make_run("experiment=speedrun")
-    progress = RichProgress(run, "speedrun env=breakout num_envs=8", EarlierRuns())
+    progress = RichProgress(run, "speedrun env=breakout num_envs=8")
     training = Training(run, agent_steps=1_234_567)
     for seconds in (400, 430):
         training.seconds = seconds
@@ -106,15 +105,17 @@ def test_the_live_line_fits_and_shows_time_left_mean_and_loss(
     progress.on_training_end(training, {})
     line = next(line for line in reversed(capsys.readouterr().out.splitlines()) if "limit in" in line)
     assert len(line) <= width and "speedrun env=breakout..." in line
-    assert "limit in 22:50  mean 43.00" in line
+    assert "limit in 0:22:50  mean 43.00" in line
     assert ("loss 0.0123  1,234 steps/s" in line) == (width > 80) and ("4.0 samples/step" in line) == (width == 200)
 
 
 def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run("stop.max_minutes=10")
-    progress = PlainProgress(run, "baseline num_envs=2", EarlierRuns())
+    progress = PlainProgress(run, "baseline num_envs=2")
     progress.on_report(Training(run, agent_steps=5000, seconds=30), METRICS)
-    line = "baseline num_envs=2: 30 s  limit in 9:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
+    line = (
+        "baseline num_envs=2: 30 s  limit in 0:09:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
+    )
     assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  4.0 samples/step\n"
     assert show({}, 1)[:2] == ["mean -", "loss -"] and "- games" in show({}, 1)
     assert not any(part.startswith("eps") for part in show({**METRICS, "train/epsilon": math.nan}, 1))
@@ -127,15 +128,6 @@ def test_a_line_says_how_many_games_count_of_those_that_have_ended(counted: int,
 
 def test_a_progress_line_counts_evaluations_towards_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run("stop.max_minutes=10")
-    progress = PlainProgress(run, "baseline", EarlierRuns())
+    progress = PlainProgress(run, "baseline")
     progress.on_report(Training(run, agent_steps=5000, seconds=30), {**METRICS, "time/evaluating": 90.0})
-    assert capsys.readouterr().out.startswith("baseline: 120 s  limit in 8:00  mean -12.35")
-
-
-def test_earlier_runs_tell_the_time_left_before_the_limit_does(capsys: pytest.CaptureFixture[str]) -> None:
-    earlier = EarlierRuns((((-12.0, 30.0), (17.0, 100.0)), ((-12.0, 60.0), (17.0, 200.0))), 2)
-    run = make_run("stop.max_minutes=10")
-    PlainProgress(run, "baseline", earlier).on_report(Training(run, agent_steps=5000, seconds=30), METRICS)
-    first, line = capsys.readouterr().out.splitlines()
-    assert first == "usually solved after 100 to 200 s here (2 of 2 earlier runs)"
-    assert line.startswith("baseline: 30 s  usually 70 to 140 s left  mean -12.35")
+    assert capsys.readouterr().out.startswith("baseline: 120 s  limit in 0:08:00  mean -12.35")

@@ -19,8 +19,8 @@ from conftest import TOY, Training, environment, make_toy
 
 import dqnspeed
 from dqnspeed.envs import Episode
-from dqnspeed.tracking.run_folder import read_episodes, read_metrics, read_overrides, read_summary, wandb_ids
-from dqnspeed.tracking.wandb import WandB, _exit_code, _new_id, overruled
+from dqnspeed.tracking.run_folder import read_episodes, read_metrics, read_overrides, read_summary
+from dqnspeed.tracking.wandb import WandB, _exit_code, overruled
 from dqnspeed.training.state_file import load
 
 WANDB_BLOCK = 32768  # bytes of its files, each written in such blocks as LevelDB does
@@ -121,7 +121,7 @@ def test_a_run_of_wandb_says_what_it_is(tracked: Path) -> None:
     assert not {"tracking", "checkpoint", "hydra"} & set(config)
     begin, end = run.display_name.split(" …, ")  # of a long label
     assert summary["label"].startswith(begin) and len(begin) <= 58 and end == "seed 0" and run.job_type == "train"
-    assert run.run_group == run.run_id == wandb_ids(tracked)[0]
+    assert run.run_group == run.run_id == (tracked / "wandb" / "id.txt").read_text()
     assert set(run.tags) == {"baseline", config["algo"]["name"], "cpu", *summary["kind"]}
     assert "-m dqnspeed.train env.id=toy_envs:Catch-v0 " in run.notes and run.notes.endswith(
         read_overrides(tracked)[-1]
@@ -158,14 +158,6 @@ def test_films_and_the_best_checkpoint_are_there_with_their_steps(tracked: Path)
 def test_a_run_whose_end_the_disk_refused_is_no_success_for_wandb() -> None:
     assert _exit_code({"stopped_by": "max_steps", "not_written": []}) == 0
     assert _exit_code({"stopped_by": "max_steps", "not_written": ["summary.json (No space left on device)"]}) == 1
-
-
-def test_segments_that_were_killed_before_a_checkpoint_have_ids_of_their_own(tmp_path: Path) -> None:
-    assert _new_id(tmp_path, "abc-40") == "abc-40"
-    for name in ("offline-run-20260131_120000-abc-40", "offline-run-20260131_120100-abc-40-2", "run-20260131_1202-abc"):
-        (tmp_path / "wandb" / name).mkdir(parents=True)
-    assert _new_id(tmp_path, "abc-40") == "abc-40-3"
-    assert wandb_ids(tmp_path) == ["abc", "abc-40", "abc-40-2"]
 
 
 def test_what_a_kill_left_of_a_checkpoint_is_not_sent(tmp_path: Path) -> None:
@@ -265,11 +257,11 @@ def main():
 """
 
 
-@pytest.mark.parametrize("why", ["no answer from http", "returned error 401", "No API key configured"])
+@pytest.mark.parametrize("why", ["timed out", "returned error 401", "No API key configured"])
 def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline(why: str, tmp_path: Path) -> None:
     """A server that takes connections and never says a word; one that refuses the key; and no key at all."""
     asked = 0
-    if why.startswith("no answer"):
+    if why == "timed out":
         silent = socket.create_server(("127.0.0.1", 0))
         port, kept = silent.getsockname()[1], []
 
@@ -300,4 +292,4 @@ def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline
     assert lines[0].startswith("tracking.wandb=online: W&B cannot be used (") and why in lines[0]
     assert lines[0].endswith("); this run is kept offline.")
     assert len(list(tmp_path.glob("*/wandb/offline-run-*/*.wandb"))) == 2
-    assert asked == why.startswith("no answer"), "of two runs the first alone asks"
+    assert asked == (why == "timed out"), "of two runs the first alone asks"

@@ -395,22 +395,6 @@ def test_what_a_power_cut_left_of_a_line_is_no_part_of_the_next(left: str, tmp_p
     assert path.read_text() == "a,b\n"
 
 
-def test_a_header_that_a_full_disk_refused_comes_with_the_first_line(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.csv"
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2, before[1]))
-    try:
-        lines = Lines(path, "a,b")
-        lines.add("1,2")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert path.read_text() == ""
-    lines.add("3,4")
-    lines.add("5,6")
-    lines.close()
-    assert path.read_text() == "a,b\n3,4\n5,6\n"
-
-
 def test_a_log_on_a_full_disk_is_reported_once_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,21 +151,6 @@ def test_what_an_actor_that_is_lost_was_playing_holds_up_nobody() -> None:
     assert played((1, 30.0), (0, 40.0))[4:] == [30.0, 40.0, 4.0, 5.0]
 
 
-def test_a_game_that_goes_on_and_on_takes_no_more_and_more_memory() -> None:
-    returns = Returns(window=10)
-    returns.begin(range(3))
-    for number in range(20_000):
-        returns.end(Episode(1 + number % 2, float(number), 1))
-        assert not returns.count_next()
-    assert len(returns.state_dict()["waiting"]) <= 4000
-    returns.end(Episode(0, -1.0, 20_000))
-    while returns.count_next():
-        pass
-    assert returns.count == returns.ended == 20_001
-    assert [e.episode_return for e in returns.last] == [float(number) for number in range(19_990, 20_000)]
-    assert returns.average.value == pytest.approx(19_999 - 49, abs=1), "0.02 times the sum of k * 0.98**k is 49"
-
-
 def test_speed_is_that_of_the_last_seconds() -> None:
     """The slow-down when learning starts shows at once, not averaged over the run."""
     speed = Speed(frame_skip=4)

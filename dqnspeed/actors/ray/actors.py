@@ -18,7 +18,7 @@ from dqnspeed.actors.ray.cluster import ADDRESS, check_room, connected, reason_o
 from dqnspeed.actors.ray.worker import MAX_BATCHES_AHEAD, Delivery, RayActor, RayArguments, RayCommand, weights_of
 from dqnspeed.actors.remote import ActorHandle, LostError, NoActorsError, RemoteActors
 from dqnspeed.actors.worker import COUNTERS
-from dqnspeed.envs import ActorError, Episode
+from dqnspeed.envs import Episode
 from dqnspeed.system.messages import first_line
 
 if TYPE_CHECKING:
@@ -71,22 +71,12 @@ class RayHandle(ActorHandle):
         actors, agent_steps = self._actors, int(self._counters["agent_steps"])
         self._seconds_before = np.array(self._counters["seconds"])
         actors.budget.take_back(self.index, agent_steps)
-        run, spec, rows = (
-            self._common.run,
-            self._common.spec,
-            self._common.buffer.storage.rows(actors.envs(self.index).start),
-        )
-        arguments = RayArguments(run, spec, self.index, state, segment, agent_steps, rows)
+        common, rows = self._common, self._common.buffer.storage.rows(actors.envs(self.index).start)
+        arguments = RayArguments(common.run, common.spec, self.index, state, segment, agent_steps, rows)
         with actors.in_reach():
             weights = actors.newest_weights()
             self._sent_version = weights[0]
-            try:
-                self.actor = actors.make.remote(arguments, weights)
-            except (ConnectionError, actors.ray.exceptions.RayError):
-                raise
-            except Exception as error:  # Ray's errors about pickling have many types
-                reason = first_line(error.__cause__ or error)[:200]  # the error itself contains all arguments
-                raise ActorError(f"parallelism=ray: an actor's job cannot be sent ({reason}).") from error
+            self.actor = actors.make.remote(arguments, weights)
             self._exchange()
 
     def messages(self) -> Iterator[Any]:
@@ -130,7 +120,7 @@ class RayHandle(ActorHandle):
         self.pending = self.actor.exchange.remote(self._actors.command(self), weights)
 
 
-class RayActors(RemoteActors[RayHandle]):
+class RayActors(RemoteActors):
     """Ray actors with N environments each.
 
     One call to each actor is pending at any time. By it the actor gets a command and newer weights, and returns a batch
@@ -155,7 +145,7 @@ class RayActors(RemoteActors[RayHandle]):
             runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
         )  # fmt: skip
         try:
-            check_room(self.ray, ADDRESS, parallelism.address, count * each, each)
+            check_room(self.ray, ADDRESS, parallelism.address, each)
             self._start_all([RayHandle(self, index, self._counters[index]) for index in range(count)])
         except BaseException:
             self.close()

@@ -16,7 +16,6 @@ from dqnspeed.system.signals import preserve_handlers
 ADDRESS = "parallelism.address"  # option of actors
 CONNECT_TIMEOUT_S = 15.0
 LOCAL_STORE = 256 * 2**20  # bytes of the object store of a local cluster
-MAX_START_TRIES, TOO_SLOW = 2, "timed out during startup"  # Ray's error if a busy machine takes more than 30 s
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MAX_REASON = 400  # characters of an error of Ray
 # At 0 a cluster listens on 127.0.0.1 alone. Otherwise Ray listens to every machine, even if it is given that address.
@@ -46,16 +45,12 @@ def connected(option: str, address: str | None, own_cpus: float) -> Any:
     options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
     if address is None:
         options |= {"num_cpus": math.ceil(own_cpus), "include_dashboard": False, "object_store_memory": LOCAL_STORE}
-    for tries_left in reversed(range(MAX_START_TRIES)):
-        try:
-            with children_ignore_signals(), preserve_handlers():
-                ray.init(address=address or "local", **options)
-            break
-        except Exception as error:  # Ray raises errors of its own and bare exceptions
-            if tries_left and address is None and TOO_SLOW in str(error):
-                continue
-            reason = " ".join(str(error).split())[:MAX_REASON].rstrip(".")  # may have several lines
-            raise ConfigError(f"{option}={address or 'null'}: the Ray cluster cannot be joined ({reason}).") from error
+    try:
+        with children_ignore_signals(), preserve_handlers():
+            ray.init(address=address or "local", **options)
+    except Exception as error:  # Ray raises errors of its own and bare exceptions
+        reason = " ".join(str(error).split())[:MAX_REASON].rstrip(".")  # may have several lines
+        raise ConfigError(f"{option}={address or 'null'}: the Ray cluster cannot be joined ({reason}).") from error
     return ray
 
 
@@ -76,19 +71,10 @@ def check_address(option: str, address: str | None) -> None:
         raise ConfigError(f"{option}={address}: takes HOST:PORT, ray://HOST:PORT, auto or null.")
 
 
-def check_room(ray: Any, option: str, address: str | None, cpus: float, each: float, gpus_each: float = 0) -> None:
-    """Raise :class:`ConfigError` if the cluster is too small.
-
-    Args:
-        cpus: CPUs for all actors or jobs together.
-        each: CPUs for one, all of one machine.
-        gpus_each: GPUs for one, all of one machine.
-    """
+def check_room(ray: Any, option: str, address: str | None, cpus: float, gpus: float = 0) -> None:
+    """Raise :class:`ConfigError` if no machine of the cluster has the CPUs and GPUs that one actor or job needs."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    has = sum(node.get("CPU", 0.0) for node in nodes)
-    if has < cpus:
-        raise ConfigError(f"{option}={address}: the cluster has {has:g} CPUs, and {cpus:g} are asked for.")
-    for kind, asked in (("CPU", each), ("GPU", gpus_each)):
+    for kind, asked in (("CPU", cpus), ("GPU", gpus)):
         most = max(node.get(kind, 0.0) for node in nodes)
         if most < asked:
             raise ConfigError(f"{option}={address}: no machine there has {asked:g} {kind}s, but {most:g} at most.")

@@ -10,8 +10,8 @@ import operator
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,7 @@ class Delivery:
         if self.rows is None:
             return 0
         sizes = [len(self.frames or b"")]
-        _mapped(lambda column: sizes.append(column.nbytes), self.rows)
+        self.rows.map(lambda column: sizes.append(column.nbytes))
         return sum(sizes)
 
     def steps(self, spec: EnvSpec) -> list[Rows]:
@@ -107,19 +107,12 @@ class Delivery:
         if self.frames is not None:
             frames = np.frombuffer(zlib.decompress(self.frames), spec.frame_dtype)
             rows = replace(rows, frames=frames.reshape(*rows.actions.shape, *spec.frame_shape))
-        return [_mapped(operator.itemgetter(t), rows) for t in range(len(rows.actions))]
+        return [rows.map(operator.itemgetter(t)) for t in range(len(rows.actions))]
 
 
 def stacked(steps: Sequence[Rows]) -> Rows:
     """Stack the rows ``(N, ...)`` of T steps as ``(T, N, ...)``."""
-    return _mapped(lambda *columns: np.stack(columns), *steps)
-
-
-def _mapped(function: Callable[..., Any], *rows: Rows) -> Rows:
-    """Rows whose columns are ``function`` of the columns of ``rows``."""
-    names = [f.name for f in fields(Rows) if f.name != "acting"]
-    acting = {name: function(*(one.acting[name] for one in rows)) for name in rows[0].acting}
-    return Rows(**{name: function(*(getattr(one, name) for one in rows)) for name in names}, acting=acting)
+    return steps[0].map(lambda *columns: np.stack(columns), *steps[1:])
 
 
 @dataclass

@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
 MISSING = "atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'."
 
-OPTIONS = {  # by the emulator's name of an argument
-    "game": "env.id", "mode": "env.mode", "difficulty": "env.difficulty", "num_envs": "num_envs",
-    "screen_size": "wrappers.resize", "crop": "wrappers.crop", "reset_pool": "backend.reset_pool",
-    "device": "backend.device", "threads": "backend.threads",
-}  # fmt: skip
-
 
 @register("backend", "atari_warp")
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ class AtariWarp(Backend):
 
     @contextlib.contextmanager
     def _emulator_errors(self) -> Iterator[None]:
-        """Turn an error of the emulator into one of the configuration, with the name of the option."""
+        """Turn an error of the emulator into a :class:`ConfigError`."""
         try:
             yield
         except ConfigError:
@@ -115,11 +109,6 @@ class AtariWarp(Backend):
         except ImportError as error:
             raise NotInstalledError(f"backend={self.name}: {error} Use backend=auto.") from error
         except ValueError as error:
-            argument, _, value = str(error).partition("=")
-            value, _, problem = value.partition(": ")
-            if argument in OPTIONS and problem:
-                sentence = f"{OPTIONS[argument]}={value}: with backend={self.name}, {problem} Use backend=auto."
-                raise ConfigError(sentence) from error
             raise ConfigError(f"backend={self.name}: {error} Use backend=auto.") from error
 
     def _preprocessing(self, run: RunConfig) -> Preprocessing:

@@ -16,7 +16,6 @@ import gymnasium
 import numpy as np
 import torch
 
-from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig
 from dqnspeed.envs.backends.base import ActorError, Backend, Engine, RawStep, actor_errors
@@ -38,19 +37,11 @@ class Gymnasium(Backend):
     def make(self, run: RunConfig, overlap: bool, render_mode: str | None, seeds: Sequence[int]) -> Engine:
         make = functools.partial(_make_resumable, run.env, run.wrappers, render_mode)
         timeout = run.parallelism.timeout_s
-        try:
-            if overlap:
-                makers = [functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds]
-                return WorkerEngine(make_workers(makers, timeout), timeout)
-            one = gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
-            return GymnasiumEngine(one)
-        except RuntimeError as error:
-            if "not equivalent" not in str(error):
-                raise
-            raise ConfigError(
-                f"env.id={run.env.id}: its instances differ in their spaces. Give all the same observation and action "
-                f"space."
-            ) from error
+        if overlap:
+            makers = [functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds]
+            return WorkerEngine(make_workers(makers), timeout)
+        one = gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
+        return GymnasiumEngine(one)
 
 
 def _make_resumable(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None) -> gymnasium.Env:
@@ -98,13 +89,11 @@ class GymnasiumEngine:
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return actor_errors()
 
-    def _reset(self, seeds: list[int]) -> tuple[Any, ...]:
-        first: tuple[Any, ...] = self.env.reset(seed=seeds)
-        return first
+    def _reset(self, seeds: list[int]) -> Any:
+        return self.env.reset(seed=seeds)
 
-    def _step(self) -> tuple[Any, ...]:
-        step: tuple[Any, ...] = self.env.step(self._actions)
-        return step
+    def _step(self) -> Any:
+        return self.env.step(self._actions)
 
 
 class WorkerEngine(GymnasiumEngine):
@@ -121,16 +110,14 @@ class WorkerEngine(GymnasiumEngine):
         with self._errors():
             self.env.step_async(actions)
 
-    def _reset(self, seeds: list[int]) -> tuple[Any, ...]:
+    def _reset(self, seeds: list[int]) -> Any:
         self.env.reset_async(seed=seeds)
         self._wait()
-        first: tuple[Any, ...] = self.env.reset_wait()
-        return first
+        return self.env.reset_wait()
 
-    def _step(self) -> tuple[Any, ...]:
+    def _step(self) -> Any:
         self._wait()
-        step: tuple[Any, ...] = self.env.step_wait()
-        return step
+        return self.env.step_wait()
 
     def _wait(self) -> None:
         """Wait until all workers have answered, in short pieces, so that a pause of all processes counts for little.
@@ -160,9 +147,7 @@ class WorkerEngine(GymnasiumEngine):
             return f"an environment has not answered for {self._timeout:g} s (parallelism.timeout_s)."
         if isinstance(error, WorkerTraceback):
             return f"an environment raised:\n{error}"
-        if isinstance(error, (EOFError, OSError)):  # of its pipe
-            return f"an environment's process died ({type(error).__name__})."
-        return f"an environment's process raised {type(error).__name__}: {error}"
+        return f"an environment's process died ({type(error).__name__}: {error})."
 
     def close(self) -> None:
         if self.env.closed:
